@@ -1,0 +1,1 @@
+"""One train loop for every language-model pretraining objective."""

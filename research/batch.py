@@ -1,0 +1,83 @@
+"""The batch: plain integer arrays that say what is read, who sees whom, what is scored.
+
+Query q sees key k iff segment[q] == segment[k] > 0 and rank[k] <= reach[q].
+"""
+
+# B batch, L length, K scored places, R raw tokens an example, V vocabulary
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NEVER = 2**30
+"""The rank of a key that no query reaches."""
+
+WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
+"""Bits of a token's flag byte: it starts a word, sentence, paragraph, document."""
+
+GROUP = ("token", "position", "segment", "kind", "rank", "reach")
+SCORED = ("scored", "target", "weight")
+
+
+class Spec(NamedTuple):
+    """Shape of one example's array (the batch adds a leading B) and its type."""
+
+    shape: tuple[int, ...]
+    dtype: type = np.int32
+
+
+class Reads(NamedTuple):
+    """What an objective takes from the text for one example."""
+
+    unit: str  # "stream": a window of the token stream; "document": a whole document
+    length: int  # raw tokens at most
+
+
+class Symbols(NamedTuple):
+    """The ids an objective may write, and what the vocabulary and the data hold."""
+
+    size: int  # V, specials included, before padding for the mesh
+    pad: int
+    bos: int  # also [CLS]
+    eos: int  # also [SEP]
+    mask: int
+    unk: int
+    sentinels: tuple[int, ...]  # in the order in which spans use them
+    special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels (never hidden)
+    ordinary: np.ndarray  # [V'] int32: ids that a random replacement may draw
+    labels: tuple[str, ...] = ()  # names of the documents' labels
+
+
+class Example(NamedTuple):
+    """Raw text on the host, before hiding. Rows may be shorter than R, or empty."""
+
+    token: np.ndarray  # [B, R] int32, pad beyond `length`
+    flags: np.ndarray  # [B, R] uint8
+    length: np.ndarray  # [B] int32
+    label: np.ndarray  # [B] int32, -1: none
+
+
+def group_specs(length: int, prefix: str = "") -> dict[str, Spec]:
+    """Specs of the six arrays that a network reads, each of shape [length]."""
+    return {prefix + name: Spec((length,)) for name in GROUP}
+
+
+def scored_specs(count: int, *, gathered: bool = True) -> dict[str, Spec]:
+    """Specs of the scored places; without `gathered` all places are scored in turn."""
+    specs = {"target": Spec((count,)), "weight": Spec((count,), np.float32)}
+    return ({"scored": Spec((count,))} if gathered else {}) | specs
+
+
+def take(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The group of arrays of one network input: `prefix` is "", "encoder_", ..."""
+    return {name: batch[prefix + name] for name in GROUP}
+
+
+def visible(group: Mapping[str, Any]):
+    """[B, L, L] bool: whether query q (axis 1) sees key k (axis 2)."""
+    segment, rank, reach = group["segment"], group["rank"], group["reach"]
+    same = segment[:, :, None] == segment[:, None, :]
+    return (
+        same & (segment[:, None, :] > 0) & (rank[:, None, :] <= reach[:, :, None])
+    )

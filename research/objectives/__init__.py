@@ -1,0 +1,80 @@
+"""The contract: an objective hides part of a text and scores its recovery."""
+
+import dataclasses
+import importlib
+import pkgutil
+from typing import Any, Protocol
+
+import numpy as np
+
+from research.batch import Example, Reads, Spec, Symbols
+from research.errors import UserError, unknown
+from research.objectives.losses import Term
+
+SHARED = ("losses",)
+"""Modules of this folder that hold functions objectives share."""
+
+
+class Objective(Protocol):
+    """In fact a frozen dataclass; its fields are its hyperparameters and config keys.
+
+    A module of this folder defines exactly one, as the class named `Objective`.
+    """
+
+    pattern: str
+    """"full", "causal" or "general": a promise about rank and reach."""
+
+    def reads(self, length: int) -> Reads:
+        """What one example takes from the text, for a network input of `length`."""
+
+    def arrays(self, length: int) -> dict[str, Spec]:
+        """The batch it makes, by name (without `example`, which the pipeline adds)."""
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+    ) -> dict[str, np.ndarray]:
+        """Hides: NumPy on whole batches, row-wise pure in (example, key).
+
+        key: [B] uint64, a hash of (seed, epoch, example). An empty row has segment 0
+        and weight 0 everywhere.
+        """
+
+    def network(self, options: Any, symbols: Symbols) -> Any:
+        """The unbound network it needs; options: `research.models.Options`."""
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Scores: named sums and weights, never means, and the carry (else ())."""
+
+
+def names() -> list[str]:
+    """Every objective there is: the modules of this folder."""
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name for name in found if name not in SHARED)
+
+
+def cls(name: str) -> type:
+    """The dataclass of an objective.
+
+    Raises:
+      UserError: there is no objective of this name.
+    """
+    if name not in names():
+        raise unknown("objective.name", name, names())
+    return importlib.import_module(f"research.objectives.{name}").Objective
+
+
+def load(name: str, **fields: Any) -> Objective:
+    """The objective `name` with the given fields, its defaults elsewhere.
+
+    Raises:
+      UserError: an unknown name or field, or a value the objective refuses.
+    """
+    kind = cls(name)
+    known = [field.name for field in dataclasses.fields(kind)]
+    for field in fields:
+        if field not in known:
+            raise unknown(f"key of objective {name}: objective.", field, known)
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"objective {name}: {error}") from error

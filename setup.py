@@ -1,0 +1,48 @@
+"""Installs `research`, `experiments` and `launch`; extras are named by what they add."""
+
+from setuptools import find_packages, setup
+
+setup(
+    name="palimpsest",
+    version="0.1.0",
+    description="One train loop, every language-model pretraining objective.",
+    long_description=open("README.md", encoding="utf-8").read(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(
+        include=["research*", "experiments*", "launch*"],
+    ),
+    install_requires=[
+        "absl-py>=2.1",
+        "etils[epath]>=1.9",
+        "flax>=0.12,<0.13",
+        "jax>=0.9,<0.12",
+        "matplotlib>=3.8",
+        "ml_collections>=1.1",
+        "numpy>=2.0",
+        "optax>=0.2.6,<0.3",
+        "orbax-checkpoint>=0.11,<0.13",
+        "rich>=13",
+        "scipy>=1.13",
+        "sentencepiece>=0.2",
+        "seqio>=0.0.20",
+        "tensorboardX>=2.6",
+        "tensorflow>=2.20",
+        "tensorflow-datasets>=4.9",
+        "tensorflow-text>=2.20",
+        "tokenizers>=0.21",
+    ],
+    extras_require={
+        "aot": ["libtpu>=0.0.40"],
+        "cuda": ["jax[cuda13]"],
+        "dev": [
+            "hypothesis>=6.100",
+            "import-linter>=2.1",
+            "pre-commit>=4.0",
+            "pytest>=8.0",
+            "ruff>=0.9",
+        ],
+        "tpu": ["jax[tpu]"],
+    },
+)
