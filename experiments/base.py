@@ -1,0 +1,79 @@
+"""Every key of a run, with its unit or its legal values; experiments are diffs of it."""
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    config = ConfigDict()
+    config.seed = 0  # of parameters, order, noise and dropout
+
+    config.data = data = ConfigDict()
+    data.corpus = "embedded"  # embedded | docstrings | files, a folder or a glob of
+    # .txt, .jsonl, .jsonl.gz | tfds:NAME
+    data.mixture = ConfigDict()  # corpus -> rate; when not empty, in place of corpus
+    data.task = ""  # a seqio task or mixture by name, in place of corpus
+    data.reader = "native"  # native | seqio (through the registry; the same bytes)
+    data.length = 128  # tokens of the network's input
+    data.stride = 0  # tokens between the starts of two examples; 0: as many as one reads
+    data.train_split = "train"  # train | valid | test
+    data.eval_split = "valid"  # train | valid | test
+    data.held_out = 0.02  # share of documents in valid, and again in test, by hash
+    data.vocabulary = "unigram"  # unigram | bpe | wordpiece | bytebpe | a model file
+    data.vocabulary_size = 8192  # pieces, specials included, when it is trained
+    data.sentinels = 100  # special pieces that stand for a hidden span
+    data.separator = "eos"  # eos | none: what joins two documents of the stream
+    data.cache_dir = ""  # of vocabularies, streams, indices; "": ~/.cache/palimpsest
+
+    config.objective = ConfigDict()
+    config.objective.name = "mlm"  # a module of research/objectives; its fields are keys
+
+    config.model = model = ConfigDict()
+    model.layers = 4  # blocks (of each of encoder and decoder, where there are two)
+    model.width = 256  # of the residual stream
+    model.heads = 4
+    model.feedforward = 1024  # width inside the feed-forward layer
+    model.embedding = 0  # width of the token table; 0: model.width
+    model.max_length = 512  # places in a table of learned positions
+    model.kinds = 0  # kinds with an embedding of their own; 0: none
+    model.norm = "layernorm"  # layernorm | rmsnorm
+    model.norm_place = "pre"  # pre | post
+    model.norm_epsilon = 1e-6
+    model.position = "learned"  # learned | sinusoidal | rotary | t5 | none
+    model.activation = "gelu"  # gelu | gelu_tanh | relu | geglu | swiglu
+    model.bias = True  # biases in dense layers and norms
+    model.tied = True  # the output table is the token table
+    model.shared_layers = False  # one block's parameters serve all layers
+    model.init = "normal"  # normal (0.02) | gpt2 (residuals scaled) | t5
+    model.dropout = 0.0  # of embeddings, attention and block outputs
+    model.dtype = "float32"  # float32 | bfloat16: of activations; parameters: float32
+    model.remat = "none"  # none | dots | full: what a block recomputes
+    model.unroll = 1  # layers a scan step; model.layers: fully unrolled
+
+    config.optimizer = optimizer = ConfigDict()
+    optimizer.name = "adamw"  # adamw | adam | adafactor | lamb | sgd
+    optimizer.learning_rate = 1e-3  # at its peak
+    optimizer.schedule = "linear"  # constant | linear | cosine | rsqrt
+    optimizer.warmup_steps = 100
+    optimizer.final_rate = 0.0  # share of the peak that the decay ends at
+    optimizer.beta1 = 0.9
+    optimizer.beta2 = 0.98
+    optimizer.epsilon = 1e-6
+    optimizer.weight_decay = 0.01  # decoupled; not for biases and norms
+    optimizer.clip = 1.0  # global norm of the gradient; 0: none
+
+    config.mesh = mesh = ConfigDict()  # axes' sizes; their product is the device count
+    mesh.data = -1  # -1: the rest
+    mesh.fsdp = 1
+    mesh.tensor = 1
+
+    config.train = train = ConfigDict()
+    train.steps = 1000
+    train.batch = 32  # examples a step, over all devices
+    train.accumulate = 1  # micro-batches a step
+    train.init_from = ""  # a workdir, or a checkpoint's folder: parameters to start from
+    train.init_scope = ""  # the part of those parameters to start from; "": all
+    train.log_every = 10  # steps
+    train.eval_every = 200  # steps; 0: only at the end
+    train.checkpoint_every = 200  # steps; 0: only at the end
+    train.keep = 2  # newest checkpoints that stay
+    return config

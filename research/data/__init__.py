@@ -1,0 +1,1 @@
+"""The only folder that touches text: corpora, vocabularies, streams, noise, tasks."""
