@@ -1,0 +1,91 @@
+"""Commands: thin, no science. `main` turns a user's mistake into one line."""
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from research.errors import UserError, unknown
+
+DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes; an exception that is nobody's mistake but ours keeps its traceback."""
+
+OUTSIDE = {
+    errno.EACCES: "no permission",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EEXIST: "this is a file, where a folder is needed",
+    errno.EISDIR: "this is a folder, where a file is needed",
+    errno.ENOSPC: "the disk is full",
+    errno.ENOTDIR: "a part of this path is a file, where a folder is needed",
+    errno.EPERM: "no permission",
+    errno.EROFS: "the file system is read-only",
+}
+"""Errors of the machine that a person can mend."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that also takes `--config.KEY=VALUE`, and errs in one line.
+
+    The overrides arrive as `args.overrides`, key -> text.
+    """
+
+    def __init__(self, description: str | None = None, **options):
+        super().__init__(
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **options,
+        )
+
+    def parse_args(self, args=None, namespace=None):
+        namespace, rest = super().parse_known_args(args, namespace)
+        namespace.overrides = self._overrides(rest)
+        return namespace
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+    def _overrides(self, rest: list[str]) -> dict[str, str]:
+        known = [flag for flag in self._option_string_actions if flag != "-h"]
+        overrides, words = {}, iter(rest)
+        for word in words:
+            flag, equals, value = word.partition("=")
+            if not flag.startswith("--config."):
+                raise unknown("flag", flag, [*known, "--config.KEY"])
+            if not equals:
+                value = next(words, None)
+            if value is None:
+                raise UserError(f"{flag} has no value; write {flag}=VALUE")
+            overrides[flag.removeprefix("--config.")] = value
+        return overrides
+
+
+def main(
+    run: Callable[[argparse.Namespace], int | None],
+    parser: Parser,
+    argv: list[str] | None = None,
+) -> NoReturn:
+    """Runs a command and exits: 0 (or what `run` returns), 2 a mistake, 130 Ctrl-C."""
+    try:
+        code = run(parser.parse_args(argv))
+        sys.stdout.flush()
+    except UserError as error:
+        code = _say(f"error: {error}", MISTAKE)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = DONE
+    except OSError as error:
+        if error.errno not in OUTSIDE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        code = _say(f"error: {where}{OUTSIDE[error.errno]}", MISTAKE)
+    except KeyboardInterrupt:
+        code = _say("interrupted; the same command goes on from here", INTERRUPTED)
+    sys.exit(code or DONE)
+
+
+def _say(line: str, code: int) -> int:
+    print(" ".join(line.split()), file=sys.stderr)
+    return code
