@@ -1,0 +1,151 @@
+"""A config made ready to run: data, network, mesh, and the functions of a step."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from research import cost, models, objectives, sharding, state
+from research.batch import Spec
+from research.data.pipeline import open_data, prefetch
+from research.errors import UserError
+from research.optimizer import make_optimizer
+from research.state import State
+from research.step import make_evaluate, make_step
+
+
+class Program(NamedTuple):
+    """What `build` makes of a config. Nothing is allocated on a device yet."""
+
+    objective: Any
+    data: Any  # symbols, train and eval pipelines, fingerprint
+    mesh: Mesh
+    init: Callable[[jax.Array], State]
+    step: Callable[[State, dict], State]
+    evaluate: Callable
+    abstract: State  # shapes with shardings
+    batch: dict  # likewise
+    whole: list[str]  # dims that stay whole since the mesh does not divide them
+
+
+def build(config: Any, devices: Any = None) -> Program:
+    """Everything a run needs, from shapes alone.
+
+    Raises:
+      UserError: a value of the config that cannot be run.
+    """
+    _check(config.train)
+    objective = objectives.load(**config.objective)
+    mesh = sharding.make_mesh(config.mesh, devices)
+    sharding.rows_divide(mesh, config.train.batch, config.train.accumulate)
+    if config.train.accumulate > 1 and not objective.splits:
+        raise UserError(
+            f"train.accumulate={config.train.accumulate}: objective "
+            f"{config.objective.name} compares the examples of a batch and cannot be "
+            "split; set train.accumulate=1"
+        )
+    options = models.Options(**config.model)
+    data = open_data(config, objective)
+    network = objective.network(options, data.symbols)
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    specs = objective.arrays(config.data.length) | {"example": Spec(())}
+    init = state.initializer(objective, network, optimizer, specs, config.train.batch)
+    with sharding.context(mesh):
+        boxed = jax.eval_shape(init, jax.random.key(0))
+    where = state.shardings(boxed, optimizer, mesh)
+    abstract = jax.tree.map(
+        lambda leaf, at: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=at),
+        state.unboxed(boxed),
+        where,
+    )
+    rows = sharding.batch_sharding(mesh)
+    batch = {
+        name: jax.ShapeDtypeStruct(
+            (config.train.batch, *spec.shape), spec.dtype, sharding=rows
+        )
+        for name, spec in specs.items()
+    }
+    step = make_step(
+        objective,
+        network,
+        optimizer,
+        seed=config.seed,
+        accumulate=config.train.accumulate,
+        dropout=config.model.dropout > 0,
+        log_every=config.train.log_every,
+    )
+    return Program(
+        objective=objective,
+        data=data,
+        mesh=mesh,
+        init=jax.jit(lambda key: state.unboxed(init(key)), out_shardings=where),
+        step=jax.jit(step, donate_argnums=0, out_shardings=where),
+        evaluate=jax.jit(
+            make_evaluate(objective, network, seed=config.seed),
+            out_shardings=(sharding.replicated(mesh), where.carry),
+        ),
+        abstract=abstract,
+        batch=batch,
+        whole=sharding.whole_dims(
+            models.axes(boxed.params), models.unbox(boxed.params), mesh
+        ),
+    )
+
+
+def _check(train: Any) -> None:
+    for name in ("steps", "batch", "log_every", "keep"):
+        if train[name] < 1:
+            raise UserError(f"train.{name}={train[name]}: must be at least 1")
+    for name in ("eval_every", "checkpoint_every"):
+        if train[name] < 0:
+            raise UserError(f"train.{name}={train[name]}: 0 (at the end) or more steps")
+
+
+def compile_step(program: Program) -> tuple[Any, cost.Cost]:
+    """The step compiled from shapes, and what it costs."""
+    with sharding.context(program.mesh):
+        lowered = program.step.lower(program.abstract, program.batch)
+        compiled = lowered.compile()
+        count = cost.flops(program.step, program.abstract, program.batch)
+    return compiled, cost.Cost(count, cost.peak_bytes(compiled))
+
+
+def place(host: dict, shape: dict) -> dict:
+    """This host's rows as global arrays, in the layout of `shape`."""
+    return {
+        name: jax.make_array_from_process_local_data(
+            leaf.sharding, np.asarray(host[name], leaf.dtype), leaf.shape
+        )
+        for name, leaf in shape.items()
+    }
+
+
+def own_rows(shape: dict) -> slice:
+    """The rows of the global batch that this process feeds."""
+    leaf = next(iter(shape.values()))
+    rows = [
+        index[0].indices(leaf.shape[0])[:2]
+        for index in leaf.sharding.addressable_devices_indices_map(leaf.shape).values()
+    ]
+    return slice(min(start for start, _ in rows), max(stop for _, stop in rows))
+
+
+def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
+    """The batches of steps start to stop, on the devices ahead of their use."""
+    rows, pipeline = own_rows(program.batch), program.data.train
+    return prefetch(
+        place(pipeline.batch(step, rows), program.batch) for step in range(start, stop)
+    )
+
+
+def eval_batches(program: Program) -> Iterator[dict]:
+    """Each example of the evaluation split once."""
+    rows, pipeline = own_rows(program.batch), program.data.eval
+    return prefetch(
+        place({name: x[rows] for name, x in batch.items()}, program.batch)
+        for batch in pipeline.evaluation()
+    )
+
+

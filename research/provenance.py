@@ -1,0 +1,111 @@
+"""Where a run's numbers come from: its config, code, packages, device and data."""
+
+import importlib.metadata
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+from etils import epath
+
+from research.errors import UserError
+from research.metrics import write_json
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
+
+MOVABLE = (
+    "data.cache_dir",
+    "data.reader",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "train.checkpoint_every",
+    "train.keep",
+)
+"""Keys that a restart may change: the numbers do not depend on them."""
+
+
+def gather(fingerprint: str) -> dict[str, Any]:
+    """What made a run's numbers, besides its config.
+
+    Args:
+      fingerprint: of the data.
+    """
+    device = jax.devices()[0]
+    return {
+        "command": sys.argv,
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain")),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": device.device_kind,
+        "devices": jax.device_count(),
+        "processes": jax.process_count(),
+        "data": fingerprint,
+    }
+
+
+def _git(*command: str) -> str | None:
+    """What git says of the code; None outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", *command], cwd=here, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def flat(section: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value of a nested dict."""
+    found = {}
+    for name, value in section.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def check_same(path: epath.Path, old: dict, new: dict) -> None:
+    """Refuses to go on with another config than the one that a workdir began with.
+
+    Raises:
+      UserError: names the first key that differs.
+    """
+    old, new = flat(old), flat(new)
+    for key in sorted(old.keys() | new.keys()):
+        if key not in MOVABLE and old.get(key) != new.get(key):
+            raise UserError(
+                f"{path} is of another run: {key} is {old.get(key)!r} there and "
+                f"{new.get(key)!r} now; give another --workdir, or delete this one"
+            )
+
+
+def write(workdir: epath.Path, config: dict, provenance: dict) -> None:
+    """config.json and provenance.json, before step 0."""
+    write_json(workdir / "config.json", config)
+    write_json(workdir / "provenance.json", provenance)
+
+
+def check_data(where: epath.Path, old: str, data: Any) -> None:
+    """Refuses to go on with other text than a run began with.
+
+    Raises:
+      UserError: the data's fingerprint is not the one that the checkpoint tells.
+    """
+    if old != data.fingerprint:
+        raise UserError(
+            f"{where} was trained on other data ({old}) than data.* gives now "
+            f"({data.fingerprint}); bring that data back or give another --workdir"
+        )

@@ -1,0 +1,235 @@
+"""THE loop: build, restore, step, evaluate, save. It knows no objective."""
+
+import json
+import math
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+
+from research import metrics, provenance, sharding
+from research.checkpoint import Checkpoints, initial_params
+from research.cost import Cost
+from research.program import Program, build, compile_step, eval_batches, train_batches
+from research.progress import Progress
+from research.state import GRADIENT_NORM, State, count
+
+
+class NonFiniteLossError(ArithmeticError):
+    """The loss is not a number any more."""
+
+
+def train(config: Any, workdir: epath.PathLike) -> dict[str, Any]:
+    """Trains a config to its end, from wherever its workdir stands.
+
+    Args:
+      config: resolved and locked, with the sections of experiments/base.py.
+      workdir: receives config.json, provenance.json, metrics.jsonl, speed.jsonl,
+        TensorBoard events, checkpoints and at the end result.json.
+
+    Returns:
+      the content of result.json.
+
+    Raises:
+      UserError: something in the config or the workdir is not right.
+      NonFiniteLossError: the loss is infinite or not a number.
+    """
+    began, workdir, plain = time.monotonic(), epath.Path(workdir), config.to_dict()
+    if (workdir / "config.json").exists():
+        old = json.loads((workdir / "config.json").read_text())
+        provenance.check_same(workdir, old, plain)
+    if (workdir / "result.json").exists():
+        _say(f"{workdir} has its result already")
+        return json.loads((workdir / "result.json").read_text())
+    workdir.mkdir(parents=True, exist_ok=True)
+    program = build(config)
+    origin = provenance.gather(program.data.fingerprint)
+    provenance.write(workdir, plain, origin)
+    step, cost, seconds = _compile(program, config)
+    loop = Loop(program, step, config, workdir)
+    with sharding.context(program.mesh), jax.transfer_guard("disallow"):
+        loop.run()
+    result = {
+        "steps": config.train.steps,
+        "metrics": loop.metrics,
+        "parameters": count(program.abstract.params),
+        "tokens_seen": config.train.steps * _tokens(config),
+        "tokens_scored": loop.writer.last("tokens_scored", 0.0),
+        "flops_per_step": cost.flops,
+        "flops_per_token": cost.flops / _tokens(config),
+        "peak_bytes": cost.peak_bytes,
+        "compile_seconds": seconds,
+        "train_seconds": loop.seconds,
+        "wall_seconds": time.monotonic() - began,
+        "config": plain,
+        "provenance": origin,
+    }
+    metrics.write_json(workdir / "result.json", result)
+    return result
+
+
+def _tokens(config: Any) -> int:
+    """Tokens of clean text a step."""
+    return config.train.batch * config.data.length
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
+    """Compiles the step and tells what it costs before it is run."""
+    began = time.monotonic()
+    step, cost = compile_step(program)
+    seconds = time.monotonic() - began
+    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
+    _say(
+        f"{config.objective.name}: {count(program.abstract.params):,} parameters, "
+        f"{cost.flops / 1e9:,.1f} GFLOP a step, "
+        f"{cost.flops / _tokens(config) / 1e6:,.1f} MFLOP a token, "
+        f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}; "
+        f"compiled in {seconds:.1f} s"
+    )
+    for dim in program.whole:
+        _say(f"stays whole on every device, since it does not divide: {dim}")
+    return step, cost, seconds
+
+
+class Loop:
+    """One run's state on the host: what is written down, saved and due.
+
+    The host reads the metrics of a step only after it has started the next one.
+    """
+
+    def __init__(self, program: Program, step: Any, config: Any, workdir: epath.Path):
+        self.program, self.step, self.config = program, step, config
+        self.train = config.train
+        self.workdir = workdir
+        self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
+        self.writer: metrics.Writer
+        self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+        self.metrics: dict[str, float] = {}  # the latest of each name
+        self.seconds = 0.0  # in steps, without compiling, evaluating and saving
+        self.window = 0.0  # those of them since the last line
+        self.mark = 0.0  # when the clock was read last
+        self.read = 0  # the last step whose metrics are written
+
+    def run(self) -> None:
+        """From the newest checkpoint, or the beginning, to the last step."""
+        state, start = self._start()
+        self.writer = metrics.Writer(self.workdir, step=start)
+        self.metrics = {k: v for line in self.writer.lines for k, v in line.items()}
+        self.read = start
+        batches = train_batches(self.program, start, self.train.steps)
+        with Progress("train", self.train.steps, "steps", done=start) as self.progress:
+            try:
+                self._steps(state, start, batches)
+            finally:
+                batches.close()
+                self.checkpoints.close()
+                self.writer.close()
+
+    def _steps(self, state: State, start: int, batches: Any) -> None:
+        pending, self.mark = None, time.monotonic()
+        for done in range(start + 1, self.train.steps + 1):
+            state = self.step(state, next(batches))
+            if pending:
+                self._log(*pending)
+                pending = None
+            self.progress.advance(1)
+            last = done == self.train.steps
+            if last or done % self.train.log_every == 0:
+                pending = done, self.copy(state.sums)
+            evaluates = last or _due(done, self.train.eval_every)
+            saves = last or _due(done, self.train.checkpoint_every)
+            if evaluates or saves:
+                self._log(*(pending or (done, state.sums)), partial=not pending)
+                pending = None
+                if evaluates:
+                    self._evaluate(done, state)
+                if saves:
+                    self._save(done, state)
+                self.mark = time.monotonic()
+
+    def _start(self) -> tuple[State, int]:
+        saved = self.checkpoints.latest()
+        if saved is not None:
+            state, facts = self.checkpoints.restore(saved, self.program.abstract)
+            provenance.check_data(self.workdir, facts["data"], self.program.data)
+            self.seconds = facts["seconds"]
+            _say(f"{self.workdir}: goes on from step {saved}")
+            return state, saved
+        key = jax.device_put(
+            jax.random.key(self.config.seed), sharding.replicated(self.program.mesh)
+        )
+        state = self.program.init(key)
+        if self.train.init_from:
+            params, fresh = initial_params(
+                self.train.init_from, self.train.init_scope, state.params
+            )
+            names = f" but {', '.join(fresh)}" if fresh else ""
+            _say(f"starts from the parameters of {self.train.init_from}{names}")
+            state = state._replace(params=params)
+        return state, 0
+
+    def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
+        """Reads a step's metrics; a partial window is only checked, not written."""
+        sums = jax.device_get(sums)
+        means = metrics.means(sums)
+        if not math.isfinite(means["loss"]):
+            saved = self.checkpoints.latest()
+            where = f"step {saved} is saved" if saved else "nothing is saved"
+            raise NonFiniteLossError(
+                f"{self.workdir}: train/loss is {means['loss']} by step {step} "
+                f"({where}); a lower optimizer.learning_rate, a longer "
+                "optimizer.warmup_steps or optimizer.clip may mend it"
+            )
+        now = time.monotonic()
+        self.seconds += now - self.mark
+        self.window += now - self.mark
+        self.mark = now
+        if partial:
+            return
+        rate = (step - self.read) * _tokens(self.config) / self.window
+        self.read, self.window = step, 0.0
+        tokens_scored = self.writer.last("tokens_scored", 0.0) + metrics.scored(sums)
+        line = {f"train/{name}": value for name, value in means.items()}
+        line["tokens_seen"] = step * _tokens(self.config)
+        line["tokens_scored"] = tokens_scored
+        self._write(step, line)
+        with (self.workdir / "speed.jsonl").open("a") as file:
+            speed = {"step": step, "seconds": self.seconds, "tokens_per_second": rate}
+            file.write(json.dumps(speed) + "\n")
+        self.progress.advance(0, f"loss {means['loss']:.4f}, {rate:,.0f} tokens/s")
+
+    def _evaluate(self, step: int, state: State) -> None:
+        """The whole evaluation split, every token with the same weight."""
+        abstract = self.program.abstract
+        sums = {k: v for k, v in abstract.sums.items() if k != GRADIENT_NORM}
+        sums, carry = jax.tree.map(
+            lambda leaf: jax.device_put(
+                np.zeros(leaf.shape, leaf.dtype), leaf.sharding
+            ),
+            (sums, abstract.carry),
+        )
+        for batch in eval_batches(self.program):
+            sums, carry = self.program.evaluate(state.params, carry, sums, batch)
+        means = metrics.means(jax.device_get(sums))
+        split = self.config.data.eval_split
+        self._write(step, {f"{split}/{name}": x for name, x in means.items()})
+
+    def _save(self, step: int, state: State) -> None:
+        facts = {"data": self.program.data.fingerprint, "seconds": self.seconds}
+        self.checkpoints.save(step, state, facts)
+
+    def _write(self, step: int, line: dict[str, float]) -> None:
+        self.writer.write(step, line)
+        self.metrics |= line
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
