@@ -134,18 +134,11 @@ def own_rows(shape: dict) -> slice:
 
 def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
     """The batches of steps start to stop, on the devices ahead of their use."""
-    rows, pipeline = own_rows(program.batch), program.data.train
-    return prefetch(
-        place(pipeline.batch(step, rows), program.batch) for step in range(start, stop)
-    )
+    host = program.data.train.batches(start, own_rows(program.batch), stop)
+    return prefetch(place(batch, program.batch) for batch in host)
 
 
 def eval_batches(program: Program) -> Iterator[dict]:
-    """Each example of the evaluation split once."""
-    rows, pipeline = own_rows(program.batch), program.data.eval
-    return prefetch(
-        place({name: x[rows] for name, x in batch.items()}, program.batch)
-        for batch in pipeline.evaluation()
-    )
-
-
+    """Each example of the evaluation split once; the last batch is filled up."""
+    host = program.data.eval.evaluation(own_rows(program.batch))
+    return prefetch(place(batch, program.batch) for batch in host)

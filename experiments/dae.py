@@ -1,0 +1,19 @@
+"""Denoising autoencoding (T5, Raffel et al. 2020): spans to sentinels, 15 %, mean 3.
+
+    python -m launch.train --config=experiments/dae.py --workdir=runs/dae
+"""
+
+from ml_collections import ConfigDict
+
+from experiments import base
+
+
+def get_config() -> ConfigDict:
+    config = base.get_config()
+    config.objective.name = "dae"
+    config.model.norm = "rmsnorm"
+    config.model.position = "t5"
+    config.model.activation = "relu"
+    config.model.bias = False
+    config.model.init = "t5"
+    return config

@@ -1,0 +1,15 @@
+"""Causal language modelling (GPT, Radford et al. 2018): each token from those before.
+
+    python -m launch.train --config=experiments/lm.py --workdir=runs/lm
+"""
+
+from ml_collections import ConfigDict
+
+from experiments import base
+
+
+def get_config() -> ConfigDict:
+    config = base.get_config()
+    config.objective.name = "lm"
+    config.model.init = "gpt2"
+    return config

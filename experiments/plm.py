@@ -1,0 +1,14 @@
+"""Permuted language modelling (XLNet, Yang et al. 2019): a sixth, in a random order.
+
+    python -m launch.train --config=experiments/plm.py --workdir=runs/plm
+"""
+
+from ml_collections import ConfigDict
+
+from experiments import base
+
+
+def get_config() -> ConfigDict:
+    config = base.get_config()
+    config.objective.name = "plm"
+    return config
