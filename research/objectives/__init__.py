@@ -11,7 +11,7 @@ from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError, unknown
 from research.objectives.losses import Term
 
-SHARED = ("losses",)
+SHARED = ("layout", "losses")
 """Modules of this folder that hold functions objectives share."""
 
 
