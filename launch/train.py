@@ -16,10 +16,10 @@ def run(args) -> int:
     config = load(args.config, args.overrides)
     import jax  # only now: a wrong key is told at once
 
-    from research.cache import cache_dir
+    from research.data import cache
     from research.train import NonFiniteLossError, train
 
-    jax.config.update("jax_compilation_cache_dir", str(cache_dir(config) / "xla"))
+    jax.config.update("jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     try:
         result = train(config, args.workdir)

@@ -14,8 +14,8 @@ from etils import epath
 from research import metrics, provenance, sharding
 from research.checkpoint import Checkpoints, initial_params
 from research.cost import Cost
+from research.data.progress import progress
 from research.program import Program, build, compile_step, eval_batches, train_batches
-from research.progress import Progress
 from research.state import GRADIENT_NORM, State, count
 
 
@@ -117,30 +117,28 @@ class Loop:
         self.window = 0.0  # those of them since the last line
         self.mark = 0.0  # when the clock was read last
         self.read = 0  # the last step whose metrics are written
+        self.note = ""  # what stands beside the progress bar
 
     def run(self) -> None:
         """From the newest checkpoint, or the beginning, to the last step."""
-        state, start = self._start()
-        self.writer = metrics.Writer(self.workdir, step=start)
-        self.metrics = {k: v for line in self.writer.lines for k, v in line.items()}
-        self.read = start
+        state, start = self.start()
         batches = train_batches(self.program, start, self.train.steps)
-        with Progress("train", self.train.steps, "steps", done=start) as self.progress:
+        with progress("train", self.train.steps) as self.report:
             try:
-                self._steps(state, start, batches)
+                self.steps(state, start, self.train.steps, batches)
             finally:
                 batches.close()
-                self.checkpoints.close()
-                self.writer.close()
+                self.close()
 
-    def _steps(self, state: State, start: int, batches: Any) -> None:
+    def steps(self, state: State, start: int, stop: int, batches: Any) -> State:
+        """Steps `start` to `stop` of the run, and what is due between them."""
         pending, self.mark = None, time.monotonic()
-        for done in range(start + 1, self.train.steps + 1):
+        for done in range(start + 1, stop + 1):
             state = self.step(state, next(batches))
             if pending:
                 self._log(*pending)
                 pending = None
-            self.progress.advance(1)
+            self.report(done, self.note)
             last = done == self.train.steps
             if last or done % self.train.log_every == 0:
                 pending = done, self.copy(state.sums)
@@ -154,27 +152,45 @@ class Loop:
                 if saves:
                     self._save(done, state)
                 self.mark = time.monotonic()
+        if pending:
+            self._log(*pending)
+        return state
 
-    def _start(self) -> tuple[State, int]:
+    def close(self) -> None:
+        """Waits for the checkpoint that is being saved and closes the files."""
+        self.checkpoints.close()
+        self.writer.close()
+
+    def start(self) -> tuple[State, int]:
+        """The state to go on from, and the steps it has done."""
+        state, step = self._restored() or (self._fresh(), 0)
+        self.writer = metrics.Writer(self.workdir, step=step)
+        self.metrics = {k: v for line in self.writer.lines for k, v in line.items()}
+        self.read = step
+        return state, step
+
+    def _restored(self) -> tuple[State, int] | None:
         saved = self.checkpoints.latest()
-        if saved is not None:
-            state, facts = self.checkpoints.restore(saved, self.program.abstract)
-            provenance.check_data(self.workdir, facts["data"], self.program.data)
-            self.seconds = facts["seconds"]
-            _say(f"{self.workdir}: goes on from step {saved}")
-            return state, saved
-        key = jax.device_put(
-            jax.random.key(self.config.seed), sharding.replicated(self.program.mesh)
-        )
+        if saved is None:
+            return None
+        state, facts = self.checkpoints.restore(saved, self.program.abstract)
+        provenance.check_data(self.workdir, facts["data"], self.program.data)
+        self.seconds = facts["seconds"]
+        _say(f"{self.workdir}: goes on from step {saved}")
+        return state, saved
+
+    def _fresh(self) -> State:
+        whole = sharding.replicated(self.program.mesh)
+        key = jax.device_put(jax.random.key(self.config.seed), whole)
         state = self.program.init(key)
-        if self.train.init_from:
-            params, fresh = initial_params(
-                self.train.init_from, self.train.init_scope, state.params
-            )
-            names = f" but {', '.join(fresh)}" if fresh else ""
-            _say(f"starts from the parameters of {self.train.init_from}{names}")
-            state = state._replace(params=params)
-        return state, 0
+        if not self.train.init_from:
+            return state
+        params, fresh = initial_params(
+            self.train.init_from, self.train.init_scope, state.params
+        )
+        names = f", but for {', '.join(fresh)}" if fresh else ""
+        _say(f"starts from the parameters of {self.train.init_from}{names}")
+        return state._replace(params=params)
 
     def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
         """Reads a step's metrics; a partial window is only checked, not written."""
@@ -204,7 +220,7 @@ class Loop:
         with (self.workdir / "speed.jsonl").open("a") as file:
             speed = {"step": step, "seconds": self.seconds, "tokens_per_second": rate}
             file.write(json.dumps(speed) + "\n")
-        self.progress.advance(0, f"loss {means['loss']:.4f}, {rate:,.0f} tokens/s")
+        self.note = f"step {step}, loss {means['loss']:.4f}, {rate:,.0f} tokens/s"
 
     def _evaluate(self, step: int, state: State) -> None:
         """The whole evaluation split, every token with the same weight."""

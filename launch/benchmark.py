@@ -1,0 +1,104 @@
+"""What a config's step costs: `python -m launch.benchmark --config=F [--config.k=v]`.
+
+Prints one JSON object. The bare compiled step and the loop around it are timed in turns,
+and the fastest turn of each counts, so that a busy machine does not decide. Tokens are
+those of clean text: train.batch x data.length.
+"""
+
+import json
+import tempfile
+import time
+
+from launch import Parser, main
+from launch.config import load
+
+PEAK = {
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5p": 459e12,
+    "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+}
+"""Dense bfloat16 FLOP/s of one chip, from the makers' data sheets, by device kind."""
+
+
+def run(args) -> None:
+    config = load(args.config, args.overrides)
+    with config.unlocked():
+        config.train.steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
+        config.train.eval_every = config.train.checkpoint_every = 0
+        config.train.log_every = args.steps
+    with tempfile.TemporaryDirectory() as workdir:
+        print(json.dumps(measure(config, workdir, args.turns, args.steps), indent=2))
+
+
+def measure(config, workdir: str, turns: int, steps: int) -> dict:
+    """Times `turns` x `steps` steps of the loop and as many of the bare step."""
+    import jax
+
+    from research import sharding
+    from research.data.progress import progress
+    from research.program import build, compile_step, train_batches
+    from research.train import Loop
+
+    program = build(config)
+    began = time.monotonic()
+    step, cost = compile_step(program)
+    compile_seconds = time.monotonic() - began
+    loop = Loop(program, step, config, workdir)
+    batches = train_batches(program, 0, turns * steps + 1)
+    bare, looped = [], []
+    with sharding.context(program.mesh), progress("benchmark", turns * steps) as loop.report:
+        state, _ = loop.start()
+        batch = next(batches)
+        state = jax.block_until_ready(step(state, batch))
+        for turn in range(turns):
+            began = time.monotonic()
+            for _ in range(steps):
+                state = step(state, batch)
+            jax.block_until_ready(state)
+            bare.append(time.monotonic() - began)
+            began = time.monotonic()
+            first = turn * steps
+            state = jax.block_until_ready(
+                loop.steps(state, first, first + steps, batches)
+            )
+            looped.append(time.monotonic() - began)
+        loop.close()
+    seconds = min(looped) / steps
+    tokens = config.train.batch * config.data.length
+    devices = jax.devices()
+    peak = next(
+        (v for k, v in PEAK.items() if devices[0].device_kind.startswith(k)), None
+    )
+    rate = cost.flops / seconds
+    return {
+        "config": config.objective.name,
+        "device": devices[0].device_kind,
+        "num_devices": len(devices),
+        "step_seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "flops_per_token": cost.flops / tokens,
+        "flops_per_second": rate,
+        "mfu": rate / (peak * len(devices)) if peak else None,
+        "peak_bytes": cost.peak_bytes,
+        "compile_seconds": compile_seconds,
+        "overhead": min(looped) / min(bare) - 1,
+        "bare_seconds": [seconds / steps for seconds in bare],
+        "loop_seconds": [seconds / steps for seconds in looped],
+    }
+
+
+def parser() -> Parser:
+    parser = Parser(__doc__)
+    parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
+    parser.add_argument("--turns", type=int, default=8, help="turns of each")
+    parser.add_argument("--steps", type=int, default=5, help="steps a turn")
+    return parser
+
+
+if __name__ == "__main__":
+    main(run, parser())
