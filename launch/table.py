@@ -1,0 +1,35 @@
+"""A sweep's results as a table, beside a paper's own numbers.
+
+    python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
+
+A number whose run is missing is refused.
+"""
+
+import argparse
+from pathlib import Path
+
+import launch
+from launch import render, tables, trials
+from research.errors import unknown
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints the table of a command line, or writes it to a file."""
+    if args.format not in render.FORMATS:
+        raise unknown("format", args.format, render.FORMATS)
+    table = tables.load(args.table)
+    grid = tables.cells(table, trials.read(args.workdir))
+    text = render.FORMATS[args.format](table, grid)
+    if args.output:
+        Path(args.output).write_text(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    parser = launch.Parser(__doc__)
+    parser.add_argument("--table", required=True, help="a file of experiments/tables")
+    parser.add_argument("--workdir", required=True, help="of the sweep")
+    parser.add_argument("--format", default="md", help=" | ".join(render.FORMATS))
+    parser.add_argument("--output", default="", help="a file; without it: printed")
+    launch.main(run, parser)

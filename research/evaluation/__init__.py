@@ -1,0 +1,1 @@
+"""What a run is worth, and how sure one can be of it."""

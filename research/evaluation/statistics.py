@@ -1,0 +1,44 @@
+"""Means over seeds with Student's intervals, and paired tests."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+
+class Estimate(NamedTuple):
+    """A mean, and how far the true one may lie from it."""
+
+    mean: float
+    margin: float  # half of the confidence interval's width; nan for a single value
+    count: int
+
+
+def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """The mean of independent draws with a Student t interval (Student 1908).
+
+    Args:
+      values: [n], n >= 1.
+      level: share of such intervals that hold the true mean, of normal draws.
+    """
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return Estimate(mean, float("nan"), count)
+    quantile = stats.t.ppf((1 + level) / 2, count - 1)
+    return Estimate(mean, float(quantile * stats.sem(values)), count)
+
+
+def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
+    """The two-sided p of Student's paired t-test; nan for fewer than two pairs.
+
+    Args:
+      values: [n].
+      others: [n], of the same seeds in the same order.
+    """
+    gap = np.subtract(values, others)
+    if len(gap) < 2:
+        return float("nan")
+    if np.ptp(gap) == 0:  # no spread to measure the gap against
+        return 1.0 if gap[0] == 0 else 0.0
+    return float(stats.ttest_1samp(gap, 0.0).pvalue)
