@@ -1,0 +1,123 @@
+"""Rows of a batch made from text: spans of streams in their order, then hidden."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.batch import Example, Symbols
+from research.data import noise
+from research.data.index import Index
+from research.data.order import permute, schedule
+from research.data.stream import Stream
+
+# n rows, N examples of an epoch, R raw tokens an example
+
+EVALUATION_SEED = 0
+"""Of the noise where text is read in order: the same in every run."""
+
+
+class Part(NamedTuple):
+    """One corpus of a mixture, or the only one."""
+
+    stream: Stream
+    index: Index
+
+
+class Text:
+    """The examples of one split: a `pipeline.Source`.
+
+    Row g reads example g % N of epoch g // N, in that epoch's own order; in a mixture
+    the schedule says whose turn it is, and each corpus counts its own rows and epochs.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        objective: Any,
+        symbols: Symbols,
+        *,
+        length: int,
+        seed: int,
+        rates: Sequence[float] = (1,),
+    ):
+        self.parts = tuple(parts)
+        self.symbols = symbols
+        self.seed = seed
+        self.schedule = schedule(rates)
+        self.sizes = np.array([len(part.index.start) for part in parts])
+        self.num_examples = int(self.sizes.sum())
+        self._objective = objective
+        self._length = length
+        self._width = objective.reads(length).length
+        self._first = np.cumsum(self.sizes) - self.sizes
+        self._labels = [_translate(part.stream, symbols) for part in parts]
+        made_of = [[p.stream.fingerprint, p.index.fingerprint] for p in parts]
+        made_of = json.dumps([made_of, list(map(float, rates)), symbols.size])
+        self.fingerprint = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Training rows of the counters g [n] int64."""
+        corpus, own = self.schedule.at(counter)
+        epoch, place = np.divmod(own, self.sizes[corpus])
+        return self.make(corpus, place, epoch, seed=self.seed, shuffle=True)
+
+    def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Each example once, corpus by corpus, `size` at a time."""
+        for begin in range(0, self.num_examples, size):
+            row = np.arange(begin, min(begin + size, self.num_examples))
+            corpus = np.searchsorted(self._first, row, side="right") - 1
+            place, epoch = row - self._first[corpus], np.zeros_like(row)
+            yield self.make(corpus, place, epoch, seed=EVALUATION_SEED, shuffle=False)
+
+    def empty(self, num: int) -> dict[str, np.ndarray]:
+        """Rows without text."""
+        nothing = np.zeros(num, np.int32)
+        token = np.full((num, self._width), self.symbols.pad, np.int32)
+        flags = np.zeros((num, self._width), np.uint8)
+        example = Example(token, flags, nothing, nothing - 1)
+        return self._hide(example, np.zeros(num, np.uint64), nothing)
+
+    def make(
+        self,
+        corpus: np.ndarray,
+        place: np.ndarray,
+        epoch: np.ndarray,
+        *,
+        seed: int,
+        shuffle: bool,
+    ) -> dict[str, np.ndarray]:
+        """The rows [n] at a place of an epoch of a corpus, each [n] int64."""
+        example, row = self.raw(corpus, place, epoch, seed=seed, shuffle=shuffle)
+        key = noise.row_key(seed, epoch, self._first[corpus] + row)
+        return self._hide(example, key, self._first[corpus] + place)
+
+    def raw(self, corpus, place, epoch, *, seed: int, shuffle: bool):
+        """The text of those rows before hiding, and their rows of the index [n]."""
+        token = np.empty((len(place), self._width), np.int32)
+        flags = np.empty((len(place), self._width), np.uint8)
+        length, label = np.empty((2, len(place)), np.int32)
+        row = place.copy()
+        for number, (stream, index) in enumerate(self.parts):
+            own = slice(None) if len(self.parts) == 1 else corpus == number
+            if shuffle:
+                row[own] = permute(
+                    place[own], self.sizes[number], seed=seed, epoch=epoch[own]
+                )
+            length[own] = index.length[row[own]]
+            label[own] = self._labels[number][index.label[row[own]]]
+            token[own], flags[own] = stream.gather(
+                index.start[row[own]], length[own], self._width, self.symbols.pad
+            )
+        return Example(token, flags, length, label), row
+
+    def _hide(self, example: Example, key, place) -> dict[str, np.ndarray]:
+        rows = self._objective.corrupt(example, key, self.symbols, self._length)
+        return rows | {"example": (place & np.iinfo(np.int32).max).astype(np.int32)}
+
+
+def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:
+    """From a stream's label to that of `symbols`; its last entry, for -1, is -1."""
+    return np.array([*map(symbols.labels.index, stream.label_names), -1], np.int32)

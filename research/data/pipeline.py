@@ -1,0 +1,170 @@
+"""From (data, seed, step) to the global batch of that step, on the host, seekable."""
+
+import hashlib
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from research.batch import Symbols
+
+# n rows asked for, N examples of an epoch
+
+AHEAD = 256
+"""Rows made at a time when batches are read in a row: what NumPy calls cost least."""
+
+
+class Source(Protocol):
+    """Whatever gives rows of a batch by number: text, a seqio task, written batches."""
+
+    num_examples: int | None
+    """N, of an epoch; None: not known before they are read."""
+
+    fingerprint: str
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Training rows g [n] int64, ascending: a pure function of g."""
+
+    def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Each example once, `size` at a time; the last time fewer."""
+
+    def empty(self, num: int) -> dict[str, np.ndarray]:
+        """Rows without text, whose weights are 0."""
+
+
+class Pipeline:
+    """Batches of rows: row r of step s is row s * batch + r of the source."""
+
+    def __init__(self, source: Source, *, batch: int):
+        self.source = source
+        self.size = batch
+
+    @property
+    def num_examples(self) -> int | None:
+        """Examples of an epoch; None where only reading them would tell."""
+        return self.source.num_examples
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data, not of the seed or the batch size."""
+        return self.source.fingerprint
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Rows [n, ...] of the counters step * batch + row [n] int64, ascending."""
+        return self.source.rows(counter)
+
+    def batch(self, step: int, rows: slice | None = None) -> dict[str, np.ndarray]:
+        """The batch of a step, or this host's `rows` of it: a pure function."""
+        return self.rows(step * self.size + self._numbers(rows))
+
+    def batches(self, step: int = 0, rows: slice | None = None, limit: int = 0):
+        """The batches of `step`, `step + 1`, ... up to `limit` (0: without end).
+
+        Equal to `batch` of each; cheaper, since several are made at a time.
+        """
+        numbers = self._numbers(rows)
+        while not limit or step < limit:
+            ahead = max(1, AHEAD // len(numbers))
+            ahead = min(ahead, limit - step) if limit else ahead
+            first = self.size * np.arange(step, step + ahead)
+            chunk = self.rows((first[:, None] + numbers).ravel())
+            for part in range(ahead):
+                yield _slice(chunk, part * len(numbers), (part + 1) * len(numbers))
+            step += ahead
+
+    def evaluation(self, rows: slice | None = None):
+        """Each example once, in the order of the text, with noise that never changes.
+
+        All batches are full: the last one is filled up with rows of weight 0.
+        """
+        for chunk in self.source.in_order(self.size):
+            missing = self.size - len(chunk["example"])
+            if missing:
+                rest = self.source.empty(missing)
+                chunk = {
+                    name: np.concatenate([chunk[name], rest[name]]) for name in rest
+                }
+            yield chunk if rows is None else {k: v[rows] for k, v in chunk.items()}
+
+    def _numbers(self, rows: slice | None) -> np.ndarray:
+        return np.arange(self.size, dtype=np.int64)[rows or slice(None)]
+
+
+def prefetch(items: Iterable, depth: int = 2) -> Iterator:
+    """The same items, made ahead by a thread: at most `depth` wait to be taken.
+
+    What the thread raises is raised here, in the place of the item; the thread ends
+    with the generator.
+    """
+    waiting: queue.Queue = queue.Queue(depth)
+    closed = threading.Event()
+
+    def put(item) -> bool:
+        while not closed.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            if all(put((item, None)) for item in items):
+                put((None, StopIteration()))
+        except BaseException as error:
+            put((None, error))
+
+    thread = threading.Thread(target=work, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = waiting.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item
+    finally:
+        closed.set()
+        thread.join()
+
+
+class Data(NamedTuple):
+    """What a run reads."""
+
+    symbols: Symbols
+    train: Pipeline
+    eval: Pipeline
+    fingerprint: str
+    counts: dict[str, Any]  # of what was read, cut, repeated; to be told to the user
+
+
+def open_data(config: Any, objective: Any) -> Data:
+    """Opens what config.data names: corpus, vocabulary, stream, index, batches.
+
+    Whatever takes long is read from data.cache_dir if it was ever made.
+
+    Raises:
+      UserError: a name, split or value of config.data that is not right.
+    """
+    from research.data.examples import open_text
+
+    text = open_text(config, objective)
+    return assemble(config, text.symbols, text.train, text.eval, text.counts)
+
+
+def assemble(
+    config: Any, symbols: Symbols, train: Source, eval: Source, counts
+) -> Data:
+    """Data of two sources of rows."""
+    made_of = f"{train.fingerprint} {eval.fingerprint}"
+    fingerprint = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+    pipelines = (Pipeline(source, batch=config.train.batch) for source in (train, eval))
+    return Data(symbols, *pipelines, fingerprint, counts)
+
+
+def _slice(chunk: dict, start: int, stop: int) -> dict[str, np.ndarray]:
+    return {name: array[start:stop] for name, array in chunk.items()}

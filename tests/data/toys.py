@@ -1,0 +1,101 @@
+"""A stream in memory and an objective that shows all it is given."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from research.batch import Reads, Spec, Symbols
+from research.data import noise
+
+
+class Stream:
+    """Shards of documents of random tokens, each token with its place as flags."""
+
+    separator_length = 1
+
+    def __init__(self, shards=((7, 5, 9), (1, 39)), seed=0, labels=("a", "b")):
+        lengths = np.array([length for shard in shards for length in shard])
+        self.document_offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
+        ends = np.cumsum([sum(shard) + len(shard) for shard in shards])
+        self.shard_offsets = np.concatenate([[0], ends])
+        self.num_tokens = int(ends[-1])
+        self.num_documents = len(lengths)
+        self.labels = np.arange(len(lengths), dtype=np.int32) % (len(labels) + 1) - 1
+        self.label_names = labels
+        self.fingerprint = f"toy-{shards}-{seed}-{labels}"
+        rng = np.random.default_rng(seed)
+        self.token = rng.integers(9, 5000, self.num_tokens).astype(np.int32)
+        self.flags = rng.integers(0, 16, self.num_tokens).astype(np.uint8)
+
+    def gather(self, start, length, width, pad):
+        place = np.arange(width)
+        inside = place < length[:, None]
+        at = np.where(inside, start[:, None] + place, 0)
+        token = np.where(inside, self.token[at], pad).astype(np.int32)
+        return token, np.where(inside, self.flags[at], 0).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Its batch is its raw text, beside the noise that is drawn for it."""
+
+    unit: str = "stream"
+    extra: int = 0  # raw tokens beyond the length
+
+    pattern = "full"
+    splits = True
+
+    def reads(self, length):
+        return Reads(self.unit, length + self.extra)
+
+    def arrays(self, length):
+        return {
+            "token": Spec((length + self.extra,)),
+            "flags": Spec((length + self.extra,)),
+            "weight": Spec((length + self.extra,), np.float32),
+            "label": Spec(()),
+            "noise": Spec((4,)),
+        }
+
+    def corrupt(self, example, key, symbols, length):
+        width = self.reads(length).length
+        assert example.token.shape == (len(key), width)
+        here = np.arange(width) < example.length[:, None]
+        assert (example.token[~here] == symbols.pad).all()
+        return {
+            "token": example.token,
+            "flags": example.flags.astype(np.int32),
+            "weight": here.astype(np.float32),
+            "label": example.label,
+            "noise": (noise.bits(key, "toy", 4) >> np.uint64(40)).astype(np.int32),
+        }
+
+
+def symbols(labels=("a", "b")) -> Symbols:
+    special = np.arange(5000) < 9
+    return Symbols(
+        size=5000,
+        pad=0,
+        bos=1,
+        eos=2,
+        mask=3,
+        unk=4,
+        sentinels=(5, 6, 7, 8),
+        special=special,
+        ordinary=np.flatnonzero(~special).astype(np.int32),
+        labels=labels,
+    )
+
+
+def same(one, other) -> None:
+    """Both are the same arrays, to the byte."""
+    assert list(one) == list(other)
+    for name in one:
+        assert one[name].dtype == other[name].dtype, name
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def join(parts):
+    """Batches put together, row after row."""
+    parts = list(parts)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
