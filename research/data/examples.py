@@ -1,17 +1,20 @@
 """Rows of a batch made from text: spans of streams in their order, then hidden."""
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from research.batch import Example, Symbols
-from research.data import noise
+from research.data import cache as caches
+from research.data import corpora, noise
 from research.data.index import Index
+from research.data.index import build as build_index
 from research.data.order import permute, schedule
 from research.data.stream import Stream
+from research.data.stream import build as build_stream
+from research.data.vocabulary import load_or_train
+from research.errors import UserError, unknown
 
 # n rows, N examples of an epoch, R raw tokens an example
 
@@ -41,7 +44,7 @@ class Text:
         *,
         length: int,
         seed: int,
-        rates: Sequence[float] = (1,),
+        rates: Collection[float] = (1.0,),
     ):
         self.parts = tuple(parts)
         self.symbols = symbols
@@ -54,9 +57,8 @@ class Text:
         self._width = objective.reads(length).length
         self._first = np.cumsum(self.sizes) - self.sizes
         self._labels = [_translate(part.stream, symbols) for part in parts]
-        made_of = [[p.stream.fingerprint, p.index.fingerprint] for p in parts]
-        made_of = json.dumps([made_of, list(map(float, rates)), symbols.size])
-        self.fingerprint = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+        texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
+        self.fingerprint = caches.fingerprint([texts, *map(float, rates)])
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows of the counters g [n] int64."""
@@ -94,6 +96,17 @@ class Text:
         key = noise.row_key(seed, epoch, self._first[corpus] + row)
         return self._hide(example, key, self._first[corpus] + place)
 
+    def counts(self) -> dict[str, int]:
+        """Tokens and examples there are; tokens that are left out, or read again."""
+        streams, indices = zip(*self.parts, strict=True)
+        return {
+            "tokens": sum(stream.num_tokens for stream in streams),
+            "documents": sum(stream.num_documents for stream in streams),
+            "examples": self.num_examples,
+            "skipped": sum(index.skipped for index in indices),
+            "repeated": sum(index.repeated for index in indices),
+        }
+
     def raw(self, corpus, place, epoch, *, seed: int, shuffle: bool):
         """The text of those rows before hiding, and their rows of the index [n]."""
         token = np.empty((len(place), self._width), np.int32)
@@ -121,3 +134,66 @@ class Text:
 def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:
     """From a stream's label to that of `symbols`; its last entry, for -1, is -1."""
     return np.array([*map(symbols.labels.index, stream.label_names), -1], np.int32)
+
+
+class Opened(NamedTuple):
+    """Two splits of a corpus or a mixture, made of one vocabulary."""
+
+    symbols: Symbols
+    train: Text
+    eval: Text
+
+
+def open_text(config: Any, objective: Any) -> Opened:
+    """Corpora, vocabulary, streams and indices as config.data says; cached.
+
+    Raises:
+      UserError: a value of config.data that is not right, or a split without text.
+    """
+    data = config.data
+    _check(data)
+    rates = dict(sorted(data.mixture.items())) or {data.corpus: 1.0}
+    schedule(rates.values())  # a wrong rate is told before the work is done
+    cache = caches.root(data.cache_dir)
+    loaded = [corpora.load(name, data.held_out) for name in rates]
+    vocabulary = load_or_train(data, corpora.join(loaded), cache)
+    reads = objective.reads(data.length)
+
+    def parts(split: str) -> list[Part]:
+        opened = []
+        for corpus in loaded:
+            stream = build_stream(corpus, split, vocabulary, cache, data.separator)
+            index = build_index(stream, reads, data.stride, cache)
+            if not len(index.start):
+                raise UserError(
+                    f"data.corpus {corpus.name!r} has no text in its {split} split; "
+                    "raise data.held_out, or name another split"
+                )
+            opened.append(Part(stream, index))
+        return opened
+
+    train, held_out = parts(data.train_split), parts(data.eval_split)
+    labels = {name for part in train + held_out for name in part.stream.label_names}
+    symbols = vocabulary.symbols._replace(labels=tuple(sorted(labels)))
+
+    def text(parts: list[Part]) -> Text:
+        return Text(
+            parts,
+            objective,
+            symbols,
+            length=data.length,
+            seed=config.seed,
+            rates=rates.values(),
+        )
+
+    return Opened(symbols, text(train), text(held_out))
+
+
+def _check(data: Any) -> None:
+    for key in ("train_split", "eval_split"):
+        if data[key] not in corpora.SPLITS:
+            raise unknown(f"data.{key}", data[key], corpora.SPLITS)
+    if data.length < 1:
+        raise UserError(f"data.length is {data.length}; it is at least 1")
+    if data.stride < 0:
+        raise UserError(f"data.stride is {data.stride}; it is 0 or more")

@@ -1,5 +1,6 @@
 """Which spans of a stream are examples: a small table of starts and lengths."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,9 +69,7 @@ def _windows(stream: Stream, length: int, stride: int):
     """Spans at even distances within each shard."""
     stride = stride or length
     shard = stream.shard_offsets
-    start = np.concatenate(
-        [np.arange(*ends, stride) for ends in zip(shard, shard[1:], strict=False)]
-    )
+    start = np.concatenate([np.arange(*ends, stride) for ends in pairwise(shard)])
     end = shard[np.searchsorted(shard, start, side="right")]
     unlabelled = np.full(len(start), -1)
     return start, np.minimum(length, end - start), unlabelled, stream.num_tokens

@@ -1,6 +1,6 @@
 """In which order examples are read: pure functions of a counter, without a state."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
@@ -75,7 +75,7 @@ class Schedule(NamedTuple):
         return corpus, turn * self.count[corpus] + self.before[entry]
 
 
-def schedule(rates: Sequence[float]) -> Schedule:
+def schedule(rates: Collection[float]) -> Schedule:
     """Interleaves corpora: none is ever a whole draw ahead of its rate, or behind.
 
     Each entry goes to the corpus whose next draw is due first, of those that it does

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from research.batch import Symbols
+from research.data.examples import open_text
 
 # n rows asked for, N examples of an epoch
 
@@ -139,7 +140,7 @@ class Data(NamedTuple):
     train: Pipeline
     eval: Pipeline
     fingerprint: str
-    counts: dict[str, Any]  # of what was read, cut, repeated; to be told to the user
+    counts: dict[str, int]  # tokens read, skipped, ...: to be told to the user once
 
 
 def open_data(config: Any, objective: Any) -> Data:
@@ -150,10 +151,13 @@ def open_data(config: Any, objective: Any) -> Data:
     Raises:
       UserError: a name, split or value of config.data that is not right.
     """
-    from research.data.examples import open_text
-
     text = open_text(config, objective)
-    return assemble(config, text.symbols, text.train, text.eval, text.counts)
+    counts = {
+        f"{split}/{name}": count
+        for split, source in (("train", text.train), ("eval", text.eval))
+        for name, count in source.counts().items()
+    }
+    return assemble(config, text.symbols, text.train, text.eval, counts)
 
 
 def assemble(

@@ -15,13 +15,18 @@ from research.data.examples import Part, Text
 from research.data.pipeline import Pipeline, prefetch
 
 
+ALONE = (toys.Stream(),)
+MIXED = (toys.Stream(), toys.Stream(((50,), (3, 40)), seed=1))
+RAW = toys.Objective()
+
+
 @pytest.fixture
 def make(tmp_path):
     """Pipelines over toy streams: `make(seed=..., batch=..., ...)`."""
 
     def make(
-        streams=(toys.Stream(),),
-        objective=toys.Objective(),
+        streams=ALONE,
+        objective=RAW,
         *,
         batch=4,
         seed=0,
@@ -37,9 +42,6 @@ def make(tmp_path):
         return Pipeline(text, batch=batch)
 
     return make
-
-
-MIXED = (toys.Stream(), toys.Stream(((50,), (3, 40)), seed=1))
 
 
 @pytest.fixture(params=["one corpus", "mixture", "documents"])
@@ -124,7 +126,7 @@ def test_seed_changes_order_and_noise(make):
     assert (one["noise"] != other["noise"]).all()
 
 
-@pytest.mark.parametrize("streams", [(toys.Stream(),), MIXED])
+@pytest.mark.parametrize("streams", [ALONE, MIXED])
 def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
     rates = [0.5, 1.5][: len(streams)]
     short = make(streams, stride=8, rates=rates)
@@ -137,9 +139,8 @@ def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
 
 
 def test_mixture_draws_at_its_rates_and_reads_each_corpus_through(make):
-    streams = (toys.Stream(), toys.Stream(((50,), (3, 40)), seed=1))
-    mixed = make(streams, rates=[0.3, 0.7], batch=10)
-    starts = [make([stream]).num_examples for stream in streams]
+    mixed = make(MIXED, rates=[0.3, 0.7], batch=10)
+    starts = [make([stream]).num_examples for stream in MIXED]
     rows = first(mixed, 60)
     from_second = rows["example"] >= starts[0]
     np.testing.assert_array_equal(from_second.reshape(60, 10).sum(1), 7)
