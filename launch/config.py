@@ -123,7 +123,7 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
     value = convert(value, flat[key], key)
     if key in OPEN:
         with config.unlocked():
-            config[name] = ConfigDict(value)
+            config[name] = ConfigDict(value, allow_dotted_keys=True)
     else:
         config[name] = value
 

@@ -190,8 +190,12 @@ def run(args: argparse.Namespace) -> None:
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
 
 
-if __name__ == "__main__":
+def parser() -> launch.Parser:
     parser = launch.Parser(__doc__)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="of the sweep")
-    launch.main(run, parser)
+    return parser
+
+
+if __name__ == "__main__":
+    launch.main(run, parser())

@@ -215,7 +215,7 @@ def command(trial: Trial) -> list[str]:
     return [sys.executable, "-m", "launch.train", *trial.arguments]
 
 
-if __name__ == "__main__":
+def parser() -> launch.Parser:
     parser = launch.Parser(__doc__)
     parser.add_argument("--sweep", required=True, help="a file of experiments/sweeps")
     parser.add_argument("--workdir", required=True, help="where the trials' folders go")
@@ -224,4 +224,8 @@ if __name__ == "__main__":
     parser.add_argument("--parallel", type=int, default=1, help="trials at a time")
     parser.add_argument("--retries", type=int, default=3, help="of crashed trials")
     parser.add_argument("--dry_run", action="store_true", help="show the trials alone")
-    launch.main(run, parser)
+    return parser
+
+
+if __name__ == "__main__":
+    launch.main(run, parser())

@@ -26,10 +26,14 @@ def run(args: argparse.Namespace) -> None:
         print(text, end="")
 
 
-if __name__ == "__main__":
+def parser() -> launch.Parser:
     parser = launch.Parser(__doc__)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="of the sweep")
     parser.add_argument("--format", default="md", help=" | ".join(render.FORMATS))
     parser.add_argument("--output", default="", help="a file; without it: printed")
-    launch.main(run, parser)
+    return parser
+
+
+if __name__ == "__main__":
+    launch.main(run, parser())

@@ -1,0 +1,178 @@
+"""Configs: what is given is what is read, and what is wrong is told in one line."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launch import Parser, config, main
+from research import objectives
+from research.errors import UserError
+
+MLM = "experiments/mlm.py"
+VALUES = {
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    int: st.integers(),
+    str: st.text(),
+    tuple: st.lists(st.integers()).map(tuple),
+}
+
+
+@given(data=st.data(), kind=st.sampled_from(list(VALUES)))
+def test_text_reads_back_as_the_value(data, kind):
+    value = data.draw(VALUES[kind])
+    text = value if kind is str else json.dumps(value)
+    assert config.convert(text, data.draw(VALUES[kind]), "key") == value
+    assert type(config.convert(text, value, "key")) is kind
+
+
+@given(data=st.data(), like=st.sampled_from([True, 1, 1.0, (1,)]))
+def test_a_value_of_another_kind_is_refused(data, like):
+    others = {bool: "yes", int: "1.5", float: "1,5", tuple: "a"}
+    with pytest.raises(UserError, match=r"train\.key"):
+        config.convert(others[type(like)], like, "train.key")
+    strange = data.draw(st.sampled_from([None, object(), b"1", {}]))
+    with pytest.raises(UserError, match=r"train\.key"):
+        config.convert(strange, like, "train.key")
+
+
+def test_every_key_can_be_overridden_by_its_own_value():
+    flat = config.flatten(config.load(MLM))
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in flat.items()}
+    again = config.load(MLM, texts)
+    assert config.flatten(again) == flat
+    assert config.digest(again) == config.digest(config.load(MLM))
+
+
+def test_digest_changes_with_every_key():
+    flat = config.flatten(config.load(MLM))
+    digests = {config.digest(flat | {key: "other"}) for key in flat}
+    assert len(digests) == len(flat)
+    assert config.digest(dict(reversed(flat.items()))) == config.digest(flat)
+
+
+@pytest.mark.parametrize("name", objectives.names())
+def test_another_objective_brings_its_own_fields(name):
+    section = config.load(MLM, {"objective.name": name}).objective
+    fields = {field.name for field in dataclasses.fields(objectives.cls(name))}
+    assert set(section) == fields | {"name"}
+    assert objectives.load(**section) == objectives.cls(name)()
+
+
+def test_fields_of_the_file_stay_when_the_objective_stays(tmp_path):
+    file = tmp_path / "half.py"
+    file.write_text(
+        "from experiments import mlm\n"
+        "def get_config():\n"
+        "    config = mlm.get_config()\n"
+        "    config.objective.rate = 0.5\n"
+        "    return config\n"
+    )
+    assert config.load(str(file), {"objective.name": "mlm"}).objective.rate == 0.5
+    assert "rate" not in config.load(str(file), {"objective.name": "lm"}).objective
+
+
+def test_a_mixture_is_overridden_as_a_whole():
+    loaded = config.load(MLM, ['data.mixture={"tfds:a/b": 1, "x.txt": 2.5}'])
+    assert loaded.data.mixture.to_dict() == {"tfds:a/b": 1, "x.txt": 2.5}
+
+
+def test_the_config_is_locked():
+    with pytest.raises(AttributeError, match="locked"):
+        config.load(MLM).train.stepz = 1
+
+
+@pytest.mark.parametrize(
+    "spec, override, said",
+    [
+        ("experiments/mln.py", "seed=1", "experiments/mlm.py"),
+        ("nowhere/x.py", "seed=1", "nowhere/x.py"),
+        ("README.md", "seed=1", ".py"),
+        ("experiments", "seed=1", "experiments"),
+        ("experiments/__init__.py", "seed=1", "get_config"),
+        (MLM + ":huge", "seed=1", "huge"),
+        (MLM, "train.step=1", "train.steps"),
+        (MLM, "train=1", "train.steps"),
+        (MLM, "train.steps", "train.steps=VALUE"),
+        (MLM, "train.steps=abc", "train.steps: 'abc' is not an int"),
+        (MLM, "objective.name=mln", "mlm"),
+        (MLM, "objective.raet=0.1", "objective.rate"),
+    ],
+)
+def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
+    with pytest.raises(UserError) as caught:
+        config.load(spec, [override])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_size_of_a_file_that_has_sizes(tmp_path):
+    file = tmp_path / "sized.py"
+    file.write_text(
+        "from experiments import mlm\n"
+        "SIZES = {'tiny': 2, 'base': 12}\n"
+        "def get_config(size='base'):\n"
+        "    config = mlm.get_config()\n"
+        "    config.model.layers = SIZES[size]\n"
+        "    return config\n"
+    )
+    assert config.load(f"{file}:tiny").model.layers == 2
+    assert config.load(str(file)).model.layers == 12
+    with pytest.raises(UserError, match="did you mean tiny"):
+        config.load(f"{file}:tinny")
+
+
+def _exit(run, *argv, capsys):
+    parser = Parser("A command.")
+    parser.add_argument("--config")
+    with pytest.raises(SystemExit) as caught:
+        main(run, parser, list(argv))
+    return caught.value.code, capsys.readouterr().err
+
+
+def test_overrides_come_in_both_spellings(capsys):
+    seen = {}
+    words = ["--config", "a.py", "--config.a.b=c=d", "--config.e", "-1"]
+    code, said = _exit(lambda args: seen.update(vars(args)), *words, capsys=capsys)
+    assert (code, said) == (0, "")
+    assert seen == {"config": "a.py", "overrides": {"a.b": "c=d", "e": "-1"}}
+
+
+@pytest.mark.parametrize(
+    "argv", [["--confg=a"], ["--config.a"], ["stray"], ["--config"], ["--conf", "a"]]
+)
+def test_a_wrong_flag_is_one_line(argv, capsys):
+    code, said = _exit(lambda args: 0, *argv, capsys=capsys)
+    assert code == 2
+    assert said.startswith("error: ") and said.count("\n") == 1
+
+
+def _raise(error):
+    def run(args):
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (UserError("two\nlines"), 2),
+        (OSError(28, "No space left on device", "/full/file"), 2),
+        (PermissionError(13, "Permission denied", "/root/file"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_a_person_can_mend_is_one_line(error, code, capsys):
+    exit_code, said = _exit(_raise(error), capsys=capsys)
+    assert exit_code == code
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), FileNotFoundError(2, "x", "y")])
+def test_a_bug_keeps_its_traceback(error):
+    with pytest.raises(type(error)):
+        main(_raise(error), Parser(), [])
