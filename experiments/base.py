@@ -1,4 +1,4 @@
-"""Every key of a run, with its unit or its legal values; experiments are diffs of it."""
+"""Every key of a run, with its unit or legal values; experiments are diffs of it."""
 
 from ml_collections import ConfigDict
 
@@ -14,7 +14,7 @@ def get_config() -> ConfigDict:
     data.task = ""  # a seqio task or mixture by name, in place of corpus
     data.reader = "native"  # native | seqio (through the registry; the same bytes)
     data.length = 128  # tokens of the network's input
-    data.stride = 0  # tokens between the starts of two examples; 0: as many as one reads
+    data.stride = 0  # tokens from one example's start to the next; 0: what one reads
     data.train_split = "train"  # train | valid | test
     data.eval_split = "valid"  # train | valid | test
     data.held_out = 0.02  # share of documents in valid, and again in test, by hash
@@ -25,7 +25,7 @@ def get_config() -> ConfigDict:
     data.cache_dir = ""  # of vocabularies, streams, indices; "": ~/.cache/palimpsest
 
     config.objective = ConfigDict()
-    config.objective.name = "mlm"  # a module of research/objectives; its fields are keys
+    config.objective.name = "mlm"  # a module of research/objectives: its fields, keys
 
     config.model = model = ConfigDict()
     model.layers = 4  # blocks (of each of encoder and decoder, where there are two)
@@ -70,7 +70,7 @@ def get_config() -> ConfigDict:
     train.steps = 1000
     train.batch = 32  # examples a step, over all devices
     train.accumulate = 1  # micro-batches a step
-    train.init_from = ""  # a workdir, or a checkpoint's folder: parameters to start from
+    train.init_from = ""  # workdir or checkpoint whose parameters to start from
     train.init_scope = ""  # the part of those parameters to start from; "": all
     train.log_every = 10  # steps
     train.eval_every = 200  # steps; 0: only at the end

@@ -1,8 +1,8 @@
 """What a config's step costs: `python -m launch.benchmark --config=F [--config.k=v]`.
 
-Prints one JSON object. The bare compiled step and the loop around it are timed in turns,
-and the fastest turn of each counts, so that a busy machine does not decide. Tokens are
-those of clean text: train.batch x data.length.
+Prints one JSON object. The bare compiled step and the loop around it are timed in
+turns, and the fastest turn of each counts, so that a busy machine does not decide.
+Tokens are those of clean text: train.batch x data.length.
 """
 
 import json
@@ -51,7 +51,10 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     loop = Loop(program, step, config, workdir)
     batches = train_batches(program, 0, turns * steps + 1)
     bare, looped = [], []
-    with sharding.context(program.mesh), progress("benchmark", turns * steps) as loop.report:
+    with (
+        sharding.context(program.mesh),
+        progress("benchmark", turns * steps) as loop.report,
+    ):
         state, _ = loop.start()
         batch = next(batches)
         state = jax.block_until_ready(step(state, batch))

@@ -1,7 +1,7 @@
 """One run: `python -m launch.train --config=F --workdir=D [--config.key=value]`.
 
-It starts again where it stopped. Exit code 0: done; 2: something given was wrong; 3: the
-loss is not a number.
+It starts again where it stopped. Exit code 0: done; 2: something given was wrong;
+3: the loss is not a number.
 """
 
 import sys
@@ -19,7 +19,9 @@ def run(args) -> int:
     from research.data import cache
     from research.train import NonFiniteLossError, train
 
-    jax.config.update("jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla"))
+    jax.config.update(
+        "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
+    )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     try:
         result = train(config, args.workdir)

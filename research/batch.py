@@ -78,6 +78,4 @@ def visible(group: Mapping[str, Any]):
     """[B, L, L] bool: whether query q (axis 1) sees key k (axis 2)."""
     segment, rank, reach = group["segment"], group["rank"], group["reach"]
     same = segment[:, :, None] == segment[:, None, :]
-    return (
-        same & (segment[:, None, :] > 0) & (rank[:, None, :] <= reach[:, :, None])
-    )
+    return same & (segment[:, None, :] > 0) & (rank[:, None, :] <= reach[:, :, None])

@@ -6,7 +6,6 @@ from typing import Any
 
 from etils import epath
 
-
 Sums = Mapping[str, tuple[float, float, float]]
 """Of each term: its total, its weight, and its weight times its coefficient."""
 
@@ -68,7 +67,7 @@ class Writer:
     def _rewrite(self) -> None:
         part = self.path.with_suffix(".part")
         part.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
-        part.rename(self.path)
+        part.replace(self.path)
 
 
 def _lines(path: epath.Path) -> list[dict[str, Any]]:
@@ -86,4 +85,4 @@ def write_json(path: epath.Path, content: Any) -> None:
     """Writes a file and renames it into place: it is whole or not there."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content, indent=2) + "\n")
-    part.rename(path)
+    part.replace(path)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from research.errors import UserError, unknown
@@ -25,12 +26,16 @@ def schedule(config: Any, steps: int) -> optax.Schedule:
             "make it smaller"
         )
     rest = steps - warmup
+
+    def rsqrt(step):
+        start = max(warmup, 1)
+        return peak * (start / (start + jnp.maximum(step, 0))) ** 0.5
+
     decays = {
         "constant": lambda: optax.constant_schedule(peak),
         "linear": lambda: optax.linear_schedule(peak, peak * config.final_rate, rest),
         "cosine": lambda: optax.cosine_decay_schedule(peak, rest, config.final_rate),
-        "rsqrt": lambda: lambda step: peak * (max(warmup, 1) / (step + max(warmup, 1)))
-        ** 0.5,
+        "rsqrt": lambda: rsqrt,
     }
     if config.schedule not in decays:
         raise unknown("optimizer.schedule", config.schedule, decays)

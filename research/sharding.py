@@ -91,7 +91,12 @@ def rows_divide(mesh: Mesh, batch: int, accumulate: int) -> None:
         )
 
 
-def parameter_sharding(names: tuple, shape: tuple[int, ...], mesh: Mesh):
+def is_axes(leaf: Any) -> bool:
+    """Whether this is the logical axes of one parameter."""
+    return isinstance(leaf, P)
+
+
+def parameter_sharding(names: P, shape: tuple[int, ...], mesh: Mesh):
     """The sharding of one parameter; a dim that its axis does not divide stays whole.
 
     Args:
@@ -110,7 +115,7 @@ def whole_dims(axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
     """The dims that RULES would split and the mesh does not divide, to be reported."""
     table, found = dict(RULES), set()
     leaves = zip(
-        jax.tree.leaves(axes, is_leaf=lambda x: isinstance(x, tuple)),
+        jax.tree.leaves(axes, is_leaf=is_axes),
         jax.tree.leaves(shapes),
         strict=True,
     )

@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 
 from research import models, sharding
 
-
 GRADIENT_NORM = "gradient_norm"
 
 
@@ -79,7 +78,7 @@ def shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
         lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh),
         models.axes(boxed.params),
         shapes,
-        is_leaf=lambda x: isinstance(x, tuple),
+        is_leaf=sharding.is_axes,
     )
     opt_state = optax.tree.map_params(
         optimizer,

@@ -25,7 +25,7 @@ def value(terms: dict[str, Term], weights: dict[str, jax.Array]) -> jax.Array:
 def sums(terms: dict[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
     """What is added up over micro-batches, steps and batches of an evaluation.
 
-    name -> (total, weight, coef * weight), so that the sums tell the loss by themselves.
+    name -> (total, weight, coef * weight), so that the sums alone tell the loss.
     """
     return {
         name: (term.total, term.weight, term.coef * term.weight)

@@ -1,0 +1,207 @@
+"""The loop on a small corpus: resumed equals uninterrupted, and mistakes are named."""
+
+import json
+import random
+
+import jax
+import numpy as np
+import pytest
+
+from launch.config import load
+from research import train as loop
+from research.checkpoint import Checkpoints
+from research.errors import UserError
+
+WORDS = "the a old small river stone house reads writes sees above below and".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus of a few hundred sentences, and the cache beside it."""
+    folder = tmp_path_factory.mktemp("data")
+    draw = random.Random(0)
+    documents = [
+        ". ".join(" ".join(draw.choices(WORDS, k=8)) for _ in range(6)) + "."
+        for _ in range(300)
+    ]
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "text.txt").write_text("\n\n".join(documents))
+    return folder
+
+
+def tiny(folder, objective="mlm", **overrides):
+    small = {
+        "data.corpus": str(folder / "corpus"),
+        "data.cache_dir": str(folder / "cache"),
+        "data.held_out": 0.1,
+        "data.vocabulary_size": 512,
+        "data.length": 32,
+        "model.layers": 1,
+        "model.width": 32,
+        "model.heads": 2,
+        "model.feedforward": 64,
+        "optimizer.warmup_steps": 2,
+        "optimizer.learning_rate": 0.01,
+        "train.steps": 12,
+        "train.batch": 16,
+        "train.log_every": 3,
+        "train.eval_every": 6,
+        "train.checkpoint_every": 5,
+    }
+    return load(f"experiments/{objective}.py", small | overrides)
+
+
+def lines(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+
+
+def last_params(workdir):
+    folder = Checkpoints(workdir, keep=2)
+    step = folder.latest()
+    found = folder.manager.restore(step)
+    folder.close()
+    return jax.tree.map(np.asarray, found["params"])
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """A run that was left alone."""
+    workdir = tmp_path_factory.mktemp("whole")
+    return workdir, loop.train(tiny(folder), workdir)
+
+
+def test_the_loss_falls_and_everything_is_written(whole):
+    workdir, result = whole
+    losses = [x["train/loss"] for x in lines(workdir) if "train/loss" in x]
+    assert len(losses) == 4 and losses[-1] < losses[0]
+    assert [x["step"] for x in lines(workdir)] == [3, 6, 6, 9, 12, 12]
+    assert result == json.loads((workdir / "result.json").read_text())
+    assert result["tokens_seen"] == 12 * 16 * 32
+    assert 0 < result["tokens_scored"] <= 12 * 16 * 5
+    assert result["flops_per_token"] > 0 and result["parameters"] > 0
+    assert {"config.json", "provenance.json", "speed.jsonl", "tensorboard"} <= {
+        path.name for path in workdir.iterdir()
+    }
+    assert sorted(p.name for p in (workdir / "checkpoints").iterdir()) == ["10", "12"]
+
+
+def test_a_finished_run_is_not_run_again(whole, folder):
+    workdir, result = whole
+    before = (workdir / "metrics.jsonl").read_text()
+    assert loop.train(tiny(folder), workdir) == result
+    assert (workdir / "metrics.jsonl").read_text() == before
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+def test_resumed_equals_uninterrupted(whole, folder, tmp_path, monkeypatch):
+    step = loop.Loop._log
+
+    def dies(self, number, *rest, **more):
+        if number == 9:
+            raise KilledError
+        step(self, number, *rest, **more)
+
+    monkeypatch.setattr(loop.Loop, "_log", dies)
+    with pytest.raises(KilledError):
+        loop.train(tiny(folder), tmp_path)
+    assert not (tmp_path / "result.json").exists()
+    monkeypatch.setattr(loop.Loop, "_log", step)
+    result = loop.train(tiny(folder), tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
+    assert lines(tmp_path) == lines(whole[0])
+    assert result["metrics"] == whole[1]["metrics"]
+
+
+def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
+    order = []
+    log, steps = loop.Loop._log, loop.compile_step
+
+    def compiled(program):
+        step, cost = steps(program)
+
+        def told(state, batch):
+            order.append("step")
+            return step(state, batch)
+
+        return told, cost
+
+    def reads(self, number, *rest, **more):
+        order.append(f"read {number}")
+        log(self, number, *rest, **more)
+
+    monkeypatch.setattr(loop, "compile_step", compiled)
+    monkeypatch.setattr(loop.Loop, "_log", reads)
+    late = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
+    loop.train(tiny(folder, **late), tmp_path)
+    assert order == ["step", *sum((["step", f"read {n}"] for n in (1, 2, 3)), [])] + [
+        "read 4"
+    ]
+
+
+def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
+    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip": 0.0}
+    with pytest.raises(loop.NonFiniteLossError, match=r"train/loss is .* by step"):
+        loop.train(tiny(folder, **wild, **{"train.checkpoint_every": 0}), tmp_path)
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
+    start = {"train.init_from": str(whole[0]), "train.steps": 3}
+    config = tiny(folder, **start, **{"optimizer.learning_rate": 0.0})
+    loop.train(config, tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
+    assert "starts from the parameters of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.width": 64}, "config.json|model.width"),
+        ({"train.steps": 13}, "train.steps is 12 there and 13 now"),
+    ],
+)
+def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
+    with pytest.raises(UserError, match=words):
+        loop.train(tiny(folder, **changes), whole[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
+        ({"model.width": 64}, "model.width|shape"),
+        ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),
+        ({"mesh.data": 3}, "mesh.data=3"),
+        ({"train.batch": 12}, "train.batch=12"),
+        ({"data.eval_split": "validd"}, "data.eval_split.*valid"),
+        ({"data.corpus": "/nowhere"}, "data.corpus"),
+        ({"data.vocabulary": "/nowhere.model"}, "data.vocabulary"),
+        ({"train.steps": 0}, "train.steps=0"),
+    ],
+)
+def test_mistakes_are_named(whole, folder, tmp_path, changes, words):
+    changes = {"train.init_from": str(whole[0])} | changes
+    with pytest.raises(UserError, match=words):
+        loop.train(tiny(folder, **changes), tmp_path / "run")
+
+
+@pytest.mark.parametrize("objective", ["lm", "mlm", "plm", "dae", "electra"])
+def test_mesh_and_accumulation_change_nothing(folder, tmp_path, objective):
+    """The same losses on one data axis, on three axes, and in two micro-batches."""
+    short = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
+    ways = {
+        "whole": {},
+        "split": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
+        "accumulated": {"train.accumulate": 2},
+    }
+    losses = {}
+    for name, way in ways.items():
+        loop.train(tiny(folder, objective, **short, **way), tmp_path / name)
+        losses[name] = [
+            x["train/loss"] for x in lines(tmp_path / name) if "train/loss" in x
+        ]
+    for name in ("split", "accumulated"):
+        np.testing.assert_allclose(losses[name], losses["whole"], rtol=1e-5)
