@@ -1,0 +1,34 @@
+"""Progress of a long job: a bar on a terminal, a line now and then in a log."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+EVERY = 10.0
+"""Seconds between two lines of a log."""
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable]:
+    """Yields `report(done, note)`; `done` of `total`, in whichever unit, or None."""
+    if sys.stderr.isatty():
+        columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
+        columns += [TextColumn("{task.fields[note]}")]
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(what, total=total, note="")
+            yield lambda done, note: bar.update(task, completed=done, note=note)
+        return
+    last = time.monotonic()
+
+    def report(done: int, note: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY:
+            last = time.monotonic()
+            share = f"{100 * done / total:.0f} % " if total else ""
+            print(f"{what}: {share}{note}", file=sys.stderr, flush=True)
+
+    yield report

@@ -1,0 +1,69 @@
+"""Text as units (words) and the rule that tells where a sentence starts.
+
+A unit is what stands between white space, cut again after each Chinese full stop.
+Whether a sentence starts at a unit depends on that unit and the one before it alone,
+so that a stream can look both answers up: see `traits`.
+"""
+
+import re
+
+JOINED = "\x1f"
+"""Prefix of a unit that no white space separates from the unit before it."""
+
+ENDS, OPENS = 1, 2
+"""Traits of a unit: a sentence may end with it; a sentence may start with it."""
+
+_STOPS = "。！？｡"
+_CHINESE = re.compile(rf"[^{_STOPS}]*[{_STOPS}]+[”’」』）》\"']*|[^{_STOPS}]+")
+_END = re.compile(r"([.!?…]+)[\"'”’»)\]}*_`]*$")
+_CHINESE_END = re.compile(rf"[{_STOPS}]+[”’」』）》\"']*$")
+_LEAD = "\"'“‘«([{*_`¿¡-–—"
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)+")  # J. U.S. e.g.
+_ABBREVIATION = re.compile(
+    "mr|mrs|ms|dr|prof|st|mt|rev|hon|gen|col|lt|sgt|capt|cpt|maj|adm|sen|rep|gov|pres|"
+    "vs|etc|al|cf|eg|ie|no|nos|fig|figs|eq|sec|ch|vol|vols|pp|ed|eds|approx|ca|inc|ltd|"
+    "co|corp|bros|jr|sr|dept|univ|assn|est|jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|"
+    "dec",
+    re.IGNORECASE,
+)
+
+
+def units(paragraph: str) -> list[str]:
+    """The units of one paragraph, in order; " ".join undoes it up to white space."""
+    words = paragraph.split()
+    if paragraph.isascii() or not any(stop in paragraph for stop in _STOPS):
+        return words
+    cut = []
+    for word in words:
+        first, *rest = _CHINESE.findall(word)
+        cut.append(first)
+        cut.extend(JOINED + part for part in rest)
+    return cut
+
+
+def traits(unit: str) -> int:
+    """Whether a sentence may end with, and start with, this unit: ENDS | OPENS.
+
+    A sentence starts where one may end and the next may start; a unit after a Chinese
+    full stop (`JOINED`) always starts one.
+    """
+    if unit.startswith(JOINED):
+        return OPENS | _ends(unit[1:])
+    head = unit.lstrip(_LEAD)[:1]
+    opens = OPENS if head.isalnum() and not head.islower() else 0
+    return opens | _ends(unit)
+
+
+def _ends(unit: str) -> int:
+    """ENDS, or 0: no stop, or the stop of an abbreviation."""
+    if _CHINESE_END.search(unit):
+        return ENDS
+    found = _END.search(unit)
+    if not found:
+        return 0
+    if found[1] != ".":
+        return ENDS
+    word = unit[: found.start()].lstrip(_LEAD)
+    if _ABBREVIATION.fullmatch(word) or _INITIALS.fullmatch(word + "."):
+        return 0
+    return ENDS

@@ -1,0 +1,171 @@
+"""Training of a vocabulary: on lines picked by a hash, the same on every machine."""
+
+import hashlib
+import heapq
+import io
+import sys
+from collections.abc import Callable, Iterator
+
+import sentencepiece
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from research.data import pieces
+from research.data.corpora import Corpus
+from research.errors import UserError
+
+KINDS = ("unigram", "bpe", "wordpiece", "bytebpe")
+SAMPLE = 2**24
+"""Bytes of text that a vocabulary is trained on, at most."""
+LONGEST = 4192
+"""Bytes of a line, at most: SentencePiece would leave longer ones out unsaid."""
+THREADS = 4
+"""Of SentencePiece's trainer, on any machine: its result depends on their number."""
+RULES = 1
+"""To be raised when a change here makes another vocabulary of the same text."""
+
+
+def specials(sentinels: int) -> list[str]:
+    """The pieces of ids 0, 1, ...: pad, bos, eos, mask, unk, and the sentinels."""
+    names = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
+    return names + [f"<extra_id_{n}>" for n in range(sentinels)]
+
+
+def made_of(corpus: Corpus, kind: str, size: int, sentinels: int) -> dict:
+    """Everything that a trained vocabulary depends on."""
+    library = sentencepiece if kind in ("unigram", "bpe") else tokenizers
+    return {
+        "corpus": corpus.fingerprint(),
+        "kind": kind,
+        "size": size,
+        "sentinels": sentinels,
+        "library": library.__version__,
+        "rules": [SAMPLE, LONGEST, THREADS, RULES],
+    }
+
+
+def train(corpus: Corpus, kind: str, size: int, sentinels: int) -> pieces.Model:
+    """A model of one of `KINDS` with `size` pieces, specials included.
+
+    Raises:
+      UserError: the corpus has no text, or not as many pieces, or more characters.
+    """
+    fewest = len(specials(sentinels)) + 256 + 1
+    if size < fewest:
+        raise _wrong_size(size, f"{sentinels} sentinels and 256 bytes need {fewest}")
+    print(f"training a {kind} vocabulary of {size} on {corpus.name}", file=sys.stderr)
+    lines = sample(corpus)
+    makers: dict[str, Callable] = {"wordpiece": _wordpiece, "bytebpe": _bytebpe}
+    if kind in makers:
+        return pieces.Tokens(makers[kind](lines, size, sentinels))
+    return pieces.SentencePiece(_sentencepiece(lines, kind, size, sentinels))
+
+
+def sample(corpus: Corpus) -> list[str]:
+    """Lines of the training split with the smallest hashes, `SAMPLE` bytes in all.
+
+    Says once what was left out because it is longer than `LONGEST`.
+
+    Raises:
+      UserError: there is no text.
+    """
+    kept, total, longer, seen = [], 0, 0, 0
+    for line in _lines(corpus):
+        data = line.encode("utf-8")
+        seen += 1
+        if len(data) > LONGEST:
+            longer += 1
+            continue
+        place = int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
+        if total >= SAMPLE and place >= -kept[0][0]:
+            continue
+        heapq.heappush(kept, (-place, line))
+        total += len(data)
+        while total - len(kept[0][1].encode("utf-8")) >= SAMPLE:
+            total -= len(heapq.heappop(kept)[1].encode("utf-8"))
+    if longer:
+        print(
+            f"vocabulary: {longer} of {seen} lines are longer than {LONGEST} bytes and "
+            "were not trained on",
+            file=sys.stderr,
+        )
+    if not kept:
+        raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
+    return [line for _, line in sorted(kept, reverse=True)]
+
+
+def _lines(corpus: Corpus) -> Iterator[str]:
+    for document in corpus.documents("train"):
+        for line in document.text.split("\n"):
+            line = " ".join(line.split())
+            if line:
+                yield line
+
+
+def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> bytes:
+    model = io.BytesIO()
+    names = specials(sentinels)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=size,
+            byte_fallback=True,
+            character_coverage=0.9995,
+            normalization_rule_name="identity",
+            num_threads=THREADS,
+            input_sentence_size=0,
+            max_sentence_length=LONGEST,
+            pad_id=0,
+            bos_id=1,
+            eos_id=2,
+            unk_id=4,
+            pad_piece=names[0],
+            bos_piece=names[1],
+            eos_piece=names[2],
+            unk_piece=names[4],
+            control_symbols=[names[3], *names[5:]],
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _wrong_size(size, str(error).strip().splitlines()[-1]) from error
+    return model.getvalue()
+
+
+def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
+    model = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
+    model.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    model.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=specials(sentinels),
+        limit_alphabet=size // 2,
+        show_progress=False,
+    )
+    return _trained(model, trainer, lines, size)
+
+
+def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
+    model = tokenizers.Tokenizer(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=specials(sentinels),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    return _trained(model, trainer, [" " + line for line in lines], size)
+
+
+def _trained(model, trainer, lines: list[str], size: int) -> bytes:
+    model.train_from_iterator(lines, trainer)
+    if model.get_vocab_size() != size:
+        raise _wrong_size(size, f"this text gives {model.get_vocab_size()}")
+    return model.to_str().encode("utf-8")
+
+
+def _wrong_size(size: int, why: str) -> UserError:
+    return UserError(f"data.vocabulary_size is {size}, which does not fit: {why}")
