@@ -1,0 +1,21 @@
+"""The networks, and how they are bound to parameters; only this folder imports flax."""
+
+from research.models.bind import apply, axes, init, logical_rules, unbox
+from research.models.encdec import EncoderDecoder, Memory
+from research.models.options import Options
+from research.models.pair import Pair
+from research.models.transformer import Readout, Transformer
+
+__all__ = [
+    "EncoderDecoder",
+    "Memory",
+    "Options",
+    "Pair",
+    "Readout",
+    "Transformer",
+    "apply",
+    "axes",
+    "init",
+    "logical_rules",
+    "unbox",
+]

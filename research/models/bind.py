@@ -1,0 +1,48 @@
+"""How a network meets its parameters, so that nobody else needs to know flax."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+
+def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
+    """The parameters that `fn(net)` uses, boxed with their logical axes.
+
+    Only what `fn` calls is created. Trace it with `jax.eval_shape` or `jax.jit`.
+    """
+    return nn.init(fn, network)({"params": key})["params"]
+
+
+def apply(
+    network: nn.Module, params: Any, fn: Callable, dropout_key: jax.Array | None = None
+) -> Any:
+    """`fn(net)` of the network bound to its parameters (boxed or not).
+
+    Args:
+      dropout_key: dropout is on if and only if it is given.
+    """
+    rngs = {} if dropout_key is None else {"dropout": dropout_key}
+    return nn.apply(fn, network)({"params": params}, rngs=rngs)
+
+
+def axes(params: Any) -> Any:
+    """The logical axes of boxed parameters: a tree of `PartitionSpec`."""
+    return nn.get_partition_spec(params)
+
+
+def unbox(params: Any) -> Any:
+    """The arrays (or shapes) alone, without their logical axes."""
+    is_box = lambda leaf: isinstance(leaf, nn.meta.AxisMetadata)  # noqa: E731
+    return jax.tree.map(
+        lambda leaf: leaf.unbox(apply_constraint=False) if is_box(leaf) else leaf,
+        params,
+        is_leaf=is_box,
+    )
+
+
+def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:
+    """Enters the map of logical names to mesh axes while a step is traced."""
+    return nn.logical_axis_rules(rules)

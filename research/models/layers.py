@@ -1,0 +1,117 @@
+"""The small parts of a block: dense layers, norms, feed-forward layers, dropout."""
+
+# B batch, L length, D width, F width inside the feed-forward layer
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.models.options import Options
+
+ACTIVATIONS = {
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
+    "geglu": lambda x: jax.nn.gelu(x, approximate=True),
+    "swiglu": jax.nn.silu,
+}
+GATED = ("geglu", "swiglu")
+RESIDUAL = ("batch", "length", None)
+"""The logical axes of states [B, L, D]."""
+
+
+def take(states: jax.Array, scored: jax.Array) -> jax.Array:
+    """The states [B, P, ...] at the places `scored` [B, P] of [B, L, ...]."""
+    places = jnp.expand_dims(scored, range(2, states.ndim))
+    return jnp.take_along_axis(states, places, axis=1, mode="clip")
+
+
+def normal(std: float, *names: str | None):
+    """An initialiser N(0, std) of a parameter with logical axis names."""
+    return nn.with_logical_partitioning(nn.initializers.normal(std), names)
+
+
+def constant(value: float, *names: str | None):
+    """An initialiser of a parameter that starts at one value."""
+    return nn.with_logical_partitioning(nn.initializers.constant(value), names)
+
+
+def dropout(module: nn.Module, x: jax.Array) -> jax.Array:
+    """Drops entries of x if and only if the module was given a key for it."""
+    rate = module.options.dropout
+    if not rate or not module.has_rng("dropout"):
+        return x
+    kept = jax.random.bernoulli(module.make_rng("dropout"), 1 - rate, x.shape)
+    return jnp.where(kept, x / (1 - rate), 0).astype(x.dtype)
+
+
+class Dense(nn.Module):
+    """x @ kernel + bias over the last dimension.
+
+    Attributes:
+      axes: the logical names of the kernel's two dimensions.
+      scale: of T5's initialisation, beside the fan-in.
+      residual: the output is added to the residual stream (GPT-2 scales its kernel).
+    """
+
+    options: Options
+    size: int
+    axes: tuple[str | None, str | None]
+    scale: float = 1.0
+    residual: bool = False
+    bias: bool = True
+
+    @nn.compact
+    def __call__(self, x):
+        options = self.options
+        std = 0.02
+        if options.init == "t5":
+            std = self.scale * x.shape[-1] ** -0.5
+        elif options.init == "gpt2" and self.residual:
+            std = 0.02 * (2 * options.layers) ** -0.5
+        shape = (x.shape[-1], self.size)
+        kernel = self.param("kernel", normal(std, *self.axes), shape)
+        y = x @ kernel.astype(x.dtype)
+        if options.bias and self.bias:
+            bias = self.param("bias", constant(0.0, self.axes[1]), (self.size,))
+            y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
+        return y
+
+
+class Norm(nn.Module):
+    """LayerNorm or RMSNorm over the last dimension, computed in float32."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, x):
+        options = self.options
+        lead = range(x.ndim - 1)
+        scale = self.param("scale", constant(1.0, "embed"), (x.shape[-1],))
+        y = x.astype(jnp.float32)
+        if options.norm == "layernorm":
+            y = y - jnp.mean(y, axis=-1, keepdims=True)
+        square = jnp.mean(y * y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(square + options.norm_epsilon)
+        y = y * jnp.expand_dims(scale, lead)
+        if options.norm == "layernorm" and options.bias:
+            bias = self.param("bias", constant(0.0, "embed"), (x.shape[-1],))
+            y = y + jnp.expand_dims(bias, lead)
+        return y.astype(x.dtype)
+
+
+class FeedForward(nn.Module):
+    """Dense, activation (gated or not), dense."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, x):
+        options = self.options
+        act = ACTIVATIONS[options.activation]
+        inner = ("embed", "feedforward")
+        y = act(Dense(options, options.feedforward, inner, name="in")(x))
+        if options.activation in GATED:
+            y *= Dense(options, options.feedforward, inner, name="gate")(x)
+        outer = ("feedforward", "embed")
+        return Dense(options, x.shape[-1], outer, residual=True, name="out")(y)
