@@ -160,17 +160,14 @@ def open_text(config: Any, objective: Any) -> Opened:
     reads = objective.reads(data.length)
 
     def parts(split: str) -> list[Part]:
-        opened = []
-        for corpus in loaded:
-            stream = build_stream(corpus, split, vocabulary, cache, data.separator)
-            index = build_index(stream, reads, data.stride, cache)
-            if not len(index.start):
-                raise UserError(
-                    f"data.corpus {corpus.name!r} has no text in its {split} split; "
-                    "raise data.held_out, or name another split"
-                )
-            opened.append(Part(stream, index))
-        return opened
+        streams = [
+            build_stream(corpus, split, vocabulary, cache, data.separator)
+            for corpus in loaded
+        ]
+        return [
+            Part(stream, build_index(stream, reads, data.stride, cache))
+            for stream in streams
+        ]
 
     train, held_out = parts(data.train_split), parts(data.eval_split)
     labels = {name for part in train + held_out for name in part.stream.label_names}

@@ -14,7 +14,6 @@ from research.data import index
 from research.data.examples import Part, Text
 from research.data.pipeline import Pipeline, prefetch
 
-
 ALONE = (toys.Stream(),)
 MIXED = (toys.Stream(), toys.Stream(((50,), (3, 40)), seed=1))
 RAW = toys.Objective()
