@@ -48,10 +48,17 @@ def uniform(key: np.ndarray, role: str, n: int) -> np.ndarray:
 
 
 def permutation(key: np.ndarray, role: str, n: int) -> np.ndarray:
-    """[B, n] int32: each row a permutation of 0..n-1, all equally likely."""
-    score = bits(key, role, n) & ~INDEX | np.arange(n, dtype=np.uint64)
+    """[B, n] int32: each row a permutation of 0..n-1, all equally likely.
+
+    It ranks hashes, so the first places keep their relative order for any n.
+    """
+    place = np.arange(n, dtype=np.uint64)
+    score = bits(key, role, n) & ~INDEX | place
     score.sort(axis=1)
-    return (score & INDEX).astype(np.int32)
+    rank = np.empty(score.shape, np.int32)
+    by_rank = (score & INDEX).astype(np.intp)
+    np.put_along_axis(rank, by_rank, place.astype(np.int32)[None], axis=1)
+    return rank
 
 
 def choose(key: np.ndarray, role: str, candidate: np.ndarray, count) -> np.ndarray:

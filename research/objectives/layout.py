@@ -8,18 +8,22 @@ from research.batch import Example, Symbols
 
 
 def enclose(
-    example: Example, symbols: Symbols, length: int
+    example: Example, symbols: Symbols, length: int, *, bos: str = "first"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """bos, the raw tokens, eos: token [B, L] int32, and tokens of each row [B].
+    """bos, raw tokens, eos; or raw tokens, eos, bos with `bos` "last" (XLNet).
 
     An empty row stays empty. Raw tokens past L - 2 are left out.
+
+    Returns:
+      token [B, L] int32, and the number of tokens of each row [B].
     """
-    token = np.full((len(example.token), length), symbols.pad, np.int32)
     num_raw = np.minimum(example.length, length - 2)
     width = min(example.token.shape[1], length - 2)
-    token[:, 0] = symbols.bos
-    token[:, 1 : width + 1] = example.token[:, :width]
-    token[np.arange(len(token)), num_raw + 1] = symbols.eos
+    row, first = np.arange(len(num_raw)), int(bos == "first")
+    token = np.full((len(num_raw), length), symbols.pad, np.int32)
+    token[:, first : first + width] = example.token[:, :width]
+    token[row, first + num_raw] = symbols.eos
+    token[row, np.where(first, 0, num_raw + 1)] = symbols.bos
     token[num_raw == 0] = symbols.pad
     return token, np.where(num_raw > 0, num_raw + 2, 0)
 

@@ -23,7 +23,7 @@ from research.batch import (
 )
 from research.data import noise
 from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy, gather
+from research.objectives.losses import Term, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, and accuracy (not differentiated)."""
-        states = gather(net.states(batch), batch["scored"])
+        states = net.states(batch, scored=batch["scored"])
         term, correct = cross_entropy(
             net.readout(states),
             batch["target"],
