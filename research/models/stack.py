@@ -28,13 +28,15 @@ class Block(nn.Module):
     """Attention, attention to a memory where there is one, feed-forward."""
 
     options: Options
-    keys: int | None = None
 
     @nn.compact
-    def __call__(self, x, sight: Sight, *, turn=None, memory=None, scored=None):
+    def __call__(
+        self, x, sight: Sight, *, turn=None, memory=None, scored=None, keys=None
+    ):
         """States [B, L, D] after the block, or [B, P, D] of the scored places alone.
 
         Args:
+          keys: only the first so many places serve as keys; None: all.
           sight: of the queries that are computed (the scored ones, where given).
           turn: rotary angles of queries and of keys.
           memory: states [B, M, D] of an encoder, and the sight of them.
@@ -54,7 +56,7 @@ class Block(nn.Module):
 
         y = enter(x, "attention_norm")
         attention = Attention(options, name="attention")
-        y = attention(at(y), sight, source=y[:, : self.keys], turn=turn)
+        y = attention(at(y), sight, source=y[:, :keys], turn=turn)
         x = leave(at(x), y, "attention_norm")
         if memory is not None:
             states, seen = memory
@@ -74,27 +76,29 @@ class Stack(nn.Module):
 
     Attributes:
       pattern: a promise about who sees whom, as `attention.mask` takes it.
-      keys: only the first so many places serve as keys; None: all.
     """
 
     options: Options
     pattern: str
-    keys: int | None = None
 
     @nn.compact
-    def __call__(self, x, group, *, memory=None, scored=None):
-        """States [B, L, D], or [B, P, D] of the scored places, from x [B, L, E]."""
+    def __call__(self, x, group, *, memory=None, scored=None, keys=None):
+        """States [B, L, D], or [B, P, D] of the scored places, from x [B, L, E].
+
+        Only the first `keys` places serve as keys; None: all.
+        """
         options = self.options
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         x = nn.with_logical_constraint(x, RESIDUAL)
-        seen, turn = self._sight(group)
-        block = Block(options, self.keys, parent=None)
+        seen, turn = self._sight(group, keys)
+        block = Block(options, parent=None)
 
         def init(key):
             def one(key):
-                return block.init(key, x, seen, turn=turn, memory=memory)["params"]
+                made = block.init(key, x, seen, turn=turn, memory=memory, keys=keys)
+                return made["params"]
 
             count = 1 if options.shared_layers else options.layers
             params = jax.vmap(one)(jax.random.split(key, count))
@@ -110,17 +114,18 @@ class Stack(nn.Module):
                 turn=turn,
                 memory=memory,
                 scored=scored,
+                keys=keys,
                 rngs=rngs,
             )
 
-        keys = None
+        noise = None
         if options.dropout and self.has_rng("dropout"):
-            keys = jax.random.split(self.make_rng("dropout"), options.layers)
+            noise = jax.random.split(self.make_rng("dropout"), options.layers)
         params = self.param("blocks", init)
-        x = _layers(options, run, (params, keys), x, seen, turn, scored)
+        x = _layers(options, run, (params, noise), x, seen, turn, scored)
         return Norm(options, name="norm")(x) if options.norm_place == "pre" else x
 
-    def _sight(self, group):
+    def _sight(self, group, keys):
         """Who sees whom and, for rotary positions, the angles of queries and keys."""
         options = self.options
         position = group["position"]
@@ -130,13 +135,11 @@ class Stack(nn.Module):
             shape = (BUCKETS, options.heads)
             table = self.param("relative", normal(std, None, "heads"), shape)
             causal = self.pattern == "causal"
-            bias = relative_bias(
-                table, position, position[:, : self.keys], causal=causal
-            )
+            bias = relative_bias(table, position, position[:, :keys], causal=causal)
         elif options.position == "rotary":
             angles = rotation(position, options.head_width)
-            turn = (angles, tuple(angle[:, : self.keys] for angle in angles))
-        return sight(mask(self.pattern, group, self.keys), bias), turn
+            turn = (angles, tuple(angle[:, :keys] for angle in angles))
+        return sight(mask(self.pattern, group, keys), bias), turn
 
 
 def _layers(

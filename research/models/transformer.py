@@ -154,7 +154,6 @@ class Transformer(nn.Module):
       pattern: the objective's promise about rank and reach.
       transform: the readout has BERT's head.
       heads: how many values each named head has.
-      keys: only the first so many places serve as keys; None: all.
       table, embed: another network's, when they are shared.
     """
 
@@ -163,7 +162,6 @@ class Transformer(nn.Module):
     pattern: str = "general"
     transform: bool = False
     heads: Mapping[str, int] | tuple = ()
-    keys: int | None = None
     table: Any = None
     embed: Any = None
 
@@ -172,23 +170,29 @@ class Transformer(nn.Module):
         if self.table is None:
             self.token = Table(options, self.size)
             self.place = Embed(options)
-        self.stack = Stack(options, self.pattern, self.keys)
+        self.stack = Stack(options, self.pattern)
         self.output = Output(options, self.size, self.transform)
         self.answer = {
             name: Head(options, size) for name, size in dict(self.heads).items()
         }
 
-    def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        keys: int | None = None,
+    ) -> jax.Array:
         """States [B, L, D] of a group of arrays [B, L].
 
         Args:
+          keys: only the first so many places serve as keys; None: all.
           scored: [B, P] places; then the states [B, P, D] of these alone, for which
             the last block is cheaper. Equal to gathering them afterwards.
         """
         table, embed = self.tables()
-        places = self.keys or group["token"].shape[1]
+        places = keys or group["token"].shape[1]
         x = embed(table(group["token"]), group, places=places)
-        return self.stack(x, group, scored=scored)
+        return self.stack(x, group, scored=scored, keys=keys)
 
     def tables(self):
         """The tables of tokens, and what adds positions and kinds to their rows."""

@@ -138,7 +138,8 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
-        states = net.states(batch, scored=batch["scored"])
+        length = batch["token"].shape[1] - batch["target"].shape[1]
+        states = net.states(batch, scored=batch["scored"], keys=length)
         term, correct = cross_entropy(
             net.readout(states),
             batch["target"],
