@@ -177,41 +177,52 @@ def place_spans(
     """
     num_rows, length = start.shape
     num_parts = begin.shape[1]
-    num_steps = length // (spread + 1) + 1
+    num_steps = int(np.max(end - begin, initial=0)) // (spread + 1) + 1
     odds = 1 / np.arange(1, longest + 1)
     draw = uniform(key, role, 2 * num_steps * num_parts)
     draw = draw.reshape(num_rows, num_steps, num_parts, 2)
     size = np.searchsorted(np.cumsum(odds)[:-1] / odds.sum(), draw[..., 0], "right") + 1
-    heads = _heads(start, candidate, longest)
-    row = np.arange(num_rows)[:, None]
-    edge = np.zeros((num_rows, length + 1), np.int8)
+    size, where = np.moveaxis(size, 1, 0).copy(), np.moveaxis(draw[..., 1], 1, 0).copy()
+    head, nth = _heads(start, candidate, longest)
+    row = np.arange(num_rows)[:, None] * (length + 1)
+    first, held = np.zeros_like(size), np.zeros_like(size)
     place, left = begin, goal
     live = np.ones(begin.shape, bool)
     for step in range(num_steps):
-        n = np.minimum(size[:, step], left)
-        before = (draw[:, step, :, 1] * (spread * n)).astype(np.int64)
-        first = heads[n, row, np.minimum(place + before, length)]
-        live &= (first + n <= end) & (n > 0)
+        n = np.minimum(size[step], left)
+        before = (where[step] * (spread * n)).astype(np.int64)
+        after = row + np.minimum(place + before, length)
+        here = first[step] = head[nth[n, after]] - row
+        live &= (here + n <= end) & (n > 0)
         if not live.any():
             break
-        live_row = np.broadcast_to(row, n.shape)[live]
-        edge[live_row, first[live]] += 1
-        edge[live_row, (first + n)[live]] -= 1
-        place = np.where(live, first + n + spread * n - before, place)
-        left = left - np.where(live, n, 0)
-    return np.cumsum(edge[:, :-1], axis=1, dtype=np.int8).astype(bool)
+        held[step] = n * live
+        left = left - held[step]
+        place = here + (spread + 1) * n - before
+    edge = np.zeros((num_rows * (length + 1)), np.int8)
+    first = (first + row)[held > 0]
+    edge[first] += 1
+    edge[first + held[held > 0]] -= 1
+    edge = edge.reshape(num_rows, length + 1)[:, :-1]
+    return np.cumsum(edge, axis=1, dtype=np.int8).astype(bool)
 
 
-def _heads(start: np.ndarray, candidate: np.ndarray, longest: int) -> np.ndarray:
-    """[longest + 1, B, L + 1]: the next start with n candidates ahead, else L."""
+def _heads(start: np.ndarray, candidate: np.ndarray, longest: int):
+    """Where the next span of n tokens may begin, at or after a place of [B, L + 1].
+
+    It is head[nth[n, place]], both places flat; its row's place L if there is none.
+
+    Returns:
+      head: flat places in order, for one n after the other.
+      nth: [longest + 1, B * (L + 1)].
+    """
     num_rows, length = start.shape
-    place = np.arange(length + 1, dtype=np.int32)
-    heads = np.full((longest + 1, num_rows, length + 1), length, np.int32)
-    ahead = start & candidate
-    for n in range(1, longest + 1):
-        if n > 1:
-            ahead[:, length - n + 1 :] = False
-            ahead[:, : length - n + 1] &= candidate[:, n - 1 :]
-        heads[n, :, :-1] = np.where(ahead, place[:-1], length)
-        heads[n] = np.minimum.accumulate(heads[n, :, ::-1], axis=1)[:, ::-1]
-    return heads
+    ahead = np.zeros((longest + 1, num_rows, length + 1), bool)
+    ahead[:, :, length] = True
+    ahead[1, :, :length] = start & candidate
+    for n in range(2, longest + 1):
+        fits = length - n + 1
+        ahead[n, :, :fits] = ahead[n - 1, :, :fits] & candidate[:, n - 1 :]
+    ahead = ahead.reshape(longest + 1, -1)
+    nth = np.cumsum(ahead, dtype=np.int32).reshape(ahead.shape) - ahead
+    return np.flatnonzero(ahead) % ahead.shape[1], nth

@@ -112,15 +112,15 @@ class Objective:
         """Appends a query for each target, and scores it."""
         length = chosen.shape[1]
         place, used = layout.slots(chosen, self.num_scored(length))
-        there = {
-            name: np.take_along_axis(array, place, axis=1)
-            for name, array in content.items()
-        }
-        query = there | {
+        target, reach = np.zeros_like(place), np.zeros_like(place)
+        target[used], reach[used] = content["token"][chosen], content["rank"][chosen]
+        query = {
             "token": np.where(used, symbols.mask, symbols.pad),
-            "segment": np.where(used, there["segment"], 0),
+            "position": place,
+            "segment": used,
+            "kind": np.zeros_like(place),
             "rank": np.full_like(place, NEVER),
-            "reach": there["rank"] - 1,
+            "reach": reach - 1,
         }
         group = {
             name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)
@@ -129,7 +129,7 @@ class Objective:
         slot = length + np.arange(place.shape[1], dtype=np.int32)
         return group | {
             "scored": np.where(used, slot, 0),
-            "target": np.where(used, there["token"], symbols.pad).astype(np.int32),
+            "target": np.where(used, target, symbols.pad).astype(np.int32),
             "weight": used.astype(np.float32),
         }
 
