@@ -220,7 +220,7 @@ def _heads(start: np.ndarray, candidate: np.ndarray, longest: int):
     ahead = np.zeros((longest + 1, num_rows, length + 1), bool)
     ahead[:, :, length] = True
     ahead[1, :, :length] = start & candidate
-    for n in range(2, longest + 1):
+    for n in range(2, min(longest, length) + 1):
         fits = length - n + 1
         ahead[n, :, :fits] = ahead[n - 1, :, :fits] & candidate[:, n - 1 :]
     ahead = ahead.reshape(longest + 1, -1)
