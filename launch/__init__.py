@@ -31,13 +31,13 @@ class Parser(argparse.ArgumentParser):
     The overrides arrive as `args.overrides`, key -> text.
     """
 
-    def __init__(self, description: str | None = None, **options):
+    def __init__(self, description: str | None = None, *, overrides: bool = True):
         super().__init__(
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
-            **options,
         )
+        self._takes_overrides = overrides
 
     def parse_args(self, args=None, namespace=None):
         namespace, rest = super().parse_known_args(args, namespace)
@@ -52,8 +52,9 @@ class Parser(argparse.ArgumentParser):
         overrides, words = {}, iter(rest)
         for word in words:
             flag, equals, value = word.partition("=")
-            if not flag.startswith("--config."):
-                raise unknown("flag", flag, [*known, "--config.KEY"])
+            if not (self._takes_overrides and flag.startswith("--config.")):
+                extra = ["--config.KEY"] * self._takes_overrides
+                raise unknown("flag", flag, [*known, *extra])
             if not equals:
                 value = next(words, None)
             if value is None:

@@ -191,7 +191,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def parser() -> launch.Parser:
-    parser = launch.Parser(__doc__)
+    parser = launch.Parser(__doc__, overrides=False)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="of the sweep")
     return parser

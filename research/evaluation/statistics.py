@@ -39,6 +39,7 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     gap = np.subtract(values, others)
     if len(gap) < 2:
         return float("nan")
-    if np.ptp(gap) == 0:  # no spread to measure the gap against
-        return 1.0 if gap[0] == 0 else 0.0
+    size = np.max(np.abs(values)) + np.max(np.abs(others))
+    if np.ptp(gap) <= 1e-12 * size:  # but for rounding, no spread to measure it against
+        return float(np.max(np.abs(gap)) <= 1e-12 * size)
     return float(stats.ttest_1samp(gap, 0.0).pvalue)

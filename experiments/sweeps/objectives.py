@@ -1,0 +1,149 @@
+"""Five ways to pretrain on the same text, and what each is worth to a classifier.
+
+    python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
+
+Hypothesis: at equal text, order, tokens, width and optimizer, each beats no pretraining
+on held-out docstrings ("which module is this of?"), and those that see both sides most.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from launch import config
+from research import objectives
+
+FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
+TUNING = {
+    "lm": {"objective.architecture": "decoder"},
+    "plm": {"objective.bos": "last"},
+    "dae": {"objective.architecture": "encdec"},
+    "electra": {"train.init_scope": "discriminator"},
+}
+"""How the classifier takes a family's parameters; for the others: as an encoder."""
+
+
+class Scale(NamedTuple):
+    shape: Mapping[str, Any]  # of text and model, the same in every trial
+    pretraining: Mapping[str, Any]
+    tuning: Mapping[str, Any]
+    seeds: int  # of fine-tuning
+
+
+SCALES = {
+    "smoke": Scale(  # ten minutes on two CPU cores
+        shape={
+            "data.length": 128,
+            "data.vocabulary_size": 4096,
+            "model.layers": 4,
+            "model.width": 128,
+            "model.heads": 4,
+            "model.feedforward": 512,
+        },
+        pretraining={
+            "train.batch": 32,
+            "train.steps": 400,
+            "train.eval_every": 50,
+            "train.checkpoint_every": 100,
+            "optimizer.learning_rate": 2e-3,
+            "optimizer.warmup_steps": 40,
+        },
+        tuning={
+            "train.batch": 32,
+            "train.steps": 150,
+            "train.eval_every": 0,
+            "train.checkpoint_every": 0,
+            "optimizer.learning_rate": 5e-4,
+            "optimizer.warmup_steps": 15,
+        },
+        seeds=3,
+    ),
+    "small": Scale(  # an hour on one accelerator
+        shape={
+            "data.length": 128,
+            "data.vocabulary_size": 16384,
+            "model.layers": 8,
+            "model.width": 512,
+            "model.heads": 8,
+            "model.feedforward": 2048,
+            "model.dtype": "bfloat16",
+        },
+        pretraining={
+            "train.batch": 256,
+            "train.steps": 5000,
+            "train.eval_every": 500,
+            "train.checkpoint_every": 500,
+            "optimizer.learning_rate": 1e-3,
+            "optimizer.warmup_steps": 500,
+        },
+        tuning={
+            "train.batch": 32,
+            "train.steps": 600,
+            "train.eval_every": 0,
+            "train.checkpoint_every": 0,
+            "optimizer.learning_rate": 1e-4,
+            "optimizer.warmup_steps": 60,
+        },
+        seeds=5,
+    ),
+    "paper": Scale(  # BERT's base size and budget, on a pod
+        shape={
+            "data.length": 512,
+            "data.vocabulary_size": 32768,
+            "model.layers": 12,
+            "model.width": 768,
+            "model.heads": 12,
+            "model.feedforward": 3072,
+            "model.dropout": 0.1,
+            "model.dtype": "bfloat16",
+            "model.remat": "dots",
+        },
+        pretraining={
+            "train.batch": 256,
+            "train.steps": 1_000_000,
+            "train.eval_every": 10_000,
+            "train.checkpoint_every": 5_000,
+            "optimizer.learning_rate": 1e-4,
+            "optimizer.warmup_steps": 10_000,
+        },
+        tuning={
+            "train.batch": 32,
+            "train.steps": 1000,
+            "train.eval_every": 0,
+            "train.checkpoint_every": 0,
+            "optimizer.learning_rate": 3e-5,
+            "optimizer.warmup_steps": 100,
+        },
+        seeds=5,
+    ),
+}
+
+
+def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    size = SCALES[scale]
+    pretrained = {}
+    for family in FAMILIES:
+        overrides = {**size.shape, **size.pretraining, "data.stride": _stride(size)}
+        pretrained[family] = f"experiments/{family}.py", overrides
+        yield pretrained[family]
+    tuning = {**size.shape, **size.tuning}
+    tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
+    for seed in range(size.seeds):
+        yield "experiments/classify.py", tuning | {"seed": seed}
+        for family, origin in pretrained.items():
+            start = {"seed": seed, "train.init_from": origin} | TUNING.get(family, {})
+            yield "experiments/classify.py", tuning | _architecture(family) | start
+
+
+def _stride(size: Scale) -> int:
+    """The smallest raw length: every family's examples start at the same tokens."""
+    length = size.shape["data.length"]
+    return min(objectives.load(name).reads(length).length for name in FAMILIES)
+
+
+def _architecture(family: str) -> dict[str, Any]:
+    """The model keys in which a family's experiment differs from the classifier's."""
+    own, tuned = (
+        config.flatten(config.load(f"experiments/{name}.py"))
+        for name in (family, "classify")
+    )
+    return {k: own[k] for k in own if k.startswith("model.") and own[k] != tuned[k]}

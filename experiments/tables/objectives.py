@@ -1,0 +1,81 @@
+"""What each family learns from the same text, at what cost, and for what use.
+
+python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
+"""
+
+import math
+
+from launch.tables import Column, Curve, Rows, Table
+from launch.trials import Trial
+
+NAMES = {
+    "lm": "lm (GPT)",
+    "mlm": "mlm (BERT)",
+    "plm": "plm (XLNet)",
+    "dae": "dae (T5)",
+    "electra": "electra",
+}
+NOTHING = "no pretraining"
+
+
+def rows(trials: list[Trial]) -> Rows:
+    """A family's pretraining, and the classifiers that start from it."""
+    found = {name: {"pretraining": [], "tuning": []} for name in NAMES.values()}
+    found[NOTHING] = {"tuning": []}
+    for trial in trials:
+        origin = trial.parents.get("train.init_from")
+        name = trial.config["objective.name"]
+        if name == "classify":
+            row = NAMES[origin.config["objective.name"]] if origin else NOTHING
+            found[row]["tuning"].append(trial)
+        else:
+            found[NAMES[name]]["pretraining"].append(trial)
+    return found
+
+
+def perplexity(trial: Trial) -> float | None:
+    """Of the tokens it predicts; a discriminator predicts none."""
+    if trial.config["objective.name"] == "electra":
+        return None
+    return math.exp(trial.result["metrics"]["valid/loss"])
+
+
+def percent(name: str):
+    def value(trial: Trial) -> float | None:
+        share = trial.result["metrics"].get(name)
+        return None if share is None else 100 * share
+
+    return value
+
+
+def millions(name: str):
+    return lambda trial: trial.result[name] / 1e6
+
+
+TABLE = Table(
+    title="Five pretraining objectives on the same text",
+    head="objective",
+    note=(
+        "Pretraining is equal in text, order, tokens seen, width, layers and "
+        "optimizer, and not in FLOPs, parameters and time, which are shown. Losses "
+        "of different objectives are not comparable; the last column is: held-out "
+        "docstrings whose module is recognised after the same fine-tuning."
+    ),
+    rows=rows,
+    columns=(
+        Column("valid loss", "pretraining", "metrics.valid/loss", digits=3),
+        Column("perplexity", "pretraining", perplexity, digits=1),
+        Column("own accuracy, %", "pretraining", percent("valid/accuracy"), digits=1),
+        Column("parameters, M", "pretraining", millions("parameters")),
+        Column("tokens seen, M", "pretraining", millions("tokens_seen")),
+        Column("tokens scored, M", "pretraining", millions("tokens_scored")),
+        Column("MFLOP a token", "pretraining", millions("flops_per_token"), digits=1),
+        Column("seconds", "pretraining", "train_seconds", digits=0),
+        Column(
+            "accuracy, %", "tuning", percent("test/accuracy"), digits=1, tested=True
+        ),
+    ),
+    baseline=NOTHING,
+    curves=(Curve("loss", "pretraining", ("train/loss", "valid/loss")),),
+    bars=("accuracy, %",),
+)

@@ -1,0 +1,83 @@
+"""Reports: one file that holds everything, the same each time it is written."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from launch import main, render, report, tables, trials
+from tests.launch import sweeps
+
+FILE = str(Path(sweeps.__file__).resolve())
+
+
+def _write(workdir: Path, capsys) -> str:
+    flags = [f"--table={FILE}", f"--workdir={workdir}"]
+    with pytest.raises(SystemExit) as caught:
+        main(report.run, report.parser(), flags)
+    said = capsys.readouterr()
+    assert caught.value.code == 0, said.err
+    return said.out
+
+
+def test_the_page_needs_no_other_file(tmp_path, capsys):
+    sweeps.finished(tmp_path)
+    _write(tmp_path, capsys)
+    page = (tmp_path / "report.html").read_text()
+    links = re.findall(r"""(?:src|(?<!xlink:)href)=["']([^"']*)""", page)
+    assert not [link for link in links if not link.startswith("#")]
+    assert "url(http" not in page and "<script" not in page
+    drawings = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert len(drawings) == 2
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+
+
+def test_the_markdown_names_files_that_are_there(tmp_path, capsys):
+    sweeps.finished(tmp_path)
+    _write(tmp_path, capsys)
+    text = (tmp_path / "report.md").read_text()
+    images = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    assert len(images) == 2
+    assert all((tmp_path / image).stat().st_size > 1000 for image in images)
+
+
+def test_the_table_is_printed_and_in_both_files(tmp_path, capsys):
+    sweeps.finished(tmp_path)
+    printed = _write(tmp_path, capsys)
+    grid = tables.cells(sweeps.TABLE, trials.read(tmp_path))
+    table = render.markdown(sweeps.TABLE, grid)
+    assert table in printed
+    assert table.strip() in (tmp_path / "report.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert render.html_table(sweeps.TABLE, grid) in page
+
+
+def test_written_twice_it_is_the_same(tmp_path, capsys):
+    sweeps.finished(tmp_path)
+    _write(tmp_path, capsys)
+    files = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
+    _write(tmp_path, capsys)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.*")} == files
+
+
+def test_what_is_equal_and_what_differs_is_read_off_the_configs(tmp_path):
+    sweeps.finished(tmp_path)
+    rows = sweeps.rows(trials.read(tmp_path))
+    for group in report.groups(rows):
+        keys = {key for trial in group.trials for key in trial.config}
+        for key in keys - {"train.init_from"}:
+            values = [trial.config.get(key) for trial in group.trials]
+            alike = all(value == values[0] for value in values)
+            assert (key in group.equal) == alike
+            assert (key in group.varied) != alike
+
+
+def test_provenance_shows_every_value(tmp_path):
+    planned = sweeps.finished(tmp_path)
+    path = planned[0].folder / "result.json"
+    path.write_text(path.read_text().replace('"abc"', '"other"'))
+    facts = report.provenance(sweeps.rows(trials.read(tmp_path)))
+    assert set(facts["commit"].split("; ")) == {"abc", "other"}
+    assert facts["packages"] == "jax 1"
