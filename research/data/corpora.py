@@ -36,7 +36,7 @@ class Corpus:
     read: Callable[[str], Iterator[Document]]  # a split's documents
     made_of: Callable[[], object]  # everything they depend on, as JSON
     size: int = 0  # in the unit of Document.read; 0: not known
-    label_names: tuple[str, ...] = ()
+    labels: Callable[[], tuple[str, ...]] = tuple  # the names of all labels, in order
     vocabulary_source: "Corpus | None" = None  # whose text trains the vocabulary
 
     def documents(self, split: str) -> Iterator[Document]:
@@ -51,7 +51,7 @@ class Corpus:
 
     def fingerprint(self) -> str:
         """A hash of everything the documents and their splits depend on."""
-        return fingerprint([self.made_of(), list(self.label_names)])
+        return fingerprint(self.made_of())
 
 
 def load(name: str, held_out: float) -> Corpus:
@@ -93,12 +93,14 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
             for document in corpus.documents(split):
                 yield document._replace(read=0)
 
-    names = sorted({label for corpus in corpora for label in corpus.label_names})
+    def labels() -> tuple[str, ...]:
+        return tuple(sorted({name for corpus in corpora for name in corpus.labels()}))
+
     return Corpus(
         name=" + ".join(corpus.name for corpus in corpora),
         read=read,
         made_of=lambda: [corpus.fingerprint() for corpus in corpora],
-        label_names=tuple(names),
+        labels=labels,
     )
 
 
@@ -130,11 +132,12 @@ def _from_files(name: str, held_out: float) -> Corpus:
         contents = [[file.name, _hash(file)] for file in files]
         return ["files", contents, held_out, LONGEST]
 
-    labelled = next(read_all(), Document("")).label is not None
-    names = {document.label for document in read_all()} if labelled else set()
-    return Corpus(
-        name, read, made_of, sum(sizes), tuple(sorted(map(str, names - {None})))
-    )
+    def labels() -> tuple[str, ...]:
+        if next(read_all(), Document("")).label is None:
+            return ()
+        return tuple(sorted({document.label or "" for document in read_all()} - {""}))
+
+    return Corpus(name, read, made_of, sum(sizes), labels)
 
 
 def _find(name: str) -> list[Path]:
@@ -271,5 +274,5 @@ def from_builder(name: str, builder, held_out: float) -> Corpus:
         name,
         read,
         lambda: ["tfds", info.full_name, sizes, held_out],
-        label_names=names,
+        labels=lambda: names,
     )

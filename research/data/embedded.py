@@ -12,6 +12,7 @@ import collections
 import functools
 import hashlib
 import inspect
+import os
 import platform
 import sysconfig
 from collections.abc import Iterator
@@ -44,21 +45,37 @@ def load(name: str, held_out: float) -> Corpus:
     """One of `NAMES`; `held_out` is the share of language topics in valid and test."""
 
     def made_of() -> object:
-        version = [platform.python_implementation(), platform.python_version()]
         rule = [VALID, TEST, NUM_CLASSES, LARGEST_CLASS, FEWEST_WORDS]
-        digest = hashlib.sha256(repr((docstrings(), topics())).encode()).hexdigest()
-        return [name, version, digest, held_out, rule]
+        return [name, _sources(), held_out, rule]
 
     if name == "embedded":
         return Corpus(name, lambda split: _modules(split, held_out), made_of)
-    classes = labelled()
     return Corpus(
         name,
-        lambda split: _labelled(split),
+        _labelled,
         made_of,
-        label_names=tuple(sorted(classes)),
+        labels=lambda: tuple(sorted(labelled())),
         vocabulary_source=load("embedded", held_out),
     )
+
+
+@functools.cache
+def _sources() -> list[str]:
+    """The Python that reads the sources, and a hash of them."""
+    digest = hashlib.sha256()
+    for file in _files():
+        digest.update(file.read_bytes())
+    digest.update(repr(topics()).encode())
+    return [platform.python_version(), digest.hexdigest()]
+
+
+def _files() -> list[Path]:
+    """The source files of the standard library, tests left out."""
+    found = []
+    for folder, inner, names in os.walk(sysconfig.get_path("stdlib")):
+        inner[:] = set(inner) - _LEFT_OUT
+        found += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(found)
 
 
 @functools.cache
@@ -66,14 +83,12 @@ def docstrings() -> tuple[Docstring, ...]:
     """Every docstring of the standard library, read from source, nothing imported."""
     library = Path(sysconfig.get_path("stdlib"))
     found = []
-    for file in sorted(library.rglob("*.py")):
-        parts = file.relative_to(library).with_suffix("").parts
-        if _LEFT_OUT & set(parts):
-            continue
+    for file in _files():
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError):
             continue  # templates that are no Python
+        parts = file.relative_to(library).with_suffix("").parts
         module = ".".join(part for part in parts if part != "__init__")
         found += [Docstring(module, text) for text in _docstrings(tree)]
     return tuple(found)

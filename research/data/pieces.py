@@ -6,7 +6,9 @@ never reach across units, so a stream may encode each distinct unit once.
 
 # U units, T tokens, V pieces
 
+import itertools
 import json
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,6 +22,10 @@ from research.errors import UserError
 
 MARK = "▁"
 """SentencePiece's mark of a word's start; it stands for a space."""
+
+
+_SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
+"""How WordPiece vocabularies spell what is not text."""
 
 
 class Encoded(NamedTuple):
@@ -71,8 +77,7 @@ class SentencePiece:
             raise UserError("it has pieces that reach across words")
 
     def encode(self, units: Sequence[str]) -> Encoded:
-        parts = self._encode(list(units), return_type="numpy", num_threads=1)
-        return _joined(parts)
+        return _joined(self._encode(list(units), return_type=int, num_threads=1))
 
 
 class Tokens:
@@ -125,7 +130,7 @@ def read(data: bytes, name: str) -> Model:
         if name.endswith(".json"):
             return Tokens(data)
         if name.endswith(".txt"):
-            return Tokens(wordpiece(data.decode("utf-8").splitlines()))
+            return Tokens(_from_lines(data.decode("utf-8")))
         return SentencePiece(data)
     except UserError:
         raise
@@ -133,21 +138,24 @@ def read(data: bytes, name: str) -> Model:
         raise UserError(f"not a vocabulary file ({str(error)[:100]})") from error
 
 
-def wordpiece(names: Sequence[str], unknown: str = "[UNK]") -> bytes:
-    """A `tokenizer.json` of BERT's rules for the pieces of a `vocab.txt`.
-
-    Text is lowercased if no piece has a capital letter.
-    """
-    cased = any(name != name.lower() for name in names if name[:1] not in "[<")
+def wordpiece(names: Sequence[str], unknown: str, *, lowercase: bool = False) -> bytes:
+    """A `tokenizer.json` of BERT's rules for the pieces of a `vocab.txt`, in order."""
     vocabulary = {name: i for i, name in enumerate(names)}
     model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
-    model.normalizer = normalizers.BertNormalizer(lowercase=not cased)
+    model.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     model.decoder = decoders.WordPiece()
-    model.add_special_tokens(
-        [name for name in names if name[0] + name[-1] in ("[]", "<>") and name[1:-1]]
-    )
+    model.add_special_tokens([name for name in names if _SPECIAL.fullmatch(name)])
     return model.to_str().encode("utf-8")
+
+
+def _from_lines(text: str) -> bytes:
+    """A `vocab.txt`: without a capital letter in it, it is of lowercased text."""
+    names = text.split("\n")
+    names = names[:-1] if names[-1] == "" else names
+    lowercase = all(n == n.lower() for n in names if not _SPECIAL.fullmatch(n))
+    unknown = next(name for name in ("[UNK]", "<unk>") if name in names)
+    return wordpiece(names, unknown, lowercase=lowercase)
 
 
 def _kind(state: dict) -> str:
@@ -164,8 +172,8 @@ def _kind(state: dict) -> str:
 
 def _joined(parts: Sequence[Sequence[int]]) -> Encoded:
     count = np.fromiter(map(len, parts), np.int64, len(parts))
-    arrays = [np.zeros(0, np.int32), *(np.asarray(p, np.int32) for p in parts)]
-    return Encoded(np.concatenate(arrays), count)
+    ids = itertools.chain.from_iterable(parts)
+    return Encoded(np.fromiter(ids, np.int32, int(count.sum())), count)
 
 
 def _bytes_of(name: str) -> bytes:

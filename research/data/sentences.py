@@ -49,13 +49,15 @@ def traits(unit: str) -> int:
     """
     if unit.startswith(JOINED):
         return OPENS | _ends(unit[1:])
-    head = unit.lstrip(_LEAD)[:1]
+    head = unit[0] if unit[0] not in _LEAD else unit.lstrip(_LEAD)[:1]
     opens = OPENS if head.isalnum() and not head.islower() else 0
     return opens | _ends(unit)
 
 
 def _ends(unit: str) -> int:
     """ENDS, or 0: no stop, or the stop of an abbreviation."""
+    if unit[-1].isalnum():
+        return 0
     if _CHINESE_END.search(unit):
         return ENDS
     found = _END.search(unit)

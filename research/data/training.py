@@ -1,5 +1,6 @@
 """Training of a vocabulary: on lines picked by a hash, the same on every machine."""
 
+import collections
 import hashlib
 import heapq
 import io
@@ -8,14 +9,14 @@ from collections.abc import Callable, Iterator
 
 import sentencepiece
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from research.data import pieces
+from research.data import pieces, words
 from research.data.corpora import Corpus
 from research.errors import UserError
 
 KINDS = ("unigram", "bpe", "wordpiece", "bytebpe")
-SAMPLE = 2**24
+SAMPLE = 2**23
 """Bytes of text that a vocabulary is trained on, at most."""
 LONGEST = 4192
 """Bytes of a line, at most: SentencePiece would leave longer ones out unsaid."""
@@ -134,17 +135,28 @@ def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> by
 
 
 def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
-    model = tokenizers.Tokenizer(models.WordPiece(unk_token="<unk>"))
-    model.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
-    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    model.decoder = decoders.WordPiece()
+    """Merges are chosen by count, ties by id, so every id is given in advance.
+
+    The library itself numbers "##" letters in the order of a hash map, which differs
+    from run to run.
+    """
+    counts = collections.Counter("".join(lines).replace(" ", ""))
+    letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
+    letters = letters[: size // 3]
+    inside = [letter for letter in letters if not words.alone(words.points(letter))[0]]
+    given = [*specials(sentinels), *letters, *("##" + letter for letter in inside)]
+    model = tokenizers.Tokenizer.from_str(pieces.wordpiece(given, "<unk>").decode())
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        special_tokens=specials(sentinels),
-        limit_alphabet=size // 2,
+        special_tokens=given,
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
         show_progress=False,
     )
-    return _trained(model, trainer, lines, size)
+    model.train_from_iterator(lines, trainer)
+    vocabulary = model.get_vocab()
+    _check_size(size, len(vocabulary))
+    return pieces.wordpiece(sorted(vocabulary, key=vocabulary.get), "<unk>")
 
 
 def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
@@ -157,14 +169,15 @@ def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    return _trained(model, trainer, [" " + line for line in lines], size)
-
-
-def _trained(model, trainer, lines: list[str], size: int) -> bytes:
-    model.train_from_iterator(lines, trainer)
-    if model.get_vocab_size() != size:
-        raise _wrong_size(size, f"this text gives {model.get_vocab_size()}")
+    model.train_from_iterator((" " + line for line in lines), trainer)
+    _check_size(size, model.get_vocab_size())
     return model.to_str().encode("utf-8")
+
+
+def _check_size(size: int, found: int) -> None:
+    """Refuses a vocabulary that the text did not fill."""
+    if found != size:
+        raise _wrong_size(size, f"this text gives {found}")
 
 
 def _wrong_size(size: int, why: str) -> UserError:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.batch import WORD, Symbols
-from research.data import pieces, sentences, training
+from research.data import pieces, sentences, training, words
 from research.data.cache import once
 from research.data.corpora import Corpus
 from research.errors import UserError
@@ -77,8 +77,7 @@ class Vocabulary:
 
     def decode(self, token: Sequence[int] | np.ndarray) -> str:
         """The text of token ids; special ones have none."""
-        surface, size = self.model.surface, len(self.model.surface)
-        text = b"".join(surface[i] for i in np.asarray(token) if i < size)
+        text = b"".join(self._surface[i] for i in np.asarray(token))
         return text.decode("utf-8", "replace").strip(" ")
 
     def save(self, folder: Path) -> Path:
@@ -95,27 +94,29 @@ class Vocabulary:
         text of all the pieces together, and the answer is read where a piece starts.
         """
         flags = np.zeros(len(token), np.uint8)
-        surface = self.model.surface
-        text = b"".join([surface[i] if i < len(surface) else b"" for i in token])
-        starts = np.append(_word_bytes(text), False)
+        text = b"".join(map(self._surface.__getitem__, token.tolist()))
         length = self._length[token]
-        flags[starts[np.cumsum(length) - length] | self._marked[token]] = WORD
+        flags[words.starts(text)[np.cumsum(length) - length] | self._marked[token]] = (
+            WORD
+        )
         flags[np.cumsum(count) - count] = WORD
         return flags
 
     @functools.cached_property
+    def _surface(self) -> list[bytes]:
+        """[V]: the UTF-8 of each piece; ids past the model's end have none."""
+        added = self.symbols.size - len(self.model.surface)
+        return [*self.model.surface, *[b""] * added]
+
+    @functools.cached_property
     def _length(self) -> np.ndarray:
         """[V] int64: bytes of each piece."""
-        length = np.zeros(self.symbols.size, np.int64)
-        length[: len(self.model.surface)] = [len(s) for s in self.model.surface]
-        return length
+        return np.array([len(text) for text in self._surface], np.int64)
 
     @functools.cached_property
     def _marked(self) -> np.ndarray:
         """[V] bool: pieces whose own mark says that they start a word."""
-        marked = np.zeros(self.symbols.size, bool)
-        marked[: len(self.model.surface)] = [s[:1] == b" " for s in self.model.surface]
-        return marked
+        return np.array([text[:1] == b" " for text in self._surface])
 
 
 def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
@@ -197,33 +198,3 @@ def find_symbols(model: pieces.Model, sentinels: int) -> Symbols:
         special=special,
         ordinary=np.flatnonzero(drawn).astype(np.int32),
     )
-
-
-def _word_bytes(text: bytes) -> np.ndarray:
-    """[bytes] bool: a word starts at this byte, by the characters around it."""
-    starts = np.zeros(len(text), bool)
-    point = np.frombuffer(text.decode("utf-8").encode("utf-32-le"), np.uint32)
-    if not len(point):
-        return starts
-    width = 1 + (point >= 0x80) + (point >= 0x800) + (point >= 0x10000)
-    alone = _stands_alone()[np.minimum(point, 0x30000)]
-    before = np.append(True, alone[:-1])
-    spaced = np.append(False, point[:-1] == 0x20)
-    starts[np.cumsum(width) - width] = (alone | before) & ~spaced
-    return starts
-
-
-@functools.cache
-def _stands_alone() -> np.ndarray:
-    """[0x30001] bool: characters that are words: punctuation and CJK, as in BERT."""
-    import unicodedata
-
-    table = np.zeros(0x30001, bool)
-    points = [p for p in range(0x20000) if unicodedata.category(chr(p))[0] == "P"]
-    table[points] = True
-    table[[*range(33, 48), *range(58, 65), *range(91, 97), *range(123, 127)]] = True
-    for first, last in (
-        (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F),
-    ):  # fmt: skip
-        table[first : last + 1] = True
-    return table

@@ -141,7 +141,7 @@ def write(
     symbols = vocabulary.symbols
     dtype = np.uint16 if symbols.size <= 2**16 else np.uint32
     tokenise = Tokeniser(vocabulary, between)
-    names = {name: n for n, name in enumerate(corpus.label_names)}
+    names = {name: n for n, name in enumerate(corpus.labels())}
     shards, unknown, began = [], 0, time.monotonic()
     shard = None
     with progress(f"tokens of {corpus.name}, {split}", corpus.size or None) as report:
@@ -170,7 +170,7 @@ def write(
         "dtype": np.dtype(dtype).name,
         "unknown": unknown,
         "separator_length": len(between),
-        "label_names": list(corpus.label_names),
+        "label_names": list(names),
     }
 
 
