@@ -26,7 +26,14 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             max_to_keep=keep, create=True, cleanup_tmp_directories=True
         )
-        self.manager = ocp.CheckpointManager(self.folder, options=options)
+        handlers = {
+            "params": ocp.StandardCheckpointHandler(),
+            "rest": ocp.StandardCheckpointHandler(),
+            "facts": ocp.JsonCheckpointHandler(),
+        }
+        self.manager = ocp.CheckpointManager(
+            self.folder, options=options, item_handlers=handlers
+        )
 
     def latest(self) -> int | None:
         """The step of the newest finished checkpoint."""

@@ -47,10 +47,11 @@ class Writer:
 
         self.board = SummaryWriter(str(self.folder / "tensorboard"), purge_step=step)
 
-    def last(self, name: str, default: float) -> float:
-        """The latest value of a metric."""
-        found = [line[name] for line in self.lines if name in line]
-        return found[-1] if found else default
+    def latest(self) -> dict[str, float]:
+        """The latest value of each metric."""
+        merged = {name: value for line in self.lines for name, value in line.items()}
+        merged.pop("step", None)
+        return merged
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         line = {"step": step} | dict(values)

@@ -127,7 +127,7 @@ def make_step(
             dropout_key=drop if dropout else None,
             accumulate=accumulate,
         )
-        norm, one = optax.global_norm(grads), jnp.ones((), jnp.float32)
+        norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
         totals = totals | {GRADIENT_NORM: (norm, one, 0.0 * one)}
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,13 +24,16 @@ class NonFiniteLossError(ArithmeticError):
     """The loss is not a number any more."""
 
 
-def train(config: Any, workdir: epath.PathLike) -> dict[str, Any]:
+def train(
+    config: Any, workdir: epath.PathLike, *, devices: Sequence[jax.Device] | None = None
+) -> dict[str, Any]:
     """Trains a config to its end, from wherever its workdir stands.
 
     Args:
       config: resolved and locked, with the sections of experiments/base.py.
       workdir: receives config.json, provenance.json, metrics.jsonl, speed.jsonl,
         TensorBoard events, checkpoints and at the end result.json.
+      devices: all there are unless given.
 
     Returns:
       the content of result.json.
@@ -46,19 +50,19 @@ def train(config: Any, workdir: epath.PathLike) -> dict[str, Any]:
         _say(f"{workdir} has its result already")
         return json.loads((workdir / "result.json").read_text())
     workdir.mkdir(parents=True, exist_ok=True)
-    program = build(config)
+    program = build(config, devices)
     origin = provenance.gather(program.data.fingerprint)
     provenance.write(workdir, plain, origin)
     step, cost, seconds = _compile(program, config)
     loop = Loop(program, step, config, workdir)
-    with sharding.context(program.mesh), jax.transfer_guard("disallow"):
+    with sharding.context(program.mesh):
         loop.run()
     result = {
         "steps": config.train.steps,
-        "metrics": loop.metrics,
+        "metrics": loop.writer.latest(),
         "parameters": count(program.abstract.params),
         "tokens_seen": config.train.steps * _tokens(config),
-        "tokens_scored": loop.writer.last("tokens_scored", 0.0),
+        "tokens_scored": loop.writer.latest()["tokens_scored"],
         "flops_per_step": cost.flops,
         "flops_per_token": cost.flops / _tokens(config),
         "peak_bytes": cost.peak_bytes,
@@ -112,7 +116,6 @@ class Loop:
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
         self.writer: metrics.Writer
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
-        self.metrics: dict[str, float] = {}  # the latest of each name
         self.seconds = 0.0  # in steps, without compiling, evaluating and saving
         self.window = 0.0  # those of them since the last line
         self.mark = 0.0  # when the clock was read last
@@ -125,7 +128,8 @@ class Loop:
         batches = train_batches(self.program, start, self.train.steps)
         with progress("train", self.train.steps) as self.report:
             try:
-                self.steps(state, start, self.train.steps, batches)
+                with jax.transfer_guard("disallow"):
+                    self.steps(state, start, self.train.steps, batches)
             finally:
                 batches.close()
                 self.close()
@@ -165,7 +169,6 @@ class Loop:
         """The state to go on from, and the steps it has done."""
         state, step = self._restored() or (self._fresh(), 0)
         self.writer = metrics.Writer(self.workdir, step=step)
-        self.metrics = {k: v for line in self.writer.lines for k, v in line.items()}
         self.read = step
         return state, step
 
@@ -212,11 +215,11 @@ class Loop:
             return
         rate = (step - self.read) * _tokens(self.config) / self.window
         self.read, self.window = step, 0.0
-        tokens_scored = self.writer.last("tokens_scored", 0.0) + metrics.scored(sums)
+        tokens_scored = self.writer.latest().get("tokens_scored", 0.0)
         line = {f"train/{name}": value for name, value in means.items()}
         line["tokens_seen"] = step * _tokens(self.config)
-        line["tokens_scored"] = tokens_scored
-        self._write(step, line)
+        line["tokens_scored"] = tokens_scored + metrics.scored(sums)
+        self.writer.write(step, line)
         with (self.workdir / "speed.jsonl").open("a") as file:
             speed = {"step": step, "seconds": self.seconds, "tokens_per_second": rate}
             file.write(json.dumps(speed) + "\n")
@@ -236,15 +239,11 @@ class Loop:
             sums, carry = self.program.evaluate(state.params, carry, sums, batch)
         means = metrics.means(jax.device_get(sums))
         split = self.config.data.eval_split
-        self._write(step, {f"{split}/{name}": x for name, x in means.items()})
+        self.writer.write(step, {f"{split}/{name}": x for name, x in means.items()})
 
     def _save(self, step: int, state: State) -> None:
         facts = {"data": self.program.data.fingerprint, "seconds": self.seconds}
         self.checkpoints.save(step, state, facts)
-
-    def _write(self, step: int, line: dict[str, float]) -> None:
-        self.writer.write(step, line)
-        self.metrics |= line
 
 
 def _due(step: int, every: int) -> bool:

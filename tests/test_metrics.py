@@ -34,7 +34,7 @@ def test_a_restart_drops_what_came_after_its_checkpoint(tmp_path):
     again.close()
     lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").open()]
     assert [line["step"] for line in lines] == [10, 20, 30]
-    assert again.last("train/loss", 0.0) == 0.5
+    assert again.latest() == {"train/loss": 0.5}
 
 
 def test_a_result_is_whole_or_absent(tmp_path):

@@ -34,7 +34,7 @@ def tiny(folder, objective="mlm", **overrides):
         "data.corpus": str(folder / "corpus"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
-        "data.vocabulary_size": 512,
+        "data.vocabulary_size": 384,
         "data.length": 32,
         "model.layers": 1,
         "model.width": 32,
@@ -49,6 +49,10 @@ def tiny(folder, objective="mlm", **overrides):
         "train.checkpoint_every": 5,
     }
     return load(f"experiments/{objective}.py", small | overrides)
+
+
+def train(config, workdir, devices=1):
+    return loop.train(config, workdir, devices=jax.devices()[:devices])
 
 
 def lines(workdir):
@@ -67,7 +71,7 @@ def last_params(workdir):
 def whole(folder, tmp_path_factory):
     """A run that was left alone."""
     workdir = tmp_path_factory.mktemp("whole")
-    return workdir, loop.train(tiny(folder), workdir)
+    return workdir, train(tiny(folder), workdir)
 
 
 def test_the_loss_falls_and_everything_is_written(whole):
@@ -88,7 +92,7 @@ def test_the_loss_falls_and_everything_is_written(whole):
 def test_a_finished_run_is_not_run_again(whole, folder):
     workdir, result = whole
     before = (workdir / "metrics.jsonl").read_text()
-    assert loop.train(tiny(folder), workdir) == result
+    assert train(tiny(folder), workdir) == result
     assert (workdir / "metrics.jsonl").read_text() == before
 
 
@@ -106,10 +110,10 @@ def test_resumed_equals_uninterrupted(whole, folder, tmp_path, monkeypatch):
 
     monkeypatch.setattr(loop.Loop, "_log", dies)
     with pytest.raises(KilledError):
-        loop.train(tiny(folder), tmp_path)
+        train(tiny(folder), tmp_path)
     assert not (tmp_path / "result.json").exists()
     monkeypatch.setattr(loop.Loop, "_log", step)
-    result = loop.train(tiny(folder), tmp_path)
+    result = train(tiny(folder), tmp_path)
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
     assert lines(tmp_path) == lines(whole[0])
     assert result["metrics"] == whole[1]["metrics"]
@@ -135,7 +139,7 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "compile_step", compiled)
     monkeypatch.setattr(loop.Loop, "_log", reads)
     late = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
-    loop.train(tiny(folder, **late), tmp_path)
+    train(tiny(folder, **late), tmp_path)
     assert order == ["step", *sum((["step", f"read {n}"] for n in (1, 2, 3)), [])] + [
         "read 4"
     ]
@@ -144,14 +148,14 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
 def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
     wild = {"optimizer.learning_rate": 1e30, "optimizer.clip": 0.0}
     with pytest.raises(loop.NonFiniteLossError, match=r"train/loss is .* by step"):
-        loop.train(tiny(folder, **wild, **{"train.checkpoint_every": 0}), tmp_path)
+        train(tiny(folder, **wild, **{"train.checkpoint_every": 0}), tmp_path)
     assert not (tmp_path / "result.json").exists()
 
 
 def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
     start = {"train.init_from": str(whole[0]), "train.steps": 3}
     config = tiny(folder, **start, **{"optimizer.learning_rate": 0.0})
-    loop.train(config, tmp_path)
+    train(config, tmp_path)
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
     assert "starts from the parameters of" in capsys.readouterr().err
 
@@ -159,23 +163,23 @@ def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model.width": 64}, "config.json|model.width"),
+        ({"model.width": 64}, "model.width is 32 there and 64 now"),
         ({"train.steps": 13}, "train.steps is 12 there and 13 now"),
     ],
 )
 def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
     with pytest.raises(UserError, match=words):
-        loop.train(tiny(folder, **changes), whole[0])
+        train(tiny(folder, **changes), whole[0])
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
-        ({"model.width": 64}, "model.width|shape"),
+        ({"model.width": 64}, r"train.init_from=.*shape \(.*32.*\) there and"),
         ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),
         ({"mesh.data": 3}, "mesh.data=3"),
-        ({"train.batch": 12}, "train.batch=12"),
+        ({"train.batch": 12, "train.accumulate": 8}, "train.batch=12"),
         ({"data.eval_split": "validd"}, "data.eval_split.*valid"),
         ({"data.corpus": "/nowhere"}, "data.corpus"),
         ({"data.vocabulary": "/nowhere.model"}, "data.vocabulary"),
@@ -185,7 +189,7 @@ def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
 def test_mistakes_are_named(whole, folder, tmp_path, changes, words):
     changes = {"train.init_from": str(whole[0])} | changes
     with pytest.raises(UserError, match=words):
-        loop.train(tiny(folder, **changes), tmp_path / "run")
+        train(tiny(folder, **changes), tmp_path / "run")
 
 
 @pytest.mark.parametrize("objective", ["lm", "mlm", "plm", "dae", "electra"])
@@ -199,7 +203,8 @@ def test_mesh_and_accumulation_change_nothing(folder, tmp_path, objective):
     }
     losses = {}
     for name, way in ways.items():
-        loop.train(tiny(folder, objective, **short, **way), tmp_path / name)
+        devices = 8 if name == "split" else 1
+        train(tiny(folder, objective, **short, **way), tmp_path / name, devices)
         losses[name] = [
             x["train/loss"] for x in lines(tmp_path / name) if "train/loss" in x
         ]

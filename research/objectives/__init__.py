@@ -24,6 +24,9 @@ class Objective(Protocol):
     pattern: str
     """"full", "causal" or "general": a promise about rank and reach."""
 
+    splits: bool
+    """Whether a batch may be scored in parts; False where examples are compared."""
+
     def reads(self, length: int) -> Reads:
         """What one example takes from the text, for a network input of `length`."""
 

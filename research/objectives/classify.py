@@ -41,6 +41,8 @@ class Objective:
         if self.bos == "last" and self.architecture != "encoder":
             raise ValueError("bos is last with architecture encoder alone")
 
+    splits = True
+
     @property
     def pattern(self) -> str:
         return "causal" if self.architecture == "decoder" else "full"

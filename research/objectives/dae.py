@@ -41,6 +41,7 @@ class Objective:
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "full"
+    splits = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -165,14 +166,13 @@ def lengths(length: int, rate: float, span: float) -> Lengths:
 
     def sizes(num_raw):
         hidden, spans = counts(num_raw, rate, span)
-        return int(num_raw - hidden + spans + 1), int(hidden + spans + 1)
+        return num_raw - hidden + spans + 1, hidden + spans + 1
 
-    num_raw = max(length - 2, 1)
-    while sizes(num_raw + 1)[0] <= length:
-        num_raw += 1
-    if rate == 0.5 and sizes(num_raw)[1] > sizes(num_raw)[0]:
-        num_raw -= 1
-    return Lengths(num_raw, sizes(num_raw)[1])
+    num_raw = np.arange(1, int((length + 2) / (1 - rate)) + 2)
+    raw = int(num_raw[sizes(num_raw)[0] <= length][-1])
+    if rate == 0.5 and np.less(*sizes(raw)):
+        raw -= 1
+    return Lengths(raw, int(sizes(raw)[1]))
 
 
 def _side(

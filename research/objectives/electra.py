@@ -38,6 +38,7 @@ class Objective:
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "full"
+    splits = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:

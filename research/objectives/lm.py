@@ -23,6 +23,7 @@ class Objective:
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "causal"
+    splits = True
 
     def reads(self, length: int) -> Reads:
         return Reads("stream", length)

@@ -46,6 +46,7 @@ class Objective:
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "general"
+    splits = True
 
     def __post_init__(self):
         if min(self.one_in - 1, self.span, self.parts) < 1:
