@@ -17,6 +17,7 @@ setup(
         "absl-py>=2.1",
         "etils[epath]>=1.9",
         "flax>=0.12,<0.13",
+        "importlib_resources>=6.0",  # tensorflow-datasets imports it, undeclared
         "jax>=0.9,<0.12",
         "matplotlib>=3.8",
         "ml_collections>=1.1",

@@ -259,7 +259,8 @@ def from_builder(name: str, builder, held_out: float) -> Corpus:
     own = {"valid": "validation", "test": "test"}
     own = {split: its for split, its in own.items() if its in info.splits}
     share = {split: 0.0 if split in own else held_out for split in ("valid", "test")}
-    names = tuple(getattr(info.features.get("label"), "names", ()))
+    label = info.features["label"] if "label" in info.features else None
+    names = tuple(getattr(label, "names", ()))
 
     def read(split: str) -> Iterator[Document]:
         rows = builder.as_dataset(split=own.get(split, "train"))

@@ -96,9 +96,8 @@ class Vocabulary:
         flags = np.zeros(len(token), np.uint8)
         text = b"".join(map(self._surface.__getitem__, token.tolist()))
         length = self._length[token]
-        flags[words.starts(text)[np.cumsum(length) - length] | self._marked[token]] = (
-            WORD
-        )
+        started = words.starts(text)[np.cumsum(length) - length]
+        flags[started | self._marked[token]] = WORD
         flags[np.cumsum(count) - count] = WORD
         return flags
 
