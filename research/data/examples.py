@@ -1,6 +1,6 @@
 """Rows of a batch made from text: spans of streams in their order, then hidden."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,12 +44,14 @@ class Text:
         *,
         length: int,
         seed: int,
-        rates: Collection[float] = (1.0,),
+        rates: Mapping[str, float],
     ):
+        """Reads the parts at the rates, each in the other's order."""
+        self.names = tuple(rates)
         self.parts = tuple(parts)
         self.symbols = symbols
         self.seed = seed
-        self.schedule = schedule(rates)
+        self.schedule = schedule(rates.values())
         self.sizes = np.array([len(part.index.start) for part in parts])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
@@ -58,7 +60,7 @@ class Text:
         self._first = np.cumsum(self.sizes) - self.sizes
         self._labels = [_translate(part.stream, symbols) for part in parts]
         texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
-        self.fingerprint = caches.fingerprint([texts, *map(float, rates)])
+        self.fingerprint = caches.fingerprint([texts, *map(float, rates.values())])
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows of the counters g [n] int64."""
@@ -76,11 +78,9 @@ class Text:
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        nothing = np.zeros(num, np.int32)
-        token = np.full((num, self._width), self.symbols.pad, np.int32)
-        flags = np.zeros((num, self._width), np.uint8)
-        example = Example(token, flags, nothing, nothing - 1)
-        return self._hide(example, np.zeros(num, np.uint64), nothing)
+        none = np.zeros(num, np.int32)
+        key = np.zeros(num, np.uint64)
+        return self._hide(no_text(num, self._width, self.symbols.pad), key, none)
 
     def make(
         self,
@@ -109,9 +109,7 @@ class Text:
 
     def raw(self, corpus, place, epoch, *, seed: int, shuffle: bool):
         """The text of those rows before hiding, and their rows of the index [n]."""
-        token = np.empty((len(place), self._width), np.int32)
-        flags = np.empty((len(place), self._width), np.uint8)
-        length, label = np.empty((2, len(place)), np.int32)
+        example = no_text(len(place), self._width, self.symbols.pad)
         row = place.copy()
         for number, (stream, index) in enumerate(self.parts):
             own = slice(None) if len(self.parts) == 1 else corpus == number
@@ -119,16 +117,24 @@ class Text:
                 row[own] = permute(
                     place[own], self.sizes[number], seed=seed, epoch=epoch[own]
                 )
-            length[own] = index.length[row[own]]
-            label[own] = self._labels[number][index.label[row[own]]]
-            token[own], flags[own] = stream.gather(
-                index.start[row[own]], length[own], self._width, self.symbols.pad
+            start, length = index.start[row[own]], index.length[row[own]]
+            example.length[own] = length
+            example.label[own] = self._labels[number][index.label[row[own]]]
+            example.token[own], example.flags[own] = stream.gather(
+                start, length, self._width, self.symbols.pad
             )
-        return Example(token, flags, length, label), row
+        return example, row
 
     def _hide(self, example: Example, key, place) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self.symbols, self._length)
         return rows | {"example": (place & np.iinfo(np.int32).max).astype(np.int32)}
+
+
+def no_text(num: int, width: int, pad: int) -> Example:
+    """Empty rows, to be filled or to be scored with weight 0."""
+    token = np.full((num, width), pad, np.int32)
+    none = np.zeros(num, np.int32)
+    return Example(token, np.zeros((num, width), np.uint8), none, none - 1)
 
 
 def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:
@@ -152,7 +158,8 @@ def open_text(config: Any, objective: Any) -> Opened:
     """
     data = config.data
     _check(data)
-    rates = dict(sorted(data.mixture.items())) or {data.corpus: 1.0}
+    rates = rates_of(config)
+    assert rates, data.task
     schedule(rates.values())  # a wrong rate is told before the work is done
     cache = caches.root(data.cache_dir)
     loaded = [corpora.load(name, data.held_out) for name in rates]
@@ -180,10 +187,28 @@ def open_text(config: Any, objective: Any) -> Opened:
             symbols,
             length=data.length,
             seed=config.seed,
-            rates=rates.values(),
+            rates=rates,
         )
 
     return Opened(symbols, text(train), text(held_out))
+
+
+def rates_of(config: Any) -> dict[str, float]:
+    """The corpora that config.data names, and their rates; {}: a task that is not ours.
+
+    Ours are `corpus:objective`, `mix:objective` and those with `:length`, for the
+    config's own objective and length.
+    """
+    data = config.data
+    corpus = data.corpus
+    if data.task:
+        ending = f":{config.objective.name}"
+        corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
+        if data.task not in (corpus + ending, f"{corpus}{ending}:{data.length}"):
+            return {}
+    if data.mixture and (corpus == "mix" or not data.task):
+        return dict(sorted(data.mixture.items()))
+    return {corpus: 1.0}
 
 
 def _check(data: Any) -> None:

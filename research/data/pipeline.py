@@ -1,18 +1,22 @@
 """From (data, seed, step) to the global batch of that step, on the host, seekable."""
 
-import hashlib
 import queue
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from etils import epath
 
 from research.batch import Symbols
-from research.data.examples import open_text
+from research.data import cache, written
+from research.data.examples import open_text, rates_of
+from research.errors import unknown
 
 # n rows asked for, N examples of an epoch
 
+READERS = ("native", "seqio")
 AHEAD = 256
 """Rows made at a time when batches are read in a row: what NumPy calls cost least."""
 
@@ -146,26 +150,56 @@ class Data(NamedTuple):
 def open_data(config: Any, objective: Any) -> Data:
     """Opens what config.data names: corpus, vocabulary, stream, index, batches.
 
-    Whatever takes long is read from data.cache_dir if it was ever made.
+    Whatever takes long is read from data.cache_dir if it was ever made. `data.task`,
+    where it is not empty, is one of
+
+    * a folder that `launch.prepare --batches` wrote: those batches, without text;
+    * `corpus:objective` or `mix:objective`, of this config's objective: the corpus, or
+      data.mixture, as if data.task were empty;
+    * a seqio task or mixture that is registered; `package.module:name` imports the
+      module first, which is to register it.
 
     Raises:
       UserError: a name, split or value of config.data that is not right.
     """
-    text = open_text(config, objective)
+    data = config.data
+    if data.reader not in READERS:
+        raise unknown("data.reader", data.reader, READERS)
+    folder = epath.Path(data.task)
+    if data.task and (folder / written.META).exists():
+        return assemble(config, *written.read(config, folder))
+    if not rates_of(config) or _is_registered(data.task):
+        from research.data import tasks  # and TensorFlow
+
+        return assemble(config, *tasks.open_any(config, objective), {})
+    opened = open_text(config, objective)
+    train, held_out = opened.train, opened.eval
     counts = {
         f"{split}/{name}": count
-        for split, source in (("train", text.train), ("eval", text.eval))
+        for split, source in (("train", train), ("eval", held_out))
         for name, count in source.counts().items()
     }
-    return assemble(config, text.symbols, text.train, text.eval, counts)
+    if data.reader == "seqio":
+        from research.data import tasks
+
+        train, held_out = tasks.open_own(config, objective, opened)
+    return assemble(config, opened.symbols, train, held_out, counts)
+
+
+def _is_registered(task: str) -> bool:
+    """Whether seqio has a task of that name that is not ours."""
+    if not task or "seqio" not in sys.modules:
+        return False  # then nobody has registered one
+    from research.data import tasks
+
+    return tasks.registered(task) and task not in tasks.OWN
 
 
 def assemble(
     config: Any, symbols: Symbols, train: Source, eval: Source, counts
 ) -> Data:
     """Data of two sources of rows."""
-    made_of = f"{train.fingerprint} {eval.fingerprint}"
-    fingerprint = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+    fingerprint = cache.fingerprint([train.fingerprint, eval.fingerprint])
     pipelines = (Pipeline(source, batch=config.train.batch) for source in (train, eval))
     return Data(symbols, *pipelines, fingerprint, counts)
 

@@ -36,7 +36,7 @@ def make(tmp_path):
             Part(s, index.build(s, objective.reads(8), stride, tmp_path))
             for s in streams
         ]
-        rates = rates or [1] * len(parts)
+        rates = dict(enumerate(rates or [1] * len(parts)))
         text = Text(parts, objective, toys.symbols(), length=8, seed=seed, rates=rates)
         return Pipeline(text, batch=batch)
 

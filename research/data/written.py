@@ -1,0 +1,141 @@
+"""Whole batches written ahead of a run, read back where there is no text."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from research.batch import Symbols
+from research.data.progress import progress
+from research.errors import UserError
+
+META = "batches.json"
+"""Written last: a folder without it is not whole."""
+
+
+class Written:
+    """The examples of one split, as many as were written: a `pipeline.Source`."""
+
+    def __init__(self, folder: epath.Path, name: str, meta: dict):
+        self._folder = folder
+        self._name = name
+        self._size = meta["batch"]
+        self._rows = meta["rows"][name]
+        self._open: tuple[int, dict] = (-1, {})
+        self.num_examples = meta["num_examples"][name]
+        self.fingerprint = meta["fingerprints"][name]
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Training rows g [n] int64."""
+        if counter.max() >= self._rows:
+            raise UserError(
+                f"data.task {self._folder} holds {self._rows} rows; write more with "
+                "launch.prepare --batches"
+            )
+        parts = []
+        for number in np.unique(counter // self._size):
+            at = counter[counter // self._size == number] - number * self._size
+            parts.append({name: rows[at] for name, rows in self._file(number).items()})
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+    def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Each example once, `size` at a time."""
+        for begin in range(0, self._rows, size):
+            yield self.rows(np.arange(begin, min(begin + size, self._rows)))
+
+    def empty(self, num: int) -> dict[str, np.ndarray]:
+        """Rows without text."""
+        with np.load(_opened(self._folder / "empty.npz")) as row:
+            return {name: np.repeat(row[name], num, axis=0) for name in row.files}
+
+    def _file(self, number: int) -> dict[str, np.ndarray]:
+        if self._open[0] != number:
+            path = self._folder / f"{self._name}-{number:06d}.npz"
+            with np.load(_opened(path)) as file:
+                self._open = number, dict(file)
+        return self._open[1]
+
+
+def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
+    """Writes the batches of the first steps of a run, and its whole evaluation.
+
+    Args:
+      data: what `open_data` gives for the config.
+      folder: is made; batches that it holds already are replaced.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / META).unlink(missing_ok=True)
+    size = config.train.batch
+    rows = {"train": steps * size, "eval": 0}
+    with progress("writing batches", steps) as report:
+        for step, batch in enumerate(data.train.batches(0, None, steps)):
+            _save(folder / f"train-{step:06d}.npz", batch)
+            report(step + 1, f"{step + 1} of {steps}")
+    for number, batch in enumerate(data.eval.source.in_order(size)):
+        _save(folder / f"eval-{number:06d}.npz", batch)
+        rows["eval"] += len(batch["example"])
+    _save(folder / "empty.npz", data.train.source.empty(1))
+    symbols = data.symbols._asdict()
+    for name in ("special", "ordinary"):
+        symbols[name] = symbols[name].tolist()
+    meta = {
+        "made_of": _made_of(config),
+        "batch": size,
+        "rows": rows,
+        "num_examples": {"train": data.train.num_examples, "eval": rows["eval"]},
+        "fingerprints": {
+            "train": data.train.fingerprint,
+            "eval": data.eval.fingerprint,
+        },
+        "counts": data.counts,
+        "symbols": symbols,
+    }
+    (folder / META).write_text(json.dumps(meta))
+
+
+def read(config: Any, folder: epath.Path) -> tuple[Symbols, Written, Written, dict]:
+    """Symbols, train and eval rows, and counts of a folder that `write` filled.
+
+    Raises:
+      UserError: it was written for another config, or for fewer steps.
+    """
+    meta = json.loads((folder / META).read_text())
+    now = json.loads(json.dumps(_made_of(config)))
+    for key, old in meta["made_of"].items():
+        if now.get(key) != old:
+            raise UserError(
+                f"data.task {folder} was written with {key}={old!r}, and the config "
+                f"says {now.get(key)!r}; write the batches anew, or set that"
+            )
+    needed = config.train.steps * config.train.batch
+    if needed > meta["rows"]["train"]:
+        raise UserError(
+            f"data.task {folder} holds {meta['rows']['train']} rows, and "
+            f"train.steps * train.batch is {needed}; write more batches"
+        )
+    symbols = meta["symbols"]
+    symbols["special"] = np.array(symbols["special"], bool)
+    symbols["ordinary"] = np.array(symbols["ordinary"], np.int32)
+    symbols["sentinels"] = tuple(symbols["sentinels"])
+    symbols["labels"] = tuple(symbols["labels"])
+    train, held_out = (Written(folder, name, meta) for name in ("train", "eval"))
+    return Symbols(**symbols), train, held_out, meta["counts"]
+
+
+def _made_of(config: Any) -> dict[str, Any]:
+    """The keys that a batch depends on and that a config without text still has."""
+    hides = {f"objective.{key}": value for key, value in config.objective.items()}
+    return {"seed": config.seed, "data.length": config.data.length} | hides
+
+
+def _save(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, **batch)
+    path.write_bytes(buffer.getvalue())
+
+
+def _opened(path: epath.Path) -> io.BytesIO:
+    return io.BytesIO(path.read_bytes())

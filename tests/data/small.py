@@ -1,0 +1,51 @@
+"""A small corpus on disk, and configs that read it."""
+
+import json
+import random
+
+from experiments import base
+from research import objectives
+from research.data.pipeline import open_data
+
+
+def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:
+    """The path of a new folder of made-up texts with labels."""
+    draw = random.Random(seed)
+    words = [
+        "".join(draw.choices("abcdefgh", k=draw.randint(1, 6))) for _ in range(200)
+    ]
+    (folder / name).mkdir()
+    with (folder / name / "texts.jsonl").open("w") as file:
+        for number in range(documents):
+            text = " ".join(draw.choices(words, k=draw.randint(5, 120))) + "."
+            row = {"text": text, "label": f"kind {number % 3}"}
+            file.write(json.dumps(row) + "\n")
+    return str(folder / name)
+
+
+def config(corpus, cache, objective: str = "mlm", **fields):
+    """A config that reads `corpus`: a path, or a dict of paths and rates."""
+    config = base.get_config()
+    config.objective.name = objective
+    config.objective.update(fields)
+    data = config.data
+    if isinstance(corpus, dict):
+        data.mixture = corpus
+    else:
+        data.corpus = corpus
+    data.held_out = 0.15
+    data.length = 32
+    data.stride = 30
+    data.vocabulary = "bytebpe"
+    data.vocabulary_size = 400
+    data.sentinels = 20
+    data.cache_dir = str(cache)
+    config.train.batch = 8
+    config.train.steps = 20
+    return config
+
+
+def open_small(config):
+    """The data of a config, and its objective."""
+    objective = objectives.load(**config.objective)
+    return open_data(config, objective), objective

@@ -1,0 +1,427 @@
+"""The registry's way reads the same bytes, and any task of its is read."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import seqio
+import small
+import tensorflow as tf
+from toys import join, same
+
+from experiments import base
+from research import objectives
+from research.batch import Spec
+from research.data import tasks
+from research.data.examples import open_text
+from research.errors import UserError
+
+OBJECTIVES = ("lm", "mlm", "dae", "classify")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def corpora(folder):
+    """One corpus, and a mixture of two."""
+    one = small.write_corpus(folder, "one", seed=1)
+    two = small.write_corpus(folder, "two", seed=2, documents=90)
+    return {"one": one, "mixture": {one: 0.3, two: 0.7}}
+
+
+@pytest.fixture
+def make(corpora, folder):
+    """make(corpus, objective) -> config."""
+
+    def make(corpus="one", objective="mlm", **fields):
+        return small.config(corpora[corpus], folder / "cache", objective, **fields)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """What a test registers is gone after it."""
+    before = {
+        kind: dict(kind._REGISTRY)
+        for kind in (seqio.TaskRegistry, seqio.MixtureRegistry)
+    }
+    yield
+    for kind, old in before.items():
+        kind._REGISTRY.clear()
+        kind._REGISTRY.update(old)
+    tasks.OWN.clear()
+
+
+def elements(dataset, num=None):
+    """The examples of a dataset as one batch."""
+    rows = [
+        {name: np.asarray(value)[None] for name, value in row.items()}
+        for row in dataset.take(num or -1).as_numpy_iterator()
+    ]
+    return join(rows)
+
+
+def agree(native, rows):
+    for name, array in native.items():
+        assert array.dtype == rows[name].dtype, name
+        np.testing.assert_array_equal(array, rows[name], err_msg=name)
+
+
+@pytest.mark.parametrize("corpus", ["one", "mixture"])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_registry_gives_the_same_examples(make, corpus, name):
+    config = make(corpus, name)
+    data, objective = small.open_small(config)
+    task = tasks.register(config, objective)
+    dataset = seqio.get_dataset(
+        task,
+        None,
+        seqio.PassThroughFeatureConverter(),
+        shuffle=True,
+        seed=config.seed,
+        num_epochs=None,
+    )
+    num = 2 * data.train.num_examples + 7
+    agree(data.train.rows(np.arange(num)), elements(dataset, num))
+
+
+def test_order_and_noise_of_the_registry_depend_on_its_seed(make):
+    config = make()
+    _, objective = small.open_small(config)
+    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    config.seed = 5
+    data, _ = small.open_small(config)
+    rows = elements(task.get_dataset(seed=5))
+    agree(data.train.rows(np.arange(data.train.num_examples)), rows)
+
+
+@pytest.mark.parametrize("num_shards", [2, 8])
+def test_shards_of_the_registry_are_the_whole(make, num_shards):
+    config = make()
+    data, objective = small.open_small(config)
+    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    whole = data.train.rows(np.arange(2 * data.train.num_examples))
+    for index in range(num_shards):
+        shard = task.get_dataset(
+            shard_info=seqio.ShardInfo(index, num_shards), num_epochs=2
+        )
+        own = whole["example"] % num_shards == index
+        agree({name: rows[own] for name, rows in whole.items()}, elements(shard))
+
+
+def test_evaluation_through_the_registry_is_in_order(make):
+    config = make()
+    data, objective = small.open_small(config)
+    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    whole = join(data.eval.evaluation())
+    num = data.eval.num_examples
+    rows = elements(task.get_dataset(split="valid", shuffle=False))
+    agree({name: array[:num] for name, array in whole.items()}, rows)
+
+
+def test_only_its_own_lengths_are_taken(make):
+    config = make()
+    _, objective = small.open_small(config)
+    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    shapes = {key: spec.shape for key, spec in objective.arrays(32).items()}
+    own = task.get_dataset({key: shape[0] for key, shape in shapes.items()})
+    agree(elements(own, 3), elements(task.get_dataset(), 3))
+    with pytest.raises(UserError, match="token"):
+        task.get_dataset({"token": 16})
+    with pytest.raises(UserError, match="targets"):
+        task.get_dataset({"targets": 16})
+
+
+def test_encoder_decoder_tasks_have_inputs_and_targets(make):
+    config = make(objective="dae")
+    data, objective = small.open_small(config)
+    rows = elements(
+        seqio.TaskRegistry.get(tasks.register(config, objective)).get_dataset()
+    )
+    np.testing.assert_array_equal(rows["inputs"], rows["encoder_token"])
+    scored = rows["weight"] > 0
+    np.testing.assert_array_equal(rows["targets"][scored], rows["target"][scored])
+    assert (rows["targets"][~scored] == data.symbols.pad).all()
+
+
+def test_names_say_corpus_objective_and_an_unusual_length(make):
+    assert base.get_config().data.length == tasks.DEFAULT_LENGTH
+    config = make("mixture")
+    objective = objectives.load(**config.objective)
+    assert tasks.register(config, objective) == "mix:mlm:32"
+    config = make()
+    assert tasks.register(config, objective).endswith("_one:mlm:32")
+    config.data.length = tasks.DEFAULT_LENGTH
+    assert tasks.register(config, objective).endswith("_one:mlm")
+    assert {len(name.split(":")) for name in seqio.TaskRegistry.names()} == {2, 3}
+
+
+def test_a_name_that_is_taken_is_left_alone(make):
+    config = make()
+    objective = objectives.load(**config.objective)
+    name = tasks.register(config, objective)
+    assert tasks.register(config, objective) == name
+    tasks.OWN.clear()
+    with pytest.raises(UserError, match="name"):
+        tasks.register(config, objective)
+
+
+@pytest.mark.parametrize("corpus", ["one", "mixture"])
+@pytest.mark.parametrize("name", ["mlm", "dae"])
+def test_reader_seqio_gives_the_same_batches(make, corpus, name):
+    config = make(corpus, name)
+    native, _ = small.open_small(config)
+    config.data.reader = "seqio"
+    other, _ = small.open_small(config)
+    assert other.fingerprint == native.fingerprint
+    assert other.train.num_examples == native.train.num_examples
+    for step in (0, 1, 60, 61, 2):
+        agree(native.train.batch(step), other.train.batch(step))
+    shares = [other.train.batch(70, slice(i, i + 4)) for i in (0, 4)]
+    agree(native.train.batch(70), join(shares))
+    read = zip(native.train.batches(3), other.train.batches(3), range(40), strict=False)
+    for one, two, _ in read:
+        agree(one, two)
+    for one, two in zip(native.eval.evaluation(), other.eval.evaluation(), strict=True):
+        agree(one, two)
+
+
+def test_data_task_names_a_corpus_and_reads_it_natively(make, corpora):
+    config = make()
+    native, _ = small.open_small(config)
+    config.data.corpus = "embedded"
+    config.data.task = f"{corpora['one']}:mlm"
+    named, _ = small.open_small(config)
+    same(native.train.batch(3), named.train.batch(3))
+    config.data.task += ":32"
+    same(native.train.batch(3), small.open_small(config)[0].train.batch(3))
+    assert tasks.OWN == {}
+    config = make("mixture")
+    mixed, _ = small.open_small(config)
+    config.data.task = "mix:mlm"
+    same(mixed.train.batch(3), small.open_small(config)[0].train.batch(3))
+
+
+BYTES = seqio.ByteVocabulary(extra_ids=6)
+
+
+def text_task(name, texts, **options):
+    """Registers a task of the user's own, of bytes."""
+
+    def dataset(split, shuffle_files, seed=None):
+        own = texts if split == "train" else texts[:7]
+        return tf.data.Dataset.from_tensor_slices({"targets": own})
+
+    return seqio.TaskRegistry.add(
+        name,
+        source=seqio.FunctionDataSource(dataset, splits=["train", "validation"]),
+        preprocessors=[seqio.preprocessors.tokenize],
+        output_features={"targets": seqio.Feature(BYTES, add_eos=False)},
+        **options,
+    )
+
+
+TEXTS = ["x" * 3, "", *(f"text number {n} " + "abc" * (n % 13) for n in range(40))]
+
+
+@pytest.fixture
+def own_texts(make):
+    """A config that trains on a task of the user's own."""
+    text_task("their_texts", TEXTS)
+    config = make(objective="lm")
+    config.data.task = "their_texts"
+    return config
+
+
+def test_texts_of_a_foreign_task_are_hidden_by_the_objective(own_texts, capsys):
+    data, _ = small.open_small(own_texts)
+    rows = join(data.train.batch(step) for step in range(40))
+    kept = [
+        bytes((target[weight > 0] - 3).tolist()).decode()
+        for target, weight in zip(rows["target"], rows["weight"], strict=True)
+    ]
+    assert set(kept) == {text[:32] for text in TEXTS}
+    assert kept[: len(TEXTS)] != [text[:32] for text in TEXTS]
+    assert capsys.readouterr().err.count("over 32 tokens are cut") == 1
+
+
+def test_foreign_tasks_are_seekable_and_the_same_each_time(own_texts):
+    data, again = (small.open_small(own_texts)[0] for _ in range(2))
+    assert data.fingerprint == again.fingerprint
+    batches = [data.train.batch(step) for step in range(12)]
+    for step in (11, 4, 5, 0):
+        same(batches[step], again.train.batch(step))
+    shares = [again.train.batch(7, slice(i, i + 2)) for i in (0, 2, 4, 6)]
+    same(batches[7], join(shares))
+
+
+def test_a_foreign_evaluation_reads_its_validation_split_once(own_texts):
+    data, _ = small.open_small(own_texts)
+    (batch,) = data.eval.evaluation()
+    lengths = (batch["weight"] > 0).sum(1)
+    assert lengths.tolist() == [min(32, len(text)) for text in TEXTS[:7]] + [0]
+    same(batch, next(data.eval.evaluation()))
+
+
+def test_a_foreign_mixture_is_read_and_evaluated_task_by_task(make):
+    text_task("theirs_1", TEXTS)
+    text_task("theirs_2", ["yes"] * 5)
+    seqio.MixtureRegistry.add("theirs", [("theirs_1", 1), ("theirs_2", 3)])
+    config = make(objective="lm")
+    config.data.task = "theirs"
+    data, _ = small.open_small(config)
+    rows = join(data.train.batch(step) for step in range(50))
+    share = ((rows["weight"] > 0).sum(1) == 3).mean()
+    assert abs(share - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 400) + 2 / len(TEXTS)
+    rows = join(data.eval.evaluation())
+    lengths = [min(32, len(text)) for text in TEXTS[:7]] + [3] * 5 + [0] * 4
+    assert (rows["weight"] > 0).sum(1).tolist() == lengths
+
+
+def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
+    symbols = small.open_small(own_texts)[0].symbols
+    named = [symbols.pad, symbols.eos, symbols.unk]
+    assert named == [0, BYTES.eos_id, BYTES.unk_id]
+    assert min(symbols.bos, symbols.mask) >= BYTES.vocab_size
+    assert symbols.sentinels[:6] == tuple(range(264, 258, -1))
+    ids = [*named, symbols.bos, symbols.mask, *symbols.sentinels]
+    assert len(set(ids)) == len(ids) and max(ids) < symbols.size
+    assert len(symbols.sentinels) == 20
+    assert not set(symbols.ordinary) & set(ids)
+    assert set(range(3, 259)) <= set(symbols.ordinary)
+
+
+def arrays_task(name, config, *, width=None, drop=None):
+    """Registers a task whose examples already are the objective's arrays."""
+    data, objective = small.open_small(config)
+    rows = data.train.rows(np.arange(40))
+    del rows["example"]
+    specs = objective.arrays(config.data.length)
+    if width:
+        rows = {k: v[:, :width] if v.ndim == 2 else v for k, v in rows.items()}
+    rows.pop(drop, None)
+
+    def dataset(split, shuffle_files, seed=None):
+        return tf.data.Dataset.from_tensor_slices(rows)
+
+    features = {
+        key: seqio.Feature(
+            seqio.PassThroughVocabulary(400),
+            dtype=tf.as_dtype(array.dtype),
+            rank=array.ndim - 1,
+            add_eos=False,
+        )
+        for key, array in rows.items()
+    }
+    seqio.TaskRegistry.add(
+        name,
+        source=seqio.FunctionDataSource(dataset, splits=["train", "valid"]),
+        preprocessors=[],
+        output_features=features,
+        shuffle_buffer_size=None,
+    )
+    return rows, specs
+
+
+@pytest.mark.parametrize("width", [None, 20])
+def test_arrays_of_a_foreign_task_pass_through(make, width):
+    config = make()
+    rows, specs = arrays_task("their_arrays", config, width=width)
+    config.data.task = "their_arrays"
+    data, _ = small.open_small(config)
+    batch = data.train.batch(1)
+    assert set(batch) == {*specs, "example"}
+    for name, spec in (specs | {"example": Spec(())}).items():
+        assert batch[name].shape == (8, *spec.shape)
+        assert batch[name].dtype == spec.dtype
+    for name, array in rows.items():
+        cut = (slice(None), *(slice(size) for size in array.shape[1:]))
+        np.testing.assert_array_equal(batch[name][cut], array[8:16])
+        rest = np.array(batch[name])
+        rest[cut] = 0
+        assert not rest.any()
+
+
+def test_arrays_of_another_length_are_refused(make):
+    config = make()
+    arrays_task("their_arrays", config)
+    config.data.task = "their_arrays"
+    config.data.length = 16
+    data, _ = small.open_small(config)
+    with pytest.raises(UserError, match=r"data\.length"):
+        data.train.batch(0)
+
+
+def test_a_task_with_neither_arrays_nor_text_is_refused(make):
+    config = make()
+    arrays_task("their_arrays", config, drop="reach")
+    config.data.task = "their_arrays"
+    with pytest.raises(UserError, match="reach"):
+        small.open_small(config)
+
+
+def test_a_module_before_the_name_is_imported(make, tmp_path, monkeypatch):
+    source = """
+import seqio
+import tensorflow as tf
+
+seqio.TaskRegistry.add(
+    "from_module",
+    source=seqio.FunctionDataSource(
+        lambda split, shuffle_files, seed=None: tf.data.Dataset.from_tensors(
+            {"targets": tf.constant([7, 8, 9])}
+        ),
+        splits=["train", "valid"],
+    ),
+    preprocessors=[],
+    output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(50))},
+)
+"""
+    (tmp_path / "their_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = make(objective="lm")
+    config.data.task = "their_module:from_module"
+    data, _ = small.open_small(config)
+    assert data.train.batch(0)["target"][:, :3].tolist() == [[7, 8, 9]] * 8
+    config.data.task = "their_module:from_modul"
+    with pytest.raises(UserError, match="from_module"):
+        small.open_small(config)
+
+
+def test_unknown_tasks_and_splits_are_told_with_near_ones(own_texts):
+    own_texts.data.task = "their_text"
+    with pytest.raises(UserError, match="did you mean their_texts"):
+        small.open_small(own_texts)
+    own_texts.data.task = "no.such.module:their_texts"
+    with pytest.raises(UserError, match="their_texts"):
+        small.open_small(own_texts)
+    own_texts.data.task = "their_texts"
+    own_texts.data.eval_split = "test"
+    with pytest.raises(UserError, match="validation"):
+        small.open_small(own_texts)
+
+
+def test_only_a_foreign_task_or_reader_brings_in_tensorflow(make, corpora, folder):
+    code = f"""
+import sys
+sys.path.insert(0, {small.__file__.rsplit("/", 1)[0]!r})
+import small
+config = small.config({corpora["one"]!r}, {str(folder / "cache")!r})
+config.data.task = {corpora["one"] + ":mlm"!r}
+small.open_small(config)[0].train.batch(0)
+assert "tensorflow" not in sys.modules and "seqio" not in sys.modules
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_opened_text_need_not_be_opened_again(make):
+    config = make()
+    objective = objectives.load(**config.objective)
+    opened = open_text(config, objective)
+    assert tasks.register(config, objective, opened) in seqio.TaskRegistry.names()
