@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from etils import epath
 
 from research.batch import Symbols
 from research.data import cache, written
 from research.data.examples import open_text, rates_of
-from research.errors import unknown
+from research.errors import UserError, unknown
 
 # n rows asked for, N examples of an epoch
 
@@ -165,10 +164,13 @@ def open_data(config: Any, objective: Any) -> Data:
     data = config.data
     if data.reader not in READERS:
         raise unknown("data.reader", data.reader, READERS)
-    folder = epath.Path(data.task)
-    if data.task and (folder / written.META).exists():
-        return assemble(config, *written.read(config, folder))
+    if written.found(data.task):
+        return assemble(config, *written.read(config))
     if not rates_of(config) or _is_registered(data.task):
+        if "/" in data.task:
+            raise UserError(
+                f"data.task {data.task!r} holds no whole batches of launch.prepare"
+            )
         from research.data import tasks  # and TensorFlow
 
         return assemble(config, *tasks.open_any(config, objective), {})

@@ -96,12 +96,18 @@ def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
     (folder / META).write_text(json.dumps(meta))
 
 
-def read(config: Any, folder: epath.Path) -> tuple[Symbols, Written, Written, dict]:
-    """Symbols, train and eval rows, and counts of a folder that `write` filled.
+def found(task: str) -> bool:
+    """Whether data.task is a folder that `write` filled."""
+    return bool(task) and (epath.Path(task) / META).exists()
+
+
+def read(config: Any) -> tuple[Symbols, Written, Written, dict]:
+    """Symbols, train and eval rows, and counts of the folder that data.task names.
 
     Raises:
       UserError: it was written for another config, or for fewer steps.
     """
+    folder = epath.Path(config.data.task)
     meta = json.loads((folder / META).read_text())
     now = json.loads(json.dumps(_made_of(config)))
     for key, old in meta["made_of"].items():

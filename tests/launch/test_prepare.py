@@ -1,0 +1,81 @@
+"""What is prepared ahead of a run is what the run then reads."""
+
+import json
+
+import pytest
+from etils import epath
+
+from launch import main
+from launch.prepare import parser, run
+
+
+@pytest.fixture
+def prepare(tmp_path, capsys):
+    """prepare(*flags) -> exit code, stdout, stderr."""
+    lines = [{"text": f"a text of number {n} " * (1 + n % 7)} for n in range(200)]
+    file = tmp_path / "text.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+
+    def prepare(*flags):
+        given = {
+            "data.corpus": file,
+            "data.cache_dir": tmp_path / "cache",
+            "data.held_out": 0.1,
+            "data.vocabulary": "bytebpe",
+            "data.vocabulary_size": 380,
+            "data.sentinels": 10,
+            "data.length": 16,
+            "train.batch": 4,
+        }
+        argv = ["--config=experiments/mlm.py"]
+        argv += [f"--config.{key}={value}" for key, value in given.items()]
+        with pytest.raises(SystemExit) as stop:
+            main(run, parser(), [*argv, *flags])
+        return stop.value.code, *capsys.readouterr()
+
+    return prepare
+
+
+def test_a_second_time_there_is_nothing_to_make(prepare, tmp_path):
+    code, out, _ = prepare()
+    assert code == 0
+    assert "train/skipped 0" in out.splitlines()
+    made = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    made |= {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")}
+    assert made
+    assert prepare()[1] == out
+    assert all(path.stat().st_mtime_ns == time for path, time in made.items())
+
+
+def test_batches_are_written_and_read_again(prepare, tmp_path):
+    folder = tmp_path / "batches"
+    code, out, _ = prepare("--batches=3", f"--output={folder}")
+    assert code == 0
+    assert f"--config.data.task={folder}" in out
+    assert len(list(epath.Path(folder).glob("train-*.npz"))) == 3
+    code, again, _ = prepare(
+        f"--config.data.task={folder}",
+        "--config.train.steps=3",
+        "--config.data.corpus=nowhere",
+    )
+    assert code == 0
+    assert again.splitlines() == out.splitlines()[:-1]
+
+
+@pytest.mark.parametrize(
+    "flags, told",
+    [
+        (["--batches=3"], "--output"),
+        (["--output=x"], "--batches"),
+        (["--batches=0", "--output=x"], "at least 1"),
+        (["--config.data.corpus=no/such/*.txt"], "data.corpus"),
+        (["--config.data.eval_split=dev"], "valid"),
+        (["--config.data.reader=tfds"], "seqio"),
+        (["--config.data.stride=-1"], "data.stride"),
+        (["--config.data.length=0"], "data.length"),
+    ],
+)
+def test_a_mistake_is_one_line(prepare, flags, told):
+    code, _, err = prepare(*flags)
+    assert code == 2
+    assert told in err and err.startswith("error: ") and err.count("\n") == 1
