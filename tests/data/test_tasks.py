@@ -17,7 +17,7 @@ from research.data import tasks
 from research.data.examples import open_text
 from research.errors import UserError
 
-OBJECTIVES = ("lm", "mlm", "dae", "classify")
+OBJECTIVES = objectives.names()
 
 
 @pytest.fixture(scope="module")

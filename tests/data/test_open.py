@@ -1,0 +1,135 @@
+"""The data laws, to the byte, for every objective on real files."""
+
+import numpy as np
+import pytest
+import small
+from toys import join, same
+
+from research import objectives
+from research.errors import UserError
+
+NAMES = objectives.names()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def corpora(folder):
+    """One corpus, and a mixture of two."""
+    one = small.write_corpus(folder, "one", seed=1)
+    two = small.write_corpus(folder, "two", seed=2, documents=90)
+    return {"one": one, "mixture": {one: 1, two: 2}}
+
+
+@pytest.fixture
+def make(corpora, folder):
+    """make(corpus, objective, batch) -> Data."""
+
+    def make(corpus, name, batch=8, **fields):
+        config = small.config(corpora[corpus], folder / "cache", name)
+        config.train.batch = batch
+        config.data.update(fields)
+        return small.open_small(config)[0]
+
+    return make
+
+
+@pytest.fixture(params=["one", "mixture"])
+def corpus(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
+    data, again = make(corpus, name), make(corpus, name)
+    assert data.fingerprint == again.fingerprint
+    last = 3 * data.train.num_examples // 8
+    read = list(data.train.batches(0, None, last + 1))
+    for step in (last, 0, last // 3, last // 3 + 1):  # also around an epoch's end
+        same(read[step], again.train.batch(step))
+        halves = make(corpus, name, batch=4).train
+        same(read[step], join(halves.batch(2 * step + half) for half in (0, 1)))
+    for hosts in (1, 2, 4, 8):
+        rows = [slice(i, i + 8 // hosts) for i in range(0, 8, 8 // hosts)]
+        same(read[last], join(again.train.batch(last, own) for own in rows))
+        same(read[1], join(next(data.train.batches(1, own)) for own in rows))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluation_scores_each_example_once(make, corpus, name):
+    data = make(corpus, name)
+    whole, num = join(data.eval.evaluation()), data.eval.num_examples
+    for array in [array for key, array in whole.items() if "weight" in key]:
+        assert not array[num:].any()
+    for array in [array for key, array in whole.items() if "segment" in key]:
+        assert not array[num:].any()
+        assert array[:num].any(axis=1).all()
+    same(whole, join(make(corpus, name, batch=len(whole["example"])).eval.evaluation()))
+
+
+def test_objectives_with_one_stride_read_the_same_text(make, corpus):
+    streams = [name for name in NAMES if name != "classify"]
+    opened = {name: make(corpus, name, stride=20).train.source for name in streams}
+    part, own = opened["lm"].schedule.at(np.arange(500))
+    epoch, place = np.divmod(own, opened["lm"].sizes[part])
+    texts = {
+        name: source.raw(part, place, epoch, seed=0, shuffle=True)[0]
+        for name, source in opened.items()
+    }
+    for name, text in texts.items():
+        width = min(text.token.shape[1], texts["lm"].token.shape[1])
+        assert width >= 20, name
+        np.testing.assert_array_equal(
+            text.token[:, :width], texts["lm"].token[:, :width], err_msg=name
+        )
+
+
+def test_counts_say_what_is_read_left_out_and_read_again(make):
+    counts = make("one", "lm", length=32, stride=0).counts
+    assert counts["train/skipped"] == counts["train/repeated"] == 0
+    assert counts["train/examples"] == -(-counts["train/tokens"] // 32)
+    again = make("one", "lm", length=32, stride=16).counts
+    assert again["train/examples"] == -(-counts["train/tokens"] // 16)
+    assert again["train/repeated"] > 0.9 * counts["train/tokens"]
+    assert make("one", "lm", length=32, stride=40).counts["train/skipped"] > 0
+    cut = make("one", "classify", length=16).counts
+    assert cut["train/skipped"] > 0 == cut["train/repeated"]
+
+
+def test_labels_are_those_of_all_corpora(make):
+    data = make("mixture", "classify")
+    assert data.symbols.labels == ("kind 0", "kind 1", "kind 2")
+    assert set(data.train.batch(0)["label"]) == {0, 1, 2}
+
+
+def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
+    prints = {
+        make("one", "lm").fingerprint,
+        make("mixture", "lm").fingerprint,
+        make("one", "mlm").fingerprint,  # of another raw length
+        make("one", "lm", stride=7).fingerprint,
+        make("one", "lm", vocabulary_size=401).fingerprint,
+        make("one", "lm", separator="none").fingerprint,
+        make("one", "lm", eval_split="test").fingerprint,
+    }
+    assert len(prints) == 7
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("length", 0),
+        ("stride", -1),
+        ("train_split", "dev"),
+        ("eval_split", "dev"),
+        ("reader", "tfds"),
+        ("separator", "space"),
+        ("mixture", {"embedded": 0}),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_key(make, key, value):
+    with pytest.raises(UserError, match=rf"data\.{key}"):
+        make("one", "lm", **{key: value})
