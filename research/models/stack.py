@@ -60,6 +60,7 @@ class Block(nn.Module):
         x = leave(at(x), y, "attention_norm")
         if memory is not None:
             states, seen = memory
+            seen = seen if scored is None else seen.at(scored)
             y = enter(x, "cross_norm")
             y = Attention(options, name="cross")(y, seen, source=states)
             x = leave(x, y, "cross_norm")
