@@ -36,18 +36,18 @@ class Corpus:
     read: Callable[[str], Iterator[Document]]  # a split's documents
     made_of: Callable[[], object]  # everything they depend on, as JSON
     size: int = 0  # in the unit of Document.read; 0: not known
-    labels: Callable[[], tuple[str, ...]] = tuple  # the names of all labels, in order
     vocabulary_source: "Corpus | None" = None  # whose text trains the vocabulary
 
     def documents(self, split: str) -> Iterator[Document]:
-        """The documents of "train", "valid" or "test".
+        """The documents of "train", "valid" or "test" that are not blank.
 
         Raises:
           UserError: an unknown split, or a source that cannot be read.
         """
         if split not in SPLITS:
             raise unknown("split", split, SPLITS)
-        return self.read(split)
+        found = self.read(split)
+        return (each for each in found if each.text and not each.text.isspace())
 
     def fingerprint(self) -> str:
         """A hash of everything the documents and their splits depend on."""
@@ -93,14 +93,10 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
             for document in corpus.documents(split):
                 yield document._replace(read=0)
 
-    def labels() -> tuple[str, ...]:
-        return tuple(sorted({name for corpus in corpora for name in corpus.labels()}))
-
     return Corpus(
         name=" + ".join(corpus.name for corpus in corpora),
         read=read,
         made_of=lambda: [corpus.fingerprint() for corpus in corpora],
-        labels=labels,
     )
 
 
@@ -116,28 +112,19 @@ def _from_files(name: str, held_out: float) -> Corpus:
     files = _find(name)
     sizes = [file.stat().st_size for file in files]
 
-    def read_all() -> Iterator[Document]:
+    def read(split: str) -> Iterator[Document]:
         done = 0
         for file, size in zip(files, sizes, strict=True):
             for document in _read_file(file):
-                yield document._replace(read=done + document.read)
+                if split_of(document.text, valid=held_out, test=held_out) == split:
+                    yield document._replace(read=done + document.read)
             done += size
-
-    def read(split: str) -> Iterator[Document]:
-        for document in read_all():
-            if split_of(document.text, valid=held_out, test=held_out) == split:
-                yield document
 
     def made_of() -> object:
         contents = [[file.name, _hash(file)] for file in files]
         return ["files", contents, held_out, LONGEST]
 
-    def labels() -> tuple[str, ...]:
-        if next(read_all(), Document("")).label is None:
-            return ()
-        return tuple(sorted({document.label or "" for document in read_all()} - {""}))
-
-    return Corpus(name, read, made_of, sum(sizes), labels)
+    return Corpus(name, read, made_of, sum(sizes))
 
 
 def _find(name: str) -> list[Path]:
@@ -172,8 +159,7 @@ def _read_file(file: Path) -> Iterator[Document]:
             lines = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if gz else raw
             parse = _json_lines if ".jsonl" in file.suffixes else _paragraphs
             for text, label in parse(lines):
-                if text and not text.isspace():
-                    yield Document(text, label, raw.tell())
+                yield Document(text, label, raw.tell())
     except _LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -259,8 +245,7 @@ def from_builder(name: str, builder, held_out: float) -> Corpus:
     own = {"valid": "validation", "test": "test"}
     own = {split: its for split, its in own.items() if its in info.splits}
     share = {split: 0.0 if split in own else held_out for split in ("valid", "test")}
-    label = info.features["label"] if "label" in info.features else None
-    names = tuple(getattr(label, "names", ()))
+    names = getattr(dict(info.features.items()).get("label"), "names", ())
 
     def read(split: str) -> Iterator[Document]:
         rows = builder.as_dataset(split=own.get(split, "train"))
@@ -271,9 +256,4 @@ def from_builder(name: str, builder, held_out: float) -> Corpus:
                 yield Document(text, label)
 
     sizes = {split: info.splits[split].num_examples for split in info.splits}
-    return Corpus(
-        name,
-        read,
-        lambda: ["tfds", info.full_name, sizes, held_out],
-        labels=lambda: names,
-    )
+    return Corpus(name, read, lambda: ["tfds", info.full_name, sizes, held_out])

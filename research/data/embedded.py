@@ -54,7 +54,6 @@ def load(name: str, held_out: float) -> Corpus:
         name,
         _labelled,
         made_of,
-        labels=lambda: tuple(sorted(labelled())),
         vocabulary_source=load("embedded", held_out),
     )
 

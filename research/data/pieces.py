@@ -154,8 +154,10 @@ def _from_lines(text: str) -> bytes:
     names = text.split("\n")
     names = names[:-1] if names[-1] == "" else names
     lowercase = all(n == n.lower() for n in names if not _SPECIAL.fullmatch(n))
-    unknown = next(name for name in ("[UNK]", "<unk>") if name in names)
-    return wordpiece(names, unknown, lowercase=lowercase)
+    unknown = [name for name in ("[UNK]", "<unk>") if name in names]
+    if not unknown:
+        raise UserError("a vocab.txt is of WordPiece and has a line [UNK]")
+    return wordpiece(names, unknown[0], lowercase=lowercase)
 
 
 def _kind(state: dict) -> str:

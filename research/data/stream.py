@@ -22,7 +22,7 @@ class Stream:
     """A memory-mapped stream; every place is counted over all shards, in order.
 
     Document d is the tokens document_offsets[d] to document_offsets[d + 1], of which
-    the last `separator_length` are the separator.
+    the last `separator_length` are the separator; so it is for its last sentence.
     """
 
     path: Path
@@ -61,6 +61,7 @@ class Stream:
 
     @property
     def label_names(self) -> tuple[str, ...]:
+        """The labels of its documents, in the order in which they come up."""
         return tuple(self.meta["label_names"])
 
     @property
@@ -99,15 +100,17 @@ class Stream:
             `pad` and flags 0.
         """
         start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
-        token = np.full((len(start), width), pad, np.int32)
-        flags = np.zeros((len(start), width), np.uint8)
-        shard = np.searchsorted(self.shard_offsets, start, side="right") - 1
-        inside = np.arange(width) < length[:, None]
-        for n in np.unique(shard[length > 0]):
-            rows = inside & (shard == n)[:, None]
-            first = start - self.shard_offsets[n]
-            place = (first[:, None] + np.arange(width))[rows]
-            token[rows], flags[rows] = self._tokens[n][place], self._flags[n][place]
+        shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
+        place = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
+        token = np.empty((len(start), width), np.int32)
+        flags = np.empty((len(start), width), np.uint8)
+        for n in np.unique(shard):
+            rows = shard == n
+            token[rows] = self._tokens[n].take(place[rows], mode="clip")
+            flags[rows] = self._flags[n].take(place[rows], mode="clip")
+        beyond = np.arange(width) >= length[:, None]
+        if beyond.any():
+            token[beyond], flags[beyond] = pad, 0
         return token, flags
 
     @functools.cached_property

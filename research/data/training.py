@@ -4,6 +4,7 @@ import collections
 import hashlib
 import heapq
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 
@@ -53,7 +54,7 @@ def train(corpus: Corpus, kind: str, size: int, sentinels: int) -> pieces.Model:
     """
     fewest = len(specials(sentinels)) + 256 + 1
     if size < fewest:
-        raise _wrong_size(size, f"{sentinels} sentinels and 256 bytes need {fewest}")
+        raise _wrong_size(size, f"give at least {fewest}, for sentinels and bytes")
     print(f"training a {kind} vocabulary of {size} on {corpus.name}", file=sys.stderr)
     lines = sample(corpus)
     makers: dict[str, Callable] = {"wordpiece": _wordpiece, "bytebpe": _bytebpe}
@@ -130,7 +131,7 @@ def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> by
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _wrong_size(size, str(error).strip().splitlines()[-1]) from error
+        raise _wrong_size(size, _advice(str(error))) from error
     return model.getvalue()
 
 
@@ -177,8 +178,21 @@ def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
 def _check_size(size: int, found: int) -> None:
     """Refuses a vocabulary that the text did not fill."""
     if found != size:
-        raise _wrong_size(size, f"this text gives {found}")
+        raise _wrong_size(size, f"its text gives {found}; give at most as many")
 
 
-def _wrong_size(size: int, why: str) -> UserError:
-    return UserError(f"data.vocabulary_size is {size}, which does not fit: {why}")
+def _advice(message: str) -> str:
+    """What would be right, from what SentencePiece's trainer says."""
+    most = re.search(r"too high.* <= (\d+)", message)
+    fewest = re.search(r"smaller than required.* vs (\d+)", message)
+    if most:
+        return f"its text gives {most[1]}; give at most as many"
+    if fewest:
+        return f"give at least {fewest[1]}, for its letters, sentinels and bytes"
+    return " ".join(message.split())
+
+
+def _wrong_size(size: int, advice: str) -> UserError:
+    return UserError(
+        f"data.vocabulary_size is {size}, which does not fit the corpus: {advice}"
+    )

@@ -43,7 +43,8 @@ class Vocabulary:
     """Pieces and special ids; `decode` undoes `encode` up to white space.
 
     Runs of white space are one space and none is kept at the ends. WordPiece also
-    loses the white space around punctuation, and what it does not know.
+    loses the white space around punctuation, and what it does not know; SentencePiece
+    takes its own mark, U+2581, for a space.
     """
 
     model: pieces.Model

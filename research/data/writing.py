@@ -141,13 +141,13 @@ def write(
     symbols = vocabulary.symbols
     dtype = np.uint16 if symbols.size <= 2**16 else np.uint32
     tokenise = Tokeniser(vocabulary, between)
-    names = {name: n for n, name in enumerate(corpus.labels())}
+    names: dict[str, int] = {}
     shards, unknown, began = [], 0, time.monotonic()
     shard = None
     with progress(f"tokens of {corpus.name}, {split}", corpus.size or None) as report:
         for batch in _batches(corpus.documents(split)):
             found = tokenise(document.text for document in batch)
-            labels = [names.get(document.label, -1) for document in batch]
+            labels = [_number(names, document.label) for document in batch]
             if shard is None or shard.tokens >= shard_tokens:
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)
                 shards.append(shard)
@@ -172,6 +172,11 @@ def write(
         "separator_length": len(between),
         "label_names": list(names),
     }
+
+
+def _number(names: dict[str, int], label: str | None) -> int:
+    """The number of a label, a new one's the next; -1: no label."""
+    return -1 if label is None else names.setdefault(label, len(names))
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
