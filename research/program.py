@@ -47,9 +47,9 @@ def build(config: Any, devices: Any = None) -> Program:
             "split; set train.accumulate=1"
         )
     options = models.Options(**config.model)
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = open_data(config, objective)
     network = objective.network(options, data.symbols)
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
     specs = objective.arrays(config.data.length) | {"example": Spec(())}
     init = state.initializer(objective, network, optimizer, specs, config.train.batch)
     with sharding.context(mesh):

@@ -16,6 +16,7 @@ from research import metrics, provenance, sharding
 from research.checkpoint import Checkpoints, initial_params
 from research.cost import Cost
 from research.data.progress import progress
+from research.errors import UserError
 from research.program import Program, build, compile_step, eval_batches, train_batches
 from research.state import GRADIENT_NORM, State, count
 
@@ -49,7 +50,13 @@ def train(
     if (workdir / "result.json").exists():
         _say(f"{workdir} has its result already")
         return json.loads((workdir / "result.json").read_text())
-    workdir.mkdir(parents=True, exist_ok=True)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
+            "that can be written"
+        ) from error
     program = build(config, devices)
     origin = provenance.gather(program.data.fingerprint)
     provenance.write(workdir, plain, origin)
