@@ -1,0 +1,78 @@
+"""classify: where the label is read, and which rows count."""
+
+import numpy as np
+import pytest
+from texts import keys, symbols, texts
+
+from research import objectives
+from research.batch import take
+from research.errors import UserError
+
+OF = symbols()
+EXAMPLE = texts(14, [14, 5, 1, 0, 9], OF)._replace(
+    label=np.array([0, 2, -1, 1, 1], np.int32)
+)
+
+
+def corrupt(of=OF, **fields):
+    objective = objectives.load("classify", **fields)
+    return objective.corrupt(EXAMPLE, keys(5), of, 16)
+
+
+def read(batch, prefix="") -> list[int]:
+    """The token at which each non-empty row's label is read."""
+    token = np.take_along_axis(batch[prefix + "token"], batch["scored"], axis=1)
+    return list(token[EXAMPLE.length > 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "prefix", "where"),
+    [
+        ({}, "", OF.bos),
+        ({"bos": "last"}, "", OF.bos),
+        ({"architecture": "decoder"}, "", OF.eos),
+        ({"architecture": "encdec"}, "decoder_", OF.eos),
+    ],
+)
+def test_the_label_is_read_at_its_token(fields, prefix, where):
+    batch = corrupt(**fields)
+    assert read(batch, prefix) == [where] * 4
+    last = batch[prefix + "segment"].sum(axis=1) - 1
+    at_end = batch["scored"][:, 0] == np.maximum(last, 0)
+    assert at_end.all() or fields == {}
+
+
+def test_both_sides_of_an_encoder_decoder_read_the_same_text():
+    batch = corrupt(architecture="encdec")
+    for name in ("token", "position", "segment"):
+        encoder, decoder = (
+            take(batch, side)[name] for side in ("encoder_", "decoder_")
+        )
+        np.testing.assert_array_equal(encoder, decoder)
+
+
+def test_only_labelled_documents_count():
+    batch = corrupt()
+    assert list(batch["label_weight"]) == [1, 1, 0, 0, 1]
+    assert list(batch["label"][[0, 1, 4]]) == [0, 2, 1]
+
+
+def test_a_corpus_without_labels_is_refused():
+    unlabelled = symbols(labels=())
+    with pytest.raises(UserError, match=r"data\.corpus"):
+        corrupt(of=unlabelled)
+    with pytest.raises(UserError, match=r"data\.corpus"):
+        objectives.load("classify").network(None, unlabelled)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"architecture": "both"},
+        {"bos": "x"},
+        {"architecture": "decoder", "bos": "last"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields):
+    with pytest.raises(UserError, match="objective classify"):
+        objectives.load("classify", **fields)

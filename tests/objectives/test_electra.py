@@ -1,0 +1,180 @@
+"""electra: where it samples, from what, and who learns from it.
+
+Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+"""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import stats
+from texts import keys, symbols, texts
+
+from research import models, objectives
+from research.objectives import electra
+
+OF = symbols()
+LEVEL = 1e-4
+KEY = jax.random.key(0)
+
+
+def corrupt(lengths, length, **fields):
+    objective = objectives.load("electra", **fields)
+    example = texts(length - 2, lengths, OF)
+    return objective.corrupt(example, keys(len(lengths)), OF, length), example
+
+
+def on_device(batch) -> dict:
+    rows = len(batch["token"])
+    batch = batch | {"example": np.arange(rows, dtype=np.int32)}
+    return jax.tree.map(jnp.asarray, batch)
+
+
+sample = jax.jit(electra.sample)
+
+
+def readout(logits: np.ndarray) -> models.Readout:
+    """A readout [B, K, E = V] of the given logits [B, K, V]."""
+    size = logits.shape[-1]
+    table, bias = jnp.eye(size), jnp.zeros(size)
+    return models.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
+
+
+@pytest.mark.parametrize(
+    ("rate", "length", "count"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
+)
+def test_scored_places_are_the_published_ones(rate, length, count):
+    specs = objectives.load("electra", rate=rate).arrays(length)
+    assert specs["scored"].shape == (count,)
+
+
+def test_places_are_distinct_and_the_rate_is_kept():
+    # Drawn with replacement, 7 % would be hit twice at this length.
+    batch, _ = corrupt([510] * 20 + [100, 1], 512)
+    for row, length in enumerate([510] * 20 + [100, 1]):
+        places = batch["scored"][row][batch["weight"][row] > 0]
+        assert len(set(places)) == len(places) == max(1, round(0.15 * (length + 2)))
+
+
+def test_eighty_five_in_a_hundred_are_masked_and_the_rest_stays():
+    batch, _ = corrupt([126] * 400, 128)
+    used = batch["weight"] > 0
+    token = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
+    masked, same = token == OF.mask, token == batch["target"][used]
+    assert (masked ^ same).all()
+    assert stats.binomtest(int(masked.sum()), len(token), 0.85).pvalue > LEVEL
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_samples_follow_the_generator(temperature):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=256) * 2
+    logits[200:] = -1e9  # as in the padding of a table
+    many = readout(np.broadcast_to(logits, (400, 20, 256)))
+    guess = sample(many, KEY, jnp.arange(400), temperature)
+    count = np.bincount(np.asarray(guess).ravel(), minlength=256)
+    assert not count[200:].any()
+    odds = np.exp(logits[:200] / temperature)
+    expected = odds / odds.sum() * count.sum()
+    common = expected > 5
+    count = [*count[:200][common], count[:200][~common].sum()]
+    expected = [*expected[common], expected[~common].sum()]
+    assert stats.chisquare(count, expected).pvalue > LEVEL
+
+
+def test_samples_belong_to_the_example_and_not_to_the_batch(monkeypatch):
+    logits = np.random.default_rng(0).normal(size=(6, 5, 256))
+    example = jnp.array([3, 1, 4, 15, 9, 2])
+    whole = sample(readout(logits), KEY, example, 1.0)
+    assert len(np.unique(whole)) > 20
+    rows = [sample(readout(logits[i::2]), KEY, example[i::2], 1.0) for i in (0, 1)]
+    np.testing.assert_array_equal(whole[0::2], rows[0])
+    np.testing.assert_array_equal(whole[1::2], rows[1])
+    monkeypatch.setattr(electra, "CHUNK", 2 * 6 * 256)  # two slots at a time
+    cut = jax.jit(lambda key: electra.sample(readout(logits), key, example, 1.0))(KEY)
+    np.testing.assert_array_equal(whole, cut)
+
+
+def test_writing_drops_unused_slots():
+    token = jnp.arange(10, 18).reshape(2, 4)
+    scored = jnp.array([[2, 0], [0, 0]])
+    weight = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+    written = electra.write(token, scored, jnp.full((2, 2), 99), weight)
+    np.testing.assert_array_equal(written, [[10, 11, 99, 13], [14, 15, 16, 17]])
+
+
+def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
+    batch, _ = corrupt([30, 30, 12, 0], 32)
+    objective = objectives.load("electra")
+    favourite = batch["target"][0, 0]  # the generator always says this
+    logits = np.full((4, batch["target"].shape[1], 128), -1e9)
+    logits[..., favourite] = 0.0
+
+    @jax.jit
+    def score(batch):
+        seen = []
+        generator = SimpleNamespace(
+            states=lambda group, scored: None, readout=lambda states: readout(logits)
+        )
+        # It suspects the favourite, wherever it stands.
+        discriminator = SimpleNamespace(
+            states=lambda group: seen.append(group["token"]) or group["token"],
+            head=lambda name, states: jnp.where(states == favourite, 3.0, -3.0)[
+                ..., None
+            ],
+        )
+        net = SimpleNamespace(generator=generator, discriminator=discriminator)
+        return objective.loss(net, batch, KEY)[0], seen[0]
+
+    terms, seen = score(on_device(batch))
+    original = batch["token"].copy()
+    hit = np.zeros(original.shape, bool)
+    row, slot = np.nonzero(batch["weight"])
+    hit[row, batch["scored"][row, slot]] = True
+    original[hit] = batch["target"][row, slot]
+    token = np.where(hit, favourite, original)
+    np.testing.assert_array_equal(seen, token)
+    here = batch["segment"] > 0
+    replaced = (token != original) & here
+    assert 0 < replaced.sum() < hit.sum()  # a lucky guess is the original
+    suspected = (token == favourite) & here
+    right = (suspected == replaced)[here]
+    loss = np.where(right, np.log1p(np.exp(-3)), np.log1p(np.exp(3)))
+    assert terms["discriminator"].coef == 50
+    np.testing.assert_allclose(terms["discriminator"].total, loss.sum(), rtol=1e-5)
+    assert terms["discriminator"].weight == here.sum()  # specials count, padding not
+    assert terms["discriminator_accuracy"].total == right.sum()
+    assert terms["replaced"].total == replaced.sum()
+
+
+def test_the_discriminator_teaches_the_generator_nothing():
+    batch = on_device(corrupt([30, 12], 32)[0])
+    objective = objectives.load("electra")
+    options = models.Options(layers=1, width=32, heads=2, feedforward=32)
+    network = objective.network(options, OF)
+
+    @jax.jit
+    def make(key):
+        net_loss = lambda net: objective.loss(net, batch, key)  # noqa: E731
+        return models.unbox(models.init(network, net_loss, key))
+
+    @jax.jit
+    def largest(params):
+        def loss(params, name):
+            net_loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
+            return models.apply(network, params, net_loss)[name].total
+
+        return {
+            (name, part): jnp.max(jnp.abs(ravel_pytree(gradient[part])[0]))
+            for name in ("generator", "discriminator")
+            for gradient in [jax.grad(loss)(params, name)]
+            for part in ("generator", "discriminator")
+        }
+
+    sizes = largest(make(KEY))
+    assert sizes["discriminator", "generator"] == 0
+    assert sizes["discriminator", "discriminator"] > 0
+    assert sizes["generator", "generator"] > 0

@@ -1,0 +1,137 @@
+"""plm: who sees whom is the written rule, and targets are chosen as published.
+
+Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from texts import keys, symbols, texts
+
+from research import objectives
+from research.batch import NEVER, WORD, visible
+
+OF = symbols()
+LEVEL = 1e-4
+
+
+def corrupt(example, length, **fields):
+    objective = objectives.load("plm", **fields)
+    return objective.corrupt(example, keys(len(example.length)), OF, length)
+
+
+def targets(batch, row) -> list[int]:
+    """Places of the text that are targets, in the order of their queries."""
+    slots = batch["scored"][row][batch["weight"][row] > 0]
+    return list(batch["position"][row, slots])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(6, 50),
+    st.lists(st.floats(0, 1), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.integers(0, 99),
+)
+def test_visibility_of_every_pair_is_the_written_rule(length, shares, parts, seed):
+    num_raw = [round(share * (length - 2)) for share in shares]
+    example = texts(length - 2, num_raw, OF, seed=seed, separators=0.1)
+    batch = corrupt(example, length, parts=parts)
+    sees = visible(batch)
+    for row, count in enumerate(num_raw):
+        num_tokens = count + 2 if count else 0
+        token = batch["token"][row]
+        hidden = targets(batch, row)
+        part = [
+            sum(i >= num_tokens * p // parts for p in range(1, parts))
+            for i in range(length)
+        ]
+        ranked = [i in hidden or OF.special[token[i]] for i in range(length)]
+        content = sees[row, :length, :length]
+        for q in range(num_tokens):
+            for k in range(num_tokens):
+                if part[k] != part[q]:
+                    assert content[q, k] == (part[k] < part[q])
+                elif not ranked[k]:
+                    assert content[q, k]
+                elif not ranked[q]:
+                    assert not content[q, k]
+        for p in range(parts):
+            among = [i for i in range(num_tokens) if ranked[i] and part[i] == p]
+            order = content[np.ix_(among, among)].sum(axis=1)
+            assert sorted(order) == list(range(1, len(among) + 1))  # a total order
+            assert content[np.ix_(among, among)].diagonal().all()
+        for slot, place in enumerate(hidden):
+            expected = content[place].copy()
+            expected[place] = False
+            np.testing.assert_array_equal(sees[row, length + slot, :length], expected)
+        assert not sees[row, :, length:].any()  # nobody reads a query
+        unused = range(length + len(hidden), sees.shape[1])
+        assert not sees[row, [*range(num_tokens, length), *unused]].any()
+
+
+def test_a_query_stands_where_its_target_stands():
+    example = texts(62, [62, 30, 0], OF, separators=0.05)
+    batch = corrupt(example, 64)
+    for row in range(3):
+        hidden = targets(batch, row)
+        query = batch["scored"][row, : len(hidden)]
+        np.testing.assert_array_equal(query, 64 + np.arange(len(hidden)))
+        assert (batch["token"][row, query] == OF.mask).all()
+        assert (batch["rank"][row, query] == NEVER).all()
+        truth = example.token[row, hidden]
+        np.testing.assert_array_equal(batch["target"][row, : len(hidden)], truth)
+        np.testing.assert_array_equal(batch["token"][row, hidden], truth)
+        assert not OF.special[truth].any()
+        assert len(set(hidden)) == len(hidden)
+
+
+def test_the_class_token_is_last():
+    example = texts(30, [30, 7], OF)
+    batch = corrupt(example, 32)
+    assert list(batch["token"][0, :32]) == [*example.token[0], OF.eos, OF.bos]
+    assert list(batch["token"][1, 7:10]) == [OF.eos, OF.bos, OF.pad]
+
+
+@pytest.mark.parametrize(("length", "count"), [(512, 85), (128, 21), (50, 8)])
+def test_one_token_in_six_is_a_target(length, count):
+    batch = corrupt(texts(length - 2, [length - 2] * 8, OF), length)
+    assert batch["target"].shape == (8, count)
+    assert batch["weight"].all()
+    for row in range(8):
+        early = sum(place < length // 2 for place in targets(batch, row))
+        assert early == count // 2
+
+
+def test_a_short_row_has_targets_by_its_own_length():
+    batch = corrupt(texts(62, np.arange(63), OF), 64)
+    expected = [0] + [(n + 2) // 6 for n in range(1, 63)]
+    np.testing.assert_array_equal(batch["weight"].sum(axis=1), expected)
+
+
+def test_spans_start_with_a_word():
+    # Words of three tokens; by chance one run in three would start with a word. About
+    # a fifth of the targets are single tokens, so not all do.
+    example = texts(510, [510] * 20, OF)
+    flags = np.where(np.arange(510) % 3 == 0, WORD, 0).astype(np.uint8)
+    batch = corrupt(example._replace(flags=np.tile(flags, (20, 1))), 512)
+    starts = []
+    for row in range(20):
+        hidden = set(targets(batch, row))
+        starts += [place % 3 == 0 for place in hidden if place - 1 not in hidden]
+    assert np.mean(starts) > 0.6
+
+
+def test_all_orders_are_equally_likely():
+    # 12 tokens in one part: 2 targets, eos and bos have 24 orders.
+    rows = 4000
+    batch = corrupt(texts(10, [10] * rows, OF), 12, parts=1)
+    order = []
+    for row in range(rows):
+        ranked = [*sorted(targets(batch, row)), 10, 11]
+        order.append(tuple(np.argsort(batch["rank"][row, ranked])))
+    _, count = np.unique(order, axis=0, return_counts=True)
+    assert len(count) == 24
+    assert stats.chisquare(count).pvalue > LEVEL
