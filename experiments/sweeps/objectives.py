@@ -6,10 +6,9 @@ Hypothesis: at equal text, order, tokens, width and optimizer, each beats no pre
 on held-out docstrings ("which module is this of?"), and those that see both sides most.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from launch import config
 from research import objectives
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
@@ -22,10 +21,20 @@ TUNING = {
 """How the classifier takes a family's parameters; for the others: as an encoder."""
 
 
+ALIKE = {
+    "model.position": "rotary",
+    "model.norm": "layernorm",
+    "model.activation": "gelu",
+    "model.bias": True,
+    "model.init": "normal",
+}
+"""One Transformer for all, in place of each paper's own: only the objective differs."""
+
+
 class Scale(NamedTuple):
-    shape: Mapping[str, Any]  # of text and model, the same in every trial
-    pretraining: Mapping[str, Any]
-    tuning: Mapping[str, Any]
+    shape: dict[str, Any]  # of text and model, the same in every trial
+    pretraining: dict[str, Any]
+    tuning: dict[str, Any]
     seeds: int  # of fine-tuning
 
 
@@ -122,28 +131,20 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
     size = SCALES[scale]
     pretrained = {}
     for family in FAMILIES:
-        overrides = {**size.shape, **size.pretraining, "data.stride": _stride(size)}
-        pretrained[family] = f"experiments/{family}.py", overrides
+        own = ALIKE | size.shape | size.pretraining | {"data.stride": _stride(size)}
+        pretrained[family] = f"experiments/{family}.py", own
         yield pretrained[family]
-    tuning = {**size.shape, **size.tuning}
+    tuning = ALIKE | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
     for seed in range(size.seeds):
-        yield "experiments/classify.py", tuning | {"seed": seed}
+        own = tuning | {"seed": seed}
+        yield "experiments/classify.py", own
         for family, origin in pretrained.items():
-            start = {"seed": seed, "train.init_from": origin} | TUNING.get(family, {})
-            yield "experiments/classify.py", tuning | _architecture(family) | start
+            start = {"train.init_from": origin} | TUNING.get(family, {})
+            yield "experiments/classify.py", own | start
 
 
 def _stride(size: Scale) -> int:
     """The smallest raw length: every family's examples start at the same tokens."""
     length = size.shape["data.length"]
     return min(objectives.load(name).reads(length).length for name in FAMILIES)
-
-
-def _architecture(family: str) -> dict[str, Any]:
-    """The model keys in which a family's experiment differs from the classifier's."""
-    own, tuned = (
-        config.flatten(config.load(f"experiments/{name}.py"))
-        for name in (family, "classify")
-    )
-    return {k: own[k] for k in own if k.startswith("model.") and own[k] != tuned[k]}
