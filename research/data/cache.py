@@ -73,7 +73,7 @@ def once(
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 _write_meta(path, {"made_of": made_of, **make(path)})
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+    except OSError as error:
         raise UserError(
             f"data.cache_dir: cannot write to {cache} ({error.strerror}); "
             "give a folder that can be written"

@@ -16,8 +16,8 @@ EVERY = 10.0
 def progress(what: str, total: int | None = None) -> Iterator[Callable]:
     """Yields `report(done, note)`; `done` of `total`, in whichever unit, or None."""
     if sys.stderr.isatty():
-        columns = [TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()]
-        columns += [TextColumn("{task.fields[note]}")]
+        columns = [TextColumn("{task.description}"), BarColumn(20)]
+        columns += [TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(what, total=total, note="")
             yield lambda done, note: bar.update(task, completed=done, note=note)

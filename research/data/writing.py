@@ -23,7 +23,7 @@ from research.errors import UserError
 
 BATCH = 2**19
 """Characters of text that are tokenised together."""
-DISTINCT = 2**18
+DISTINCT = 2**19
 """Distinct units that are remembered before all are forgotten."""
 RULES = 1
 """To be raised when a change here makes another stream of the same text."""
@@ -161,10 +161,9 @@ def write(
             f"data.corpus {corpus.name!r} has no documents in its {split} split; "
             "give more text or a larger data.held_out"
         )
-    done = sum(shard.tokens for shard in shards)
     if unknown:
-        print(f"{corpus.name}, {split}: {unknown} of {done} tokens are unknown text",
-              file=sys.stderr)  # fmt: skip
+        said = f"{unknown} of {done} tokens are unknown text"
+        print(f"{corpus.name}, {split}: {said}", file=sys.stderr)
     return {
         "shards": [shard.meta() for shard in shards],
         "dtype": np.dtype(dtype).name,

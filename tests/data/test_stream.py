@@ -17,7 +17,7 @@ DOCUMENTS = [
     "\n".join(lines) + "\n \n"
     for lines in np.array_split(np.array(make_lines(3), object), 60)
 ]
-DOCUMENTS += ["One. Two! Three?\n\nFour, e.g. five.", "我喜欢你。你呢？\nOK。", "x"]
+DOCUMENTS += ["One. Two! Three?\n\nThe Four, e.g. Five.", "我喜欢你。你呢？\nOK。", "x"]
 
 
 def make(vocabulary, cache, separator="eos", texts=DOCUMENTS, **options):
@@ -100,7 +100,7 @@ def test_flags_say_where_everything_starts(vocabularies, tmp_path):
     decode = vocabularies["unigram"].decode
     ends = stream.sentence_offsets
     last = [decode(token[a:b]) for a, b in zip(ends[-9:-1], ends[-8:], strict=True)]
-    assert last[:4] == ["One.", "Two!", "Three?", "Four, e.g. five."]
+    assert last[:4] == ["One.", "Two!", "Three?", "The Four, e.g. Five."]
     assert last[4:] == ["我喜欢你。", "你呢？", "OK。", "x"]
 
 
