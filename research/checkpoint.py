@@ -110,23 +110,33 @@ def _compare(where: epath.Path, saved: Any, wanted: Any) -> None:
             )
 
 
-def initial_params(source: str, scope: str, fresh: Any) -> tuple[Any, list[str]]:
+def initial_params(
+    source: str, scope: str, fresh: Any, *, vocabulary: str
+) -> tuple[Any, list[str]]:
     """Another run's parameters, put where this run's have the same name.
 
     Args:
       source: its workdir, or one of its checkpoints' folders.
       scope: the part of its tree to start from, as "discriminator"; "": all of it.
       fresh: this run's parameters, which stay where the source has none.
+      vocabulary: hash of this run's; the other's is to be the same, for its token
+        table tells of other pieces.
 
     Returns:
       the parameters, and the names of those that stayed fresh.
 
     Raises:
-      UserError: nothing there, nothing of that name, or another shape.
+      UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
     folder = _checkpoint_folder(source)
-    handler = ocp.StandardCheckpointHandler()
-    with ocp.Checkpointer(handler) as checkpointer:
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
+        facts = checkpointer.restore(folder / "facts")
+    if facts["vocabulary"] != vocabulary:
+        raise UserError(
+            f"train.init_from={source} was trained on another vocabulary; set "
+            f"data.vocabulary to that run's workdir, {folder.parent.parent}"
+        )
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         saved = checkpointer.restore(folder / "params")
     for part in filter(None, scope.split("/")):
         if part not in saved:

@@ -32,8 +32,8 @@ def train(
 
     Args:
       config: resolved and locked, with the sections of experiments/base.py.
-      workdir: receives config.json, provenance.json, metrics.jsonl, speed.jsonl,
-        TensorBoard events, checkpoints and at the end result.json.
+      workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
+        speed.jsonl, TensorBoard events, checkpoints and at the end result.json.
       devices: all there are unless given.
 
     Returns:
@@ -60,6 +60,8 @@ def train(
     program = build(config, devices)
     origin = provenance.gather(program.data.fingerprint)
     provenance.write(workdir, plain, origin)
+    if program.data.vocabulary:
+        program.data.vocabulary.save(workdir)
     step, cost, seconds = _compile(program, config)
     loop = Loop(program, step, config, workdir)
     with sharding.context(program.mesh):
@@ -105,6 +107,8 @@ def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
         f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}; "
         f"compiled in {seconds:.1f} s"
     )
+    for name, number in program.data.counts.items():
+        _say(f"{name}: {number:,}")
     for dim in program.whole:
         _say(f"stays whole on every device, since it does not divide: {dim}")
     return step, cost, seconds
@@ -196,7 +200,10 @@ class Loop:
         if not self.train.init_from:
             return state
         params, fresh = initial_params(
-            self.train.init_from, self.train.init_scope, state.params
+            self.train.init_from,
+            self.train.init_scope,
+            state.params,
+            vocabulary=self.program.data.vocabulary_hash,
         )
         names = f", but for {', '.join(fresh)}" if fresh else ""
         _say(f"starts from the parameters of {self.train.init_from}{names}")
@@ -249,7 +256,11 @@ class Loop:
         self.writer.write(step, {f"{split}/{name}": x for name, x in means.items()})
 
     def _save(self, step: int, state: State) -> None:
-        facts = {"data": self.program.data.fingerprint, "seconds": self.seconds}
+        facts = {
+            "data": self.program.data.fingerprint,
+            "vocabulary": self.program.data.vocabulary_hash,
+            "seconds": self.seconds,
+        }
         self.checkpoints.save(step, state, facts)
 
 

@@ -153,7 +153,8 @@ def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
 
 
 def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
-    start = {"train.init_from": str(whole[0]), "train.steps": 3}
+    start = {"train.init_from": str(whole[0]), "data.vocabulary": str(whole[0])}
+    start["train.steps"] = 3
     config = tiny(folder, **start, **{"optimizer.learning_rate": 0.0})
     train(config, tmp_path)
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
@@ -177,6 +178,7 @@ def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
     [
         ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
         ({"model.width": 64}, r"train.init_from=.*shape \(.*32.*\) there and"),
+        ({"data.vocabulary_size": 380}, "data.vocabulary to that run's workdir"),
         ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),
         ({"mesh.data": 3}, "mesh.data=3"),
         ({"train.batch": 12, "train.accumulate": 8}, "train.batch=12"),

@@ -13,7 +13,7 @@ from research.data.index import build as build_index
 from research.data.order import permute, schedule
 from research.data.stream import Stream
 from research.data.stream import build as build_stream
-from research.data.vocabulary import load_or_train
+from research.data.vocabulary import Vocabulary, load_or_train
 from research.errors import UserError, unknown
 
 # n rows, N examples of an epoch, R raw tokens an example
@@ -145,6 +145,7 @@ def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:
 class Opened(NamedTuple):
     """Two splits of a corpus or a mixture, made of one vocabulary."""
 
+    vocabulary: Vocabulary
     symbols: Symbols
     train: Text
     eval: Text
@@ -190,7 +191,7 @@ def open_text(config: Any, objective: Any) -> Opened:
             rates=rates,
         )
 
-    return Opened(symbols, text(train), text(held_out))
+    return Opened(vocabulary, symbols, text(train), text(held_out))
 
 
 def rates_of(config: Any) -> dict[str, float]:

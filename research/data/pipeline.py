@@ -144,6 +144,12 @@ class Data(NamedTuple):
     eval: Pipeline
     fingerprint: str
     counts: dict[str, int]  # tokens read, skipped, ...: to be told to the user once
+    vocabulary: Any = None  # that made the text's tokens, where it was ours to make
+
+    @property
+    def vocabulary_hash(self) -> str:
+        """Of the vocabulary's file; empty where it is not ours."""
+        return self.vocabulary.sha256 if self.vocabulary else ""
 
 
 def open_data(config: Any, objective: Any) -> Data:
@@ -185,7 +191,8 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data import tasks
 
         train, held_out = tasks.open_own(config, objective, opened)
-    return assemble(config, opened.symbols, train, held_out, counts)
+    opened_data = assemble(config, opened.symbols, train, held_out, counts)
+    return opened_data._replace(vocabulary=opened.vocabulary)
 
 
 def _is_registered(task: str) -> bool:
