@@ -91,7 +91,6 @@ class Tokens:
         model.no_truncation()
         self._model = model
         state = json.loads(data)
-        prefix = state["model"].get("continuing_subword_prefix") or ""
         self.kind = _kind(state)
         vocabulary = model.get_vocab(with_added_tokens=True)
         self.names = [""] * (max(vocabulary.values()) + 1)
@@ -109,9 +108,8 @@ class Tokens:
             elif name == unknown:
                 self.surface.append(" \ufffd".encode())
             elif self.kind == "wordpiece":
-                inside = name.startswith(prefix)
-                text = name.removeprefix(prefix) if inside else " " + name
-                self.surface.append(text.encode())
+                inside = name.startswith("##")
+                self.surface.append((name[2:] if inside else " " + name).encode())
             else:
                 self.surface.append(_bytes_of(name))
 

@@ -8,12 +8,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from research.data import pieces, words
 from research.data.corpora import Corpus
+from research.data.progress import progress
 from research.errors import UserError
 
 KINDS = ("unigram", "bpe", "wordpiece", "bytebpe")
@@ -97,11 +99,14 @@ def sample(corpus: Corpus) -> list[str]:
 
 
 def _lines(corpus: Corpus) -> Iterator[str]:
-    for document in corpus.documents("train"):
-        for line in document.text.split("\n"):
-            line = " ".join(line.split())
-            if line:
-                yield line
+    """Every line of the training split, its white space single spaces."""
+    with progress(f"lines of {corpus.name}", corpus.size or None) as report:
+        for document in corpus.documents("train"):
+            for line in document.text.split("\n"):
+                line = " ".join(line.split())
+                if line:
+                    yield line
+            report(document.read, "")
 
 
 def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> bytes:
@@ -141,9 +146,7 @@ def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
     The library itself numbers "##" letters in the order of a hash map, which differs
     from run to run.
     """
-    counts = collections.Counter("".join(lines).replace(" ", ""))
-    letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
-    letters = letters[: size // 3]
+    letters = _letters(lines, room=size // 2)
     inside = [letter for letter in letters if not words.alone(words.points(letter))[0]]
     given = [*specials(sentinels), *letters, *("##" + letter for letter in inside)]
     model = tokenizers.Tokenizer.from_str(pieces.wordpiece(given, "<unk>").decode())
@@ -158,6 +161,19 @@ def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
     vocabulary = model.get_vocab()
     _check_size(size, len(vocabulary))
     return pieces.wordpiece(sorted(vocabulary, key=vocabulary.get), "<unk>")
+
+
+def _letters(lines: list[str], room: int) -> list[str]:
+    """The commonest letters: all but a share of 1e-4, and of at most `room` pieces.
+
+    A letter is one piece where it is a word (CJK, punctuation), else two: x and ##x.
+    """
+    counts = collections.Counter("".join(lines).replace(" ", ""))
+    letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
+    share = np.cumsum([counts[letter] for letter in letters]) / counts.total()
+    taken = np.cumsum(2 - words.alone(words.points("".join(letters))))
+    needed = 1 + int((share < 1 - 1e-4).sum())
+    return letters[: min(needed, int((taken <= room).sum()))]
 
 
 def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
