@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
@@ -33,9 +34,9 @@ STYLE = {
 }
 
 
-def color(table_rows: Any, row: str) -> str:
+def color(rows: Iterable[str], row: str) -> str:
     """A row keeps its color in every figure."""
-    return COLORS[list(table_rows).index(row) % len(COLORS)]
+    return COLORS[list(rows).index(row) % len(COLORS)]
 
 
 def curves(rows: Rows, curve: Curve) -> str:
@@ -54,7 +55,6 @@ def curves(rows: Rows, curve: Curve) -> str:
             panel.set_title(row, loc="left")
             panel.grid(axis="y")
             panel.set_xlabel("M tokens")
-        axes[0][0].set_ylabel(curve.title)
         handles = axes[0][0].get_legend_handles_labels()
         axes[0][-1].legend(*handles, frameon=False, fontsize=8)
         return _svg(figure)

@@ -140,19 +140,22 @@ def comma_separated(table: Table, grid: Grid) -> str:
 
 def html_table(table: Table, grid: Grid) -> str:
     """A <table> with its notes, to stand in a page."""
-    header, *rows = strings(table, grid)
+    said = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
+    return f"{html_lines(strings(table, grid))}\n{said}\n"
+
+
+def html_lines(lines: list[list[str]]) -> str:
+    """A <table> of words; the first line and the first words are headings."""
 
     def line(tag: str, words: list[str]) -> str:
         first, *rest = map(html.escape, words)
         others = "".join(f"<{tag}>{word}</{tag}>" for word in rest)
         return f'<tr><th scope="row">{first}</th>{others}</tr>'
 
+    header, *rows = lines
     body = "\n".join(line("td", row) for row in rows)
-    said = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
-    return (
-        f"<table>\n<thead>{line('th', header)}</thead>\n<tbody>\n{body}\n</tbody>\n"
-        f"</table>\n{said}\n"
-    )
+    head = line("th", header)
+    return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 FORMATS: dict[str, Callable[[Table, Grid], str]] = {

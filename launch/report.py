@@ -20,9 +20,9 @@ class Group(NamedTuple):
     """What the trials of a group have in common, and what not."""
 
     name: str
-    trials: list[Trial]
+    count: int  # of trials
     equal: dict[str, Any]  # key -> value
-    varied: dict[str, list[Any]]  # key -> values
+    varied: dict[str, dict[str, list[Any]]]  # key -> row -> values
 
 
 class Report(NamedTuple):
@@ -41,30 +41,40 @@ def gather(table: Table, found: list[Trial]) -> Report:
     """
     grid, rows = tables.cells(table, found), table.rows(found)
     drawn = {
-        f"curve-{number}.svg": (curve.title, figures.curves(rows, curve))
+        f"curve-{number}.svg": (curve.caption, figures.curves(rows, curve))
         for number, curve in enumerate(table.curves, 1)
     } | {
-        f"bars-{number}.svg": (name, figures.bars(table, grid, name))
+        f"bars-{number}.svg": (_caption(table, name), figures.bars(table, grid, name))
         for number, name in enumerate(table.bars, 1)
     }
     return Report(table, grid, drawn, groups(rows), provenance(rows))
 
 
+def _caption(table: Table, name: str) -> str:
+    dotted = f"; dotted: {table.baseline}" if table.baseline else ""
+    return f"{name}: mean, {render.LEVEL} confidence interval, seeds as dots{dotted}"
+
+
 def groups(rows: Rows) -> list[Group]:
-    """Over all rows, each group's equal and varied config keys."""
-    names = dict.fromkeys(name for row in rows.values() for name in row)
+    """Over all rows, each group's equal and varied config keys; parents left out."""
     found = []
-    for name in names:
-        members = [trial for row in rows.values() for trial in row.get(name, ())]
-        keys = dict.fromkeys(key for trial in members for key in trial.config)
+    for name in dict.fromkeys(name for row in rows.values() for name in row):
+        by_row = {
+            row: list(group[name]) for row, group in rows.items() if name in group
+        }
+        members = [trial for group in by_row.values() for trial in group]
+        parents = {key for trial in members for key in trial.parents}
         equal, varied = {}, {}
-        for key in keys:
+        for key in dict.fromkeys(key for t in members for key in t.config):
             values = _distinct(trial.config.get(key) for trial in members)
             if len(values) == 1:
                 equal[key] = values[0]
-            elif key not in {k for trial in members for k in trial.parents}:
-                varied[key] = values
-        found.append(Group(name, members, equal, varied))
+            elif key not in parents:
+                varied[key] = {
+                    row: _distinct(t.config[key] for t in group if key in t.config)
+                    for row, group in by_row.items()
+                }
+        found.append(Group(name, len(members), equal, varied))
     return found
 
 
@@ -89,48 +99,58 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _sections(report: Report) -> Iterable[tuple[str, dict[str, str]]]:
-    """The plain lists at a report's end: title, and what it says of each key."""
+def _tables(report: Report) -> Iterable[tuple[str, list[list[str]]]]:
+    """What stands at a report's end: titles, and lines of words under a header."""
     for group in report.groups:
-        count = f"{group.name}: {len(group.trials)} runs"
-        varied = {k: " · ".join(map(_text, v)) for k, v in group.varied.items()}
-        yield f"{count}, in which these differ", varied
-        yield f"{count}, all with", {k: _text(v) for k, v in group.equal.items()}
-    yield "Provenance", report.provenance
+        title = f"{group.name}, {group.count} runs"
+        if group.varied:
+            rows = list(next(iter(group.varied.values())))
+            lines = [
+                [
+                    key,
+                    *(
+                        " · ".join(map(_text, by_row[row])) or render.DASH
+                        for row in rows
+                    ),
+                ]
+                for key, by_row in group.varied.items()
+            ]
+            yield f"{title}: what differs", [["", *rows], *lines]
+        equal = [[key, _text(value)] for key, value in group.equal.items()]
+        yield f"{title}: what is equal", [["", "all"], *equal]
+    facts = [[key, value] for key, value in report.provenance.items()]
+    yield "Provenance", [["", "runs"], *facts]
 
 
 def markdown(report: Report) -> str:
     parts = [f"# {report.table.title}", render.markdown(report.table, report.grid)]
     for file, (caption, _) in report.figures.items():
-        parts.append(f"![{caption}]({file})")
-    for title, facts in _sections(report):
-        lines = [f"| `{key}` | {value} |" for key, value in facts.items()]
-        parts += [f"## {title}", "\n".join(["| | |", "|---|---|", *lines])]
+        parts.append(f"![{caption}]({file})\n\n{caption}")
+    for title, (header, *lines) in _tables(report):
+        body = [header, ["---"] * len(header), *lines]
+        text = "\n".join("| " + " | ".join(words) + " |" for words in body)
+        parts.append(
+            f"<details><summary>{html.escape(title)}</summary>\n\n{text}\n\n</details>"
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def page(report: Report) -> str:
     """The report as one file: no script, no link, no image beside it."""
-    title = html.escape(report.table.title)
     drawn = "\n".join(
         f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
         for caption, svg in report.figures.values()
     )
-    lists = []
-    for heading, facts in _sections(report):
-        lines = "\n".join(
-            f"<dt>{html.escape(key)}</dt><dd>{html.escape(value)}</dd>"
-            for key, value in facts.items()
-        )
-        lists.append(
-            f"<details><summary>{html.escape(heading)}</summary>\n<dl>\n{lines}\n</dl>"
-            "</details>"
-        )
+    details = "\n".join(
+        f"<details><summary>{html.escape(title)}</summary>\n<div class='wide'>"
+        f"{render.html_lines(lines)}</div></details>"
+        for title, lines in _tables(report)
+    )
     return PAGE.format(
-        title=title,
+        title=html.escape(report.table.title),
         table=render.html_table(report.table, report.grid),
         figures=drawn,
-        lists="\n".join(lists),
+        details=details,
     )
 
 
@@ -162,17 +182,17 @@ figcaption, summary {{ color: var(--soft); font-size: .9rem; }}
 details {{ border-top: 1px solid var(--line); padding: .6rem 0; }}
 figure + details {{ margin-top: 2rem; }}
 summary {{ cursor: pointer; }}
-dl {{ display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1.2rem;
-  font-size: .85rem; margin: .6rem 0; }}
-dt {{ font-family: ui-monospace, monospace; }}
-dd {{ margin: 0; color: var(--soft); overflow-wrap: anywhere; }}
+details table {{ font-size: .82rem; width: auto; border: 0; margin: .6rem 0; }}
+details td {{ text-align: left; white-space: normal; overflow-wrap: anywhere; }}
+details tbody th {{ font: .78rem ui-monospace, monospace; }}
+details thead th {{ text-align: left; }}
 </style>
 <main>
 <h1>{title}</h1>
 <div class="wide">
 {table}</div>
 {figures}
-{lists}
+{details}
 </main>
 </html>
 """

@@ -32,9 +32,9 @@ class Paper(NamedTuple):
 class Curve(NamedTuple):
     """A metric of a group's trials over the tokens they have seen, a panel a row."""
 
-    title: str
+    caption: str
     group: str
-    metrics: tuple[str, ...]  # names of metrics.jsonl
+    metrics: tuple[str, ...]  # names of metrics.jsonl; the last is drawn boldest
 
 
 class Table(NamedTuple):

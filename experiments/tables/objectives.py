@@ -76,6 +76,12 @@ TABLE = Table(
         ),
     ),
     baseline=NOTHING,
-    curves=(Curve("loss", "pretraining", ("train/loss", "valid/loss")),),
+    curves=(
+        Curve(
+            "Own loss over tokens seen, in nats; each panel has its own scale",
+            "pretraining",
+            ("train/loss", "valid/loss"),
+        ),
+    ),
     bars=("accuracy, %",),
 )

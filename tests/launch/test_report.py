@@ -66,12 +66,15 @@ def test_what_is_equal_and_what_differs_is_read_off_the_configs(tmp_path):
     sweeps.finished(tmp_path)
     rows = sweeps.rows(trials.read(tmp_path))
     for group in report.groups(rows):
-        keys = {key for trial in group.trials for key in trial.config}
-        for key in keys - {"train.init_from"}:
-            values = [trial.config.get(key) for trial in group.trials]
-            alike = all(value == values[0] for value in values)
+        members = {row: rows[row].get(group.name, []) for row in rows}
+        configs = [trial.config for row in members.values() for trial in row]
+        for key in {key for config in configs for key in config} - {"train.init_from"}:
+            alike = all(config.get(key) == configs[0].get(key) for config in configs)
             assert (key in group.equal) == alike
             assert (key in group.varied) != alike
+            for row, values in group.varied.get(key, {}).items():
+                has = [t.config[key] for t in members[row] if key in t.config]
+                assert values == list(dict.fromkeys(has))
 
 
 def test_provenance_shows_every_value(tmp_path):
