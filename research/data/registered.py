@@ -1,6 +1,9 @@
 """A seqio task or mixture as a source of rows; it is read on, so seeking takes time."""
 
+import atexit
+import contextlib
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
@@ -16,6 +19,17 @@ from research.errors import UserError, unknown
 
 ROWS = 256
 """Examples that are taken at a time."""
+
+_OPEN: weakref.WeakSet = weakref.WeakSet()
+"""Generators that read a task."""
+
+
+@atexit.register
+def _close() -> None:
+    """Ends what still reads: TensorFlow would wait for threads that Python stopped."""
+    for chunks in list(_OPEN):
+        with contextlib.suppress(ValueError):  # another thread is in it
+            chunks.close()
 
 
 class Registered:
@@ -141,7 +155,13 @@ class Registered:
             raise UserError(f"data.task {self._name}: {self._split} has no examples")
         return chunk
 
-    def _read(self, dataset: Any, size: int, begin: int, seed: int) -> Iterator[dict]:
+    def _read(self, *args: Any) -> Iterator[dict]:
+        """`_chunks_of`, to be closed before Python ends."""
+        chunks = self._chunks_of(*args)
+        _OPEN.add(chunks)
+        return chunks
+
+    def _chunks_of(self, dataset: Any, size: int, begin: int, seed: int):
         """Rows of `size` examples at a time, counted from `begin`."""
         types = {k: v.dtype.as_numpy_dtype for k, v in dataset.element_spec.items()}
         filler = {k: t(-1 if k == "targets" else 0) for k, t in types.items()}

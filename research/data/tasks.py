@@ -46,17 +46,19 @@ def register(config: Any, objective: Any, opened: Opened | None = None) -> str:
       UserError: the name is taken by a task of another owner, or a value of
         config.data is not right.
     """
-    train, held_out = (opened or open_text(config, objective))[1:]
-    texts = {config.data.train_split: train, config.data.eval_split: held_out}
-    specs = objective.arrays(config.data.length) | {"example": Spec(())}
+    opened = opened or open_text(config, objective)
+    train, data = opened.train, config.data
+    texts = {data.train_split: train, data.eval_split: opened.eval}
+    specs = objective.arrays(data.length) | {"example": Spec(())}
     if "encoder_token" in specs:
         specs |= {"inputs": specs["encoder_token"], "targets": specs["target"]}
     names = [re.sub(r"\W+", "_", name).strip("_") for name in train.names]
-    length = config.data.length
     ending = f":{config.objective.name}"
-    ending += f":{length}" if length != DEFAULT_LENGTH else ""
+    ending += f":{data.length}" if data.length != DEFAULT_LENGTH else ""
     if len(names) == 1:
         return _add_task(names[0] + ending, texts, 0, specs)
+    if len(set(names)) < len(names):
+        raise UserError(f"data.mixture: some corpora share a name: {', '.join(names)}")
     parts = [f"mix.{name}{ending}" for name in names]
     for number, part in enumerate(parts):
         _add_task(part, texts, number, specs)
@@ -236,7 +238,10 @@ def find(name: str) -> seqio.Task | seqio.Mixture:
 def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
     """The same rows as `opened`'s train and eval, by way of the registry."""
     name = register(config, objective, opened)
-    splits = (config.data.train_split, config.data.eval_split)
+    texts = [
+        (config.data.train_split, opened.train),
+        (config.data.eval_split, opened.eval),
+    ]
     return [
         Registered(
             seqio.get_mixture_or_task(name),
@@ -248,7 +253,7 @@ def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
             tasks=[seqio.TaskRegistry.get(part) for part in OWN[name]],
             text=text,
         )
-        for split, text in zip(splits, opened[1:], strict=True)
+        for split, text in texts
     ]
 
 

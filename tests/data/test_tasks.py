@@ -420,6 +420,23 @@ assert "tensorflow" not in sys.modules and "seqio" not in sys.modules
     assert run.returncode == 0, run.stderr
 
 
+def test_python_ends_while_a_task_is_being_read(make, corpora, folder):
+    """Else TensorFlow's threads and Python's end wait for each other."""
+    code = f"""
+import sys, time
+sys.path.insert(0, {small.__file__.rsplit("/", 1)[0]!r})
+import small
+from research.objectives.mlm import Objective
+corrupt = Objective.corrupt
+Objective.corrupt = lambda *args: time.sleep(0.3) or corrupt(*args)
+config = small.config({corpora["one"]!r}, {str(folder / "cache")!r})
+config.data.reader = "seqio"
+batches = small.open_small(config)[0].train.batches()
+next(batches)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+
+
 def test_opened_text_need_not_be_opened_again(make):
     config = make()
     objective = objectives.load(**config.objective)
