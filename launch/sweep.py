@@ -8,6 +8,7 @@ for it. A --config.KEY=VALUE reaches the trials that do not set KEY themselves.
 """
 
 import argparse
+import fcntl
 import os
 import shlex
 import signal
@@ -32,8 +33,8 @@ HOPELESS = (2, 3)
 SHOWN = ("valid/loss", "valid/accuracy")
 """Final metrics that the line of a trial shows, where it has them."""
 
-POLL = 0.2
-"""Seconds between two looks at the running trials."""
+POLL, PAUSE = 0.2, 60.0
+"""Seconds between two looks at the running trials, and two lines of a log."""
 
 
 class Job(Protocol):
@@ -45,9 +46,19 @@ class Job(Protocol):
 
 
 def local(command: list[str], log: Path) -> Job:
-    """Starts a command on this machine, with huge pages for its allocations."""
+    """Starts a command on this machine, with huge pages for its allocations.
+
+    The log is locked for as long as the command lives, even if the sweep does not.
+
+    Raises:
+      UserError: another sweep's command still writes this log.
+    """
     environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ
     with log.open("ab") as output:
+        try:
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{log.parent} is being run by another sweep") from error
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -61,7 +72,7 @@ ENGINES: dict[str, Callable[[list[str], Path], Job]] = {"local": local}
 
 
 class Board:
-    """Shows a sweep: bars on a terminal, and a line a trial anywhere."""
+    """Shows a sweep: bars on a terminal, and a line now and then anywhere."""
 
     def __init__(self, total: int, done: int):
         self.console = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -73,30 +84,36 @@ class Board:
             disable=not self.console.is_terminal,
             transient=True,
         )
-        self.total = total
         self.sweep = self.bars.add_task("trials", total=total, completed=done)
-        self.steps = {}
-        self.since = {}
+        self.total, self.done = total, done
+        self.tasks, self.since = {}, {}
+        self.spoke = time.monotonic()
 
     def start(self, trial: Trial) -> None:
         self.since[trial] = time.monotonic()
         total = trial.config["train.steps"]
-        self.steps[trial] = self.bars.add_task(f"{trial.name}: steps", total=total)
+        self.tasks[trial] = self.bars.add_task(f"{trial.name}: steps", total=total)
 
     def look(self) -> None:
-        if self.bars.disable:
+        """Shows how far the running trials are: always, or once in a while in a log."""
+        if self.bars.disable and time.monotonic() - self.spoke < PAUSE:
             return
-        for trial, task in self.steps.items():
+        for trial, task in self.tasks.items():
             step = max((line["step"] for line in trial.metrics), default=0)
             self.bars.update(task, completed=step)
+            if self.bars.disable:
+                self._say(f"{trial.name}: step {step} of {trial.config['train.steps']}")
 
-    def end(self, trial: Trial, verdict: str) -> None:
-        self.bars.remove_task(self.steps.pop(trial))
-        self.bars.advance(self.sweep, trial.done)
+    def end(self, trial: Trial, outcome: str) -> None:
+        self.bars.remove_task(self.tasks.pop(trial))
+        self.done += trial.done
+        self.bars.update(self.sweep, completed=self.done)
         seconds = time.monotonic() - self.since[trial]
-        place = f"[{int(self.bars.tasks[0].completed)}/{self.total}]"
-        line = f"{place} {trial.name}: {verdict}, {seconds:.0f} s"
-        self.console.print(line, markup=False)
+        self._say(f"{trial.name}: {outcome}, {seconds:.0f} s")
+
+    def _say(self, line: str) -> None:
+        self.spoke = time.monotonic()
+        self.console.print(f"[{self.done}/{self.total}] {line}", markup=False)
 
 
 class Runner:

@@ -1,11 +1,12 @@
 """Sweeps: a trial is its config, runs once, after those it starts from."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from launch import Parser, config, main, sweep, train, trials
+from launch import config, main, sweep, train, trials
 from research.errors import UserError
 
 SWEEP = """
@@ -211,9 +212,14 @@ def test_a_mistake_is_one_line(file, tmp_path, engine, capsys, flag, said):
     assert said in error and error.count("\n") == 1
 
 
-def test_a_local_job_writes_its_log(tmp_path):
+def test_a_local_job_writes_its_log_alone(tmp_path):
     log = tmp_path / "log.txt"
-    code = "import os; print(os.environ['GLIBC_TUNABLES'])"
-    assert sweep.local([sweep.sys.executable, "-c", code], log).wait() == 0
+    wait = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}):"
+    code = f"{wait} time.sleep(0.01)\nprint(os.environ['GLIBC_TUNABLES'])"
+    job = sweep.local([sys.executable, "-c", code], log)
+    with pytest.raises(UserError, match="another sweep"):
+        sweep.local([sys.executable, "-c", ""], log)
+    (tmp_path / "go").touch()
+    assert job.wait() == 0
     assert "hugetlb" in log.read_text()
-    assert isinstance(sweep.parser(), Parser)
+    assert sweep.local([sys.executable, "-c", ""], log).wait() == 0
