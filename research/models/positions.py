@@ -63,4 +63,5 @@ def relative_bias(
     """[B, H, L, M]: what each head adds to its logits at these positions."""
     distance_BLM = key_BM[:, None, :] - query_BL[:, :, None]
     bucket_BLM = relative_bucket(distance_BLM, causal=causal)
-    return jnp.moveaxis(table_RH[bucket_BLM], -1, 1)
+    bias_BLMH = jnp.take(table_RH, bucket_BLM, axis=0, mode="clip")
+    return jnp.moveaxis(bias_BLMH, -1, 1)

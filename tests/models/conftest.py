@@ -1,0 +1,74 @@
+"""Small networks and random groups of arrays that the tests of models share."""
+
+import jax
+import numpy as np
+import pytest
+
+from research import models
+
+
+@pytest.fixture
+def make_group():
+    """A group of arrays [B, L]; keyword arguments replace its arrays."""
+
+    def make(batch=2, length=12, *, size=50, causal=False, seed=0, **arrays):
+        random = np.random.default_rng(seed)
+        place = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
+        zero = np.zeros_like(place)
+        seen = place if causal else zero
+        group = {
+            "token": random.integers(5, size, (batch, length), dtype=np.int32),
+            "position": place,
+            "segment": zero + 1,
+            "kind": zero,
+            "rank": seen,
+            "reach": seen,
+        }
+        return group | arrays
+
+    return make
+
+
+@pytest.fixture
+def make_options():
+    """Options of a network of a few thousand parameters."""
+
+    def make(**changes):
+        small = {"layers": 2, "width": 16, "heads": 2, "feedforward": 24}
+        return models.Options(**(small | {"max_length": 32} | changes))
+
+    return make
+
+
+@pytest.fixture
+def make_params():
+    """Parameters that `fn(net)` uses, drawn anew so that no bias or gain is trivial."""
+
+    def make(network, fn, seed=0):
+        boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0)))
+        leaves, tree = jax.tree.flatten(models.unbox(boxed))
+        random = np.random.default_rng(seed)
+        return jax.tree.unflatten(
+            tree, [random.normal(0, 0.4, x.shape).astype(np.float32) for x in leaves]
+        )
+
+    return make
+
+
+@pytest.fixture
+def assert_close():
+    """Trees are equal, up to a share of the largest entry of the second one."""
+
+    def check(actual, expected, share=1e-5):
+        assert jax.tree.structure(actual) == jax.tree.structure(expected)
+        pairs = list(
+            zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
+        )
+        most = max(float(np.abs(x).max()) for _, x in pairs)
+        worst = max(
+            float(np.abs(np.asarray(x, np.float32) - np.asarray(y, np.float32)).max())
+            for x, y in pairs
+        )
+        assert np.isfinite(worst) and worst <= share * most, (worst, most)
+
+    return check
