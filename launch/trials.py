@@ -159,8 +159,8 @@ def _named(trials: list[Trial]) -> list[Trial]:
             if any(other.config.get(key) != value for other in alike)
         ]
         parents = {key: named[parent.id] for key, parent in trial.parents.items()}
-        if parents:
-            words += ["from", *{parent.name: None for parent in parents.values()}]
+        keys = {parent.name: key for key, parent in reversed(parents.items())}
+        words += [f"{key.rpartition('.')[2]}={name}" for name, key in keys.items()]
         named[trial.id] = dataclasses.replace(
             trial, name=" ".join(words), parents=parents
         )

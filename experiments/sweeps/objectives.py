@@ -41,8 +41,8 @@ class Scale(NamedTuple):
 SCALES = {
     "smoke": Scale(  # ten minutes on two CPU cores
         shape={
-            "data.length": 128,
-            "data.vocabulary_size": 4096,
+            "data.length": 64,
+            "data.vocabulary_size": 2048,
             "model.layers": 4,
             "model.width": 128,
             "model.heads": 4,
@@ -50,19 +50,19 @@ SCALES = {
         },
         pretraining={
             "train.batch": 32,
-            "train.steps": 400,
-            "train.eval_every": 50,
-            "train.checkpoint_every": 100,
-            "optimizer.learning_rate": 2e-3,
-            "optimizer.warmup_steps": 40,
+            "train.steps": 600,
+            "train.eval_every": 100,
+            "train.checkpoint_every": 200,
+            "optimizer.learning_rate": 3e-3,
+            "optimizer.warmup_steps": 60,
         },
         tuning={
             "train.batch": 32,
-            "train.steps": 150,
+            "train.steps": 200,
             "train.eval_every": 0,
             "train.checkpoint_every": 0,
-            "optimizer.learning_rate": 5e-4,
-            "optimizer.warmup_steps": 15,
+            "optimizer.learning_rate": 1e-3,
+            "optimizer.warmup_steps": 20,
         },
         seeds=3,
     ),
@@ -138,10 +138,10 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
     for seed in range(size.seeds):
         own = tuning | {"seed": seed}
-        yield "experiments/classify.py", own
+        yield "experiments/classify.py", own | {"data.vocabulary": pretrained["lm"]}
         for family, origin in pretrained.items():
-            start = {"train.init_from": origin} | TUNING.get(family, {})
-            yield "experiments/classify.py", own | start
+            start = {"train.init_from": origin, "data.vocabulary": origin}
+            yield "experiments/classify.py", own | start | TUNING.get(family, {})
 
 
 def _stride(size: Scale) -> int:
