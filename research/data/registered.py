@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from sentencepiece import SentencePieceProcessor as SentencePiece
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD, Symbols
 from research.data import cache, noise
@@ -37,7 +38,6 @@ class Registered:
 
     A task's examples either are the objective's arrays, which may be shorter and are
     filled up with 0, or texts: token ids named `targets`, which the objective hides.
-    Texts count their words by the token: seqio does not say where they start.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class Registered:
         length: int,
         split: str,
         seed: int,
+        words: np.ndarray | None = None,
         tasks: Sequence[Any] = (),
         text: Text | None = None,
     ):
         """Reads a `seqio.Task` or `seqio.Mixture`.
 
         Args:
+          words: [V] bool, at which ids of its texts a word starts; None: at all.
           tasks: its tasks in the order of an evaluation; (): their own.
           text: the same rows, read natively, if it is a task of ours.
 
@@ -69,6 +71,7 @@ class Registered:
         self._objective, self._symbols, self._length = objective, symbols, length
         self._width = objective.reads(length).length
         self._seed = seed
+        self._words = np.ones(symbols.size, bool) if words is None else words
         self._specs = objective.arrays(length)
         self._takes = self._choose(provider.output_features)
         self._chunks: Iterator = iter(())
@@ -146,6 +149,7 @@ class Registered:
             seed=self._seed,
             num_epochs=num_epochs,
             trim_output_features=False,
+            try_in_mem_cache=False,
         )
         return dataset.map(lambda row: {name: row[name] for name in self._takes})
 
@@ -202,7 +206,7 @@ class Registered:
         width = min(self._width, token.shape[1])
         inside = token[:, :width] >= 0
         example.token[:, :width][inside] = token[:, :width][inside]
-        example.flags[:, :width][inside] = WORD
+        example.flags[:, :width][inside] = WORD * self._words[token[:, :width][inside]]
         example.flags[whole > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
         example.length[:] = np.minimum(whole, self._width)
         return self._hide(example, counter, seed)
@@ -248,6 +252,18 @@ def symbols_of(vocabulary: Any, sentinels: int) -> Symbols:
         special=special,
         ordinary=np.flatnonzero(drawn).astype(np.int32),
     )
+
+
+def word_starts(vocabulary: Any, size: int) -> np.ndarray:
+    """[V] bool: at which ids of a `seqio.Vocabulary` a word starts.
+
+    At pieces with SentencePiece's mark; a vocabulary without marks starts one at all.
+    """
+    starts = np.ones(size, bool)
+    if isinstance(model := getattr(vocabulary, "tokenizer", None), SentencePiece):
+        pieces = model.id_to_piece(list(range(model.get_piece_size())))
+        starts[: len(pieces)] = [piece.startswith("\u2581") for piece in pieces]
+    return starts
 
 
 def _own_id(vocabulary: Any, role: str) -> int | None:

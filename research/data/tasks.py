@@ -15,7 +15,7 @@ import tensorflow as tf
 from research.batch import Spec, Symbols
 from research.data.examples import EVALUATION_SEED, Opened, Text, open_text
 from research.data.order import Schedule
-from research.data.registered import Registered, symbols_of
+from research.data.registered import Registered, symbols_of, word_starts
 from research.errors import UserError, unknown
 
 tf.config.set_visible_devices([], "GPU")  # or TensorFlow would take their memory
@@ -263,7 +263,8 @@ def open_any(config: Any, objective: Any) -> tuple[Symbols, Registered, Register
     features = task.output_features
     arrays = [name for name in objective.arrays(config.data.length) if name in features]
     which = "targets" if "targets" in features else (arrays or [*features])[0]
-    symbols = symbols_of(features[which].vocabulary, config.data.sentinels)
+    vocabulary = features[which].vocabulary
+    symbols = symbols_of(vocabulary, config.data.sentinels)
     splits = (config.data.train_split, config.data.eval_split)
     train, held_out = (
         Registered(
@@ -273,6 +274,7 @@ def open_any(config: Any, objective: Any) -> tuple[Symbols, Registered, Register
             length=config.data.length,
             split=split,
             seed=config.seed,
+            words=word_starts(vocabulary, symbols.size),
         )
         for split in splits
     )

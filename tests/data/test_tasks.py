@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import sentencepiece
 import seqio
 import small
 import tensorflow as tf
@@ -210,8 +211,8 @@ def test_data_task_names_a_corpus_and_reads_it_natively(make, corpora):
 BYTES = seqio.ByteVocabulary(extra_ids=6)
 
 
-def text_task(name, texts, **options):
-    """Registers a task of the user's own, of bytes."""
+def text_task(name, texts, *, vocabulary=BYTES, **options):
+    """Registers a task of the user's own."""
 
     def dataset(split, shuffle_files, seed=None):
         own = texts if split == "train" else texts[:7]
@@ -221,7 +222,7 @@ def text_task(name, texts, **options):
         name,
         source=seqio.FunctionDataSource(dataset, splits=["train", "validation"]),
         preprocessors=[seqio.preprocessors.tokenize],
-        output_features={"targets": seqio.Feature(BYTES, add_eos=False)},
+        output_features={"targets": seqio.Feature(vocabulary, add_eos=False)},
         **options,
     )
 
@@ -294,6 +295,47 @@ def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
     assert len(symbols.sentinels) == 20
     assert not set(symbols.ordinary) & set(ids)
     assert set(range(3, 259)) <= set(symbols.ordinary)
+
+
+def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
+    draw = np.random.default_rng(0)
+    words = ["".join(draw.choice([*"abcde"], 5)) for _ in range(3000)]
+    lines = [" ".join(words[i : i + 10]) for i in range(0, 3000, 10)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "model"),
+        vocab_size=60,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "model.model"), 4)
+    text_task("pieces", lines, vocabulary=vocabulary)
+    config = make(unit="word")
+    config.data.task = "pieces"
+    data, _ = small.open_small(config)
+    rows = join(data.train.batch(step) for step in range(10))
+    starts = np.array(
+        [
+            vocabulary.tokenizer.id_to_piece(i).startswith("\u2581")
+            if 2 < i < 60
+            else True
+            for i in range(data.symbols.size)
+        ]
+    )
+    scored = np.zeros(rows["token"].shape, bool)
+    clear = rows["token"].copy()
+    for row, weight in enumerate(rows["weight"]):
+        places = rows["scored"][row][weight > 0]
+        scored[row, places] = True
+        clear[row, places] = rows["target"][row][weight > 0]
+    inside = ~starts[clear]  # goes on a word: hidden together with the piece before it
+    assert inside[:, 1:].mean() > 0.2
+    np.testing.assert_array_equal(
+        scored[:, 1:][inside[:, 1:]], scored[:, :-1][inside[:, 1:]]
+    )
 
 
 def arrays_task(name, config, *, width=None, drop=None):
