@@ -151,7 +151,7 @@ def train(objective, steps: int, rate: float) -> tuple[Callable, dict]:
     ("name", "fields", "best", "steps"),
     [
         ("lm", {}, best_lm, 200),
-        ("mlm", {"mask": 1.0, "random": 0.0}, best_mlm, 600),
+        ("mlm", {"mask": 1.0, "random": 0.0}, best_mlm, 1000),
         ("dae", {"rate": 0.3, "span": 2.0}, best_dae, 800),
     ],
 )

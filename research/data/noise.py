@@ -175,8 +175,7 @@ def place_spans(
 
     start, candidate: [B, L] bool. begin, end, goal: [B, P].
     """
-    num_rows, length = start.shape
-    num_parts = begin.shape[1]
+    (num_rows, length), num_parts = start.shape, begin.shape[1]
     num_steps = int(np.max(end - begin, initial=0)) // (spread + 1) + 1
     odds = 1 / np.arange(1, longest + 1)
     draw = uniform(key, role, 2 * num_steps * num_parts)
