@@ -1,5 +1,6 @@
 """A small corpus on disk, and configs that read it."""
 
+import contextlib
 import json
 import random
 
@@ -43,6 +44,22 @@ def config(corpus, cache, objective: str = "mlm", **fields):
     config.train.batch = 8
     config.train.steps = 20
     return config
+
+
+@contextlib.contextmanager
+def clean_registry():
+    """Leaves seqio's registry as it was."""
+    import seqio
+
+    from research.data import tasks
+
+    kinds = (seqio.TaskRegistry, seqio.MixtureRegistry)
+    before = {kind: dict(kind._REGISTRY) for kind in kinds}
+    yield
+    for kind, old in before.items():
+        kind._REGISTRY.clear()
+        kind._REGISTRY.update(old)
+    tasks.OWN.clear()
 
 
 def open_small(config):
