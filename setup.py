@@ -1,4 +1,6 @@
-"""Installs `research`, `experiments` and `launch`; extras are named by what they add."""
+"""Installs `research`, `experiments` and `launch`; extras say what they add."""
+
+from pathlib import Path
 
 from setuptools import find_packages, setup
 
@@ -6,7 +8,7 @@ setup(
     name="palimpsest",
     version="0.1.0",
     description="One train loop, every language-model pretraining objective.",
-    long_description=open("README.md", encoding="utf-8").read(),
+    long_description=Path(__file__).with_name("README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",

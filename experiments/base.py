@@ -11,7 +11,8 @@ def get_config() -> ConfigDict:
     data.corpus = "embedded"  # embedded | docstrings | files, a folder or a glob of
     # .txt, .jsonl, .jsonl.gz | tfds:NAME
     data.mixture = ConfigDict()  # corpus -> rate; when not empty, in place of corpus
-    data.task = ""  # a seqio task or mixture by name, in place of corpus
+    data.task = ""  # in place of corpus: a seqio task or mixture, its module before a
+    # colon if need be, or a folder of batches that launch.prepare wrote
     data.reader = "native"  # native | seqio (through the registry; the same bytes)
     data.length = 128  # tokens of the network's input
     data.stride = 0  # tokens from one example's start to the next; 0: what one reads

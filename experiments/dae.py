@@ -1,6 +1,6 @@
 """Denoising autoencoding (T5, Raffel et al. 2020): spans to sentinels, 15 %, mean 3.
 
-    python -m launch.train --config=experiments/dae.py --workdir=runs/dae
+python -m launch.train --config=experiments/dae.py --workdir=runs/dae
 """
 
 from ml_collections import ConfigDict

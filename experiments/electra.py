@@ -1,6 +1,6 @@
 """Replaced token detection (ELECTRA, Clark et al. 2020): generator and discriminator.
 
-    python -m launch.train --config=experiments/electra.py --workdir=runs/electra
+python -m launch.train --config=experiments/electra.py --workdir=runs/electra
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,6 @@
 """Causal language modelling (GPT, Radford et al. 2018): each token from those before.
 
-    python -m launch.train --config=experiments/lm.py --workdir=runs/lm
+python -m launch.train --config=experiments/lm.py --workdir=runs/lm
 """
 
 from ml_collections import ConfigDict

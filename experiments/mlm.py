@@ -1,6 +1,6 @@
 """Masked language modelling (BERT, Devlin et al. 2019): 15 % hidden, 80/10/10, dynamic.
 
-    python -m launch.train --config=experiments/mlm.py --workdir=runs/mlm
+python -m launch.train --config=experiments/mlm.py --workdir=runs/mlm
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,6 @@
 """Permuted language modelling (XLNet, Yang et al. 2019): a sixth, in a random order.
 
-    python -m launch.train --config=experiments/plm.py --workdir=runs/plm
+python -m launch.train --config=experiments/plm.py --workdir=runs/plm
 """
 
 from ml_collections import ConfigDict

@@ -17,8 +17,8 @@ INDEX = np.uint64(2**INDEX_BITS - 1)
 LAST = np.uint64(2**64 - 1)
 
 
-def _mix(value: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014), in place."""
+def mix(value: np.ndarray) -> np.ndarray:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014), a bijection, in place."""
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
     value ^= value >> np.uint64(27)
@@ -31,15 +31,15 @@ def row_key(seed: int, epoch: np.ndarray, example: np.ndarray) -> np.ndarray:
     """[B] uint64: a row's key, a hash of the run's seed, [B] epoch, [B] example."""
     key = np.full(np.shape(example), np.uint64(seed % 2**64))
     for counter in (epoch, example):
-        key = _mix(key + GOLDEN) + np.asarray(counter).astype(np.uint64)
-    return _mix(key + GOLDEN)
+        key = mix(key + GOLDEN) + np.asarray(counter).astype(np.uint64)
+    return mix(key + GOLDEN)
 
 
 def bits(key: np.ndarray, role: str, n: int) -> np.ndarray:
     """[B, n] uint64, uniform: the first n numbers of the row's stream for this role."""
-    start = _mix(key ^ _mix(np.array([zlib.crc32(role.encode())], np.uint64) + GOLDEN))
+    start = mix(key ^ mix(np.array([zlib.crc32(role.encode())], np.uint64) + GOLDEN))
     steps = np.arange(1, n + 1, dtype=np.uint64) * GOLDEN
-    return _mix(start[:, None] + steps)
+    return mix(start[:, None] + steps)
 
 
 def uniform(key: np.ndarray, role: str, n: int) -> np.ndarray:

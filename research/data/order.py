@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from research.data.noise import GOLDEN, mix
 from research.errors import UserError
 
 # N examples of an epoch, T entries of a schedule, C corpora of a mixture
@@ -36,14 +37,14 @@ def permute(place: np.ndarray, num: int, *, seed: int, epoch: np.ndarray | int):
     half = np.uint64(max(1, (int(num - 1).bit_length() + 1) // 2))
     low = (np.uint64(1) << half) - np.uint64(1)
     epoch = np.broadcast_to(np.asarray(epoch), place.shape).astype(np.uint64)
-    key = mix(epoch ^ mix(np.full(1, seed % 2**64, np.uint64)))
+    key = _hash(epoch ^ _hash(np.full(1, seed % 2**64, np.uint64)))
 
     def walk(value, key):
         left, right = value >> half, value & low
         for turn in range(ROUNDS):
             left, right = (
                 right,
-                left ^ (mix(right + key * np.uint64(2 * turn + 1)) & low),
+                left ^ (_hash(right + key * np.uint64(2 * turn + 1)) & low),
             )
         return left << half | right
 
@@ -53,12 +54,9 @@ def permute(place: np.ndarray, num: int, *, seed: int, epoch: np.ndarray | int):
     return row.astype(np.int64)
 
 
-def mix(value: np.ndarray) -> np.ndarray:
-    """splitmix64 (Steele et al. 2014): a bijection of uint64 that hides its input."""
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return value ^ value >> np.uint64(31)
+def _hash(value: np.ndarray) -> np.ndarray:
+    """A bijection of uint64 that hides its input; the input stays as it is."""
+    return mix(value + GOLDEN)
 
 
 class Schedule(NamedTuple):
