@@ -1,6 +1,6 @@
 """The networks, and how they are bound to parameters; only this folder imports flax."""
 
-from research.models.bind import apply, axes, init, logical_rules, unbox
+from research.models.bind import apply, axes, constrain, init, logical_rules, unbox
 from research.models.encdec import EncoderDecoder, Memory
 from research.models.options import Options
 from research.models.pair import Pair
@@ -15,6 +15,7 @@ __all__ = [
     "Transformer",
     "apply",
     "axes",
+    "constrain",
     "init",
     "logical_rules",
     "unbox",

@@ -46,3 +46,8 @@ def unbox(params: Any) -> Any:
 def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:
     """Enters the map of logical names to mesh axes while a step is traced."""
     return nn.logical_axis_rules(rules)
+
+
+def constrain(x: jax.Array, *names: str | None) -> jax.Array:
+    """x, sharded as the rules say for these logical names; x where there are none."""
+    return nn.with_logical_constraint(x, names)

@@ -24,11 +24,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from research.models import constrain
+
 CHUNK = 2**22
 """Logits (of all devices) that make a chunk worth its while."""
 
 MOST_CHUNKS = 8
 """Each chunk reduces the table's gradient over the mesh once, so they are few."""
+
+PLACES = ("batch", "length", None)
+"""The logical axes of features and of the rows of their targets."""
 
 
 class Term(NamedTuple):
@@ -185,8 +190,9 @@ def _fused(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 
 def _fused_forward(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     """The loss, and as residuals its gradients for a cotangent of one."""
-    table = table_VE.astype(feature_BKE.dtype)
-    answer_BKE = jnp.take(table, target_BK, axis=0, mode="clip").astype(jnp.float32)
+    table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
+    answer_BKE = jnp.take(table, target_BK, axis=0, mode="clip")
+    answer_BKE = constrain(answer_BKE.astype(jnp.float32), *PLACES)
     wide_BKE = feature_BKE.astype(jnp.float32)
     logit_BK = jnp.sum(wide_BKE * answer_BKE, axis=-1) + bias_V[target_BK]
     sums, (loss_BK, slope_BKE) = _add(
@@ -199,8 +205,9 @@ def _fused_forward(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 
     share = 1 - shape.smoothing
     slope_BKE -= share * weight_BK[..., None] * answer_BKE
-    gain_BKE = share * weight_BK[..., None] * wide_BKE
-    table_slope = table_slope_EV.T.at[target_BK].add(-gain_BKE)
+    gain_BKE = constrain(share * weight_BK[..., None] * wide_BKE, *PLACES)
+    table_slope = constrain(table_slope_EV.T, "vocab", None)
+    table_slope = table_slope.at[target_BK].add(-gain_BKE)
     bias_slope = bias_slope.at[target_BK].add(-share * weight_BK)
     if shape.smoothing:
         used_V = jnp.where(jnp.arange(len(table)) < shape.size, 1 / shape.size, 0.0)

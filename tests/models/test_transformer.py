@@ -1,0 +1,253 @@
+"""Laws of one transformer: options change how it is computed, or what, as they say."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import models
+from research.errors import UserError
+
+PUBLISHED = {
+    "bert": {"norm_place": "post", "kinds": 2},
+    "albert": {"norm_place": "post", "embedding": 8, "shared_layers": True},
+    "gpt2": {"init": "gpt2", "activation": "gelu_tanh"},
+    "t5": {
+        **{"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False},
+        **{"activation": "relu"},
+    },
+    "t5v1.1": {
+        **{"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False},
+        **{"activation": "geglu", "tied": False},
+    },
+}
+
+
+def value_and_grads(network, params, group, **kw):
+    """A loss that reads all states and the readout, and its gradient."""
+
+    def loss(params):
+        def fn(net):
+            readout = net.readout(net.states(group, **kw))
+            logits = readout.feature @ readout.table.T.astype(readout.feature.dtype)
+            return jnp.sum(jnp.sin(logits.astype(jnp.float32)))
+
+        return models.apply(network, params, fn)
+
+    return jax.jit(jax.value_and_grad(loss))(params)
+
+
+def reads(group, **kw):
+    return lambda net: net.readout(net.states(group, **kw))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"unroll": 3}, {"unroll": 2}, {"remat": "dots"}, {"remat": "full", "unroll": 3}],
+)
+def test_how_layers_are_run_changes_nothing(
+    changes, make_options, make_group, make_params, assert_close
+):
+    group = make_group()
+    plain = models.Transformer(make_options(layers=3), size=50)
+    other = models.Transformer(make_options(layers=3, **changes), size=50)
+    params = make_params(plain, reads(group))
+    expected = value_and_grads(plain, params, group)
+    assert_close(value_and_grads(other, params, group), expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm_place": "post"},
+        {"position": "rotary", "unroll": 3},
+        {"shared_layers": True, "position": "t5"},
+    ],
+)
+def test_scored_states_are_the_gathered_ones(
+    changes, make_options, make_group, make_params, assert_close
+):
+    group = make_group()
+    scored = np.array([[3, 0, 0, 11], [9, 8, 1, 2]], np.int32)
+    options = make_options(layers=3, **changes)
+    network = models.Transformer(options, size=50)
+    params = make_params(network, reads(group))
+
+    def total(params, early):
+        def fn(net):
+            if early:
+                return net.states(group, scored=scored)
+            states = net.states(group)
+            return jnp.take_along_axis(states, scored[..., None], axis=1)
+
+        states = models.apply(network, params, fn)
+        return jnp.sum(jnp.sin(states)), states
+
+    grad = jax.jit(jax.value_and_grad(total, has_aux=True), static_argnums=1)
+    assert_close(grad(params, True), grad(params, False))
+
+
+def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
+    group = make_group()
+
+    def count(**changes):
+        network = models.Transformer(make_options(**changes), size=50)
+        made = jax.eval_shape(
+            lambda: models.init(network, reads(group), jax.random.key(0))
+        )
+        return sum(leaf.size for leaf in jax.tree.leaves(models.unbox(made)))
+
+    block = (count(layers=5) - count(layers=2)) / 3
+    shared = {"shared_layers": True}
+    assert count(layers=5, **shared) == count(layers=2, **shared)
+    assert count(layers=5, **shared) == count(layers=5) - 4 * block
+    assert count(embedding=4) < count(embedding=0)
+
+
+def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group):
+    group = make_group()
+    network = models.Transformer(make_options(dropout=0.3), size=50)
+
+    def states(net):
+        return net.states(group)
+
+    params = models.unbox(models.init(network, states, jax.random.key(0)))
+    off = models.apply(network, params, states)
+    same = models.Transformer(make_options(), size=50)
+    np.testing.assert_array_equal(off, models.apply(same, params, states))
+    run = jax.jit(lambda key: models.apply(network, params, states, key))
+    one, again, two = (run(jax.random.key(n)) for n in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert np.abs(one - off).max() > 0.1 and np.abs(one - two).max() > 0.1
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_an_untrained_model_knows_nothing(name, make_options, make_group):
+    """Its loss is log V: T5's, with logits of N(0, 1), is half a nat above.
+
+    Tied to T5's tables, what was read itself has a larger logit.
+    """
+    size, wide = 500, {"width": 64, "feedforward": 128}
+    group = make_group(4, 24, size=size)
+    network = models.Transformer(make_options(**wide, **PUBLISHED[name]), size=size)
+
+    def loss(net):
+        readout = net.readout(net.states(group))
+        logits = readout.feature @ readout.table.T + readout.bias[None, None]
+        return jnp.mean(jax.nn.logsumexp(logits, -1)[..., None] - logits[..., 5:size])
+
+    value = jax.jit(
+        lambda key: models.apply(network, models.init(network, loss, key), loss)
+    )(jax.random.key(0))
+    above = {"t5": 0.8, "t5v1.1": 0.5}.get(name, 0.05)
+    assert abs(value - np.log(size) - above) < 0.1
+
+
+def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_group):
+    group = make_group()
+    options = make_options(init="gpt2", layers=8, width=64, feedforward=256)
+    network = models.Transformer(options, size=500)
+    made = jax.jit(lambda k: models.unbox(models.init(network, reads(group), k)))(
+        jax.random.key(0)
+    )
+    block = made["stack"]["blocks"]
+    for kernel, std in (
+        (block["attention"]["out"]["kernel"], 0.02 / 4),
+        (block["feedforward"]["out"]["kernel"], 0.02 / 4),
+        (block["attention"]["query"]["kernel"], 0.02),
+        (block["feedforward"]["in"]["kernel"], 0.02),
+        (made["place"]["position"], 0.01),
+    ):
+        np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
+    first, second = (block["feedforward"]["in"]["kernel"][n] for n in (0, 1))
+    assert np.abs(first - second).max() > 0.01
+
+
+def test_t5s_scales_go_by_fan_in(make_options, make_group):
+    group = make_group()
+    options = make_options(width=64, feedforward=256, **PUBLISHED["t5"])
+    network = models.Transformer(options, size=500)
+    made = jax.jit(lambda k: models.unbox(models.init(network, reads(group), k)))(
+        jax.random.key(0)
+    )
+    block = made["stack"]["blocks"]
+    for kernel, std in (
+        (made["token"]["rows"], 1.0),
+        (block["attention"]["query"]["kernel"], (64 * 32) ** -0.5),
+        (block["attention"]["key"]["kernel"], 64**-0.5),
+        (block["attention"]["out"]["kernel"], 64**-0.5),
+        (block["feedforward"]["in"]["kernel"], 64**-0.5),
+        (block["feedforward"]["out"]["kernel"], 256**-0.5),
+    ):
+        np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
+    assert not [p for p, _ in jax.tree.leaves_with_path(made) if "bias" in str(p)]
+
+
+def test_bfloat16_is_for_activations_alone(make_options, make_group):
+    group = make_group()
+    network = models.Transformer(make_options(dtype="bfloat16"), size=50)
+    params = models.unbox(models.init(network, reads(group), jax.random.key(0)))
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
+    readout = models.apply(network, params, reads(group))
+    assert str(readout.feature.dtype) == "bfloat16"
+    exact = models.Transformer(make_options(), size=50)
+    expected = models.apply(exact, params, reads(group)).feature
+    np.testing.assert_allclose(readout.feature, expected, atol=0.1)
+
+
+def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_group):
+    group = make_group()
+    network = models.Transformer(make_options(), size=200, transform=True)
+    params = models.init(network, reads(group), jax.random.key(0))
+    readout = models.apply(network, params, reads(group))
+    assert (readout.table.shape, readout.size) == ((256, 16), 200)
+    assert (np.array(readout.bias) < -1e8).nonzero()[0].tolist() == [*range(200, 256)]
+
+
+def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_group):
+    group = make_group()
+    network = models.Transformer(
+        make_options(), size=50, transform=True, heads={"label": 3, "other": 2}
+    )
+
+    def names(fn):
+        return set(jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))))
+
+    def label(net):
+        return net.head("label", net.states(group)[:, 0])
+
+    assert names(label) == {"token", "place", "stack", "answer_label"}
+    assert names(reads(group)) == {"token", "place", "stack", "output"}
+    boxed = models.init(network, label, jax.random.key(0))
+    assert models.apply(network, models.unbox(boxed), label).shape == (2, 3)
+
+
+def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
+    group = make_group()
+    for changes in PUBLISHED.values():
+        network = models.Transformer(make_options(**changes), size=50, transform=True)
+        made = jax.eval_shape(
+            lambda n=network: models.init(n, reads(group), jax.random.key(0))
+        )
+        axes, shapes = models.axes(made), models.unbox(made)
+        assert jax.tree.structure(axes) == jax.tree.structure(shapes)
+        known = {None, "layers", "vocab", "embed", "heads", "feedforward"}
+        for names, leaf in zip(
+            jax.tree.leaves(axes), jax.tree.leaves(shapes), strict=True
+        ):
+            assert len(names) == leaf.ndim and set(names) <= known
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"norm": "batchnorm"}, r"model\.norm is 'batchnorm'.*layernorm, rmsnorm"),
+        ({"width": 30, "heads": 4}, r"model\.heads is 4.*divide model\.width 30"),
+        ({"layers": 0}, r"model\.layers is 0; at least 1"),
+        ({"dropout": 1.0}, r"model\.dropout is 1\.0"),
+        ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
+    ],
+)
+def test_options_name_the_key_that_is_wrong(changes, message, make_options):
+    with pytest.raises(UserError, match=message):
+        make_options(**changes)
