@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPARE ?= runs/compare
 SCALE ?= smoke
+# More of the sweep's flags: make compare FLAGS=--config.data.corpus=my/*.jsonl
+FLAGS ?=
 SWEEP := experiments/sweeps/objectives.py
 TABLE := experiments/tables/objectives.py
 
@@ -14,7 +16,8 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 .PHONY: compare test env lint lock
 
 compare: env
-	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) --scale=$(SCALE)
+	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
+		--scale=$(SCALE) $(FLAGS)
 	$(BIN)/python -m launch.report --table=$(TABLE) --workdir=$(COMPARE)
 
 test: env

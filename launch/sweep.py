@@ -30,9 +30,6 @@ from research.errors import UserError, unknown
 HOPELESS = (2, 3)
 """Exit codes of a trial that would only fail again: a mistake, a loss not finite."""
 
-SHOWN = ("valid/loss", "valid/accuracy")
-"""Final metrics that the line of a trial shows, where it has them."""
-
 POLL, PAUSE = 0.2, 60.0
 """Seconds between two looks at the running trials, and two lines of a log."""
 
@@ -181,8 +178,9 @@ class Runner:
 def verdict(trial: Trial, code: int) -> str:
     """How a trial ended, in half a line."""
     if trial.done:
-        metrics = trial.result["metrics"]
-        shown = [f"{name} {metrics[name]:.3f}" for name in SHOWN if name in metrics]
+        metrics, split = trial.result["metrics"], trial.config["data.eval_split"]
+        names = [f"{split}/loss", f"{split}/accuracy"]
+        shown = [f"{name} {metrics[name]:.3f}" for name in names if name in metrics]
         return ", ".join(shown) or "done"
     last = (log(trial).read_text(errors="replace").split("\n")[-2:] or [""])[0]
     return f"failed with exit code {code} ({last or log(trial)})"
