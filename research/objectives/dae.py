@@ -25,7 +25,7 @@ from research.batch import (
 from research.data import noise
 from research.errors import UserError
 from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy
+from research.objectives.losses import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,8 @@ class Objective:
         """Terms: dae, and accuracy (not differentiated)."""
         memory = net.encode(take(batch, "encoder_"))
         states = net.states(take(batch, "decoder_"), memory)
-        term, correct = cross_entropy(
-            net.readout(states),
-            batch["target"],
-            batch["weight"],
-            form=self.cross_entropy,
-        )
-        return {"dae": term, "accuracy": Term(correct, term.weight, 0.0)}, ()
+        readout = net.readout(states)
+        return recovery("dae", readout, batch, self.cross_entropy), ()
 
     def _runs(self, key: np.ndarray, num_raw: np.ndarray, width: int) -> "Runs":
         """Cuts each text into clear runs and hidden ones, in turn."""

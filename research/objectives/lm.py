@@ -10,7 +10,7 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
 from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy
+from research.objectives.losses import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,4 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
-        term, correct = cross_entropy(
-            readout, batch["target"], batch["weight"], form=self.cross_entropy
-        )
-        return {"lm": term, "accuracy": Term(correct, term.weight, 0.0)}, ()
+        return recovery("lm", readout, batch, self.cross_entropy), ()

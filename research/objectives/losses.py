@@ -52,11 +52,6 @@ class _Shape(NamedTuple):
     z: float
 
 
-def gather(states: jax.Array, scored: jax.Array) -> jax.Array:
-    """The states [B, L, D] of the scored places [B, K]: [B, K, D]."""
-    return jnp.take_along_axis(states, scored[..., None], axis=1, mode="clip")
-
-
 def cross_entropy(
     readout: Any,
     target: jax.Array,
@@ -89,6 +84,18 @@ def cross_entropy(
         shape, readout.feature, readout.table, readout.bias, target, weight
     )
     return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)
+
+
+def recovery(name: str, readout: Any, batch: dict, form: str) -> dict[str, Term]:
+    """Terms of the batch's targets: `name`, and accuracy (not trained on).
+
+    Args:
+      readout: at the scored places [B, K].
+      batch: has target and weight [B, K].
+      form: of the cross-entropy.
+    """
+    term, correct = cross_entropy(readout, batch["target"], batch["weight"], form=form)
+    return {name: term, "accuracy": Term(correct, term.weight, 0.0)}
 
 
 def binary(

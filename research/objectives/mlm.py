@@ -23,7 +23,7 @@ from research.batch import (
 )
 from research.data import noise
 from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy
+from research.objectives.losses import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,8 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, and accuracy (not differentiated)."""
         states = net.states(batch, scored=batch["scored"])
-        term, correct = cross_entropy(
-            net.readout(states),
-            batch["target"],
-            batch["weight"],
-            form=self.cross_entropy,
-        )
-        return {"mlm": term, "accuracy": Term(correct, term.weight, 0.0)}, ()
+        readout = net.readout(states)
+        return recovery("mlm", readout, batch, self.cross_entropy), ()
 
 
 def budget(num_tokens: np.ndarray, rate: float, most: int) -> np.ndarray:

@@ -25,7 +25,7 @@ from research.batch import (
 )
 from research.data import noise
 from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy
+from research.objectives.losses import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,5 @@ class Objective:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
         states = net.states(batch, scored=batch["scored"], keys=length)
-        term, correct = cross_entropy(
-            net.readout(states),
-            batch["target"],
-            batch["weight"],
-            form=self.cross_entropy,
-        )
-        return {"plm": term, "accuracy": Term(correct, term.weight, 0.0)}, ()
+        readout = net.readout(states)
+        return recovery("plm", readout, batch, self.cross_entropy), ()
