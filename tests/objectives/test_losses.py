@@ -168,16 +168,6 @@ def test_binary_is_the_definition_and_never_nan():
     np.testing.assert_array_equal(slope, 0)
 
 
-def test_gather_takes_rows_and_gives_their_gradient_back():
-    random = np.random.default_rng(0)
-    states = np.float32(random.normal(size=(2, 7, 3)))
-    scored = np.array([[6, 0, 0], [2, 2, 5]])
-    rows = losses.gather(states, scored)
-    np.testing.assert_array_equal(rows[1], states[1][[2, 2, 5]])
-    slope = jax.grad(lambda s: losses.gather(s, scored).sum())(states)
-    np.testing.assert_array_equal(slope[1, :, 0], [0, 0, 2, 0, 0, 1, 0])
-
-
 def test_an_unknown_form_is_refused():
     with pytest.raises(ValueError, match="dense, chunked, fused, not 'sparse'"):
         losses.cross_entropy(None, None, None, form="sparse")
