@@ -3,6 +3,7 @@
 # B batch, L queries, M keys, H heads, K head width, D width, P scored places
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -67,22 +68,69 @@ def attend(query_BLHK, key_BMHK, value_BMHK, sight, *, scale, drop=None) -> jax.
 
     Args:
       scale: of the logits, before the bias.
-      drop: what is done to the probabilities [B, H, L, M].
+      drop: what is done to the probabilities [B, H, L, M], if anything.
     """
-    score_BHLM = jnp.einsum(
-        "blhk,bmhk->bhlm",
-        query_BLHK * scale,
-        key_BMHK,
-        preferred_element_type=jnp.float32,
+    states = (query_BLHK * scale, key_BMHK, value_BMHK)
+    query, key, value = (jnp.moveaxis(state, 2, 1) for state in states)
+    if drop is None:
+        mixed_BHLK = mix(query, key, value, sight.bias)
+    else:
+        score_BHLM = _score(query, key, sight.bias)
+        probability = drop(jax.nn.softmax(score_BHLM, axis=-1)).astype(value.dtype)
+        mixed_BHLK = jnp.einsum("bhlm,bhmk->bhlk", probability, value)
+    seeing = sight.seeing[:, None, :, None]
+    return jnp.moveaxis(jnp.where(seeing, mixed_BHLK, 0), 1, 2)
+
+
+def _score(query_BHLK, key_BHMK, bias):
+    score_BHLM = _dot("bhlk,bhmk->bhlm", query_BHLK, key_BHMK)
+    return score_BHLM + jnp.broadcast_to(bias, score_BHLM.shape)
+
+
+_dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
+
+
+@jax.custom_vjp
+def mix(query_BHLK, key_BHMK, value_BHMK, bias) -> jax.Array:
+    """softmax(query . key + bias) . value, which never divides a [B, H, L, M].
+
+    The sum of exponentials divides what is mixed, and the gradient takes the softmax's
+    mean from the outcome (Dao et al. 2022, appendix B.2), so that each pass writes one
+    [B, H, L, M] beside its product.
+    """
+    return _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias)[0]
+
+
+def _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias):
+    score_BHLM = _score(query_BHLK, key_BHMK, bias)
+    e_BHLM = jnp.exp(score_BHLM - jnp.max(score_BHLM, axis=-1, keepdims=True))
+    share_BHL = 1 / jnp.sum(e_BHLM, axis=-1)
+    e_BHLM = e_BHLM.astype(value_BHMK.dtype)
+    mixed_BHLK = _dot("bhlm,bhmk->bhlk", e_BHLM, value_BHMK) * share_BHL[..., None]
+    mixed_BHLK = mixed_BHLK.astype(value_BHMK.dtype)
+    kept = (query_BHLK, key_BHMK, value_BHMK, bias, e_BHLM, share_BHL, mixed_BHLK)
+    return mixed_BHLK, kept
+
+
+def _mix_backward(kept, slope_BHLK):
+    query, key, value, bias, e_BHLM, share_BHL, mixed_BHLK = kept
+    slope_BHLK = slope_BHLK.astype(jnp.float32) * share_BHL[..., None]
+    mean_BHL = jnp.sum(slope_BHLK * mixed_BHLK.astype(jnp.float32), axis=-1)
+    slope_BHLK = slope_BHLK.astype(value.dtype)
+    lift_BHLM = _dot("bhlk,bhmk->bhlm", slope_BHLK, value)
+    score_BHLM = e_BHLM.astype(jnp.float32) * (lift_BHLM - mean_BHL[..., None])
+    heads = tuple(n for n, size in enumerate(bias.shape) if size == 1)
+    bias_slope = jnp.sum(score_BHLM, axis=heads, keepdims=True)
+    score_BHLM = score_BHLM.astype(query.dtype)
+    return (
+        _dot("bhlm,bhmk->bhlk", score_BHLM, key).astype(query.dtype),
+        _dot("bhlm,bhlk->bhmk", score_BHLM, query).astype(key.dtype),
+        _dot("bhlm,bhlk->bhmk", e_BHLM, slope_BHLK).astype(value.dtype),
+        bias_slope.astype(bias.dtype),
     )
-    bias = jnp.broadcast_to(sight.bias, score_BHLM.shape)
-    probability_BHLM = jax.nn.softmax(score_BHLM + bias, axis=-1)
-    if drop is not None:
-        probability_BHLM = drop(probability_BHLM)
-    mixed_BLHK = jnp.einsum(
-        "bhlm,bmhk->blhk", probability_BHLM.astype(value_BMHK.dtype), value_BMHK
-    )
-    return jnp.where(sight.seeing[:, :, None, None], mixed_BLHK, 0)
+
+
+mix.defvjp(_mix_forward, _mix_backward)
 
 
 class Attention(nn.Module):
