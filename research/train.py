@@ -107,8 +107,8 @@ def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
         f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}; "
         f"compiled in {seconds:.1f} s"
     )
-    for name, number in program.data.counts.items():
-        _say(f"{name}: {number:,}")
+    counts = [f"{k} {v:,}" for k, v in program.data.counts.items() if v]
+    _say(f"text: {', '.join(counts)}" if counts else "text: not counted")
     for dim in program.whole:
         _say(f"stays whole on every device, since it does not divide: {dim}")
     return step, cost, seconds

@@ -1,0 +1,103 @@
+"""The command: killed it goes on to the same end, and a mistake is one line."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "launch.train", "--config=experiments/mlm.py"]
+SMALL = {
+    "data.held_out": 0.1,
+    "data.vocabulary": "bytebpe",
+    "data.vocabulary_size": 384,
+    "data.length": 32,
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.feedforward": 64,
+    "optimizer.warmup_steps": 2,
+    "train.steps": 400,
+    "train.batch": 16,
+    "train.log_every": 20,
+    "train.eval_every": 200,
+    "train.checkpoint_every": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    draw = random.Random(1)
+    words = ["".join(draw.choices("abcdefgh", k=4)) for _ in range(99)]
+    texts = [" ".join(draw.choices(words, k=60)) + "." for _ in range(200)]
+    (folder / "text.txt").write_text("\n\n".join(texts))
+    return folder
+
+
+def start(corpus, workdir, **changes):
+    """`launch.train` in a process of its own, on one device."""
+    keys = SMALL | {"data.corpus": corpus, "data.cache_dir": corpus / "cache"} | changes
+    flags = [f"--config.{key}={value}" for key, value in keys.items()]
+    environment = os.environ | {"XLA_FLAGS": ""}
+    return subprocess.Popen(
+        [*COMMAND, f"--workdir={workdir}", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def finish(process) -> tuple[int, str]:
+    error = process.communicate(timeout=300)[1]
+    return process.returncode, error
+
+
+def test_a_killed_run_goes_on_to_the_same_numbers(corpus, tmp_path):
+    code, error = finish(start(corpus, tmp_path / "whole"))
+    assert code == 0, error
+    process = start(corpus, tmp_path / "killed")
+    saved = tmp_path / "killed" / "checkpoints"
+    while process.poll() is None and not (
+        saved.exists() and any(path.name.isdigit() for path in saved.iterdir())
+    ):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert finish(process)[0] == -signal.SIGKILL
+    code, error = finish(start(corpus, tmp_path / "killed"))
+    assert code == 0 and "goes on from step" in error, error
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    lines = [(run / "metrics.jsonl").read_text() for run in (whole, killed)]
+    assert lines[0] == lines[1]
+    results = [json.loads((run / "result.json").read_text()) for run in (whole, killed)]
+    assert results[0]["metrics"] == results[1]["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.layer": 2}, "model.layers"),
+        ({"train.steps": "many"}, "train.steps"),
+        ({"data.corpus": "/nowhere"}, "data.corpus"),
+        ({"data.vocabulary": "unigrm"}, "data.vocabulary"),
+        ({"objective.name": "mml"}, "mlm"),
+        ({"mesh.tensor": 2}, "mesh.tensor=2"),
+        ({"optimizer.name": "adamv"}, "adamw"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(corpus, tmp_path, changes, words):
+    code, error = finish(start(corpus, tmp_path / "run", **changes))
+    assert code == 2
+    assert error.startswith("error: ") and words in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_loss_that_is_no_number_exits_with_3(corpus, tmp_path):
+    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip": 0.0}
+    code, error = finish(start(corpus, tmp_path / "run", **wild))
+    assert code == 3 and "train/loss is" in error.splitlines()[-1]
