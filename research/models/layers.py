@@ -72,8 +72,9 @@ def dropout(module: nn.Module, x: jax.Array) -> jax.Array:
 def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., D] @ kernel [D, F].
 
-    JAX derives the kernel's gradient as the transpose of a product; written as the
-    product it is, a layer's two passes take 0.7 to 0.8 of the time on a CPU.
+    XLA:CPU is quick where both sides of a product are read along their rows, so there
+    the kernel's gradient takes an upright copy of the narrower side: 0.7 of the time
+    that JAX's own transpose of the product takes. Elsewhere it is a plain product.
     """
     return x @ kernel
 
@@ -84,8 +85,19 @@ def _product_forward(x, kernel):
 
 def _product_backward(kept, slope):
     x, kernel = kept
-    flat = x.reshape(-1, x.shape[-1]), slope.reshape(-1, slope.shape[-1])
-    return slope @ kernel.T, flat[0].T @ flat[1]
+    x_ND, slope_NF = (side.reshape(-1, side.shape[-1]) for side in (x, slope))
+    if x_ND.shape[1] <= slope_NF.shape[1]:
+        kernel_slope = _copy(x_ND.T) @ slope_NF
+    else:
+        kernel_slope = _copy(_copy(slope_NF.T) @ x_ND).T
+    return slope @ kernel.T, kernel_slope
+
+
+def _copy(x):
+    """x, laid out as written on a CPU, where XLA would read it askew."""
+    return jax.lax.platform_dependent(
+        x, cpu=jax.lax.optimization_barrier, default=lambda x: x
+    )
 
 
 product.defvjp(_product_forward, _product_backward)
