@@ -27,6 +27,8 @@ VARIANTS = {
         {"bos": "last"},
         {"architecture": "decoder"},
         {"architecture": "encdec"},
+        {"pool": "mean"},
+        {"architecture": "encdec", "pool": "mean"},
     ],
 }
 """Fields that change what an objective makes; the defaults of the others."""
@@ -60,7 +62,12 @@ def groups(objective, batch):
     """Of each input of a network: its arrays, and the pattern they promise."""
     if "token" in batch:
         return [(take(batch), objective.pattern)]
-    return [(take(batch, "encoder_"), "full"), (take(batch, "decoder_"), "causal")]
+    sides = {"encoder_": "full", "decoder_": "causal"}
+    return [
+        (take(batch, side), pattern)
+        for side, pattern in sides.items()
+        if f"{side}token" in batch
+    ]
 
 
 def weights(batch) -> list[np.ndarray]:

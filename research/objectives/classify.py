@@ -3,6 +3,9 @@
 encoder  bos text eos, the label read at bos; with `bos` "last": text eos bos (XLNet).
 decoder  bos text eos, causal as in pretraining, the label read at eos (GPT).
 encdec   bos text eos on both sides, the label read at the decoder's eos (BART).
+
+With `pool` "mean" the label is read off the mean of all tokens' states instead, of an
+encdec's encoder alone; no state has to be trained first to speak for the whole.
 """
 
 # B batch, L length, N labels
@@ -30,6 +33,7 @@ class Objective:
 
     architecture: str = "encoder"  # encoder | decoder | encdec
     bos: str = "first"  # first | last: where an encoder's class token stands
+    pool: str = "token"  # token | mean: of which states the label is read
 
     def __post_init__(self):
         if self.architecture not in ("encoder", "decoder", "encdec"):
@@ -40,6 +44,8 @@ class Objective:
             raise ValueError(f"bos is first or last, not {self.bos!r}")
         if self.bos == "last" and self.architecture != "encoder":
             raise ValueError("bos is last with architecture encoder alone")
+        if self.pool not in ("token", "mean"):
+            raise ValueError(f"pool is token or mean, not {self.pool!r}")
 
     splits = True
 
@@ -51,12 +57,18 @@ class Objective:
         return Reads("document", length - 2)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        prefixes = ("encoder_", "decoder_") if self.architecture == "encdec" else ("",)
-        answer = {"scored": Spec((1,)), "label": Spec(())}
-        answer["label_weight"] = Spec((), np.float32)
-        for prefix in prefixes:
-            answer = group_specs(length, prefix) | answer
-        return answer
+        arrays = {"label": Spec(()), "label_weight": Spec((), np.float32)}
+        if self.pool == "token":
+            arrays["scored"] = Spec((1,))
+        for prefix in self._sides():
+            arrays |= group_specs(length, prefix)
+        return arrays
+
+    def _sides(self) -> tuple[str, ...]:
+        """The prefixes of the groups that are read."""
+        if self.architecture != "encdec":
+            return ("",)
+        return ("encoder_", "decoder_") if self.pool == "token" else ("encoder_",)
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
@@ -68,17 +80,16 @@ class Objective:
         """
         _check(symbols)
         token, num_tokens = layout.enclose(example, symbols, length, bos=self.bos)
-        if self.architecture == "encdec":
-            group = layout.full(token, num_tokens, "encoder_")
-            group |= layout.causal(token, num_tokens, "decoder_")
-        else:
-            group = getattr(layout, self.pattern)(token, num_tokens)
-        read = np.maximum(num_tokens - 1, 0)
-        if self.architecture == "encoder" and self.bos == "first":
-            read = np.zeros_like(read)
+        pattern = {"": self.pattern, "encoder_": "full", "decoder_": "causal"}
+        batch = {}
+        for side in self._sides():
+            batch |= getattr(layout, pattern[side])(token, num_tokens, side)
+        if self.pool == "token":
+            begins = self.architecture == "encoder" and self.bos == "first"
+            read = num_tokens * 0 if begins else np.maximum(num_tokens - 1, 0)
+            batch["scored"] = read[:, None].astype(np.int32)
         known = (example.label >= 0) & (num_tokens > 0)
-        return group | {
-            "scored": read[:, None].astype(np.int32),
+        return batch | {
             "label": np.where(known, example.label, 0).astype(np.int32),
             "label_weight": known.astype(np.float32),
         }
@@ -93,15 +104,20 @@ class Objective:
             options, size=symbols.size, pattern=self.pattern, heads=heads
         )
 
+    def _state(self, net: Any, batch: dict) -> jax.Array:
+        """[B, D]: the state that the label is read of."""
+        scored = batch.get("scored")
+        if self.architecture != "encdec":
+            states = net.states(batch, scored=scored)
+            return _mean(states, batch["segment"]) if scored is None else states[:, 0]
+        memory = net.encode(take(batch, "encoder_"))
+        if scored is None:
+            return _mean(memory.states, memory.segment)
+        return net.states(take(batch, "decoder_"), memory, scored=scored)[:, 0]
+
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, and accuracy (not differentiated)."""
-        if self.architecture == "encdec":
-            memory = net.encode(take(batch, "encoder_"))
-            group = take(batch, "decoder_")
-            states = net.states(group, memory, scored=batch["scored"])
-        else:
-            states = net.states(batch, scored=batch["scored"])
-        logits_BN = net.head("label", states)[:, 0]
+        logits_BN = net.head("label", self._state(net, batch))
         label, weight = batch["label"], batch["label_weight"]
         log_p = jax.nn.log_softmax(logits_BN)
         loss = -jnp.take_along_axis(log_p, label[:, None], axis=1)[:, 0]
@@ -111,6 +127,13 @@ class Objective:
             "label": Term(jnp.sum(weight * loss), total),
             "accuracy": Term(jnp.sum(right), total, 0.0),
         }, ()
+
+
+def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
+    """[B, D]: the mean of the states that are no padding."""
+    here_BL = (segment_BL > 0).astype(states_BLD.dtype)
+    total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
+    return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
 def _check(symbols: Symbols) -> None:

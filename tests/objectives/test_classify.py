@@ -51,6 +51,22 @@ def test_both_sides_of_an_encoder_decoder_read_the_same_text():
         np.testing.assert_array_equal(encoder, decoder)
 
 
+def test_a_mean_is_of_what_is_no_padding():
+    class Net:
+        states = staticmethod(lambda batch, scored: values)
+        head = staticmethod(lambda name, state: heard.append(state) or state)
+
+    heard = []
+    values = np.float32(np.random.default_rng(0).normal(size=(5, 16, 4)))
+    batch = corrupt(pool="mean")
+    assert "scored" not in batch
+    objectives.load("classify", pool="mean").loss(Net, batch, None)
+    for row, state in enumerate(heard[0]):
+        here = batch["segment"][row] > 0
+        mean = values[row][here].mean(axis=0) if here.any() else np.zeros(4)
+        np.testing.assert_allclose(state, mean, rtol=1e-5, atol=1e-6)
+
+
 def test_only_labelled_documents_count():
     batch = corrupt()
     assert list(batch["label_weight"]) == [1, 1, 0, 0, 1]
