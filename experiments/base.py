@@ -48,7 +48,7 @@ def get_config() -> ConfigDict:
     model.dropout = 0.0  # of embeddings, attention and block outputs
     model.dtype = "float32"  # float32 | bfloat16: of activations; parameters: float32
     model.remat = "none"  # none | dots | full: what a block recomputes
-    model.unroll = 1  # layers a scan step; model.layers: fully unrolled
+    model.unroll = 4  # layers a scan step; model.layers or more: no scan
 
     config.optimizer = optimizer = ConfigDict()
     optimizer.name = "adamw"  # adamw | adam | adafactor | lamb | sgd
