@@ -136,6 +136,7 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield pretrained[family]
     tuning = ALIKE | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
+    tuning |= {"objective.pool": "mean"}
     for seed in range(size.seeds):
         own = tuning | {"seed": seed}
         yield "experiments/classify.py", own | {"data.vocabulary": pretrained["lm"]}
