@@ -15,7 +15,7 @@ FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
 TUNING = {
     "lm": {"objective.architecture": "decoder"},
     "plm": {"objective.bos": "last"},
-    "dae": {"objective.architecture": "encdec"},
+    "dae": {"objective.architecture": "encdec"},  # with `pool` "mean": its encoder
     "electra": {"train.init_scope": "discriminator"},
 }
 """How the classifier takes a family's parameters; for the others: as an encoder."""
@@ -39,26 +39,26 @@ class Scale(NamedTuple):
 
 
 SCALES = {
-    "smoke": Scale(  # ten minutes on two CPU cores
+    "smoke": Scale(  # some eight minutes on two CPU cores
         shape={
             "data.length": 64,
             "data.vocabulary_size": 2048,
-            "model.layers": 4,
+            "model.layers": 2,
             "model.width": 128,
             "model.heads": 4,
             "model.feedforward": 512,
         },
         pretraining={
             "train.batch": 32,
-            "train.steps": 600,
-            "train.eval_every": 100,
-            "train.checkpoint_every": 200,
-            "optimizer.learning_rate": 3e-3,
-            "optimizer.warmup_steps": 60,
+            "train.steps": 1500,
+            "train.eval_every": 150,
+            "train.checkpoint_every": 300,
+            "optimizer.learning_rate": 1e-3,
+            "optimizer.warmup_steps": 75,
         },
         tuning={
-            "train.batch": 32,
-            "train.steps": 200,
+            "train.batch": 16,
+            "train.steps": 400,
             "train.eval_every": 0,
             "train.checkpoint_every": 0,
             "optimizer.learning_rate": 1e-3,
@@ -136,7 +136,7 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield pretrained[family]
     tuning = ALIKE | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
-    tuning |= {"objective.pool": "mean"}
+    tuning |= {"objective.pool": "mean"}  # no family has trained one state for all
     for seed in range(size.seeds):
         own = tuning | {"seed": seed}
         yield "experiments/classify.py", own | {"data.vocabulary": pretrained["lm"]}
