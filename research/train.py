@@ -120,10 +120,10 @@ class Loop:
     The host reads the metrics of a step only after it has started the next one.
     """
 
-    def __init__(self, program: Program, step: Any, config: Any, workdir: epath.Path):
+    def __init__(self, program: Program, step: Any, config: Any, workdir: Any):
         self.program, self.step, self.config = program, step, config
         self.train = config.train
-        self.workdir = workdir
+        self.workdir = epath.Path(workdir)
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
         self.writer: metrics.Writer
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))

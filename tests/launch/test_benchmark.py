@@ -1,0 +1,36 @@
+"""The benchmark: one JSON object, whose figures agree with each other."""
+
+import pytest
+
+from launch import benchmark
+from launch.config import load
+
+
+def test_the_figures_agree(tmp_path):
+    words = ("red", "cat", "sat", "mat", "old", "hat", "ran", "far", "sea", "sun")
+    lines = [" ".join(words[i % n] for i in range(20)) for n in range(1, 11)]
+    (tmp_path / "text.txt").write_text("\n".join(lines * 20))
+    tiny = {
+        "data.corpus": str(tmp_path / "text.txt"),
+        "data.cache_dir": str(tmp_path / "cache"),
+        "data.eval_split": "train",
+        "data.held_out": 0.0,
+        "data.vocabulary": "bytebpe",
+        "data.vocabulary_size": 370,
+        "data.length": 32,
+        "model.layers": 1,
+        "model.width": 32,
+        "model.heads": 2,
+        "model.feedforward": 64,
+        "train.batch": 8,
+        "train.steps": 200,
+    }
+    config = load("experiments/mlm.py", tiny)
+    found = benchmark.measure(config, str(tmp_path), turns=2, steps=2)
+    assert {"mfu", "peak_bytes", "compile_seconds", "overhead"} <= found.keys()
+    assert found["mfu"] is None and found["peak_bytes"] > 0
+    assert found["tokens_per_second"] == pytest.approx(8 * 32 / found["step_seconds"])
+    assert found["flops_per_second"] * found["step_seconds"] == pytest.approx(
+        found["flops_per_token"] * 8 * 32
+    )
+    assert min(found["loop_seconds"]) == found["step_seconds"]
