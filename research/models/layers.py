@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from jax.ad_checkpoint import checkpoint_name
 
 from research.models.options import Options
 
@@ -41,6 +42,8 @@ ACTIVATIONS = {
     "swiglu": jax.nn.silu,
 }
 GATED = ("geglu", "swiglu")
+PRODUCT = "product"
+"""The name by which a block may keep a dense layer's product for its gradient."""
 RESIDUAL = ("batch", "length", None)
 """The logical axes of states [B, L, D]."""
 
@@ -132,7 +135,7 @@ class Dense(nn.Module):
             std = 0.02 * (2 * options.layers) ** -0.5
         shape = (x.shape[-1], self.size)
         kernel = self.param("kernel", normal(std, *self.axes), shape)
-        y = product(x, kernel)
+        y = checkpoint_name(product(x, kernel), PRODUCT)
         if options.bias and self.bias:
             bias = self.param("bias", constant(0.0, self.axes[1]), (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))

@@ -12,6 +12,7 @@ from jax import lax
 
 from research.models.attention import Attention, Sight, mask, sight
 from research.models.layers import (
+    PRODUCT,
     RESIDUAL,
     Dense,
     FeedForward,
@@ -207,8 +208,8 @@ REMAT: Mapping[str, Callable] = {
     "none": _everything,
     "dots": partial(
         jax.checkpoint,
-        policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+        policy=jax.checkpoint_policies.save_only_these_names(PRODUCT),
     ),
     "full": jax.checkpoint,
 }
-"""What a block keeps for its gradient: all, its dense products, or its input."""
+"""What a block keeps for its gradient: all, its dense layers' products, its input."""
