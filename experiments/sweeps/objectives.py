@@ -2,8 +2,12 @@
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
 
-Hypothesis: at equal text, order, tokens, width and optimizer, each beats no pretraining
-on held-out docstrings ("which module is this of?"), and those that see both sides most.
+Hypothesis: at equal text, order, tokens, width and optimizer, pretraining helps to tell
+which module a held-out docstring documents, and the more so the sooner an objective's
+loss leaves that of token frequencies.
+
+Expected at smoke, per cent right over three seeds: plm 68, lm 67, mlm 64, dae 56, no
+pretraining 52, electra 32 (its discriminator has hardly begun after 3 M tokens).
 """
 
 from collections.abc import Iterator
