@@ -54,7 +54,7 @@ class Options:
     dropout: float = 0.0
     dtype: str = "float32"
     remat: str = "none"
-    unroll: int = 1
+    unroll: int = 4
 
     def __post_init__(self):
         for name, legal in CHOICES.items():

@@ -170,9 +170,9 @@ def _layers(
         )
         return run(x, seen.at(scored), here, layer, scored)
 
-    unrolled = options.unroll >= count
+    scanned = options.unroll < count - (scored is not None)
     remat = REMAT[options.remat]
-    one, last = remat(one, prevent_cse=unrolled), remat(last, prevent_cse=True)
+    one, last = remat(one, prevent_cse=not scanned), remat(last, prevent_cse=True)
     if scored is None:
         return _loop(one, x, layers, count, options.unroll)
     before, final = _cut(layers, (count - 1, 1))

@@ -207,6 +207,8 @@ def _fused_forward(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
         _cut(feature_BKE, len(table), target_BK, weight_BK, logit_BK),
     )
     total, correct, table_slope_EV, bias_slope = sums
+    # Turned as a whole, not within its product, which XLA:CPU has not in bfloat16.
+    table_slope_EV = lax.optimization_barrier(table_slope_EV)
     places = feature_BKE.shape[1]
     loss_BK, slope_BKE = _join(loss_BK, places), _join(slope_BKE, places)
 

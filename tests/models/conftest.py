@@ -35,7 +35,8 @@ def make_options():
 
     def make(**changes):
         small = {"layers": 2, "width": 16, "heads": 2, "feedforward": 24}
-        return models.Options(**(small | {"max_length": 32} | changes))
+        small |= {"max_length": 32, "unroll": 1}
+        return models.Options(**(small | changes))
 
     return make
 

@@ -1,5 +1,7 @@
 """Laws of one transformer: options change how it is computed, or what, as they say."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -211,6 +213,28 @@ def test_bfloat16_is_for_activations_alone(make_options, make_group):
     exact = models.Transformer(make_options(), size=50)
     expected = models.apply(exact, params, reads(group)).feature
     np.testing.assert_allclose(readout.feature, expected, atol=0.1)
+
+
+@pytest.mark.parametrize("position", ["learned", "t5", "rotary"])
+def test_bfloat16s_gradient_is_about_the_exact_one(
+    position, make_options, make_group, make_params, assert_close
+):
+    group = make_group()
+    options = make_options(position=position)
+    exact = models.Transformer(options, size=50)
+    params = make_params(exact, reads(group))
+    rounded = models.Transformer(
+        dataclasses.replace(options, dtype="bfloat16"), size=50
+    )
+
+    def slopes(network):
+        def loss(params):
+            states = models.apply(network, params, lambda net: net.states(group))
+            return jnp.mean(states.astype(jnp.float32) ** 2 * np.arange(16)[None, None])
+
+        return jax.jit(jax.grad(loss))(params)
+
+    assert_close(slopes(rounded), slopes(exact), 0.1)
 
 
 def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_group):

@@ -59,6 +59,18 @@ def test_forms_agree_in_value_and_gradient(form, kw, monkeypatch):
     assert_equal(value_and_slopes(form, arrays, target, size, **kw), expected)
 
 
+@pytest.mark.parametrize("form", ["chunked", "fused"])
+def test_forms_agree_on_bfloat16_features(form):
+    (feature, *arrays), target, size = case()[:4], *case()[4:]
+    arrays = (feature.astype("bfloat16"), *arrays)
+    expected = value_and_slopes("dense", arrays, target, size)
+    actual = value_and_slopes(form, arrays, target, size)
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert x.dtype == y.dtype
+        x, y = np.float32(x), np.float32(y)
+        np.testing.assert_allclose(x, y, atol=0.02 * max(1e-3, np.abs(y).max()))
+
+
 def test_the_dense_form_is_the_definition():
     *arrays, target, size = case()
     feature, table, bias, weight = (np.float64(x) for x in arrays)
