@@ -42,11 +42,9 @@ def perplexity(trial: Trial) -> float | None:
 
 def own_accuracy(trial: Trial) -> float:
     """Of what a family answers: a token, or whether a token is the original."""
-    metrics = trial.result["metrics"]
     electra = trial.config["objective.name"] == "electra"
-    return (
-        100 * metrics["valid/discriminator_accuracy" if electra else "valid/accuracy"]
-    )
+    name = "discriminator_accuracy" if electra else "accuracy"
+    return 100 * trial.result["metrics"][f"valid/{name}"]
 
 
 def docstring_accuracy(trial: Trial) -> float:
