@@ -71,16 +71,25 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
             )
             looped.append(time.monotonic() - began)
         loop.close()
-    seconds = min(looped) / steps
-    tokens = config.train.batch * config.data.length
-    devices = jax.devices()
-    peak = next(
-        (v for k, v in PEAK.items() if devices[0].device_kind.startswith(k)), None
-    )
-    rate = cost.flops / seconds
     return {
         "config": config.objective.name,
-        "device": devices[0].device_kind,
+        **figures(cost, min(looped) / steps, config.train.batch * config.data.length),
+        "compile_seconds": compile_seconds,
+        "overhead": min(looped) / min(bare) - 1,
+        "bare_seconds": [seconds / steps for seconds in bare],
+        "loop_seconds": [seconds / steps for seconds in looped],
+    }
+
+
+def figures(cost, seconds: float, tokens: int) -> dict:
+    """What a step of so many seconds and tokens comes to on the devices here."""
+    import jax
+
+    devices = jax.devices()
+    kind, rate = devices[0].device_kind, cost.flops / seconds
+    peak = next((flops for name, flops in PEAK.items() if kind.startswith(name)), None)
+    return {
+        "device": kind,
         "num_devices": len(devices),
         "step_seconds": seconds,
         "tokens_per_second": tokens / seconds,
@@ -88,10 +97,6 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
         "flops_per_second": rate,
         "mfu": rate / (peak * len(devices)) if peak else None,
         "peak_bytes": cost.peak_bytes,
-        "compile_seconds": compile_seconds,
-        "overhead": min(looped) / min(bare) - 1,
-        "bare_seconds": [seconds / steps for seconds in bare],
-        "loop_seconds": [seconds / steps for seconds in looped],
     }
 
 

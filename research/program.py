@@ -55,18 +55,6 @@ def build(config: Any, devices: Any = None) -> Program:
     with sharding.context(mesh):
         boxed = jax.eval_shape(init, jax.random.key(0))
     where = state.shardings(boxed, optimizer, mesh)
-    abstract = jax.tree.map(
-        lambda leaf, at: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=at),
-        state.unboxed(boxed),
-        where,
-    )
-    rows = sharding.batch_sharding(mesh)
-    batch = {
-        name: jax.ShapeDtypeStruct(
-            (config.train.batch, *spec.shape), spec.dtype, sharding=rows
-        )
-        for name, spec in specs.items()
-    }
     step = make_step(
         objective,
         network,
@@ -86,12 +74,25 @@ def build(config: Any, devices: Any = None) -> Program:
             make_evaluate(objective, network, seed=config.seed),
             out_shardings=(sharding.replicated(mesh), where.carry),
         ),
-        abstract=abstract,
-        batch=batch,
+        abstract=jax.tree.map(_placed, state.unboxed(boxed), where),
+        batch=_batch(specs, config.train.batch, mesh),
         whole=sharding.whole_dims(
             models.axes(boxed.params), models.unbox(boxed.params), mesh
         ),
     )
+
+
+def _placed(leaf: Any, where: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+
+
+def _batch(specs: dict[str, Spec], size: int, mesh: Mesh) -> dict:
+    """The global batch's shapes, with rows over the mesh."""
+    rows = sharding.batch_sharding(mesh)
+    return {
+        name: jax.ShapeDtypeStruct((size, *spec.shape), spec.dtype, sharding=rows)
+        for name, spec in specs.items()
+    }
 
 
 def _check(train: Any) -> None:
