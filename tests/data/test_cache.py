@@ -19,7 +19,7 @@ def make(folder):
     with (folder.parent / "calls").open("a") as calls:
         calls.write("x")
     (folder / "first").write_bytes(b"12345")
-    time.sleep(0.3)
+    time.sleep(0.5)
     (folder / "inner").mkdir()
     (folder / "inner" / "second").write_bytes(b"1")
     return {"count": 2}
@@ -34,7 +34,7 @@ def calls(root):
 
 
 def start(root):
-    process = multiprocessing.get_context("fork").Process(target=once, args=(root,))
+    process = multiprocessing.get_context("spawn").Process(target=once, args=(root,))
     process.start()
     return process
 
@@ -79,7 +79,7 @@ def test_what_is_not_whole_is_made_again(tmp_path, harm):
 def test_of_many_processes_one_makes_it(tmp_path):
     processes = [start(tmp_path) for _ in range(4)]
     for process in processes:
-        process.join(30)
+        process.join(60)
         assert process.exitcode == 0
     assert calls(tmp_path) == 1
     assert cache.read_meta(once(tmp_path))["count"] == 2
@@ -87,11 +87,11 @@ def test_of_many_processes_one_makes_it(tmp_path):
 
 def test_a_killed_maker_leaves_no_lock(tmp_path):
     process = start(tmp_path)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not list(tmp_path.glob("kind/*/first")) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
-    process.join(30)
+    process.join(60)
     assert cache.read_meta(tmp_path / "kind" / cache.fingerprint(MADE_OF)) is None
     assert cache.read_meta(once(tmp_path))["count"] == 2
     assert calls(tmp_path) == 2
