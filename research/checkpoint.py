@@ -128,23 +128,7 @@ def initial_params(
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
-    folder = _checkpoint_folder(source)
-    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
-        facts = checkpointer.restore(folder / "facts")
-    if facts["vocabulary"] != vocabulary:
-        raise UserError(
-            f"train.init_from={source} was trained on another vocabulary; set "
-            f"data.vocabulary to that run's workdir, {folder.parent.parent}"
-        )
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        saved = checkpointer.restore(folder / "params")
-    for part in filter(None, scope.split("/")):
-        if part not in saved:
-            raise UserError(
-                f"train.init_scope={scope!r}: {source} has no such part; "
-                f"there is {', '.join(sorted(saved))}"
-            )
-        saved = saved[part]
+    saved = _saved_params(source, scope, vocabulary)
     leaves = jax.tree_util.tree_flatten_with_path(saved)[0]
     found = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
     stayed = []
@@ -169,6 +153,28 @@ def initial_params(
             f"{', '.join(sorted(saved))}"
         )
     return params, stayed
+
+
+def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
+    """The part of a checkpoint's parameters that `scope` names, on the host."""
+    folder = _checkpoint_folder(source)
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as checkpointer:
+        facts = checkpointer.restore(folder / "facts")
+    if facts["vocabulary"] != vocabulary:
+        raise UserError(
+            f"train.init_from={source} was trained on another vocabulary; set "
+            f"data.vocabulary to that run's workdir, {folder.parent.parent}"
+        )
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        saved = checkpointer.restore(folder / "params")
+    for part in filter(None, scope.split("/")):
+        if part not in saved:
+            raise UserError(
+                f"train.init_scope={scope!r}: {source} has no such part; "
+                f"there is {', '.join(sorted(saved))}"
+            )
+        saved = saved[part]
+    return saved
 
 
 def _checkpoint_folder(source: str) -> epath.Path:
