@@ -2,8 +2,8 @@
 
 python -m launch.train --config=experiments/electra.py --workdir=runs/electra
 
-Expected: valid/loss 26.61 (50 times the discriminator's is in it) after 300 steps on 12 M tokens
-of English Wikipedia, as the keys stand.
+Expected: valid/loss 26.61 (50 times the discriminator's is in it) after 300 steps on
+12 M tokens of English Wikipedia, as the keys stand.
 """
 
 from ml_collections import ConfigDict
