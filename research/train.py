@@ -250,6 +250,9 @@ class Loop:
             (sums, abstract.carry),
         )
         for batch in eval_batches(self.program):
+            # One at a time: batches depend on each other by their sums alone, and many
+            # under way could leave a CPU's collectives without a thread to meet on.
+            jax.block_until_ready(sums)
             sums, carry = self.program.evaluate(state.params, carry, sums, batch)
         means = metrics.means(jax.device_get(sums))
         split = self.config.data.eval_split
