@@ -2,8 +2,58 @@
 
 from ml_collections import ConfigDict
 
+SIZES = {
+    "tiny": {
+        "data.length": 64,
+        "data.vocabulary_size": 1024,
+        "model.layers": 2,
+        "model.width": 64,
+        "model.heads": 2,
+        "model.feedforward": 256,
+        "optimizer.warmup_steps": 4,
+        "train.steps": 20,
+        "train.batch": 8,
+        "train.log_every": 5,
+    },
+    "small": {},
+    "base": {
+        "data.length": 512,
+        "data.vocabulary_size": 32_000,
+        "model.layers": 12,
+        "model.width": 768,
+        "model.heads": 12,
+        "model.feedforward": 3072,
+        "model.dtype": "bfloat16",
+        "model.unroll": 1,
+        "train.batch": 256,
+    },
+    "large": {
+        "data.length": 512,
+        "data.vocabulary_size": 32_000,
+        "model.layers": 24,
+        "model.width": 1024,
+        "model.heads": 16,
+        "model.feedforward": 4096,
+        "model.dtype": "bfloat16",
+        "model.remat": "dots",
+        "model.unroll": 1,
+        "train.batch": 256,
+    },
+}
+"""What a size changes: seconds on a CPU, minutes on one, and as published."""
 
-def get_config() -> ConfigDict:
+PUBLISHED = ("base", "large")
+"""Sizes at which an experiment keeps the paper's own budget."""
+
+
+def get_config(size: str = "small") -> ConfigDict:
+    """All keys at one of the sizes."""
+    config = every_key()
+    config.update_from_flattened_dict(SIZES[size])
+    return config
+
+
+def every_key() -> ConfigDict:
     config = ConfigDict()
     config.seed = 0  # of parameters, order, noise and dropout
 

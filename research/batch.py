@@ -16,6 +16,10 @@ NEVER = 2**30
 WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
 """Bits of a token's flag byte: it starts a word, sentence, paragraph, document."""
 
+NEXT, OTHER, FAR = 0, 1, 2
+"""Labels of pairs: the second span follows the first; is of another document; is of
+the same one, but not adjacent."""
+
 GROUP = ("token", "position", "segment", "kind", "rank", "reach")
 SCORED = ("scored", "target", "weight")
 
@@ -27,11 +31,28 @@ class Spec(NamedTuple):
     dtype: type = np.int32
 
 
+LAST_STEP = 2**31 - 1
+"""The step of rows that are evaluated: past the end of every schedule."""
+
+
 class Reads(NamedTuple):
     """What an objective takes from the text for one example."""
 
-    unit: str  # "stream": a window of the token stream; "document": a whole document
+    unit: str  # one of `data.index.UNITS`: stream, document, pair, ...
     length: int  # raw tokens at most
+    other: float = 0.0  # of pairs: share whose second span is of another document
+    far: float = 0.0  # of pairs: share of the same document, but not adjacent
+    short: float = 0.0  # of pairs: share that is made shorter, by a uniform length
+    streams: bool = False  # row r of a step goes on where row r of the last one ended
+
+
+class Lexicon(NamedTuple):
+    """Words, phrases or entities that objectives know as units, in pieces."""
+
+    token: np.ndarray  # [E, W] int32, -1 beyond an entry's end
+    size: np.ndarray  # [E] int32, pieces of each entry
+    kind: np.ndarray  # [E] int32, into `kinds`
+    kinds: tuple[str, ...]
 
 
 class Symbols(NamedTuple):
@@ -47,6 +68,7 @@ class Symbols(NamedTuple):
     special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels (never hidden)
     ordinary: np.ndarray  # [V'] int32: ids that a random replacement may draw
     labels: tuple[str, ...] = ()  # names of the documents' labels
+    lexicon: Lexicon | None = None  # of data.lexicon
 
 
 class Example(NamedTuple):
@@ -55,7 +77,10 @@ class Example(NamedTuple):
     token: np.ndarray  # [B, R] int32, pad beyond `length`
     flags: np.ndarray  # [B, R] uint8
     length: np.ndarray  # [B] int32
-    label: np.ndarray  # [B] int32, -1: none
+    label: np.ndarray  # [B] int32, -1: none; of pairs NEXT, OTHER or FAR
+    first: np.ndarray  # [B] int32, tokens of the first of two spans; else `length`
+    source: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
+    step: np.ndarray  # [B] int64, the training step; LAST_STEP in an evaluation
 
 
 def group_specs(length: int, prefix: str = "") -> dict[str, Spec]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from texts import keys, rows, symbols, texts
+from variants import CASES, every
 
 from research import models, objectives
 from research.batch import take, visible
@@ -18,27 +19,6 @@ OPTIONS = models.Options(layers=2, width=32, heads=2, feedforward=64, max_length
 LENGTH = 24
 KEY = jax.random.key(0)
 
-VARIANTS = {
-    "mlm": [{}, {"unit": "word"}],
-    "plm": [{}, {"parts": 1}],
-    "dae": [{}, {"rate": 0.5}],
-    "classify": [
-        {},
-        {"bos": "last"},
-        {"architecture": "decoder"},
-        {"architecture": "encdec"},
-        {"pool": "mean"},
-        {"architecture": "encdec", "pool": "mean"},
-    ],
-}
-"""Fields that change what an objective makes; the defaults of the others."""
-
-CASES = [
-    pytest.param(name, fields, id=" ".join([name, *map(str, fields.values())]))
-    for name in objectives.names()
-    for fields in VARIANTS.get(name, [{}])
-]
-every = pytest.mark.parametrize(("name", "fields"), CASES)
 trained = pytest.mark.parametrize(
     ("name", "fields"),
     [case for case in CASES if case.values[0] == "classify" or not case.values[1]],

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from texts import keys, symbols, texts
+from variants import CASES
 
 from research import models, objectives
 from research.batch import NEVER, take, visible
@@ -19,21 +20,9 @@ OPTIONS = models.Options(
 )
 LENGTH = 36
 KEY = jax.random.key(0)
-
-CASES = [
-    pytest.param(name, fields, id=" ".join([name, *map(str, fields.values())]))
-    for name in objectives.names()
-    for fields in {
-        "plm": [{}, {"parts": 1}],
-        "classify": [
-            {},
-            {"bos": "last"},
-            {"architecture": "decoder"},
-            {"architecture": "encdec"},
-        ],
-    }.get(name, [{}])
-]
-every = pytest.mark.parametrize(("name", "fields"), CASES)
+every = pytest.mark.parametrize(
+    ("name", "fields"), [case for case in CASES if "pool" not in case.values[1]]
+)
 
 
 def make(objective, num_raw, seed=0):

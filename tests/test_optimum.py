@@ -40,7 +40,8 @@ def texts(num_rows: int, width: int, seed: int) -> Example:
         state[:, place] = np.minimum(above.sum(axis=1), NUM_STATES - 1)
     full = np.full(num_rows, width, np.int32)
     flags = np.full(state.shape, WORD, np.uint8)
-    return Example(OF.ordinary[state], flags, full, full * 0 - 1)
+    none = full * 0
+    return Example(OF.ordinary[state], flags, full, none - 1, full, none, none)
 
 
 def states_of(token: np.ndarray) -> np.ndarray:

@@ -33,6 +33,9 @@ def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Exampl
         np.where(here, flags, 0).astype(np.uint8),
         lengths,
         rng.integers(-1, max(1, len(of.labels)), len(lengths)).astype(np.int32),
+        first=lengths,
+        source=np.zeros_like(lengths),
+        step=np.zeros(len(lengths), np.int64),
     )
 
 

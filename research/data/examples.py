@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import Example, Symbols
+from research.batch import LAST_STEP, Example, Symbols
 from research.data import cache as caches
 from research.data import corpora, noise
 from research.data.index import Index
@@ -118,7 +118,8 @@ class Text:
                     place[own], self.sizes[number], seed=seed, epoch=epoch[own]
                 )
             start, length = index.start[row[own]], index.length[row[own]]
-            example.length[own] = length
+            example.length[own] = example.first[own] = length
+            example.source[own] = number
             example.label[own] = self._labels[number][index.label[row[own]]]
             example.token[own], example.flags[own] = stream.gather(
                 start, length, self._width, self.symbols.pad
@@ -134,7 +135,8 @@ def no_text(num: int, width: int, pad: int) -> Example:
     """Empty rows, to be filled or to be scored with weight 0."""
     token = np.full((num, width), pad, np.int32)
     none = np.zeros(num, np.int32)
-    return Example(token, np.zeros((num, width), np.uint8), none, none - 1)
+    flags, step = np.zeros((num, width), np.uint8), np.full(num, LAST_STEP, np.int64)
+    return Example(token, flags, none, none - 1, none.copy(), none.copy(), step)
 
 
 def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:

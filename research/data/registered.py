@@ -208,7 +208,7 @@ class Registered:
         example.token[:, :width][inside] = token[:, :width][inside]
         example.flags[:, :width][inside] = WORD * self._words[token[:, :width][inside]]
         example.flags[whole > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
-        example.length[:] = np.minimum(whole, self._width)
+        example.length[:] = example.first[:] = np.minimum(whole, self._width)
         return self._hide(example, counter, seed)
 
     def _hide(self, example, counter: np.ndarray, seed: int) -> dict[str, np.ndarray]:
