@@ -11,6 +11,7 @@ from launch.config import load
 from research import train as loop
 from research.checkpoint import Checkpoints
 from research.errors import UserError
+from research.program import build
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 
@@ -211,3 +212,31 @@ def test_mesh_and_accumulation_change_nothing(folder, tmp_path, objective):
         ]
     for name in ("split", "accumulated"):
         np.testing.assert_allclose(losses[name], losses["whole"], rtol=1e-5)
+
+
+def test_evaluation_has_one_batch_under_way(folder, tmp_path, monkeypatch):
+    """Many batches on eight devices: the same losses, and never two at a time.
+
+    Two would be safe on an accelerator, but their collectives starve each other where
+    the devices are threads of one CPU.
+    """
+    many = {"data.held_out": 0.4, "train.batch": 8, "train.steps": 3}
+    split = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
+    calls = []
+
+    def watched(config, devices):
+        program = build(config, devices)
+
+        def evaluate(params, carry, sums, batch):
+            calls.append(all(leaf.is_ready() for leaf in jax.tree.leaves(sums)))
+            return program.evaluate(params, carry, sums, batch)
+
+        return program._replace(evaluate=evaluate)
+
+    one = train(tiny(folder, "lm", **many, **{"data.stride": 8}), tmp_path / "one")
+    monkeypatch.setattr(loop, "build", watched)
+    config = tiny(folder, "lm", **many, **split, **{"data.stride": 8})
+    eight = train(config, tmp_path / "eight", devices=8)
+    assert len(calls) > 50 and all(calls)
+    losses = [result["metrics"]["valid/loss"] for result in (one, eight)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
