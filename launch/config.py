@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from research import objectives
 from research.errors import UserError, unknown
 
-OPEN = ("data.mixture",)
+OPEN = ("data.mixture", "objective.parts")
 """Sections whose keys are the user's own; they are overridden as a whole, by JSON."""
 
 
@@ -121,7 +121,7 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
     for section in sections:
         config = config[section]
     value = convert(value, flat[key], key)
-    if key in OPEN:
+    if isinstance(value, dict):
         with config.unlocked():
             config[name] = ConfigDict(value, allow_dotted_keys=True)
     else:
@@ -163,11 +163,16 @@ NAMES = {
 
 
 def _complete(section: ConfigDict) -> None:
-    """Adds the objective's own defaults for the fields that are not set."""
+    """Adds the objective's own defaults for the fields that are not set.
+
+    An open section is empty then: the objective knows what it does without.
+    """
     for field in dataclasses.fields(objectives.cls(section.name)):
         if field.name in section:
             continue
-        if field.default is not dataclasses.MISSING:
+        if f"objective.{field.name}" in OPEN and field.default == ():
+            section[field.name] = ConfigDict()
+        elif field.default is not dataclasses.MISSING:
             section[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             section[field.name] = field.default_factory()

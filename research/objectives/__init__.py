@@ -11,7 +11,7 @@ from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError, unknown
 from research.objectives.losses import Term
 
-SHARED = ("layout", "losses")
+SHARED = ("compose", "layout", "losses", "sides", "spans")
 """Modules of this folder that hold functions objectives share."""
 
 

@@ -80,6 +80,43 @@ def test_a_mixture_is_overridden_as_a_whole():
     assert loaded.data.mixture.to_dict() == {"tfds:a/b": 1, "x.txt": 2.5}
 
 
+def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
+    stages = {"share": [[0, 1.0], [100, 0.0]]}
+    parts = {"first": stages, "last": {"unit": "word"}}
+    text = json.dumps(parts)
+    loaded = config.load(MLM, ["objective.name=mix", f"objective.parts={text}"])
+    assert loaded.objective.parts.to_dict() == parts
+    assert config.flatten(loaded)["objective.parts"] == parts
+    again = config.load(MLM, {"objective.name": "mix", "objective.parts": parts})
+    assert objectives.load(**again.objective) == objectives.load(**loaded.objective)
+
+    file = tmp_path / "staged.py"
+    file.write_text(
+        "from experiments import mlm\n"
+        "def get_config():\n"
+        "    config = mlm.get_config()\n"
+        f"    config.objective = dict(name='mix', of='mlm', parts={parts})\n"
+        "    return config\n"
+    )
+    staged = config.load(str(file))
+    assert config.digest(staged) == config.digest(loaded)
+    other = config.load(str(file), ['objective.parts={"only": {}}'])
+    assert list(objectives.load(**other.objective)._made) == ["only"]
+
+
+def test_a_part_that_is_not_right_is_told_by_its_name():
+    for parts, said in [
+        ('{"a": {"rte": 0.1}}', "part 'a': .*did you mean rate"),
+        ('{"a": {"rate": 2}}', "part 'a': .*between 0 and 1, not 2"),
+        ('{"a": {"share": -1}}', "share of part 'a'"),
+        ('{"a": 1}', "names to fields"),
+        ("[1]", "JSON object"),
+    ]:
+        with pytest.raises(UserError, match=said) as caught:
+            config.load(MLM, ["objective.name=mix", f"objective.parts={parts}"])
+        assert "\n" not in str(caught.value)
+
+
 def test_the_config_is_locked():
     with pytest.raises(AttributeError, match="locked"):
         config.load(MLM).train.stepz = 1
