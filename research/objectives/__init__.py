@@ -11,7 +11,16 @@ from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError, unknown
 from research.objectives.losses import Term
 
-SHARED = ("compose", "layout", "losses", "sides", "spans")
+SHARED = (
+    "compose",
+    "hiding",
+    "layout",
+    "losses",
+    "relations",
+    "sides",
+    "spans",
+    "units",
+)
 """Modules of this folder that hold functions objectives share."""
 
 

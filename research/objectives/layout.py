@@ -1,10 +1,23 @@
 """The arrays around tokens: who sees whom in the plain patterns, and scored places."""
 
-# B batch, L length, K scored places, R raw tokens an example
+# B batch, L length, K scored places, R raw tokens an example, P spans of a row
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import Example, Symbols
+from research.batch import WORD, Example, Symbols
+from research.errors import UserError
+
+
+class Text(NamedTuple):
+    """Rows with their specials, as the network reads them before hiding."""
+
+    token: np.ndarray  # [B, L] int32, pad beyond `length`
+    flags: np.ndarray  # [B, L] uint8; WORD alone at specials
+    kind: np.ndarray  # [B, L] int32: which of a row's spans, with its specials
+    length: np.ndarray  # [B] int64, specials included
 
 
 def enclose(
@@ -26,6 +39,82 @@ def enclose(
     token[row, np.where(first, 0, num_raw + 1)] = symbols.bos
     token[num_raw == 0] = symbols.pad
     return token, np.where(num_raw > 0, num_raw + 2, 0)
+
+
+def single(example: Example, symbols: Symbols, length: int) -> Text:
+    """bos, raw tokens, eos; see `enclose`."""
+    token, num_tokens = enclose(example, symbols, length)
+    width = min(example.flags.shape[1], length - 2)
+    flags = np.zeros(token.shape, np.uint8)
+    flags[:, 1 : 1 + width] = example.flags[:, :width]
+    flags[symbols.special[token]] = WORD
+    return Text(token, flags, np.zeros_like(token), num_tokens)
+
+
+def compose(
+    example: Example,
+    begin: np.ndarray,
+    size: np.ndarray,
+    symbols: Symbols,
+    length: int,
+    *,
+    opens: Sequence[int | None],
+) -> Text:
+    """Spans of each example one after the other, each closed by eos.
+
+    A span without tokens is left out, and its specials; a row without spans is empty.
+
+    Args:
+      begin, size: [B, P]: where spans stand among the raw tokens. With their specials
+        they fit a row.
+      opens: [P] the special that stands before a span; None: none.
+    """
+    place = np.arange(length)
+    token = np.full((len(size), length), symbols.pad, np.int32)
+    flags, kind = np.zeros(token.shape, np.uint8), np.zeros_like(token)
+    end = np.zeros((len(size), 1), np.int64)
+    for number, special in enumerate(opens):
+        held = size[:, number, None] > 0
+        first = end + (special is not None)
+        last = first + size[:, number, None]
+        inside = (place >= first) & (place < last) & held
+        raw = (begin[:, number, None] + place - first)[inside]
+        row = np.nonzero(inside)[0]
+        token[inside], flags[inside] = example.token[row, raw], example.flags[row, raw]
+        if special is not None:
+            token[(place == end) & held] = special
+        token[(place == last) & held] = symbols.eos
+        kind[(place >= end) & (place <= last) & held] = number
+        end = np.where(held, last + 1, end)
+    flags[symbols.special[token]] = WORD
+    return Text(token, flags, kind, end[:, 0])
+
+
+def pair(
+    example: Example, symbols: Symbols, length: int, swapped: np.ndarray | None = None
+) -> Text:
+    """bos, first span, eos, second span, eos; one span alone: bos, span, eos.
+
+    swapped: [B] bool, whether the second span comes before the first.
+    """
+    num_raw = np.minimum(example.length, length - 3).astype(np.int64)
+    first = np.where(example.first > 0, np.minimum(example.first, num_raw), num_raw)
+    begin = np.stack([np.zeros_like(first), first], axis=1)
+    size = np.stack([first, num_raw - first], axis=1)
+    if swapped is not None:
+        turn = (swapped & (first < num_raw))[:, None]
+        begin = np.where(turn, begin[:, ::-1], begin)
+        size = np.where(turn, size[:, ::-1], size)
+    return compose(example, begin, size, symbols, length, opens=(symbols.bos, None))
+
+
+def check_kinds(options: Any, needed: int) -> None:
+    """Raises UserError: model.kinds is above 0, but fewer than an objective writes."""
+    if 0 < options.kinds < needed:
+        raise UserError(
+            f"model.kinds is {options.kinds}, but the objective tells {needed} kinds "
+            f"of places apart; it is {needed}, or 0 for a network that does not"
+        )
 
 
 def full(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:

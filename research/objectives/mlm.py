@@ -1,40 +1,72 @@
 """Masked language modelling: hidden tokens from both sides (BERT, Devlin et al. 2019).
 
-Whole words as in BERT's later release: shuffled, each that still fits the budget.
+Its published relatives are other values of its fields: what is chosen as a whole, what
+becomes of it, in which format texts are read, what else is asked of them.
 """
 
-# B batch, L length, K scored places
+# B batch, L length, K scored places, D width
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import (
-    WORD,
-    Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
-    scored_specs,
+from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
+from research.objectives import layout, relations, units
+from research.objectives.hiding import (
+    DRAWS,
+    FATES,
+    ROUNDINGS,
+    boundaries,
+    budget,
+    hide,
+    num_trigrams,
+    shuffle,
 )
-from research.data import noise
-from research.objectives import layout
-from research.objectives.losses import Term, recovery
+from research.objectives.losses import Term, cross_entropy, recovery
+
+STREAMS = {
+    "stream": "stream",
+    "full_sentences": "sentences",
+    "doc_sentences": "passage",
+}
+"""Formats of one segment, and the unit of text each reads (Liu et al. 2019, 4.2)."""
+
+SENTENCES = ("none", "nsp", "sop", "sop_released", "structural")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, L - 2 tokens, eos; scores all chosen places, also unchanged ones."""
+    """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen places.
+
+    Chosen are rate * tokens of a row, specials included, but never specials.
+    """
 
     rate: float = 0.15  # share of a row's tokens, specials included, that is chosen
     mask: float = 0.8  # share of the chosen that becomes the mask token
-    random: float = 0.1  # share that becomes an ordinary token; the rest stays
-    unit: str = "token"  # token | word: what is chosen as a whole
+    random: float = 0.1  # share that becomes another token; the rest stays
+    unit: str = "token"  # token | word | ngram | span | lexicon: chosen as a whole
     cross_entropy: str = "fused"  # dense | chunked | fused
+    longest: int = 0  # words of an n-gram or span; 0: 3 of an n-gram, 10 of a span
+    kinds: str = ""  # of entries of data.lexicon, separated by commas. Unit lexicon:
+    # those hidden before single words ("": all); other units: entries that are words
+    replace: str = "token"  # token | span: what shares a draw of mask, random or stay
+    draw: str = "ordinary"  # ordinary | all: where other tokens are from (BERT: all)
+    rounding: str = "nearest"  # nearest | up | random: of rate * tokens (RoBERTa:
+    # random, floor(rate * tokens + u))
+    format: str = "stream"  # stream | full_sentences | doc_sentences | segment_pair |
+    # sentence_pair
+    sentence: str = "none"  # none | nsp | sop | sop_released | structural: what is
+    # asked of a pair; sop_released: as ALBERT's code, where a pair of two documents,
+    # for want of a second sentence, counts as swapped
+    short: float = 0.1  # share of segment pairs that is made shorter
+    shuffle: float = 0.0  # share of tokens in trigrams that are shuffled, then scored
+    # at their places (StructBERT: 0.05)
+    boundary: int = 0  # places of a span that are also recovered from the clear places
+    # around it (SpanBERT: 15); 0: none
 
     pattern = "full"
     splits = True
@@ -44,87 +76,157 @@ class Objective:
             raise ValueError(f"rate is between 0 and 1, not {self.rate}")
         if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
             raise ValueError("mask and random are shares, together at most 1")
-        if self.unit not in ("token", "word"):
-            raise ValueError(f"unit is token or word, not {self.unit!r}")
+        if not 0 <= self.shuffle <= 1 - self.rate:
+            raise ValueError("rate and shuffle are shares, together at most 1")
+        if not 0 <= self.short <= 1:
+            raise ValueError(f"short is a share, not {self.short}")
+        if min(self.longest, self.boundary) < 0:
+            raise ValueError("longest and boundary are at least 0")
+        if self.shuffle and self.boundary:
+            raise ValueError("shuffled trigrams have no boundary: one of both is 0")
+        for field, values in (
+            ("unit", units.UNITS),
+            ("replace", FATES),
+            ("draw", DRAWS),
+            ("rounding", ROUNDINGS),
+            ("format", (*STREAMS, *relations.UNITS)),
+            ("sentence", SENTENCES),
+        ):
+            if getattr(self, field) not in values:
+                told = ", ".join(values[:-1]) + f" or {values[-1]}"
+                raise ValueError(f"{field} is {told}, not {getattr(self, field)!r}")
+        if self.sentence != "none" and self.format in STREAMS:
+            raise ValueError(
+                f"sentence {self.sentence} is asked of two spans: format is "
+                f"{' or '.join(relations.UNITS)}, not {self.format}"
+            )
+
+    @property
+    def _relation(self) -> str:
+        return self.sentence.removesuffix("_released")
 
     def num_scored(self, length: int) -> int:
-        """K: 20 at length 128, 77 at 512."""
+        """Places that are hidden at most: 20 at length 128, 77 at 512."""
         return math.ceil(self.rate * length - 1e-9)
 
     def reads(self, length: int) -> Reads:
-        return Reads("stream", length - 2)
+        if self.format in STREAMS:
+            return Reads(STREAMS[self.format], length - 2)
+        return relations.reads(self._relation, self.format, length, self.short)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | scored_specs(self.num_scored(length))
+        """K: hidden places, shuffled ones, and a last one for the class token."""
+        asked = self.sentence != "none"
+        trigrams = int(num_trigrams(length, self.shuffle))
+        count = self.num_scored(length) + 3 * trigrams + asked
+        specs = group_specs(length) | scored_specs(count)
+        if self.boundary:
+            specs |= {name: Spec((count,)) for name in ("left", "right", "offset")}
+        return specs | (relations.specs() if asked else {})
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides round(rate * tokens) of a row's tokens, never specials."""
-        token, num_tokens = layout.enclose(example, symbols, length)
-        count = budget(num_tokens, self.rate, self.num_scored(length))
-        candidate = ~symbols.special[token]
-        if self.unit == "word":
-            start = np.zeros(token.shape, bool)
-            start[:, 1:-1] = example.flags & WORD
-            chosen = noise.choose_words(key, "choose", start, candidate, count)
+        """Hides units of a row's tokens, never specials.
+
+        Raises:
+          UserError: the fields need entries of a data.lexicon that it does not have.
+        """
+        answer = {}
+        if self.format in STREAMS:
+            text = layout.single(example, symbols, length)
+        elif self.sentence == "none":
+            text = layout.pair(example, symbols, length)
         else:
-            chosen = noise.choose(key, "choose", candidate, count)
-        group = layout.full(token, num_tokens)
-        return group | hide(
-            token,
+            leak = self.sentence == "sop_released"
+            asked = relations.ask(self._relation, example, key, leak=leak)
+            text = layout.pair(example, symbols, length, asked.swapped)
+            answer = {"label": asked.label, "label_weight": asked.label_weight}
+        scored = self._hide(text, key, symbols)
+        group = layout.full(text.token, text.length) | {"kind": text.kind}
+        return group | scored | answer
+
+    def _hide(
+        self, text: layout.Text, key: np.ndarray, symbols: Symbols
+    ) -> dict[str, np.ndarray]:
+        """Overwrites `text.token`; the arrays of all scored places."""
+        most = self.num_scored(text.token.shape[1])
+        count = budget(text.length, self.rate, most, rounding=self.rounding, key=key)
+        chosen = units.choose(
+            key,
+            text,
+            symbols,
+            count,
+            unit=self.unit,
+            longest=self.longest,
+            kinds=self.kinds,
+        )
+        free = ~symbols.special[text.token] & ~chosen
+        hidden = hide(
+            text.token,
             chosen,
             key,
             symbols,
-            num_scored=self.num_scored(length),
+            num_scored=most,
             mask=self.mask,
             random=self.random,
+            replace=self.replace,
+            draw=self.draw,
         )
+        if self.boundary:
+            hidden |= boundaries(hidden["scored"], hidden["weight"])
+        if self.shuffle:
+            num = num_trigrams(text.length, self.shuffle)
+            most = int(num_trigrams(text.token.shape[1], self.shuffle))
+            moved = shuffle(text.token, free, key, symbols, count=num, most=most)
+            hidden = _join(hidden, moved)
+        if self.sentence != "none":
+            last = np.zeros((len(key), 1), np.int32)
+            hidden = _join(hidden, {"target": last + symbols.pad})
+        return hidden
 
     def network(self, options: Any, symbols: Symbols) -> Any:
+        """Raises UserError: model.kinds is 1, where pairs have two."""
+        fields = {}
+        if self.format not in STREAMS:
+            layout.check_kinds(options, 2)
+        if self.sentence != "none":
+            relation = self._relation
+            fields["heads"] = relations.heads(relation, relations.ANSWERS[relation])
+        if self.boundary:
+            fields["boundary"] = self.boundary
         return models.Transformer(
-            options, size=symbols.size, pattern=self.pattern, transform=True
+            options, size=symbols.size, pattern=self.pattern, transform=True, **fields
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: mlm, and accuracy (not differentiated)."""
-        states = net.states(batch, scored=batch["scored"])
-        readout = net.readout(states)
-        return recovery("mlm", readout, batch, self.cross_entropy), ()
+        """Terms: mlm; sbo (boundary); the sentence's; accuracies (not trained on)."""
+        places = [batch["scored"]]
+        if self.boundary:
+            places += [batch["left"], batch["right"]]
+        states = net.states(batch, scored=jnp.concatenate(places, axis=1))
+        here, *sides = jnp.split(states, len(places), axis=1)
+        terms = recovery("mlm", net.readout(here), batch, self.cross_entropy)
+        if self.boundary:
+            offset = batch["offset"]
+            weight = batch["weight"] * (offset < self.boundary)
+            readout = net.readout(net.boundary(*sides, offset))
+            form = self.cross_entropy
+            terms["sbo"] = cross_entropy(readout, batch["target"], weight, form=form)[0]
+        if self.sentence != "none":
+            relation = self._relation
+            logits = net.head(relation, here[:, -1])
+            terms |= relations.score(relation, logits, batch)
+        return terms, ()
 
 
-def budget(num_tokens: np.ndarray, rate: float, most: int) -> np.ndarray:
-    """[B]: how many of `num_tokens` [B] are chosen: at least one, at most `most`."""
-    count = np.clip(np.rint(rate * num_tokens), 1, most).astype(np.int64)
-    return np.where(num_tokens > 0, count, 0)
-
-
-def hide(
-    token: np.ndarray,
-    chosen: np.ndarray,
-    key: np.ndarray,
-    symbols: Symbols,
-    *,
-    num_scored: int,
-    mask: float,
-    random: float,
-) -> dict[str, np.ndarray]:
-    """Overwrites the chosen places [B, L] of `token` in place.
-
-    Each becomes the mask token, an ordinary one (which may be the same), or stays,
-    independently of the others.
-
-    Returns:
-      scored, target, weight [B, K].
-    """
-    scored, used = layout.slots(chosen, num_scored)
-    target = np.full(used.shape, symbols.pad, np.int32)
-    target[used] = token[chosen]
-    draw = noise.bits(key, "replace", num_scored)
-    share = (draw >> np.uint64(32)) * 2.0**-32
-    other = draw & np.uint64(2**32 - 1)
-    other = other * np.uint64(len(symbols.ordinary)) >> np.uint64(32)
-    new = np.where(share < mask + random, symbols.ordinary[other], target)
-    new = np.where(share < mask, symbols.mask, new)
-    token[chosen] = new[used]
-    return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
+def _join(first: dict, second: dict) -> dict:
+    """Arrays of scored places [B, K] side by side; what the second lacks is 0."""
+    num_more = second["target"].shape[1]
+    return {
+        name: np.concatenate(
+            [array, second.get(name, np.zeros((len(array), num_more), array.dtype))],
+            axis=1,
+        )
+        for name, array in first.items()
+    }
