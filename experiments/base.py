@@ -59,7 +59,7 @@ def every_key() -> ConfigDict:
 
     config.data = data = ConfigDict()
     data.corpus = "embedded"  # embedded | docstrings | files, a folder or a glob of
-    # .txt, .jsonl, .jsonl.gz | tfds:NAME
+    # .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
     data.mixture = ConfigDict()  # corpus -> rate; when not empty, in place of corpus
     data.task = ""  # in place of corpus: a seqio task or mixture, its module before a
     # colon if need be, or a folder of batches that launch.prepare wrote
@@ -73,6 +73,10 @@ def every_key() -> ConfigDict:
     data.vocabulary_size = 8192  # pieces, specials included, when it is trained
     data.sentinels = 100  # special pieces that stand for a hidden span
     data.separator = "eos"  # eos | none: what joins two documents of the stream
+    data.alpha = 0.0  # 0: rates of the mixture as given; else each corpus comes at
+    # (its tokens) ** alpha, 0 < alpha <= 1, also among the vocabulary's lines
+    data.copies = 0  # noises of a text: epoch e hides as e % copies; 0: ever new ones
+    data.lexicon = ""  # a file of words, phrases or entities: entry<TAB>kind a line
     data.cache_dir = ""  # of vocabularies, streams, indices; "": ~/.cache/palimpsest
 
     config.objective = ConfigDict()
