@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from research.batch import WORD, Example, Symbols
+from research.batch import WORD, Example, Lexicon, Symbols
 from research.data import noise
 
 
@@ -12,7 +12,19 @@ def symbols(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> Symb
     special[4] = False  # unk may be hidden
     ordinary = np.arange(5 + sentinels, size, dtype=np.int32)
     names = tuple(range(5, 5 + sentinels))
-    return Symbols(size, 0, 1, 2, 3, 4, names, special, ordinary, labels)
+    specials = (0, 1, 2, 3, 4, names, special)
+    return Symbols(size, *specials, ordinary, labels, lexicon(ordinary))
+
+
+def lexicon(ordinary: np.ndarray) -> Lexicon:
+    """Every third ordinary token, and every pair of the two after it; of two kinds."""
+    third = len(ordinary) // 3
+    one, two, three = ordinary[: 3 * third].reshape(third, 3).T
+    token = np.stack([np.append(one, two), np.append(0 * one - 1, three)], axis=1)
+    size = np.repeat([1, 2], third)
+    kind = np.arange(2 * third) % 2
+    columns = (array.astype(np.int32) for array in (token, size, kind))
+    return Lexicon(*columns, ("entity", "phrase"))
 
 
 def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Example:
