@@ -2,6 +2,7 @@
 
 from research.models.bind import apply, axes, constrain, init, logical_rules, unbox
 from research.models.encdec import EncoderDecoder, Memory
+from research.models.merged import merged
 from research.models.options import Options
 from research.models.pair import Pair
 from research.models.transformer import Readout, Transformer
@@ -18,5 +19,6 @@ __all__ = [
     "constrain",
     "init",
     "logical_rules",
+    "merged",
     "unbox",
 ]

@@ -156,7 +156,9 @@ def held(points: Schedule, step: np.ndarray) -> np.ndarray:
     return values[np.maximum(np.searchsorted(steps, step, side="right") - 1, 0)]
 
 
-def between(points: Schedule, step: jax.Array) -> jax.Array:
-    """Float32: the value at a step [], linear between the points, constant outside."""
+def between(points: Schedule, step: jax.Array) -> jax.Array | float:
+    """The value at a step [], linear between the points, constant outside: float32."""
+    if len(points) == 1:
+        return points[0][1]
     steps, values = np.array(points, np.float32).T
     return jnp.interp(step.astype(jnp.float32), steps, values)

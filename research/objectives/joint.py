@@ -1,0 +1,130 @@
+"""A weighted sum of objectives that are trained together, each on the same text.
+
+BERT's masked tokens and next sentences are one, and so is continual multi-task
+learning (ERNIE 2.0, Sun et al. 2020, section 3.1): tasks come in by the weights that
+they have from a step on, in one compiled step.
+"""
+
+# B batch
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research.batch import Example, Reads, Spec, Symbols
+from research.objectives import compose
+from research.objectives.losses import Term
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads what its longest part reads; every part cuts it to its own length.
+
+    Each part has its arrays, named `<part>_<array>`, and its own pass through the one
+    network that serves all; its terms are `<part>/<term>`. Parts hide by the row's own
+    key, so that equal parts hide alike.
+    """
+
+    parts: tuple = ()  # name -> fields of an objective, and besides: objective, its
+    # module (by default the part's name), and weight, the factor of its loss: a number
+    # (by default 1) or [[step, number], ...], linear between steps. Without parts: mlm.
+
+    def __post_init__(self):
+        object.__setattr__(self, "parts", compose.parse(self.parts))
+        for name in self._made:
+            for other in self._made:
+                if other.startswith(name + "_"):
+                    raise ValueError(
+                        f"part {other!r} begins as the arrays of part {name!r} do; "
+                        "rename one"
+                    )
+        assert self._weights  # one that is not right is told here
+
+    @property
+    def _named(self) -> tuple:
+        return self.parts or (("mlm", ()),)
+
+    @functools.cached_property
+    def _made(self) -> dict[str, Any]:
+        """The parts' objectives by name."""
+        made = {}
+        for name, fields in self._named:
+            own = {k: v for k, v in fields if k not in ("objective", "weight")}
+            made[name] = compose.load(name, dict(fields).get("objective", name), own)
+        return made
+
+    @functools.cached_property
+    def _weights(self) -> dict[str, compose.Schedule]:
+        return {
+            name: compose.schedule(
+                dict(fields).get("weight", 1.0), f"weight of part {name!r}"
+            )
+            for name, fields in self._named
+        }
+
+    @property
+    def pattern(self) -> str:
+        return compose.pattern(self._made.values())
+
+    @property
+    def splits(self) -> bool:
+        return all(part.splits for part in self._made.values())
+
+    def reads(self, length: int) -> Reads:
+        """Raises UserError: the parts read different units of text."""
+        return compose.reads(self._made, length)
+
+    def arrays(self, length: int) -> dict[str, Spec]:
+        specs = {
+            f"{name}_{array}": spec
+            for name, part in self._made.items()
+            for array, spec in part.arrays(length).items()
+        }
+        return specs | {"step": Spec(())}
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+    ) -> dict[str, np.ndarray]:
+        """Hides for each part in turn, from the clear text."""
+        batch = {"step": example.step.astype(np.int32)}
+        for name, part in self._made.items():
+            text = compose.cut(example, part.reads(length))
+            hidden = part.corrupt(text, key, symbols, length)
+            batch |= {f"{name}_{array}": value for array, value in hidden.items()}
+        return batch
+
+    def network(self, options: Any, symbols: Symbols) -> Any:
+        """Raises UserError: the parts' networks cannot be one."""
+        return compose.network(self._made.values(), options, symbols)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: those of all parts, their coefficients times the part's weight now.
+
+        The carry is a mapping from the parts that have one to theirs.
+        """
+        step = jnp.max(batch["step"])  # that of all rows
+        terms, memory = {}, {}
+        for name, part in self._made.items():
+            scored, carry = part.loss(net, self._of(name, batch), key)
+            if jax.tree.leaves(carry):
+                memory[name] = carry
+            weight = compose.between(self._weights[name], step)
+            terms |= {
+                f"{name}/{term}": value._replace(coef=weight * value.coef)
+                for term, value in scored.items()
+            }
+        return terms, memory or ()
+
+    def _of(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays of one part, under their own names."""
+        prefix, carry = f"{name}_", batch.get("carry")
+        own = {
+            k.removeprefix(prefix): v for k, v in batch.items() if k.startswith(prefix)
+        }
+        memory = carry if carry is None else dict(carry).get(name, ())
+        return own | {"example": batch["example"], "carry": memory}

@@ -1,0 +1,236 @@
+"""joint: each part as it would be alone, and the weights that they have by the step."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+from texts import keys, symbols, texts
+
+from research import models, objectives, state
+from research.batch import LAST_STEP, Spec
+from research.errors import UserError
+from research.objectives import compose
+from research.objectives.losses import Term
+from research.step import make_step, value
+
+OF = symbols(size=96, sentinels=40)
+OPTIONS = models.Options(layers=1, width=16, heads=2, feedforward=16)
+LENGTH = 24
+ROWS = 8
+KEY = jax.random.key(0)
+BOTH = {
+    "masked": {"objective": "mlm", "weight": 2.0},
+    "lm": {"weight": 0.5},
+}
+
+
+def made(objective, step=0):
+    """An example, its keys, and its batch on the device."""
+    width = objective.reads(LENGTH).length
+    lengths = np.random.default_rng(0).integers(0, width + 1, ROWS)
+    example = texts(width, lengths, OF)
+    example = example._replace(step=np.full(ROWS, step, np.int64))
+    batch = objective.corrupt(example, keys(ROWS), OF, LENGTH)
+    batch = batch | {"example": np.arange(ROWS, dtype=np.int32)}
+    return example, keys(ROWS), jax.tree.map(jnp.asarray, batch)
+
+
+def test_each_part_hides_as_it_would_alone():
+    objective = objectives.load("joint", parts=BOTH)
+    example, key, batch = made(objective, step=7)
+    assert example.token.shape[1] == LENGTH  # as lm reads it; mlm reads two less
+    seen = {"example", "step"}
+    for name, alone in [("masked", "mlm"), ("lm", "lm")]:
+        part = objectives.load(alone)
+        text = compose.cut(example, part.reads(LENGTH))
+        for array, expected in part.corrupt(text, key, OF, LENGTH).items():
+            np.testing.assert_array_equal(batch[f"{name}_{array}"], expected)
+            seen.add(f"{name}_{array}")
+    assert seen == set(batch)
+    assert (batch["step"] == 7).all() and batch["step"].dtype == jnp.int32
+    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    assert {k: (ROWS, *s.shape) for k, s in specs.items()} == {
+        k: array.shape for k, array in batch.items()
+    }
+
+
+def bag_of_tokens(params) -> SimpleNamespace:
+    """A network without layers: a token says what it hides, or what comes next."""
+
+    def states(group, scored=None):
+        if scored is None:
+            return params["in"][group["token"]]
+        return params["in"][jnp.take_along_axis(group["token"], scored, axis=1)]
+
+    def readout(states):
+        return models.Readout(states, params["out"], params["bias"], OF.size)
+
+    return SimpleNamespace(states=states, readout=readout)
+
+
+def bag_params():
+    rng = np.random.default_rng(0)
+    shapes = {"in": (96, 8), "out": (128, 8), "bias": (128,)}
+    return {k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()}
+
+
+def loss(params, scorer, batch):
+    """The loss as the step divides it, and its terms."""
+    terms, carry = scorer.loss(bag_of_tokens(params), batch, KEY)
+    assert carry == ()
+    return value(terms, {name: term.weight for name, term in terms.items()}), terms
+
+
+def test_terms_and_gradients_are_the_weighted_parts():
+    objective = objectives.load("joint", parts=BOTH)
+    _, _, batch = made(objective)
+    alone = {"masked": objectives.load("mlm"), "lm": objectives.load("lm")}
+
+    @jax.jit
+    def run(params, batch):
+        slope = jax.grad(loss, has_aux=True)
+        parts = {
+            name: slope(params, part, objective._of(name, batch))
+            for name, part in alone.items()
+        }
+        return slope(params, objective, batch), parts
+
+    (whole, terms), parts = run(bag_params(), batch)
+    assert set(terms) == {"masked/mlm", "masked/accuracy", "lm/lm", "lm/accuracy"}
+    for name, weight in [("masked", 2.0), ("lm", 0.5)]:
+        for term, expected in parts[name][1].items():
+            ours = terms[f"{name}/{term}"]
+            assert ours.coef == weight * expected.coef
+            np.testing.assert_allclose(ours[:2], expected[:2], rtol=1e-6)
+    both = parts["masked"][0], parts["lm"][0]
+    expected, _ = ravel_pytree(jax.tree.map(lambda a, b: 2 * a + 0.5 * b, *both))
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(ravel_pytree(whole)[0], expected, atol=1e-6 * scale)
+
+
+def test_a_joint_of_one_part_is_the_part():
+    objective = objectives.load("joint", parts={"mlm": {"unit": "word"}})
+    part = objectives.load("mlm", unit="word")
+    network = objective.network(OPTIONS, OF)
+    assert network == part.network(OPTIONS, OF)
+    assert objective.pattern == part.pattern and objective.splits
+    assert objective.reads(LENGTH) == part.reads(LENGTH)
+    _, _, batch = made(objective)
+
+    params = bag_params()
+    (total, joint), (expected, alone) = (
+        jax.jit(loss, static_argnums=1)(params, scorer, own)
+        for scorer, own in [(objective, batch), (part, objective._of("mlm", batch))]
+    )
+    assert total == expected and len(joint) == len(alone)
+    for name, term in alone.items():
+        np.testing.assert_array_equal(joint[f"mlm/{name}"], term)
+
+
+def test_a_schedule_changes_weights_and_compiles_nothing():
+    # The second task comes in at step 2, and half of the first goes out by step 4.
+    parts = {
+        "mlm": {"weight": [[2, 1.0], [4, 0.5]], "cross_entropy": "dense"},
+        "lm": {"weight": [[1, 0.0], [2, 1.0]], "cross_entropy": "dense"},
+    }
+    objective = objectives.load("joint", parts=parts)
+    network = objective.network(OPTIONS, OF)
+    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    optimizer = optax.sgd(0.1)
+    begin = state.initializer(objective, network, optimizer, specs, ROWS)
+    now = jax.jit(lambda key: state.unboxed(begin(key)))(KEY)
+    step = jax.jit(
+        make_step(
+            objective,
+            network,
+            optimizer,
+            seed=0,
+            accumulate=1,
+            dropout=False,
+            log_every=1,
+        )
+    )
+    seen = []
+    for number in range(6):
+        assert now.step == number
+        now = step(now, made(objective, step=number)[2])
+        seen.append(
+            [
+                float(now.sums[name][2] / now.sums[name][1])
+                for name in ("mlm/mlm", "lm/lm")
+            ]
+        )
+    assert step._cache_size() == 1
+    expected = [[1, 0], [1, 0], [1, 1], [0.75, 1], [0.5, 1], [0.5, 1]]
+    np.testing.assert_allclose(seen, expected, rtol=1e-6)
+
+
+def test_a_part_of_weight_nothing_teaches_nothing_until_its_step():
+    parts = {"mlm": {"weight": [[9, 0.0], [10, 1.0]]}}
+    objective = objectives.load("joint", parts=parts)
+    run = jax.jit(
+        lambda params, batch: jax.grad(loss, has_aux=True)(params, objective, batch)[0]
+    )
+
+    def slope(step):
+        gradient = run(bag_params(), made(objective, step)[2])
+        return np.abs(ravel_pytree(gradient)[0]).max()
+
+    assert slope(0) == slope(9) == 0
+    assert slope(10) == slope(LAST_STEP) > 0
+
+
+def test_each_part_keeps_its_own_memory():
+    def remembers(name, start):
+        def loss(net, batch, key):
+            carry = batch["carry"]
+            assert set(batch) == {"token", "example", "carry"}
+            now = start if carry is None else carry["count"] + 1
+            return {name: Term(now.sum(), jnp.float32(4))}, {"count": now}
+
+        return SimpleNamespace(loss=loss)
+
+    def forgets(net, batch, key):
+        assert batch["carry"] in (None, ())
+        return {"none": Term(jnp.float32(0), jnp.float32(1))}, ()
+
+    objective = objectives.load("joint", parts={n: {"objective": "lm"} for n in "abc"})
+    objective.__dict__["_made"] = {
+        "a": remembers("x", jnp.zeros(4)),
+        "b": SimpleNamespace(loss=forgets),
+        "c": remembers("x", jnp.full(4, 10.0)),
+    }
+    token = {f"{name}_token": jnp.zeros((4, 2)) for name in "abc"}
+    batch = token | {"example": jnp.arange(4), "step": jnp.zeros(4, jnp.int32)}
+    _, first = objective.loss(None, batch | {"carry": None}, KEY)
+    terms, second = objective.loss(None, batch | {"carry": first}, KEY)
+    assert set(second) == {"a", "c"}
+    assert (second["a"]["count"] == 1).all() and (second["c"]["count"] == 11).all()
+    assert terms["a/x"].total == 4 and terms["c/x"].total == 44
+
+
+@pytest.mark.parametrize(
+    "parts, said",
+    [
+        ({"a": {}}, "part 'a': unknown objective.name 'a'"),
+        ({"lm": {"weight": [[5, 1], [2, 0]]}}, "weight of part 'lm'"),
+        ({"mlm": {}, "mlm_b": {"objective": "mlm"}}, "'mlm_b' begins as the arrays"),
+        ({"mlm": {"rte": 0.1}}, "part 'mlm': .*did you mean rate"),
+    ],
+)
+def test_what_is_not_right_is_refused(parts, said):
+    with pytest.raises(UserError, match=said):
+        objectives.load("joint", parts=parts)
+
+
+def test_parts_read_the_same_unit_and_need_one_network():
+    objective = objectives.load("joint", parts={"lm": {}, "classify": {}})
+    with pytest.raises(UserError, match="classify: document of 22 tokens, lm: stream"):
+        objective.reads(LENGTH)
+    objective = objectives.load("joint", parts={"lm": {}, "dae": {}})
+    with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):
+        objective.network(OPTIONS, OF)
