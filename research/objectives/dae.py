@@ -1,10 +1,9 @@
-"""Denoising autoencoding by span corruption (T5, Raffel et al. 2020, section 3.1.4).
+"""Denoising autoencoding with two sides (T5, Raffel et al. 2020, section 3.3).
 
-The encoder reads the text with a sentinel in place of each hidden span; the decoder
-writes each sentinel and what it stands for.
+The encoder reads a corrupted text; the decoder writes what was hidden, or the text.
 """
 
-# B batch, R raw tokens, L encoder length, T decoder length, S spans of a row
+# B batch, R raw tokens, L encoder length, T decoder length
 
 import functools
 from dataclasses import dataclass
@@ -13,115 +12,174 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research import models
-from research.batch import (
-    Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
-    scored_specs,
-    take,
-)
-from research.data import noise
+from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError
-from research.objectives import layout
-from research.objectives.losses import Term, recovery
+from research.objectives import sides, spans
+from research.objectives.losses import Term
+from research.objectives.spans import counts
+
+CHOOSE = ("spans", "iid", "prefix", "all")
+FILL = ("sentinel", "mask", "bert", "drop", "shuffle")
+TARGET = ("spans", "whole")
+MODES = ("", "R", "S", "X")
+"""Of UL2's denoisers; mode n is spelled by the n-th sentinel from the last."""
+
+IN_PLACE = ("mask", "bert", "shuffle")
+"""Fills that keep every place, and so leave special tokens of the text as they are."""
+
+RANDOM = 0.1
+"""Share of random tokens of the fill "bert" (T5: 10 %, the others are masks)."""
 
 
 @dataclass(frozen=True)
 class Objective:
     """Fills the encoder; the decoder starts with pad, and both sides end with eos.
 
-    A text starts in the clear and ends hidden, so each sentinel of the encoder has
-    its span in the target, and no sentinel follows the last span.
+    choose: spans (of T5: a text starts in the clear and ends hidden), iid (each token
+      by itself, neighbours make a span), prefix (the rest after a first part, of
+      uniform length with mean `rate`), all.
+    fill: what the encoder reads for it: a sentinel for each span, mask (each token),
+      bert (90 % masks, 10 % random tokens), drop (nothing), shuffle (the same tokens
+      in random order).
+    target: spans (what is hidden; where the fill is sentinel, one for each clear run
+      as well) or whole (the text).
+
+    T5's rows are: (iid, bert, whole) BERT-style, (iid, mask, whole) MASS-style, (iid or
+    spans, sentinel, spans), (iid, drop, spans), (all, shuffle, whole) deshuffling,
+    (prefix, drop, spans) at rate 0.5 prefix language modelling. Sentinels count clear
+    and hidden runs apart: a text that starts hidden writes its first span before any
+    sentinel, one that ends clear writes a last sentinel with nothing after it.
     """
 
     rate: float = 0.15  # share of the text that is hidden
-    span: float = 3.0  # mean length of a hidden span, in tokens
+    span: float = 3.0  # mean length of a hidden span, in tokens (spans)
+    choose: str = "spans"  # spans | iid | prefix | all
+    fill: str = "sentinel"  # sentinel | mask | bert | drop | shuffle
+    target: str = "spans"  # spans | whole
+    mode: str = ""  # "" | R | S | X: a token before the encoder's text (UL2)
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "full"
     splits = True
 
     def __post_init__(self):
+        legal = {"choose": CHOOSE, "fill": FILL, "target": TARGET, "mode": MODES}
+        for name, values in legal.items():
+            if getattr(self, name) not in values:
+                raise ValueError(
+                    f"{name} is one of {', '.join(filter(None, values))}, "
+                    f"not {getattr(self, name)!r}"
+                )
         if not 0 < self.rate < 1:
             raise ValueError(f"rate is between 0 and 1, not {self.rate}")
         if self.span < 1:
             raise ValueError(f"span is at least 1 token, not {self.span}")
+        if self.choose == "prefix" and self.rate > 0.5:
+            raise ValueError(
+                f"rate is at most 0.5 where choose is prefix, not {self.rate}"
+            )
+        if self.choose == "all" and self.fill != "shuffle":
+            raise ValueError("choose is all only where fill is shuffle")
+        if self.fill == "shuffle" and self.target != "whole":
+            raise ValueError("target is whole where fill is shuffle")
+
+    def lengths(self, length: int) -> "Lengths":
+        """Raw tokens and decoder length that go with an encoder of `length`."""
+        length -= bool(self.mode)
+        if self.choose == "spans":
+            return lengths(length, self.rate, self.span, self.fill, self.target)
+        raw, mark = length - 1, int(self.fill == "sentinel")
+        if self.target == "whole":
+            return Lengths(raw, raw + 1)
+        if self.choose == "iid":
+            room = spans.most(raw, self.rate)
+            return Lengths(raw, room.hidden + mark * (room.spans + 1) + 1)
+        return Lengths(raw, int(spans.longest_rest(raw, self.rate)) + mark + 1)
+
+    def sentinels(self, length: int) -> int:
+        """How many sentinels it needs."""
+        raw, modes = self.lengths(length).raw, bool(self.mode) * (len(MODES) - 1)
+        if self.fill != "sentinel":
+            return modes
+        if self.choose == "spans":
+            return modes + int(counts(raw, self.rate, self.span).spans)
+        if self.choose == "iid":
+            return modes + spans.most(raw, self.rate).spans + 1
+        return modes + 1
 
     def reads(self, length: int) -> Reads:
-        return Reads("stream", lengths(length, self.rate, self.span).raw)
+        return Reads("stream", self.lengths(length).raw)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        target = lengths(length, self.rate, self.span).target
-        return (
-            group_specs(length, "encoder_")
-            | group_specs(target, "decoder_")
-            | scored_specs(target, gathered=False)
-        )
+        return sides.specs(length, self.lengths(length).target)
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides spans of the text.
+        """Hides part of the text.
 
         Raises:
-          UserError: there are fewer sentinels than a text of full length has spans.
+          UserError: there are fewer sentinels than a text of full length may need.
         """
-        full = lengths(length, self.rate, self.span)
-        needed = int(counts(full.raw, self.rate, self.span).spans)
+        full, needed = self.lengths(length), self.sentinels(length)
         if needed > len(symbols.sentinels):
             raise UserError(
                 f"objective dae at length {length}, rate {self.rate}, span {self.span} "
                 f"needs {needed} sentinels; data.sentinels: {len(symbols.sentinels)}"
             )
         token = example.token[:, : full.raw]
-        runs = self._runs(key, np.minimum(example.length, full.raw), token.shape[1])
-        spans = runs.run % 2 == 1
-        encoder, encoder_length = _side(token, runs, spans, symbols, length)
-        target, target_length = _side(token, runs, ~spans, symbols, full.target)
-        weight = np.arange(full.target) < target_length[:, None]
-        decoder = np.full_like(target, symbols.pad)
-        decoder[:, 1:] = np.where(weight[:, 1:], target[:, :-1], symbols.pad)
-        return (
-            layout.full(encoder, encoder_length, "encoder_")
-            | layout.causal(decoder, target_length, "decoder_")
-            | {"target": target, "weight": weight.astype(np.float32)}
-        )
+        num_raw = np.minimum(example.length, full.raw)
+        here = np.arange(token.shape[1]) < num_raw[:, None]
+        hidden = self._hidden(key, num_raw, token.shape[1], full.raw)
+        if self.fill in IN_PLACE:
+            hidden &= ~symbols.special[token]
+        runs = spans.runs(hidden, here)
+        mode = symbols.sentinels[-MODES.index(self.mode)] if self.mode else None
+        read, kept = self._read(token, hidden, runs, key, symbols)
+        some = num_raw > 0
+        encoder = sides.pack(read, kept & here, some, symbols, length, mode)
+        written, kept = self._written(token, hidden, runs, symbols)
+        target = sides.pack(written, kept & here, some, symbols, full.target)
+        return sides.batch(encoder, target, symbols, symbols.pad)
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         return models.EncoderDecoder(options, size=symbols.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        memory = net.encode(take(batch, "encoder_"))
-        states = net.states(take(batch, "decoder_"), memory)
-        readout = net.readout(states)
-        return recovery("dae", readout, batch, self.cross_entropy), ()
+        return sides.recovered("dae", net, batch, self.cross_entropy), ()
 
-    def _runs(self, key: np.ndarray, num_raw: np.ndarray, width: int) -> "Runs":
-        """Cuts each text into clear runs and hidden ones, in turn."""
-        num_raw = num_raw.astype(np.int64)
-        hidden, spans = counts(num_raw, self.rate, self.span)
-        clear_end = noise.compositions(key, "clear", num_raw - hidden, spans)
-        span_end = noise.compositions(key, "hidden", hidden, spans)
-        span_begin = np.pad(span_end, [(0, 0), (1, 0)])[:, :-1]
-        held = np.arange(span_end.shape[1]) < spans[:, None]
-        row = np.nonzero(held)[0]
-        start = np.zeros((len(held), width + 1), bool)
-        start[row, (clear_end + span_begin)[held]] = True
-        start[row, (clear_end + span_end)[held]] = True
-        run = np.cumsum(start[:, :-1], axis=1, dtype=np.int32)
-        start[:, 0] = hidden > 0
-        here = np.arange(width) < num_raw[:, None]
-        return Runs(run, start[:, :-1] & here, here)
+    def _hidden(self, key, num_raw, width, full) -> np.ndarray:
+        """[B, R] bool: what is hidden; `full`: raw tokens of the longest text."""
+        if self.choose == "spans":
+            return spans.of_mean(key, num_raw, width, self.rate, self.span)
+        if self.choose == "prefix":
+            return spans.rest(key, num_raw, width, self.rate)
+        if self.choose == "iid":
+            room = spans.most(full, self.rate)
+            return spans.independent(key, num_raw, width, self.rate, room)
+        return np.arange(width) < num_raw[:, None]
 
+    def _read(self, token, hidden, runs, key, symbols):
+        """What the encoder may read, and where [B, R] it does."""
+        if self.fill == "sentinel":
+            return _marked(token, ~hidden, runs, symbols)
+        if self.fill == "drop":
+            return token, ~hidden
+        if self.fill == "shuffle":
+            return spans.shuffled(token, hidden, key), np.ones_like(hidden)
+        random = RANDOM if self.fill == "bert" else 0.0
+        mask = 1 - random
+        value = spans.replaced(token, hidden, key, symbols, mask=mask, random=random)
+        return value, np.ones_like(hidden)
 
-class Counts(NamedTuple):
-    """Of a text of n tokens: how many are hidden, and in how many spans."""
-
-    hidden: np.ndarray
-    spans: np.ndarray
+    def _written(self, token, hidden, runs, symbols):
+        """What the decoder may write, and where [B, R] it does."""
+        if self.target == "whole":
+            return token, np.ones_like(hidden)
+        if self.fill == "sentinel":
+            return _marked(token, hidden, runs, symbols)
+        return token, hidden
 
 
 class Lengths(NamedTuple):
@@ -131,60 +189,35 @@ class Lengths(NamedTuple):
     target: int  # the decoder's length
 
 
-class Runs(NamedTuple):
-    """Runs of a text, [B, R] each: run 2i is clear, run 2i + 1 is the span after it."""
-
-    run: np.ndarray  # number of the run
-    start: np.ndarray  # the first token of a run; nowhere in a text that hides nothing
-    here: np.ndarray  # not padding
-
-
-def counts(num_raw, rate: float, span: float) -> Counts:
-    """For texts of `num_raw` tokens (any shape); half-way cases go to the even one.
-
-    The only place where they are computed, so that a text always fits the lengths.
-    A text of one token hides nothing.
-    """
-    num_raw = np.asarray(num_raw)
-    hidden = np.maximum(np.rint(num_raw * rate).astype(np.int64), 1)
-    hidden = np.minimum(hidden, np.maximum(num_raw - 1, 0))
-    spans = np.maximum(np.rint(hidden / span).astype(np.int64), 1)
-    return Counts(hidden, np.minimum(spans, np.minimum(hidden, num_raw - hidden)))
-
-
 @functools.cache
-def lengths(length: int, rate: float, span: float) -> Lengths:
+def lengths(
+    length: int, rate: float, span: float, fill="sentinel", target="spans"
+) -> Lengths:
     """The most text that fills an encoder of length L: (512, 0.15, 3) -> (568, 114).
 
     At rate 0.5 targets may come out longer than inputs; both then lose a token.
     """
 
     def sizes(num_raw):
-        hidden, spans = counts(num_raw, rate, span)
-        return num_raw - hidden + spans + 1, hidden + spans + 1
+        hidden, marks = counts(num_raw, rate, span)
+        left = {"sentinel": marks, "drop": 0}.get(fill, hidden)
+        written = hidden + (marks if fill == "sentinel" else 0)
+        whole = target == "whole"
+        return num_raw - hidden + left + 1, (num_raw if whole else written) + 1
 
     num_raw = np.arange(1, int((length + 2) / (1 - rate)) + 2)
     raw = int(num_raw[sizes(num_raw)[0] <= length][-1])
-    if rate == 0.5 and np.less(*sizes(raw)):
+    if (rate, fill, target) == (0.5, "sentinel", "spans") and np.less(*sizes(raw)):
         raw -= 1
     return Lengths(raw, int(sizes(raw)[1]))
 
 
-def _side(
-    token: np.ndarray, runs: Runs, gone: np.ndarray, symbols: Symbols, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """What is not `gone`, a sentinel for each run that is, and eos.
+def _marked(token, kept, runs, symbols) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [B, R] and which of them stay: a sentinel for each run that is not kept.
 
-    Returns:
-      token [B, width] int32, and the number of tokens of each row [B].
+    Each sort of run counts its sentinels from the first.
     """
-    mark = runs.start & gone
+    mark = runs.start & ~kept
     value = np.array(token, np.int32)
     value[mark] = np.array(symbols.sentinels, np.int32)[runs.run[mark] // 2]
-    kept = (mark | ~gone) & runs.here
-    count = kept.sum(axis=1)
-    side = np.full((len(token), width), symbols.pad, np.int32)
-    side[np.arange(width) < count[:, None]] = value[kept]
-    held = np.flatnonzero(runs.here.any(axis=1))
-    side[held, count[held]] = symbols.eos
-    return side, np.where(runs.here.any(axis=1), count + 1, 0)
+    return value, mark | kept
