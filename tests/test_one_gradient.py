@@ -16,8 +16,6 @@ ROWS = 16
 KEY = jax.random.key(0)
 
 FIRST = {c.values[0]: c for c in reversed(CASES) if "only" not in c.values[1]}
-    case.values[0]: case for case in reversed(CASES) if "only" not in case.values[1]
-}
 MEMORIES = [case for case in CASES if "memory" in case.values[1]]
 CHOSEN = [*FIRST.values(), *(case for case in MEMORIES if case not in FIRST.values())]
 """Each objective once, and whatever carries a memory."""
