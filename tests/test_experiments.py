@@ -1,0 +1,121 @@
+"""Every experiment: it loads at each of its sizes, says what it is, and trains."""
+
+import ast
+import importlib
+import itertools
+import json
+import random
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import base
+from launch.config import load
+from research import models, objectives, sharding
+from research.program import build, train_batches
+
+FOLDER = Path(base.__file__).parent
+NAMES = sorted(
+    path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "base")
+)
+WORDS = ("The", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
+LINES = 30
+each = pytest.mark.parametrize("name", NAMES)
+
+
+def sizes(name) -> tuple[str, ...]:
+    return getattr(importlib.import_module(f"experiments.{name}"), "SIZES", ("",))
+
+
+def spec(name, size) -> str:
+    path = FOLDER / f"{name}.py"
+    return f"{path}:{size}" if size else str(path)
+
+
+@each
+def test_it_says_what_it_is(name):
+    module = ast.parse((FOLDER / f"{name}.py").read_text())
+    docstring = ast.get_docstring(module)
+    first = docstring.splitlines()[0]
+    assert first.endswith(".") and len(first) <= 88
+    assert f"python -m launch.train --config=experiments/{name}.py" in docstring
+    code = module.body[1:]
+    assert sum(node.end_lineno - node.lineno + 1 for node in code) <= LINES
+
+
+@each
+def test_it_loads_at_every_size(name):
+    assert set(sizes(name)) - {""} <= set(base.SIZES)
+    for size in sizes(name):
+        config = load(spec(name, size))
+        objectives.load(**config.objective)
+        models.Options(**config.model)
+        assert config.is_locked
+
+
+@cache
+def corpus(folder: Path) -> dict[str, str]:
+    """Documents of two paragraphs and a few sentences, and a lexicon of their words."""
+    draw = random.Random(0)
+
+    def sentence() -> str:
+        return " ".join(draw.choices(WORDS, k=draw.randint(3, 8))) + "."
+
+    def document() -> str:
+        paragraphs = (" ".join(sentence() for _ in range(4)) for _ in range(2))
+        return "\n".join(paragraphs)
+
+    labels = itertools.cycle(("river", "stone", "sea"))
+    lines = (
+        json.dumps({"text": document(), "label": next(labels)}) for _ in range(300)
+    )
+    (folder / "text.jsonl").write_text("\n".join(lines))
+    kinds = ("word", "phrase", "entity", "connective")
+    entries = [f"{word}\t{kinds[n % 4]}" for n, word in enumerate(WORDS)]
+    entries += [
+        f"{a} {b}\t{k}" for a, b, k in zip(WORDS, WORDS[3:], kinds, strict=False)
+    ]
+    (folder / "lexicon.tsv").write_text("\n".join(entries))
+    return {
+        "data.corpus": str(folder / "text.jsonl"),
+        "data.lexicon": str(folder / "lexicon.tsv"),
+        "data.cache_dir": str(folder / "cache"),
+        "data.held_out": 0.1,
+        "data.vocabulary_size": 384,
+        "data.length": 32,
+        "model.layers": 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("text")
+
+
+@each
+def test_it_trains(name, folder):
+    size = "tiny" if "tiny" in sizes(name) else ""
+    text = dict(corpus(folder))
+    text |= {"train.steps": 200, "train.batch": 8}
+    if load(spec(name, size)).data.mixture:
+        text["data.mixture"] = {text.pop("data.corpus"): 1.0}
+    config = load(spec(name, size), text)
+    program = build(config, jax.devices()[:1])
+    losses = []
+    with sharding.context(program.mesh):
+        state = program.init(jax.random.key(0))
+        for batch in train_batches(program, 0, 2):
+            before = jax.tree.map(np.asarray, state.params)
+            state = program.step(state, batch)
+            losses.append(jax.device_get(state.sums))
+    moved = [
+        np.any(np.asarray(old) != np.asarray(new))
+        for old, new in zip(
+            jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True
+        )
+    ]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(losses))
+    assert np.mean(moved) > 0.5
