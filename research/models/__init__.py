@@ -4,10 +4,11 @@ from research.models.bind import apply, axes, constrain, init, logical_rules, un
 from research.models.encdec import EncoderDecoder, Memory
 from research.models.merged import merged
 from research.models.options import Options
-from research.models.pair import Pair
+from research.models.pair import TIES, Pair
 from research.models.transformer import Readout, Transformer
 
 __all__ = [
+    "TIES",
     "EncoderDecoder",
     "Memory",
     "Options",

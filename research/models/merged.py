@@ -36,10 +36,10 @@ def merged(networks: Sequence[nn.Module]) -> Any:
 
 def _united(name: str, values: list[Any]) -> Any:
     """One value of a network's attribute for all."""
-    if name == "heads":
-        return _heads([dict(heads) for heads in values])
     if all(value == values[0] for value in values):
         return values[0]
+    if name == "heads":
+        return _heads([dict(heads) for heads in values])
     if name == "pattern":
         return "general"
     asked = [value for value in values if value]

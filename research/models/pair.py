@@ -1,43 +1,68 @@
-"""The generator-discriminator pair: two transformers over one set of tables."""
+"""Networks of two transformers that share parameters: ELECTRA's pair, a biLM's twins."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from flax import linen as nn
 
+from research.errors import UserError, unknown
+from research.models.heads import HeadSpec
 from research.models.options import Options
 from research.models.transformer import Transformer
 
 HEAD_WIDTH = 64
 """Width of the generator's heads (Clark et al. 2020, the released code)."""
 
+TIES = ("token", "all", "none")
+"""What a pair shares: its tables, its tables and its stack, or nothing."""
+
 
 class Pair(nn.Module):
     """ELECTRA: a small generator with a readout, a discriminator with head "replaced".
 
-    Tables of tokens, positions and kinds are shared at the discriminator's table width
-    and belong to the discriminator, which thus is a whole transformer to start from.
+    What is shared belongs to the discriminator, which thus is a whole transformer to
+    start from. Shared tables of tokens, positions and kinds have the discriminator's
+    table width. A readout or a head exists where a loss calls it: the discriminator's
+    readout serves the ablations that recover tokens (Clark et al. 2020, section 3.4).
 
     Attributes:
-      fraction: the generator's width over the discriminator's.
+      fraction: the generator's width over the discriminator's; 1 where all is tied.
+      tie: one of `TIES` (section 3.2).
+      transform: both readouts have BERT's head.
+      heads: the discriminator's, beside "replaced".
     """
 
     options: Options
     size: int
     fraction: float = 0.25
+    tie: str = "token"
+    transform: bool = True
+    heads: Mapping[str, int | HeadSpec] | tuple = ()
 
     def setup(self):
-        options = self.options
+        if self.tie not in TIES:
+            raise unknown("objective.tie", self.tie, TIES)
+        options, shared = self.options, {}
         self.discriminator = Transformer(
-            options, self.size, pattern="full", heads={"replaced": 1}
-        )
-        table, embed = self.discriminator.tables()
-        self.generator = Transformer(
-            smaller(options, self.fraction),
+            options,
             self.size,
             pattern="full",
-            transform=True,
-            table=table,
-            embed=embed,
+            transform=self.transform,
+            heads={"replaced": 1, **dict(self.heads)},
+        )
+        if self.tie != "none":
+            table, embed = self.discriminator.tables()
+            shared = {"table": table, "embed": embed}
+        small = smaller(options, self.fraction)
+        if self.tie == "all":
+            if self.fraction != 1:
+                raise UserError(
+                    f"objective.fraction is {self.fraction}; to tie all weights of the "
+                    "generator to the discriminator's it must be 1"
+                )
+            small, shared["layers"] = options, self.discriminator.stack
+        self.generator = Transformer(
+            small, self.size, pattern="full", transform=self.transform, **shared
         )
 
 
@@ -51,3 +76,27 @@ def smaller(options: Options, fraction: float) -> Options:
         feedforward=4 * width,
         embedding=options.table_width,
     )
+
+
+class Twin(nn.Module):
+    """A biLM: two stacks, one a direction, over one set of tables and one readout.
+
+    What is shared belongs to `forward`. Each has the methods of a transformer (Peters
+    et al. 2018, section 3.1, whose directions share the same two).
+
+    Attributes:
+      pattern: a promise about rank and reach of what both read.
+    """
+
+    options: Options
+    size: int
+    pattern: str = "general"
+    transform: bool = False
+
+    def setup(self):
+        parts = (self.options, self.size, self.pattern, self.transform)
+        self.forward = Transformer(*parts)
+        table, embed = self.forward.tables()
+        self.backward = Transformer(
+            *parts, table=table, embed=embed, reads=self.forward.output
+        )

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from research import models
 
@@ -126,3 +127,60 @@ def test_a_readouts_table_is_the_shared_one(make_options, make_group, make_param
         readout.table, params["discriminator"]["token"]["rows"]
     )
     assert readout.feature.shape == (2, 12, 16) and told.shape == (2, 12, 1)
+
+
+@pytest.mark.parametrize(
+    "tie, own",
+    [
+        ("none", {"token", "place", "stack", "output"}),
+        ("token", {"place", "stack", "output"}),
+        ("embedding", {"stack", "output"}),
+        ("all", {"output"}),
+    ],
+)
+def test_what_a_pair_ties_is_the_discriminators(make_options, make_group, tie, own):
+    group, fraction = make_group(), 1.0 if tie == "all" else 0.5
+    network = models.Pair(make_options(), size=50, fraction=fraction, tie=tie)
+    made = jax.eval_shape(
+        lambda: models.init(network, pair_fn(group), jax.random.key(0))
+    )
+    params = models.unbox(made)
+    assert set(params["generator"]) == own
+    assert set(params["discriminator"]) == {
+        "token",
+        "place",
+        "stack",
+        "answer_replaced",
+    }
+
+
+def test_a_pair_that_ties_all_is_one_stack(make_options, make_group, make_params):
+    group = make_group()
+    network = models.Pair(make_options(), size=50, fraction=1.0, tie="all")
+    params = make_params(network, pair_fn(group))
+    same = models.apply(
+        network,
+        params,
+        lambda net: (net.generator.states(group), net.discriminator.states(group)),
+    )
+    np.testing.assert_array_equal(*same)
+
+
+def test_a_discriminator_may_read_out_tokens(make_options, make_group, make_params):
+    group = make_group()
+    network = models.Pair(
+        make_options(), size=50, heads={"copy": 1}, transform=True, tie="none"
+    )
+
+    def fn(net):
+        made = net.generator.readout(net.generator.states(group))
+        states = net.discriminator.states(group)
+        told = net.discriminator.head("copy", states)
+        return made, net.discriminator.readout(states), told
+
+    params = make_params(network, fn)
+    made, readout, told = models.apply(network, params, fn)
+    assert told.shape == (2, 12, 1)
+    rows = params["discriminator"]["token"]["rows"]
+    np.testing.assert_array_equal(readout.table, rows)
+    assert not np.array_equal(made.table, rows)
