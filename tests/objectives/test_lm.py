@@ -1,18 +1,196 @@
-"""lm: each token is the next one's input."""
+"""lm: each token is the next one's input, in any direction; nothing passes a seam.
+
+Statistical tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+"""
+
+from itertools import pairwise
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 from texts import keys, symbols, texts
 
 from research import objectives
+from research.batch import DOCUMENT, visible
+from research.errors import UserError
+
+OF = symbols()
+LEVEL = 1e-4
+
+
+def corrupt(example, **fields):
+    objective = objectives.load("lm", **fields)
+    rows, length = example.token.shape
+    return objective.corrupt(example, keys(rows), OF, length)
+
+
+def backwards(example):
+    """The same texts from their ends to their beginnings."""
+    token = example.token.copy()
+    for row, length in enumerate(example.length):
+        token[row, :length] = token[row, :length][::-1]
+    return example._replace(token=token)
 
 
 def test_input_is_the_target_one_place_later():
-    of = symbols()
-    example = texts(16, [16, 9, 1, 0], of)
-    batch = objectives.load("lm").corrupt(example, keys(4), of, 16)
+    example = texts(16, [16, 9, 1, 0], OF)
+    batch = corrupt(example)
     for row, length in enumerate(example.length):
         target = batch["target"][row, :length]
         np.testing.assert_array_equal(target, example.token[row, :length])
-        before = [of.bos, *target[:-1]][:length]
+        before = [OF.bos, *target[:-1]][:length]
         np.testing.assert_array_equal(batch["token"][row, :length], before)
         np.testing.assert_array_equal(batch["weight"][row], np.arange(16) < length)
+
+
+def test_backward_is_forward_of_the_reversed_text():
+    example = texts(16, [16, 9, 1, 0], OF, separators=0.1)
+    ours = corrupt(example, direction="backward")
+    forward = corrupt(backwards(example))
+    for name, array in forward.items():
+        np.testing.assert_array_equal(ours[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("prefix", ["none", "random"])
+def test_both_directions_are_each_of_them(prefix):
+    example = texts(16, [16, 9, 1, 0], OF, separators=0.1)
+    fields = {"prefix": prefix, "documents": "apart"}
+    both = corrupt(example, direction="both", **fields)
+    for side in ("forward", "backward"):
+        for name, array in corrupt(example, direction=side, **fields).items():
+            np.testing.assert_array_equal(both.pop(f"{side}_{name}"), array)
+    assert not both
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 40), st.integers(0, 99))
+def test_a_prefix_sees_itself_and_what_follows_it_is_scored(length, seed):
+    num_raw = np.random.default_rng(seed).integers(0, length + 1, 6)
+    batch = corrupt(texts(length, num_raw, OF, seed=seed), prefix="random")
+    sees = visible(batch)
+    for row, count in enumerate(num_raw):
+        if count < 2:
+            assert not batch["weight"][row].any()
+            continue
+        cut = count - int(batch["weight"][row].sum())  # tokens of the prefix
+        assert 1 <= cut < count
+        np.testing.assert_array_equal(
+            batch["weight"][row] > 0,
+            (np.arange(length) >= cut) & (np.arange(length) < count),
+        )
+        # Place p reads token p (place 0 reads bos), and is to give token p + 1.
+        expected = np.zeros((length, length), bool)
+        for query in range(count):
+            for key in range(count):
+                expected[query, key] = key <= cut or key <= query
+        np.testing.assert_array_equal(sees[row], expected)
+        for query in range(cut, count):
+            assert not sees[row, query, query + 1 :].any()
+
+
+def test_all_prefixes_are_equally_likely():
+    batch = corrupt(texts(11, [11] * 5000, OF), prefix="random")
+    cut = 11 - batch["weight"].sum(axis=1).astype(int)
+    count = np.bincount(cut, minlength=12)
+    assert not count[[0, 11]].any()
+    assert stats.chisquare(count[1:11]).pvalue > LEVEL
+
+
+def documents(rng, length, separator):
+    """A row of whole documents and its flags, and where each is: [begin, end)."""
+    token, flags, held = [], [], []
+    while len(token) < length:
+        size = int(rng.integers(1, 9))
+        begin = len(token)
+        token += list(rng.choice(OF.ordinary, size))
+        flags += [DOCUMENT] + [0] * (size - 1)
+        if separator:
+            token, flags = [*token, OF.eos], [*flags, 0]
+        held.append((begin, len(token)))
+    held = [(begin, min(end, length)) for begin, end in held]
+    example = texts(length, [length], OF)
+    row = np.array([token[:length]], np.int32)
+    return example._replace(token=row, flags=np.array([flags[:length]], np.uint8)), held
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("separator", [True, False])
+def test_documents_apart_are_those_documents_alone(direction, separator):
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        example, held = documents(rng, 24, separator)
+        batch = corrupt(example, documents="apart", direction=direction)
+        assert batch["weight"].all()  # every token stays a target
+        sees, token = visible(batch)[0], example.token[0]
+        if direction == "backward":
+            # A separator is read before the document that it follows in the text.
+            shift = int(separator)
+            ends = [end - shift for _, end in held[:-1]]
+            whole = held[-1][1]
+            if separator and token[-1] == OF.eos:
+                ends, whole = [*ends, whole - 1], whole
+            edge = [0, *ends] + ([whole] if not ends or ends[-1] < whole else [])
+            held = [(whole - b, whole - a) for a, b in pairwise(edge)][::-1]
+        segments = set()
+        for begin, end in held:
+            alone = example._replace(
+                token=np.pad(
+                    (token[::-1] if direction == "backward" else token)[begin:end],
+                    (0, 24 - end + begin),
+                )[None],
+                flags=np.zeros((1, 24), np.uint8),
+                length=np.array([end - begin], np.int32),
+            )
+            own = corrupt(alone)
+            for name in ("token", "position", "rank", "reach", "target", "weight"):
+                np.testing.assert_array_equal(
+                    batch[name][0, begin:end], own[name][0, : end - begin], name
+                )
+            assert not sees[begin:end, :begin].any()
+            assert not sees[begin:end, end:].any()
+            segments |= {*batch["segment"][0, begin:end]}
+        assert segments == set(range(1, len(held) + 1))
+
+
+def test_a_window_may_begin_within_a_document():
+    example, held = documents(np.random.default_rng(2), 24, True)
+    (_, second), *_ = held
+    cut = example._replace(
+        token=np.roll(example.token, -second + 2, axis=1),
+        flags=np.roll(example.flags, -second + 2, axis=1),
+        length=np.array([24 - second + 2], np.int32),
+    )
+    batch = corrupt(cut, documents="apart")
+    assert list(batch["segment"][0, :4]) == [1, 1, 2, 2]
+    assert list(batch["position"][0, :4]) == [0, 1, 0, 1]
+    assert list(batch["token"][0, [0, 2]]) == [OF.bos, OF.bos]
+    assert batch["target"][0, 1] == OF.eos  # the end of the first is a target
+
+
+def test_each_document_has_a_prefix_of_its_own():
+    example, held = documents(np.random.default_rng(3), 40, True)
+    rows = 400
+    many = example._replace(
+        token=example.token.repeat(rows, 0),
+        flags=example.flags.repeat(rows, 0),
+        length=np.full(rows, 40, np.int32),
+    )
+    batch = corrupt(many, documents="apart", prefix="random")
+    for begin, end in held:
+        weight, size = batch["weight"][:, begin:end], end - begin
+        cut = size - weight.sum(axis=1).astype(int)
+        if size < 2:
+            assert not weight.any()
+            continue
+        assert set(cut) == set(range(1, size))
+        assert (np.diff(weight, axis=1) >= 0).all()
+        rank = np.maximum(0, np.arange(size) - cut[:, None])
+        np.testing.assert_array_equal(batch["rank"][:, begin:end], rank)
+
+
+@pytest.mark.parametrize("field", ["direction", "prefix", "documents"])
+def test_a_word_that_is_none_of_its_choices_is_an_error(field):
+    with pytest.raises(UserError, match=f"lm: {field} is one of .*, not 'sideways'"):
+        objectives.load("lm", **{field: "sideways"})
