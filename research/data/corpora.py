@@ -15,7 +15,7 @@ from research.data.cache import fingerprint
 from research.errors import UserError, unknown
 
 SPLITS = ("train", "valid", "test")
-SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
+SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 LONGEST = 2**20
 """Characters after which a document of a `.txt` file without a blank line is cut."""
 
@@ -37,6 +37,7 @@ class Corpus:
     made_of: Callable[[], object]  # everything they depend on, as JSON
     size: int = 0  # in the unit of Document.read; 0: not known
     vocabulary_source: "Corpus | None" = None  # whose text trains the vocabulary
+    parts: tuple["Corpus", ...] = ()  # those that were joined
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.
@@ -63,9 +64,10 @@ def load(name: str, held_out: float) -> Corpus:
 
     Args:
       name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
-        ends a document) and `.jsonl` (an object a line, with `text`, and `label` where
-        documents have one), each also as `.gz`; or "tfds:NAME", whose own test and
-        validation splits are kept where it has them.
+        ends a document), `.jsonl` (an object a line, with `text`, and `label` where
+        documents have one) and `.tsv` (parallel text: two columns a line, which are
+        the two paragraphs of a document), each also as `.gz`; or "tfds:NAME", whose own
+        test and validation splits are kept where it has them.
 
     Raises:
       UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
@@ -97,6 +99,7 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
         name=" + ".join(corpus.name for corpus in corpora),
         read=read,
         made_of=lambda: [corpus.fingerprint() for corpus in corpora],
+        parts=tuple(corpora),
     )
 
 
@@ -157,8 +160,8 @@ def _read_file(file: Path) -> Iterator[Document]:
         with file.open("rb") as raw:
             gz = file.suffix == ".gz"
             lines = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if gz else raw
-            parse = _json_lines if ".jsonl" in file.suffixes else _paragraphs
-            for text, label in parse(lines):
+            kind = Path(file.name.removesuffix(".gz")).suffix
+            for text, label in PARSERS[kind](lines):
                 yield Document(text, label, raw.tell())
     except _LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
@@ -194,15 +197,35 @@ def _paragraphs(lines: Iterator[bytes]) -> Iterator[tuple[str, None]]:
     for number, line in enumerate(lines, 1):
         blank = line.isspace()
         if not blank:
-            try:
-                held.append(line.decode("utf-8"))
-            except UnicodeDecodeError as error:
-                raise _LineError(number, f"not UTF-8 ({error.reason})") from error
+            held.append(_decoded(line, number))
             size += len(line)
         if blank or size > LONGEST:
             yield "".join(held), None
             held, size = [], 0
     yield "".join(held), None
+
+
+def _columns(lines: Iterator[bytes]) -> Iterator[tuple[str, None]]:
+    """(both sides, a paragraph each, None) of each line that is not empty."""
+    for number, line in enumerate(lines, 1):
+        text = _decoded(line, number).rstrip("\r\n")
+        sides = text.split("\t")
+        if len(sides) == 2 and not any(not side or side.isspace() for side in sides):
+            yield "\n".join(sides), None
+        elif text:
+            raise _LineError(
+                number, "a line of parallel text has two columns, parted by a tab"
+            )
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _LineError(number, f"not UTF-8 ({error.reason})") from error
+
+
+PARSERS = {".jsonl": _json_lines, ".txt": _paragraphs, ".tsv": _columns}
 
 
 def _valid(text: str) -> str:

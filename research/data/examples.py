@@ -1,20 +1,18 @@
 """Rows of a batch made from text: spans of streams in their order, then hidden."""
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import LAST_STEP, Example, Symbols
+from research.batch import FAR, LAST_STEP, NEXT, OTHER, Example, Symbols
 from research.data import cache as caches
-from research.data import corpora, noise
+from research.data import lexicon, noise
 from research.data.index import Index
-from research.data.index import build as build_index
-from research.data.order import permute, schedule
+from research.data.order import follow, permute, schedule
 from research.data.stream import Stream
-from research.data.stream import build as build_stream
-from research.data.vocabulary import Vocabulary, load_or_train
-from research.errors import UserError, unknown
+from research.errors import UserError
 
 # n rows, N examples of an epoch, R raw tokens an example
 
@@ -34,6 +32,11 @@ class Text:
 
     Row g reads example g % N of epoch g // N, in that epoch's own order; in a mixture
     the schedule says whose turn it is, and each corpus counts its own rows and epochs.
+
+    With `Reads.streams` there is another order, the only one that knows the batch
+    size: row r of a step goes on where row r of the step before ended. Each row is of
+    one corpus, by the schedule; the rows of a corpus divide its text evenly and read
+    their parts in order, epoch after epoch, see `order.follow`.
     """
 
     def __init__(
@@ -45,12 +48,22 @@ class Text:
         length: int,
         seed: int,
         rates: Mapping[str, float],
+        batch: int,
+        copies: int = 0,
     ):
-        """Reads the parts at the rates, each in the other's order."""
+        """Reads the parts at the rates, each in the other's order.
+
+        Args:
+          batch: rows of a step.
+          copies: epoch e has the noise of epoch e % copies; 0: its own.
+        """
         self.names = tuple(rates)
         self.parts = tuple(parts)
         self.symbols = symbols
         self.seed = seed
+        self.batch = batch
+        self.copies = copies
+        self.streams = objective.reads(length).streams
         self.schedule = schedule(rates.values())
         self.sizes = np.array([len(part.index.start) for part in parts])
         self.num_examples = int(self.sizes.sum())
@@ -58,23 +71,46 @@ class Text:
         self._length = length
         self._width = objective.reads(length).length
         self._first = np.cumsum(self.sizes) - self.sizes
-        self._labels = [_translate(part.stream, symbols) for part in parts]
+        self._labels = [_translate(part, symbols) for part in parts]
         texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
-        self.fingerprint = caches.fingerprint([texts, *map(float, rates.values())])
+        known = [lexicon.fingerprint(symbols.lexicon)] if symbols.lexicon else []
+        self.fingerprint = caches.fingerprint(
+            [texts, *map(float, rates.values()), *known]
+        )
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows of the counters g [n] int64."""
-        corpus, own = self.schedule.at(counter)
-        epoch, place = np.divmod(own, self.sizes[corpus])
-        return self.make(corpus, place, epoch, seed=self.seed, shuffle=True)
+        step, row = np.divmod(counter, self.batch)
+        if not self.streams:
+            corpus, own = self.schedule.at(counter)
+            epoch, place = np.divmod(own, self.sizes[corpus])
+            return self.make(corpus, place, epoch, step, seed=self.seed, shuffle=True)
+        corpus, own = (of_row[row] for of_row in self._streams[:2])
+        epoch, place = np.empty((2, len(counter)), np.int64)
+        for number, rows in enumerate(self._streams[2]):
+            here = corpus == number
+            epoch[here], place[here] = follow(
+                step[here], own[here], rows=rows, num=self.sizes[number]
+            )
+        return self.make(corpus, place, epoch, step, seed=self.seed, shuffle=False)
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Each example once, corpus by corpus, `size` at a time."""
+        """Each example once, corpus by corpus, `size` at a time.
+
+        With `Reads.streams`, row r goes on from one time to the next; rows whose part
+        of the text is over are empty.
+        """
+        if self.streams:
+            for corpus, num in enumerate(self.sizes):
+                steps = -(-num // size)
+                for step in range(steps):
+                    place = np.arange(size) * steps + step
+                    yield self._spread(corpus, place, place < num)
+            return
         for begin in range(0, self.num_examples, size):
             row = np.arange(begin, min(begin + size, self.num_examples))
             corpus = np.searchsorted(self._first, row, side="right") - 1
-            place, epoch = row - self._first[corpus], np.zeros_like(row)
-            yield self.make(corpus, place, epoch, seed=EVALUATION_SEED, shuffle=False)
+            yield self._evaluated(corpus, row - self._first[corpus])
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
@@ -87,14 +123,26 @@ class Text:
         corpus: np.ndarray,
         place: np.ndarray,
         epoch: np.ndarray,
+        step: np.ndarray | int,
         *,
         seed: int,
         shuffle: bool,
     ) -> dict[str, np.ndarray]:
-        """The rows [n] at a place of an epoch of a corpus, each [n] int64."""
-        example, row = self.raw(corpus, place, epoch, seed=seed, shuffle=shuffle)
-        key = noise.row_key(seed, epoch, self._first[corpus] + row)
+        """The rows [n] at places of epochs of corpora (each [n] int64), at a step."""
+        example, row = self.raw(corpus, place, epoch, step, seed=seed, shuffle=shuffle)
+        noisy = epoch % self.copies if self.copies else epoch
+        key = noise.row_key(seed, noisy, self._first[corpus] + row)
         return self._hide(example, key, self._first[corpus] + place)
+
+    def steps(self, corpus: np.ndarray, place: np.ndarray, epoch: np.ndarray):
+        """[n]: the steps of the training rows at a place of an epoch of a corpus."""
+        own = epoch * self.sizes[corpus] + place
+        return self.schedule.counter(corpus, own) // self.batch
+
+    def check(self) -> None:
+        """Raises UserError: the batch has no streams for the text, or too many."""
+        if self.streams:
+            assert self._streams
 
     def counts(self) -> dict[str, int]:
         """Tokens and examples there are; tokens that are left out, or read again."""
@@ -103,28 +151,57 @@ class Text:
             "tokens": sum(stream.num_tokens for stream in streams),
             "documents": sum(stream.num_documents for stream in streams),
             "examples": self.num_examples,
-            "skipped": sum(index.skipped for index in indices),
-            "repeated": sum(index.repeated for index in indices),
+            **{
+                name: sum(index.counts[name] for index in indices)
+                for name in indices[0].counts
+            },
         }
 
-    def raw(self, corpus, place, epoch, *, seed: int, shuffle: bool):
+    def raw(self, corpus, place, epoch, step, *, seed: int, shuffle: bool):
         """The text of those rows before hiding, and their rows of the index [n]."""
         example = no_text(len(place), self._width, self.symbols.pad)
+        example.source[:], example.step[:] = corpus, step
         row = place.copy()
-        for number, (stream, index) in enumerate(self.parts):
+        for number, part in enumerate(self.parts):
             own = slice(None) if len(self.parts) == 1 else corpus == number
             if shuffle:
                 row[own] = permute(
                     place[own], self.sizes[number], seed=seed, epoch=epoch[own]
                 )
-            start, length = index.start[row[own]], index.length[row[own]]
-            example.length[own] = example.first[own] = length
-            example.source[own] = number
-            example.label[own] = self._labels[number][index.label[row[own]]]
-            example.token[own], example.flags[own] = stream.gather(
-                start, length, self._width, self.symbols.pad
-            )
+            label = part.index.label[row[own]]
+            example.label[own] = self._labels[number][label]
+            found = _gather(part, row[own], self._width, self.symbols.pad)
+            for name, array in found.items():
+                getattr(example, name)[own] = array
         return example, row
+
+    def _evaluated(self, corpus: np.ndarray, place: np.ndarray):
+        """Rows of the one epoch of an evaluation."""
+        none = np.zeros_like(place)
+        step = none + LAST_STEP
+        return self.make(corpus, place, none, step, seed=EVALUATION_SEED, shuffle=False)
+
+    def _spread(self, corpus: int, place: np.ndarray, here: np.ndarray):
+        """Rows at places of a corpus, and empty ones where nothing is `here` [n]."""
+        batch = self.empty(len(place))
+        found = self._evaluated(np.full(here.sum(), corpus), place[here])
+        for name, rows in found.items():
+            batch[name][here] = rows
+        return batch
+
+    @functools.cached_property
+    def _streams(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each row its corpus and its number there; of each corpus its rows."""
+        corpus, own = self.schedule.at(np.arange(self.batch))
+        rows = np.bincount(corpus, minlength=len(self.parts))
+        for name, has, size in zip(self.names, rows, self.sizes, strict=True):
+            if not 0 < has <= size:
+                raise UserError(
+                    f"train.batch={self.batch} gives {has} rows to {name}, which has "
+                    f"{size} examples; this objective reads its text in as many "
+                    "streams as it has rows, at least one and no more than examples"
+                )
+        return corpus, own, rows
 
     def _hide(self, example: Example, key, place) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self.symbols, self._length)
@@ -139,86 +216,29 @@ def no_text(num: int, width: int, pad: int) -> Example:
     return Example(token, flags, none, none - 1, none.copy(), none.copy(), step)
 
 
-def _translate(stream: Stream, symbols: Symbols) -> np.ndarray:
-    """From a stream's label to that of `symbols`; its last entry, for -1, is -1."""
-    return np.array([*map(symbols.labels.index, stream.label_names), -1], np.int32)
+def _translate(part: Part, symbols: Symbols) -> np.ndarray:
+    """From an index's label to an example's; its last entry, for -1, is -1.
 
-
-class Opened(NamedTuple):
-    """Two splits of a corpus or a mixture, made of one vocabulary."""
-
-    vocabulary: Vocabulary
-    symbols: Symbols
-    train: Text
-    eval: Text
-
-
-def open_text(config: Any, objective: Any) -> Opened:
-    """Corpora, vocabulary, streams and indices as config.data says; cached.
-
-    Raises:
-      UserError: a value of config.data that is not right, or a split without text.
+    Those of pairs stay, those of documents become places in `symbols.labels`.
     """
-    data = config.data
-    _check(data)
-    rates = rates_of(config)
-    assert rates, data.task
-    schedule(rates.values())  # a wrong rate is told before the work is done
-    cache = caches.root(data.cache_dir)
-    loaded = [corpora.load(name, data.held_out) for name in rates]
-    vocabulary = load_or_train(data, corpora.join(loaded), cache)
-    reads = objective.reads(data.length)
+    if part.index.second is not None:
+        return np.array([NEXT, OTHER, FAR], np.int32)
+    names = part.stream.label_names
+    return np.array([*map(symbols.labels.index, names), -1], np.int32)
 
-    def parts(split: str) -> list[Part]:
-        streams = [
-            build_stream(corpus, split, vocabulary, cache, data.separator)
-            for corpus in loaded
-        ]
-        return [
-            Part(stream, build_index(stream, reads, data.stride, cache))
-            for stream in streams
-        ]
 
-    train, held_out = parts(data.train_split), parts(data.eval_split)
-    labels = {name for part in train + held_out for name in part.stream.label_names}
-    symbols = vocabulary.symbols._replace(labels=tuple(sorted(labels)))
-
-    def text(parts: list[Part]) -> Text:
-        return Text(
-            parts,
-            objective,
-            symbols,
-            length=data.length,
-            seed=config.seed,
-            rates=rates,
+def _gather(part: Part, row: np.ndarray, width: int, pad: int) -> dict[str, np.ndarray]:
+    """Token, flags, length, first of rows [n] of the index; a pair's spans joined."""
+    stream, index = part
+    first = length = index.length[row]
+    token, flags = stream.gather(index.start[row], length, width, pad)
+    if index.second is not None:
+        more = index.second_length[row]
+        length = first + more
+        second = stream.gather(index.second[row], more, width, pad)
+        place = np.arange(width) - first[:, None]
+        token, flags = (
+            np.where(place < 0, one, np.take_along_axis(two, np.maximum(place, 0), 1))
+            for one, two in zip((token, flags), second, strict=True)
         )
-
-    return Opened(vocabulary, symbols, text(train), text(held_out))
-
-
-def rates_of(config: Any) -> dict[str, float]:
-    """The corpora that config.data names, and their rates; {}: a task that is not ours.
-
-    Ours are `corpus:objective`, `mix:objective` and those with `:length`, for the
-    config's own objective and length.
-    """
-    data = config.data
-    corpus = data.corpus
-    if data.task:
-        ending = f":{config.objective.name}"
-        corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
-        if data.task not in (corpus + ending, f"{corpus}{ending}:{data.length}"):
-            return {}
-    if data.mixture and (corpus == "mix" or not data.task):
-        return dict(sorted(data.mixture.items()))
-    return {corpus: 1.0}
-
-
-def _check(data: Any) -> None:
-    for key in ("train_split", "eval_split"):
-        if data[key] not in corpora.SPLITS:
-            raise unknown(f"data.{key}", data[key], corpora.SPLITS)
-    if data.length < 1:
-        raise UserError(f"data.length is {data.length}; it is at least 1")
-    if data.stride < 0:
-        raise UserError(f"data.stride is {data.stride}; it is 0 or more")
+    return {"token": token, "flags": flags, "length": length, "first": first}

@@ -54,6 +54,35 @@ def permute(place: np.ndarray, num: int, *, seed: int, epoch: np.ndarray | int):
     return row.astype(np.int64)
 
 
+def flattened(sizes: Collection[float], alpha: float) -> list[float]:
+    """The share of each corpus, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
+
+    sizes: [C], each above 0.
+    """
+    weight = np.array(sizes, float) ** alpha
+    return (weight / weight.sum()).tolist()
+
+
+def follow(step: np.ndarray, row: np.ndarray, *, rows: int, num: int):
+    """What contiguous streams read: row r of step s + 1 goes on where that of s ended.
+
+    An epoch has num // rows steps, in which each row reads as many examples in order.
+    Up to rows - 1 examples are left over: the last ones in even epochs, the first ones
+    in odd ones, so that each is read in every two.
+
+    Args:
+      step, row: [n] int64; a row is in 0 .. rows - 1.
+      num: N, at least `rows`.
+
+    Returns:
+      epoch, place: [n] int64.
+    """
+    assert num >= rows > 0
+    steps = num // rows
+    epoch, nth = np.divmod(step, steps)
+    return epoch, row * steps + nth + epoch % 2 * (num - rows * steps)
+
+
 def _hash(value: np.ndarray) -> np.ndarray:
     """A bijection of uint64 that hides its input; the input stays as it is."""
     return mix(value + GOLDEN)
@@ -71,6 +100,13 @@ class Schedule(NamedTuple):
         turn, entry = np.divmod(counter, len(self.corpus))
         corpus = self.corpus[entry]
         return corpus, turn * self.count[corpus] + self.before[entry]
+
+    def counter(self, corpus: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The example's counter, of a corpus and its own counter; undoes `at`."""
+        turn, nth = np.divmod(own, self.count[corpus])
+        entry = np.argsort(self.corpus, kind="stable")
+        first = np.cumsum(self.count) - self.count
+        return turn * len(self.corpus) + entry[first[corpus] + nth]
 
 
 def schedule(rates: Collection[float]) -> Schedule:

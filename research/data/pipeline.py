@@ -10,7 +10,7 @@ import numpy as np
 
 from research.batch import Symbols
 from research.data import cache, written
-from research.data.examples import open_text, rates_of
+from research.data.opening import open_text, rates_of
 from research.errors import UserError, unknown
 
 # n rows asked for, N examples of an epoch
@@ -28,18 +28,28 @@ class Source(Protocol):
 
     fingerprint: str
 
+    streams: bool
+    """Whether rows go on from step to step, and so belong to one batch size."""
+
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows g [n] int64, ascending: a pure function of g."""
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Each example once, `size` at a time; the last time fewer."""
+        """Each example once, `size` at a time; the last time fewer.
+
+        With `streams` it is `size` rows each time, of which some may be empty.
+        """
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text, whose weights are 0."""
 
 
 class Pipeline:
-    """Batches of rows: row r of step s is row s * batch + r of the source."""
+    """Batches of rows: row r of step s is row s * batch + r of the source.
+
+    What a row is does not depend on the batch size, but for sources with `streams`,
+    and for an objective that looks at the step of a row.
+    """
 
     def __init__(self, source: Source, *, batch: int):
         self.source = source

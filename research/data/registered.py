@@ -9,11 +9,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from sentencepiece import SentencePieceProcessor as SentencePiece
 
-from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD, Symbols
+from research.batch import DOCUMENT, LAST_STEP, PARAGRAPH, SENTENCE, WORD, Symbols
 from research.data import cache, noise
 from research.data.examples import EVALUATION_SEED, Text, no_text
+from research.data.index import PAIRS
 from research.errors import UserError, unknown
 
 # n rows, R raw tokens an example, W the widest array of a chunk
@@ -49,6 +49,7 @@ class Registered:
         length: int,
         split: str,
         seed: int,
+        batch: int,
         words: np.ndarray | None = None,
         tasks: Sequence[Any] = (),
         text: Text | None = None,
@@ -56,6 +57,7 @@ class Registered:
         """Reads a `seqio.Task` or `seqio.Mixture`.
 
         Args:
+          batch: rows of a step.
           words: [V] bool, at which ids of its texts a word starts; None: at all.
           tasks: its tasks in the order of an evaluation; (): their own.
           text: the same rows, read natively, if it is a task of ours.
@@ -65,12 +67,13 @@ class Registered:
         """
         tasks = tasks or getattr(provider, "tasks", [provider])
         self.num_examples = text and text.num_examples
+        self.streams = False
         self._name, self._provider = provider.name, provider
         self._split = _find_split(provider, split)
         self._tasks = [task for task in tasks if self._split in task.splits]
         self._objective, self._symbols, self._length = objective, symbols, length
         self._width = objective.reads(length).length
-        self._seed = seed
+        self._seed, self._batch = seed, batch
         self._words = np.ones(symbols.size, bool) if words is None else words
         self._specs = objective.arrays(length)
         self._takes = self._choose(provider.output_features)
@@ -87,7 +90,7 @@ class Registered:
             self._begin = int(counter[0])
             dataset = self._dataset(self._provider, self._may_shuffle(), None)
             self._chunks = self._read(
-                dataset.skip(self._begin), ROWS, self._begin, self._seed
+                dataset.skip(self._begin), ROWS, self._begin, self._seed, self._batch
             )
             self._chunk = self._next()
         parts = []
@@ -105,7 +108,7 @@ class Registered:
         """Each example once, task by task, `size` at a time."""
         parts = [self._dataset(task, False, 1) for task in self._tasks]
         whole = reduce(lambda one, other: one.concatenate(other), parts)
-        return self._read(whole, size, 0, EVALUATION_SEED)
+        return self._read(whole, size, 0, EVALUATION_SEED, 0)
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
@@ -123,6 +126,12 @@ class Registered:
                     )
             own = ("example",) if "example" in features else ()
             return (*self._specs, *own)
+        unit = self._objective.reads(self._length).unit
+        if unit in PAIRS:
+            raise UserError(
+                f"data.task {self._name} has single texts, and the objective reads "
+                "pairs of sentences; give a task that has the objective's arrays"
+            )
         if "targets" in features and features["targets"].rank == 1:
             return ("targets",)
         raise UserError(
@@ -165,15 +174,19 @@ class Registered:
         _OPEN.add(chunks)
         return chunks
 
-    def _chunks_of(self, dataset: Any, size: int, begin: int, seed: int):
-        """Rows of `size` examples at a time, counted from `begin`."""
+    def _chunks_of(self, dataset: Any, size: int, begin: int, seed: int, batch: int):
+        """Rows of `size` examples at a time, counted from `begin`.
+
+        batch: rows of a step; 0: of no step, they are evaluated.
+        """
         types = {k: v.dtype.as_numpy_dtype for k, v in dataset.element_spec.items()}
         filler = {k: t(-1 if k == "targets" else 0) for k, t in types.items()}
         for chunk in dataset.padded_batch(size, None, filler).as_numpy_iterator():
             counter = begin + np.arange(len(chunk[self._takes[0]]))
             begin += len(counter)
             if self._takes == ("targets",):
-                yield self._from_text(chunk["targets"], counter, seed)
+                step = counter // batch if batch else np.full_like(counter, LAST_STEP)
+                yield self._from_text(chunk["targets"], counter, step, seed)
             else:
                 place = counter & np.iinfo(np.int32).max
                 rows = {name: self._fill(name, chunk[name]) for name in self._specs}
@@ -193,7 +206,7 @@ class Registered:
         array = np.pad(array, [(0, 0), *((0, more) for more in missing)])
         return array.astype(spec.dtype, copy=False)
 
-    def _from_text(self, token: np.ndarray, counter: np.ndarray, seed: int):
+    def _from_text(self, token: np.ndarray, counter, step, seed: int):
         """Rows of texts [n, W], -1 beyond their ends: cut to R, then hidden."""
         whole = (token >= 0).sum(1)
         if whole.max(initial=0) > self._width and not self._cut:
@@ -203,6 +216,7 @@ class Registered:
                 file=sys.stderr,
             )
         example = no_text(len(token), self._width, self._symbols.pad)
+        example.step[:] = step
         width = min(self._width, token.shape[1])
         inside = token[:, :width] >= 0
         example.token[:, :width][inside] = token[:, :width][inside]
@@ -216,62 +230,6 @@ class Registered:
         rows = self._objective.corrupt(example, key, self._symbols, self._length)
         place = counter & np.iinfo(np.int32).max
         return rows | {"example": place.astype(np.int32)}
-
-
-def symbols_of(vocabulary: Any, sentinels: int) -> Symbols:
-    """The ids of a `seqio.Vocabulary`; those it lacks are added after its end.
-
-    Its extra ids are the first sentinels, from the last one down, as in T5.
-
-    Raises:
-      UserError: it does not say its size.
-    """
-    size = int(vocabulary.vocab_size or 0)
-    if size < 1:
-        raise UserError("data.task: its vocabulary does not say how many ids it has")
-    extra = [*range(size - 1, size - 1 - (vocabulary.extra_ids or 0), -1)]
-    found = {}
-    for role in ("pad", "bos", "eos", "mask", "unk"):
-        known = _own_id(vocabulary, role)
-        if known is None or known < 0 or known in (*found.values(), *extra):
-            known, size = size, size + 1
-        found[role] = int(known)
-    more = max(0, sentinels - len(extra))
-    names = (*extra, *range(size, size + more))
-    size += more
-    special = np.zeros(size, bool)
-    special[[found[role] for role in ("pad", "bos", "eos", "mask")]] = True
-    special[list(names)] = True
-    drawn = ~special
-    drawn[int(vocabulary.vocab_size) :] = False
-    drawn[found["unk"]] = False
-    return Symbols(
-        size=size,
-        **found,
-        sentinels=names,
-        special=special,
-        ordinary=np.flatnonzero(drawn).astype(np.int32),
-    )
-
-
-def word_starts(vocabulary: Any, size: int) -> np.ndarray:
-    """[V] bool: at which ids of a `seqio.Vocabulary` a word starts.
-
-    At pieces with SentencePiece's mark; a vocabulary without marks starts one at all.
-    """
-    starts = np.ones(size, bool)
-    if isinstance(model := getattr(vocabulary, "tokenizer", None), SentencePiece):
-        pieces = model.id_to_piece(list(range(model.get_piece_size())))
-        starts[: len(pieces)] = [piece.startswith("\u2581") for piece in pieces]
-    return starts
-
-
-def _own_id(vocabulary: Any, role: str) -> int | None:
-    """The id of "bos", ... in a `seqio.Vocabulary`; None or -1: it has none."""
-    try:
-        return getattr(vocabulary, f"{role}_id", None)
-    except NotImplementedError:  # what seqio's own vocabularies do about bos
-        return None
 
 
 def _find_split(provider: Any, split: str) -> str:

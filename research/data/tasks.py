@@ -12,10 +12,12 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from research.batch import Spec, Symbols
-from research.data.examples import EVALUATION_SEED, Opened, Text, open_text
+from research.batch import LAST_STEP, Spec, Symbols
+from research.data.examples import EVALUATION_SEED, Text
+from research.data.foreign import symbols_of, word_starts
+from research.data.opening import Opened, open_text
 from research.data.order import Schedule
-from research.data.registered import Registered, symbols_of, word_starts
+from research.data.registered import Registered
 from research.errors import UserError, unknown
 
 tf.config.set_visible_devices([], "GPU")  # or TensorFlow would take their memory
@@ -43,9 +45,10 @@ def register(config: Any, objective: Any, opened: Opened | None = None) -> str:
       opened: what `open_text` gives, if it is at hand.
 
     Raises:
-      UserError: the name is taken by a task of another owner, or a value of
-        config.data is not right.
+      UserError: the name is taken by a task of another owner, a value of
+        config.data is not right, or the objective reads contiguous streams.
     """
+    _refuse_streams(config, objective)
     opened = opened or open_text(config, objective)
     train, data = opened.train, config.data
     texts = {data.train_split: train, data.eval_split: opened.eval}
@@ -67,6 +70,15 @@ def register(config: Any, objective: Any, opened: Opened | None = None) -> str:
     interleave = _interleave(parts, train.schedule)
     seqio.MixtureRegistry.add("mix" + ending, list(rates), sample_fn=interleave)
     return "mix" + ending
+
+
+def _refuse_streams(config: Any, objective: Any) -> None:
+    """The registry knows no batch size, on which the order of streams depends."""
+    if objective.reads(config.data.length).streams:
+        raise UserError(
+            f"objective {config.objective.name} reads contiguous streams, which the "
+            "registry has none of; set data.reader=native and data.task to nothing"
+        )
 
 
 def _add_task(name: str, texts: dict[str, Text], corpus: int, specs: dict) -> str:
@@ -156,14 +168,11 @@ def _make_rows(name: str, texts: dict[str, Text], corpus: int, specs: dict):
     by_number = list(texts.values())
 
     def make(number, place, size, split, shuffle, seed):
-        text = by_number[split[0]]
-        rows = text.make(
-            np.full_like(place, corpus),
-            place,
-            number // size,
-            seed=int(seed[0]),
-            shuffle=bool(shuffle[0]),
-        )
+        text, part = by_number[split[0]], np.full_like(place, corpus)
+        epoch = number // size
+        shuffled = bool(shuffle[0])
+        step = text.steps(part, place, epoch) if shuffled else LAST_STEP
+        rows = text.make(part, place, epoch, step, seed=int(seed[0]), shuffle=shuffled)
         if "inputs" in specs:
             target = np.where(rows["weight"] > 0, rows["target"], text.symbols.pad)
             rows |= {"inputs": rows["encoder_token"], "targets": target}
@@ -250,6 +259,7 @@ def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
             length=config.data.length,
             split=split,
             seed=config.seed,
+            batch=config.train.batch,
             tasks=[seqio.TaskRegistry.get(part) for part in OWN[name]],
             text=text,
         )
@@ -259,6 +269,10 @@ def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
 
 def open_any(config: Any, objective: Any) -> tuple[Symbols, Registered, Registered]:
     """The symbols, and the train and eval rows, of a task that is not ours."""
+    _refuse_streams(config, objective)
+    for key in ("copies", "lexicon"):
+        if config.data[key]:
+            raise UserError(f"data.{key} is not for a data.task that is not ours")
     task = find(config.data.task)
     features = task.output_features
     arrays = [name for name in objective.arrays(config.data.length) if name in features]
@@ -274,6 +288,7 @@ def open_any(config: Any, objective: Any) -> tuple[Symbols, Registered, Register
             length=config.data.length,
             split=split,
             seed=config.seed,
+            batch=config.train.batch,
             words=word_starts(vocabulary, symbols.size),
         )
         for split in splits

@@ -15,6 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from research.data import pieces, words
 from research.data.corpora import Corpus
+from research.data.order import flattened
 from research.data.progress import progress
 from research.errors import UserError
 
@@ -35,10 +36,13 @@ def specials(sentinels: int) -> list[str]:
     return names + [f"<extra_id_{n}>" for n in range(sentinels)]
 
 
-def made_of(corpus: Corpus, kind: str, size: int, sentinels: int) -> dict:
+def made_of(
+    corpus: Corpus, kind: str, size: int, sentinels: int, alpha: float = 0.0
+) -> dict:
     """Everything that a trained vocabulary depends on."""
     library = sentencepiece if kind in ("unigram", "bpe") else tokenizers
-    return {
+    flattened = {"alpha": alpha} if alpha and corpus.parts else {}
+    return flattened | {
         "corpus": corpus.fingerprint(),
         "kind": kind,
         "size": size,
@@ -48,8 +52,12 @@ def made_of(corpus: Corpus, kind: str, size: int, sentinels: int) -> dict:
     }
 
 
-def train(corpus: Corpus, kind: str, size: int, sentinels: int) -> pieces.Model:
+def train(
+    corpus: Corpus, kind: str, size: int, sentinels: int, alpha: float = 0.0
+) -> pieces.Model:
     """A model of one of `KINDS` with `size` pieces, specials included.
+
+    alpha: 0, or the power to which the sizes of a joined corpus's parts are raised.
 
     Raises:
       UserError: the corpus has no text, or not as many pieces, or more characters.
@@ -58,28 +66,53 @@ def train(corpus: Corpus, kind: str, size: int, sentinels: int) -> pieces.Model:
     if size < fewest:
         raise _wrong_size(size, f"give at least {fewest}, for sentinels and bytes")
     print(f"training a {kind} vocabulary of {size} on {corpus.name}", file=sys.stderr)
-    lines = sample(corpus)
+    lines = sample(corpus, alpha)
     makers: dict[str, Callable] = {"wordpiece": _wordpiece, "bytebpe": _bytebpe}
     if kind in makers:
         return pieces.Tokens(makers[kind](lines, size, sentinels))
     return pieces.SentencePiece(_sentencepiece(lines, kind, size, sentinels))
 
 
-def sample(corpus: Corpus) -> list[str]:
+def sample(corpus: Corpus, alpha: float = 0.0) -> list[str]:
     """Lines of the training split with the smallest hashes, `SAMPLE` bytes in all.
+
+    With an alpha each part of a joined corpus gets a share of those bytes, or of all
+    there are if they are fewer, that goes with its own bytes to the power alpha. A
+    part that has not as many gives its lines again.
 
     Says once what was left out because it is longer than `LONGEST`.
 
     Raises:
       UserError: there is no text.
     """
-    kept, total, longer, seen = [], 0, 0, 0
+    if not (alpha and corpus.parts):
+        return _smallest(corpus)[0]
+    drawn = [_smallest(part) for part in corpus.parts]
+    sizes = [size for _, size in drawn]
+    most = min(SAMPLE, sum(sizes))
+    lines = []
+    for (own, _), share in zip(drawn, flattened(sizes, alpha), strict=True):
+        lines += _repeated(own, int(share * most))
+    return lines
+
+
+def _repeated(lines: list[str], size: int) -> list[str]:
+    """Lines in turn, round and round, until they are `size` bytes."""
+    ends = np.cumsum([len(line.encode("utf-8")) for line in lines])
+    rounds, rest = divmod(size, int(ends[-1]))
+    return lines * rounds + lines[: int(np.searchsorted(ends, rest)) + (rest > 0)]
+
+
+def _smallest(corpus: Corpus) -> tuple[list[str], int]:
+    """The lines of the smallest hashes, and the bytes of all that may be trained on."""
+    kept, total, longer, seen, size = [], 0, 0, 0, 0
     for line in _lines(corpus):
         data = line.encode("utf-8")
         seen += 1
         if len(data) > LONGEST:
             longer += 1
             continue
+        size += len(data)
         place = int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
         if total >= SAMPLE and place >= -kept[0][0]:
             continue
@@ -95,7 +128,7 @@ def sample(corpus: Corpus) -> list[str]:
         )
     if not kept:
         raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
-    return [line for _, line in sorted(kept, reverse=True)]
+    return [line for _, line in sorted(kept, reverse=True)], size
 
 
 def _lines(corpus: Corpus) -> Iterator[str]:

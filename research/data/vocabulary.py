@@ -123,7 +123,8 @@ def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
     """The vocabulary of a config's section `data`, trained on the corpus if need be.
 
     Args:
-      data: has `vocabulary` (a kind, or a model file), `vocabulary_size`, `sentinels`.
+      data: has `vocabulary` (a kind, or a model file), `vocabulary_size`, `sentinels`
+        and `alpha` (for a joined corpus).
 
     Raises:
       UserError: no such kind or file, or a size that the corpus does not allow.
@@ -131,17 +132,14 @@ def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
     if data.vocabulary not in training.KINDS:
         return load(data.vocabulary, data.sentinels)
     corpus = corpus.vocabulary_source or corpus
-    made_of = training.made_of(
-        corpus, data.vocabulary, data.vocabulary_size, data.sentinels
-    )
+    asked = (data.vocabulary, data.vocabulary_size, data.sentinels, data.alpha)
 
     def make(folder: Path) -> dict:
-        model = training.train(
-            corpus, data.vocabulary, data.vocabulary_size, data.sentinels
-        )
+        model = training.train(corpus, *asked)
         Vocabulary(model, find_symbols(model, data.sentinels)).save(folder)
         return {}
 
+    made_of = training.made_of(corpus, *asked)
     return load(once(cache, "vocabulary", made_of, make), data.sentinels)
 
 

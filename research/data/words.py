@@ -36,6 +36,11 @@ def alone(point: np.ndarray) -> np.ndarray:
     return stands_alone()[np.minimum(point, _LAST)]
 
 
+def ideograph(point: np.ndarray) -> np.ndarray:
+    """bool: which code points are CJK ideographs."""
+    return np.any([(a <= point) & (point <= b) for a, b in _IDEOGRAPHS], axis=0)
+
+
 def starts(text: bytes) -> np.ndarray:
     """[bytes + 1] bool: a word starts at this byte of UTF-8, judged by characters.
 

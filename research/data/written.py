@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from research.batch import Symbols
+from research.batch import Lexicon, Symbols
 from research.data.progress import progress
 from research.errors import UserError
 
@@ -25,6 +25,7 @@ class Written:
         self._size = meta["batch"]
         self._rows = meta["rows"][name]
         self._open: tuple[int, dict] = (-1, {})
+        self.streams = meta["streams"]
         self.num_examples = meta["num_examples"][name]
         self.fingerprint = meta["fingerprints"][name]
 
@@ -78,20 +79,21 @@ def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
         _save(folder / f"eval-{number:06d}.npz", batch)
         rows["eval"] += len(batch["example"])
     _save(folder / "empty.npz", data.train.source.empty(1))
-    symbols = data.symbols._asdict()
-    for name in ("special", "ordinary"):
-        symbols[name] = symbols[name].tolist()
     meta = {
         "made_of": _made_of(config),
         "batch": size,
+        "streams": data.train.source.streams,
         "rows": rows,
-        "num_examples": {"train": data.train.num_examples, "eval": rows["eval"]},
+        "num_examples": {
+            "train": data.train.num_examples,
+            "eval": data.eval.num_examples or rows["eval"],
+        },
         "fingerprints": {
             "train": data.train.fingerprint,
             "eval": data.eval.fingerprint,
         },
         "counts": data.counts,
-        "symbols": symbols,
+        "symbols": _listed(data.symbols),
     }
     (folder / META).write_text(json.dumps(meta))
 
@@ -105,7 +107,8 @@ def read(config: Any) -> tuple[Symbols, Written, Written, dict]:
     """Symbols, train and eval rows, and counts of the folder that data.task names.
 
     Raises:
-      UserError: it was written for another config, or for fewer steps.
+      UserError: it was written for another config, or for fewer steps; or its rows
+        go on from step to step, and the config has another batch size.
     """
     folder = epath.Path(config.data.task)
     meta = json.loads((folder / META).read_text())
@@ -122,19 +125,52 @@ def read(config: Any) -> tuple[Symbols, Written, Written, dict]:
             f"data.task {folder} holds {meta['rows']['train']} rows, and "
             f"train.steps * train.batch is {needed}; write more batches"
         )
-    symbols = meta["symbols"]
-    symbols["special"] = np.array(symbols["special"], bool)
-    symbols["ordinary"] = np.array(symbols["ordinary"], np.int32)
-    symbols["sentinels"] = tuple(symbols["sentinels"])
-    symbols["labels"] = tuple(symbols["labels"])
+    if meta["streams"] and config.train.batch != meta["batch"]:
+        raise UserError(
+            f"data.task {folder} holds {meta['batch']} streams that go on from step to "
+            f"step; set train.batch={meta['batch']}, not {config.train.batch}"
+        )
     train, held_out = (Written(folder, name, meta) for name in ("train", "eval"))
-    return Symbols(**symbols), train, held_out, meta["counts"]
+    return _symbols(meta["symbols"]), train, held_out, meta["counts"]
 
 
 def _made_of(config: Any) -> dict[str, Any]:
     """The keys that a batch depends on and that a config without text still has."""
     hides = {f"objective.{key}": value for key, value in config.objective.items()}
-    return {"seed": config.seed, "data.length": config.data.length} | hides
+    data = {f"data.{key}": config.data[key] for key in ("length", "copies")}
+    return {"seed": config.seed} | data | hides
+
+
+def _listed(symbols: Symbols) -> dict[str, Any]:
+    """Symbols as JSON holds them."""
+    listed = symbols._asdict()
+    if symbols.lexicon:
+        listed["lexicon"] = _lists(symbols.lexicon._asdict())
+    return _lists(listed)
+
+
+def _lists(named: dict[str, Any]) -> dict[str, Any]:
+    arrays = {k: v.tolist() for k, v in named.items() if isinstance(v, np.ndarray)}
+    return named | arrays
+
+
+def _symbols(listed: dict[str, Any]) -> Symbols:
+    """What `_listed` made a list of."""
+    lexicon = listed["lexicon"]
+    if lexicon:
+        names = ("token", "size", "kind")
+        arrays = {name: np.array(lexicon[name], np.int32) for name in names}
+        lexicon = Lexicon(**arrays, kinds=tuple(lexicon["kinds"]))
+    return Symbols(
+        **listed
+        | {
+            "special": np.array(listed["special"], bool),
+            "ordinary": np.array(listed["ordinary"], np.int32),
+            "sentinels": tuple(listed["sentinels"]),
+            "labels": tuple(listed["labels"]),
+            "lexicon": lexicon,
+        }
+    )
 
 
 def _save(path: epath.Path, batch: dict[str, np.ndarray]) -> None:

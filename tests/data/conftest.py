@@ -1,8 +1,9 @@
-"""Vocabularies of all kinds, trained once on a few made-up lines."""
+"""Vocabularies of all kinds and small corpora, made once."""
 
 from types import SimpleNamespace
 
 import pytest
+import small
 from made_up import SENTINELS, SIZE, corpus_of, make_lines
 
 from research.data import training, vocabulary
@@ -12,10 +13,29 @@ from research.data import training, vocabulary
 def vocabularies(tmp_path_factory) -> dict[str, vocabulary.Vocabulary]:
     """A trained vocabulary of each kind."""
     corpus, cache = corpus_of(make_lines(0)), tmp_path_factory.mktemp("vocabularies")
-    config = {"vocabulary_size": SIZE, "sentinels": SENTINELS}
+    config = {"vocabulary_size": SIZE, "sentinels": SENTINELS, "alpha": 0.0}
     return {
         kind: vocabulary.load_or_train(
             SimpleNamespace(vocabulary=kind, **config), corpus, cache
         )
         for kind in training.KINDS
     }
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Of small corpora and the cache of what is made of them."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="session")
+def lexicon(folder) -> str:
+    return small.write_lexicon(folder)
+
+
+@pytest.fixture(scope="session")
+def corpora(folder) -> dict:
+    """One corpus, and a mixture of two."""
+    one = small.write_corpus(folder, "one", seed=1)
+    two = small.write_corpus(folder, "two", seed=2, documents=90)
+    return {"one": one, "mixture": {one: 0.3, two: 0.7}}

@@ -10,18 +10,33 @@ from research.data.pipeline import open_data
 
 
 def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:
-    """The path of a new folder of made-up texts with labels."""
+    """The path of a new folder of made-up texts with labels, of two paragraphs each."""
     draw = random.Random(seed)
     words = [
         "".join(draw.choices("abcdefgh", k=draw.randint(1, 6))) for _ in range(200)
     ]
+
+    def paragraph() -> str:
+        sizes = [draw.randint(2, 20) for _ in range(draw.randint(1, 5))]
+        texts = (" ".join(draw.choices(words, k=size)) for size in sizes)
+        return " ".join(text.capitalize() + "." for text in texts)
+
     (folder / name).mkdir()
     with (folder / name / "texts.jsonl").open("w") as file:
         for number in range(documents):
-            text = " ".join(draw.choices(words, k=draw.randint(5, 120))) + "."
+            text = f"{paragraph()}\n{paragraph()}"
             row = {"text": text, "label": f"kind {number % 3}"}
             file.write(json.dumps(row) + "\n")
     return str(folder / name)
+
+
+def write_lexicon(folder) -> str:
+    """The path of a new lexicon of words and phrases that those texts may hold."""
+    file = folder / "lexicon.tsv"
+    lines = [f"{a}{b}\tword" for a in "abcdefgh" for b in "abcdefgh"]
+    lines += [f"{a} {b}\tphrase" for a in "abcdefgh" for b in "abcdefgh"]
+    file.write_text("\n".join(lines))
+    return str(file)
 
 
 def config(corpus, cache, objective: str = "mlm", **fields):
@@ -36,7 +51,8 @@ def config(corpus, cache, objective: str = "mlm", **fields):
         data.corpus = corpus
     data.held_out = 0.15
     data.length = 32
-    data.stride = 30
+    windows = objectives.load(**config.objective).reads(32).unit == "stream"
+    data.stride = 30 if windows else 0
     data.vocabulary = "bytebpe"
     data.vocabulary_size = 400
     data.sentinels = 20

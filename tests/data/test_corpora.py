@@ -50,6 +50,8 @@ def test_all_files_say_the_same(tmp_path, suffix):
     text = "\n\n \n".join(some) + "\n"
     if "jsonl" in suffix:
         text = "\n".join(json.dumps({"text": each}) for each in some) + "\n\n"
+    if "tsv" in suffix:
+        text = "\r\n".join(each.replace("\n", "\t") for each in some) + "\n\n"
     data = text.encode()
     path = tmp_path / f"a{suffix}"
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
@@ -96,6 +98,10 @@ def test_the_fingerprint_knows_content_and_not_place(tmp_path):
         ("a.jsonl", b'{"text": "x"\n', "a.jsonl:1: not a JSON object"),
         ("a.jsonl", b"[1]\n", "a.jsonl:1:"),
         ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl:1:"),
+        ("a.tsv", b"one\ttwo\nthree\n", "a.tsv:2: a line of parallel text has two"),
+        ("a.tsv", b"one\ttwo\n\n\tfour\n", "a.tsv:3: a line of parallel text"),
+        ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: a line of parallel text"),
+        ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),
         ("a.txt", b"fine\n\xff\xfe\n", "a.txt:2: not UTF-8"),
         ("a.txt.gz", b"not gzip", "a.txt.gz: not a whole gzip file"),
         ("a.txt.gz", gzip.compress(b"word " * 9999)[:40], "a.txt.gz: not a whole"),

@@ -29,8 +29,8 @@ def test_windows_read_what_they_say(tmp_path_factory, sizes, length, stride):
     cache = tmp_path_factory.mktemp("cache")
     built = index.build(stream, Reads("stream", length), stride, cache)
     times = covered(stream, built)
-    assert built.skipped == (times == 0).sum()
-    assert built.repeated == np.maximum(times - 1, 0).sum()
+    assert built.counts["skipped"] == (times == 0).sum()
+    assert built.counts["repeated"] == np.maximum(times - 1, 0).sum()
     if stride <= length:
         assert (times > 0).all()
     if stride == 0:
@@ -64,8 +64,8 @@ def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length
     np.testing.assert_array_equal(built.length, np.minimum(length, whole[whole > 0]))
     np.testing.assert_array_equal(built.start, stream.document_offsets[:-1][whole > 0])
     np.testing.assert_array_equal(built.label, stream.labels[whole > 0])
-    assert built.skipped == np.maximum(whole - length, 0).sum()
-    assert built.repeated == 0
+    assert built.counts["skipped"] == np.maximum(whole - length, 0).sum()
+    assert built.counts["repeated"] == 0
 
 
 def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
@@ -82,6 +82,12 @@ def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
     again = index.build(stream, Reads("stream", 8), 0, tmp_path)
     np.testing.assert_array_equal(first.start, again.start)
     assert isinstance(again.start, np.memmap)
+
+
+@pytest.mark.parametrize("unit", [unit for unit in index.UNITS if unit != "stream"])
+def test_a_stride_is_for_windows_alone(tmp_path, unit):
+    with pytest.raises(UserError, match=r"data\.stride is 4.*set data\.stride=0"):
+        index.build(toys.Stream(), Reads(unit, 8), 4, tmp_path)
 
 
 def test_unknown_unit_is_refused(tmp_path):

@@ -17,25 +17,15 @@ from research.errors import UserError
 OBJECTIVES = objectives.names()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("data")
-
-
-@pytest.fixture(scope="module")
-def corpora(folder):
-    """One corpus, and a mixture of two."""
-    one = small.write_corpus(folder, "one", seed=1)
-    two = small.write_corpus(folder, "two", seed=2, documents=90)
-    return {"one": one, "mixture": {one: 0.3, two: 0.7}}
-
-
 @pytest.fixture
-def make(corpora, folder):
+def make(corpora, folder, lexicon):
     """make(corpus, objective) -> config."""
 
     def make(corpus="one", objective="mlm", **fields):
-        return small.config(corpora[corpus], folder / "cache", objective, **fields)
+        path = corpora[corpus]
+        config = small.config(path, folder / "cache", objective, **fields)
+        config.data.lexicon = lexicon
+        return config
 
     return make
 

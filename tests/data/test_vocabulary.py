@@ -149,7 +149,9 @@ def test_a_file_that_is_no_vocabulary_is_one_line(tmp_path, name, data, says):
 @pytest.mark.parametrize("kind", training.KINDS)
 @pytest.mark.parametrize("size", [200, 50_000])
 def test_a_size_that_does_not_fit_names_the_key(tmp_path, kind, size):
-    config = SimpleNamespace(vocabulary=kind, vocabulary_size=size, sentinels=SENTINELS)
+    config = SimpleNamespace(
+        vocabulary=kind, vocabulary_size=size, sentinels=SENTINELS, alpha=0.0
+    )
     with pytest.raises(UserError, match="vocabulary_size") as error:
         vocabulary.load_or_train(config, corpus_of(make_lines(0, 50)), tmp_path)
     assert "\n" not in str(error.value)

@@ -9,7 +9,7 @@ from research.data import noise
 
 
 class Stream:
-    """Shards of documents of random tokens, each token with its place as flags."""
+    """Shards of documents of random tokens, with random flags and sentences."""
 
     separator_length = 1
 
@@ -26,6 +26,10 @@ class Stream:
         rng = np.random.default_rng(seed)
         self.token = rng.integers(9, 5000, self.num_tokens).astype(np.int32)
         self.flags = rng.integers(0, 16, self.num_tokens).astype(np.uint8)
+        starts = rng.random(self.num_tokens) < 0.2
+        starts[self.document_offsets[1:] - 1] = False  # the separators
+        starts[self.document_offsets[:-1][lengths > 0]] = True
+        self.sentence_offsets = np.append(np.flatnonzero(starts), self.num_tokens)
 
     def gather(self, start, length, width, pad):
         place = np.arange(width)
@@ -41,12 +45,14 @@ class Objective:
 
     unit: str = "stream"
     extra: int = 0  # raw tokens beyond the length
+    streams: bool = False
+    timed: bool = False  # the batch also holds the step of its rows
 
     pattern = "full"
     splits = True
 
     def reads(self, length):
-        return Reads(self.unit, length + self.extra)
+        return Reads(self.unit, length + self.extra, other=0.5, streams=self.streams)
 
     def arrays(self, length):
         return {
@@ -54,8 +60,10 @@ class Objective:
             "flags": Spec((length + self.extra,)),
             "weight": Spec((length + self.extra,), np.float32),
             "label": Spec(()),
+            "first": Spec(()),
+            "source": Spec(()),
             "noise": Spec((4,)),
-        }
+        } | ({"step": Spec(())} if self.timed else {})
 
     def corrupt(self, example, key, symbols, length):
         width = self.reads(length).length
@@ -67,8 +75,22 @@ class Objective:
             "flags": example.flags.astype(np.int32),
             "weight": here.astype(np.float32),
             "label": example.label,
+            "first": example.first,
+            "source": example.source,
             "noise": (noise.bits(key, "toy", 4) >> np.uint64(40)).astype(np.int32),
-        }
+        } | ({"step": example.step.astype(np.int32)} if self.timed else {})
+
+
+def texts(part) -> list[np.ndarray]:
+    """The tokens of each example of an index, its spans joined."""
+    stream, index = part
+    spans = [(index.start, index.length)]
+    if index.second is not None:
+        spans.append((index.second, index.second_length))
+    return [
+        np.concatenate([stream.token[s[n] : s[n] + size[n]] for s, size in spans])
+        for n in range(len(index.start))
+    ]
 
 
 def symbols(labels=("a", "b")) -> Symbols:
