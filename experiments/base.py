@@ -93,12 +93,14 @@ def every_key() -> ConfigDict:
     model.norm = "layernorm"  # layernorm | rmsnorm
     model.norm_place = "pre"  # pre | post
     model.norm_epsilon = 1e-6
+    model.embedding_norm = "auto"  # auto (where norm_place is post) | always | never
     model.position = "learned"  # learned | sinusoidal | rotary | t5 | none
     model.activation = "gelu"  # gelu | gelu_tanh | relu | geglu | swiglu
     model.bias = True  # biases in dense layers and norms
     model.tied = True  # the output table is the token table
     model.shared_layers = False  # one block's parameters serve all layers
-    model.init = "normal"  # normal (0.02) | gpt2 (residuals scaled) | t5
+    model.init = "normal"  # normal (0.02) | truncated (at twice that) | gpt2
+    # (residuals scaled) | t5
     model.dropout = 0.0  # of embeddings, attention and block outputs
     model.dtype = "float32"  # float32 | bfloat16: of activations; parameters: float32
     model.remat = "none"  # none | dots | full: what a block recomputes

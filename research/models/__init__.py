@@ -2,19 +2,22 @@
 
 from research.models.bind import apply, axes, constrain, init, logical_rules, unbox
 from research.models.encdec import EncoderDecoder, Memory
+from research.models.heads import HeadSpec, Readout
 from research.models.merged import merged
 from research.models.options import Options
-from research.models.pair import TIES, Pair
-from research.models.transformer import Readout, Transformer
+from research.models.pair import TIES, Pair, Twin
+from research.models.transformer import Transformer
 
 __all__ = [
     "TIES",
     "EncoderDecoder",
+    "HeadSpec",
     "Memory",
     "Options",
     "Pair",
     "Readout",
     "Transformer",
+    "Twin",
     "apply",
     "axes",
     "constrain",

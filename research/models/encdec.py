@@ -9,9 +9,10 @@ import jax
 from flax import linen as nn
 
 from research.models.attention import across, sight
+from research.models.heads import Head, HeadSpec, Output, Readout
 from research.models.options import Options
 from research.models.stack import Stack
-from research.models.transformer import Embed, Head, Output, Readout, Table
+from research.models.tables import Embed, Table
 
 
 class Memory(NamedTuple):
@@ -30,7 +31,7 @@ class EncoderDecoder(nn.Module):
 
     options: Options
     size: int
-    heads: Mapping[str, int] | tuple = ()
+    heads: Mapping[str, int | HeadSpec] | tuple = ()
 
     def setup(self):
         options = self.options
@@ -41,7 +42,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = Stack(options, "causal")
         self.output = Output(options, self.size)
         self.answer = {
-            name: Head(options, size) for name, size in dict(self.heads).items()
+            name: Head(options, spec) for name, spec in dict(self.heads).items()
         }
 
     def encode(self, group: Mapping) -> Memory:

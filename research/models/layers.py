@@ -54,9 +54,15 @@ def take(states: jax.Array, scored: jax.Array) -> jax.Array:
     return jnp.take_along_axis(states, places, axis=1, mode="clip")
 
 
-def normal(std: float, *names: str | None):
-    """An initialiser N(0, std) of a parameter with logical axis names."""
-    return nn.with_logical_partitioning(nn.initializers.normal(std), names)
+def normal(options: Options, std: float, *names: str | None):
+    """An initialiser N(0, std) of a parameter with logical axis names.
+
+    With `model.init` truncated, what lies beyond two deviations is drawn again, as in
+    BERT's released code (whose deviation then is 0.88 of `std`).
+    """
+    truncated = options.init == "truncated"
+    draw = nn.initializers.truncated_normal if truncated else nn.initializers.normal
+    return nn.with_logical_partitioning(draw(std), names)
 
 
 def constant(value: float, *names: str | None):
@@ -134,7 +140,7 @@ class Dense(nn.Module):
         elif options.init == "gpt2" and self.residual:
             std = 0.02 * (2 * options.layers) ** -0.5
         shape = (x.shape[-1], self.size)
-        kernel = self.param("kernel", normal(std, *self.axes), shape)
+        kernel = self.param("kernel", normal(options, std, *self.axes), shape)
         y = checkpoint_name(product(x, kernel), PRODUCT)
         if options.bias and self.bias:
             bias = self.param("bias", constant(0.0, self.axes[1]), (self.size,))

@@ -43,7 +43,7 @@ def _united(name: str, values: list[Any]) -> Any:
     if name == "pattern":
         return "general"
     asked = [value for value in values if value]
-    if name in ("transform", "boundary") and all(v == asked[0] for v in asked):
+    if name in ("transform", "offsets") and all(v == asked[0] for v in asked):
         return asked[0]
     raise UserError(
         "objectives that are trained together need one network, but its "

@@ -12,9 +12,11 @@ from research.errors import UserError
 CHOICES = {
     "norm": ("layernorm", "rmsnorm"),
     "norm_place": ("pre", "post"),
+    "embedding_norm": ("auto", "always", "never"),
     "position": ("learned", "sinusoidal", "rotary", "t5", "none"),
+    "segments": ("absolute",),
     "activation": ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"),
-    "init": ("normal", "gpt2", "t5"),
+    "init": ("normal", "truncated", "gpt2", "t5"),
     "dtype": ("float32", "bfloat16"),
     "remat": ("none", "dots", "full"),
 }
@@ -24,12 +26,14 @@ CHOICES = {
 class Options:
     """The keys of `config.model`, with the legal values of `experiments/base.py`.
 
-    `init` names a whole scheme of scales: "normal" draws from N(0, 0.02); "gpt2" draws
+    `init` names a whole scheme of scales: "normal" draws from N(0, 0.02); "truncated"
+    does, but never beyond 0.04 (Devlin et al. 2019, the released code); "gpt2" draws
     what is added to the residual stream from N(0, 0.02 / sqrt(2 layers)) and positions
     from N(0, 0.01) (Radford et al. 2019, section 2.3; the released code); "t5" goes by
     fan-in with N(0, 1) for tables, and with it go attention logits without 1 / sqrt(d)
     and features of a tied output scaled by 1 / sqrt(width) (Raffel et al. 2020, the
-    released code). `position` chooses the positions alone.
+    released code). `position` chooses the positions alone; with "relative" go attention
+    layers without biases but its own (Dai et al. 2019, section 3.3).
 
     Raises:
       UserError: a value is not legal, or two of them do not fit together.
@@ -45,7 +49,9 @@ class Options:
     norm: str = "layernorm"
     norm_place: str = "pre"
     norm_epsilon: float = 1e-6
+    embedding_norm: str = "auto"
     position: str = "learned"
+    segments: str = "absolute"
     activation: str = "gelu"
     bias: bool = True
     tied: bool = True
@@ -80,6 +86,23 @@ class Options:
                 f"model.position rotary needs an even width of heads, "
                 f"not {self.width} / {self.heads} = {self.head_width}"
             )
+
+        if self.position == "relative" and self.width % 2:
+            raise UserError(
+                f"model.position relative needs an even model.width, not {self.width}"
+            )
+        if self.segments == "relative" and self.kinds < 2:
+            raise UserError(
+                f"model.segments relative compares kinds; model.kinds is {self.kinds}, "
+                "and must be the number of them"
+            )
+
+    @property
+    def has_embedding_norm(self) -> bool:
+        """Whether a norm follows the embeddings: by itself in post-norm models."""
+        if self.embedding_norm == "auto":
+            return self.norm_place == "post"
+        return self.embedding_norm == "always"
 
     @property
     def head_width(self) -> int:

@@ -1,4 +1,4 @@
-"""Networks of two transformers that share parameters: ELECTRA's pair, a biLM's twins."""
+"""Networks of two transformers that share parameters: ELECTRA's pair, a biLM."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,29 +13,30 @@ from research.models.transformer import Transformer
 HEAD_WIDTH = 64
 """Width of the generator's heads (Clark et al. 2020, the released code)."""
 
-TIES = ("token", "all", "none")
-"""What a pair shares: its tables, its tables and its stack, or nothing."""
+TIES = ("none", "token", "embedding", "all")
+"""What a pair may share: nothing; the tokens' table; positions and kinds as well; all
+but heads and readouts."""
 
 
 class Pair(nn.Module):
     """ELECTRA: a small generator with a readout, a discriminator with head "replaced".
 
     What is shared belongs to the discriminator, which thus is a whole transformer to
-    start from. Shared tables of tokens, positions and kinds have the discriminator's
-    table width. A readout or a head exists where a loss calls it: the discriminator's
-    readout serves the ablations that recover tokens (Clark et al. 2020, section 3.4).
+    start from. Tables have the discriminator's table width. A readout or a head exists
+    where a loss calls it: the discriminator's readout serves the tasks that recover
+    tokens (Clark et al. 2020, section 3.5).
 
     Attributes:
       fraction: the generator's width over the discriminator's; 1 where all is tied.
       tie: one of `TIES` (section 3.2).
-      transform: both readouts have BERT's head.
+      transform: the discriminator's readout has BERT's head, as the generator's has.
       heads: the discriminator's, beside "replaced".
     """
 
     options: Options
     size: int
     fraction: float = 0.25
-    tie: str = "token"
+    tie: str = "embedding"
     transform: bool = True
     heads: Mapping[str, int | HeadSpec] | tuple = ()
 
@@ -50,19 +51,20 @@ class Pair(nn.Module):
             transform=self.transform,
             heads={"replaced": 1, **dict(self.heads)},
         )
-        if self.tie != "none":
-            table, embed = self.discriminator.tables()
-            shared = {"table": table, "embed": embed}
         small = smaller(options, self.fraction)
+        if self.tie != "none":
+            shared["table"], embed = self.discriminator.tables()
+        if self.tie in ("embedding", "all"):
+            shared["embed"] = embed
         if self.tie == "all":
             if self.fraction != 1:
                 raise UserError(
                     f"objective.fraction is {self.fraction}; to tie all weights of the "
                     "generator to the discriminator's it must be 1"
                 )
-            small, shared["layers"] = options, self.discriminator.stack
+            small, shared["blocks"] = options, self.discriminator.stack
         self.generator = Transformer(
-            small, self.size, pattern="full", transform=self.transform, **shared
+            small, self.size, pattern="full", transform=True, **shared
         )
 
 

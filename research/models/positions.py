@@ -14,14 +14,14 @@ BUCKETS, MAX_DISTANCE = 32, 128
 
 def sinusoids(position_BL: jax.Array, width: int) -> jax.Array:
     """[B, L, width]: sines, then cosines (Vaswani et al. 2017, section 3.5)."""
-    angle_BLD = _angles(position_BL, (width + 1) // 2)
+    angle_BLD = angles(position_BL, (width + 1) // 2)
     parts = (jnp.sin(angle_BLD), jnp.cos(angle_BLD))
     return jnp.concatenate(parts, axis=-1)[..., :width]
 
 
 def rotation(position_BL: jax.Array, head_width: int) -> tuple[jax.Array, jax.Array]:
     """Cosines and sines [B, L, 1, head_width / 2] that `rotate` takes."""
-    angle_BLK = _angles(position_BL, head_width // 2)[:, :, None]
+    angle_BLK = angles(position_BL, head_width // 2)[:, :, None]
     return jnp.cos(angle_BLK), jnp.sin(angle_BLK)
 
 
@@ -32,7 +32,8 @@ def rotate(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     return jnp.concatenate(turned, axis=-1).astype(state_BLHK.dtype)
 
 
-def _angles(position_BL, count):
+def angles(position_BL: jax.Array, count: int) -> jax.Array:
+    """[B, L, count]: position x 10000^(-n / count), in radians."""
     rate = np.exp(-math.log(10_000) / count * np.arange(count), dtype=np.float32)
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
 

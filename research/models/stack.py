@@ -135,7 +135,7 @@ class Stack(nn.Module):
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
             shape = (BUCKETS, options.heads)
-            table = self.param("relative", normal(std, None, "heads"), shape)
+            table = self.param("relative", normal(options, std, None, "heads"), shape)
             causal = self.pattern == "causal"
             bias = relative_bias(table, position, position[:, :keys], causal=causal)
         elif options.position == "rotary":

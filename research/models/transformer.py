@@ -21,18 +21,22 @@ class Transformer(nn.Module):
       size: entries of the vocabulary.
       pattern: the objective's promise about rank and reach.
       transform: the readout has BERT's head.
-      heads: how many values each named head has.
-      table, embed, blocks: another network's, where they are shared.
+      heads: how many values each named head has, or what it is made of.
+      offsets: places of a span for which `boundary` reads out; 0: none.
+      table, embed, blocks, reads: another network's tables, stack and readout, where
+        they are shared.
     """
 
     options: Options
     size: int
     pattern: str = "general"
     transform: bool = False
-    heads: Mapping[str, int] | tuple = ()
+    heads: Mapping[str, int | HeadSpec] | tuple = ()
+    offsets: int = 0
     table: Any = None
     embed: Any = None
     blocks: Any = None
+    reads: Any = None
 
     def setup(self):
         options = self.options
@@ -41,7 +45,6 @@ class Transformer(nn.Module):
         if self.embed is None:
             self.place = Embed(options)
         if self.blocks is None:
-            if self.layers is None:
             self.stack = Stack(options, self.pattern)
         if self.reads is None:
             self.output = Output(options, self.size, self.transform)
@@ -80,9 +83,7 @@ class Transformer(nn.Module):
         output = self.output if self.reads is None else self.reads
         return output(states, self.tables()[0].rows)
 
-    def boundary(
-        self, left: jax.Array, right: jax.Array, offset: jax.Array
-    ) -> Readout:
+    def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
         """SpanBERT's vocabulary head of tokens between two states.
 
         Args:
