@@ -9,20 +9,8 @@ import json
 import tempfile
 import time
 
-from launch import Parser, main
+from launch import Parser, chips, main
 from launch.config import load
-
-PEAK = {
-    "NVIDIA A100": 312e12,
-    "NVIDIA H100": 989e12,
-    "NVIDIA H200": 989e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5p": 459e12,
-    "TPU v5": 459e12,
-    "TPU v6 lite": 918e12,
-}
-"""Dense bfloat16 FLOP/s of one chip, from the makers' data sheets, by device kind."""
 
 
 def run(args) -> None:
@@ -87,7 +75,7 @@ def figures(cost, seconds: float, tokens: int) -> dict:
 
     devices = jax.devices()
     kind, rate = devices[0].device_kind, cost.flops / seconds
-    peak = next((flops for name, flops in PEAK.items() if kind.startswith(name)), None)
+    chip = chips.of(kind)
     return {
         "device": kind,
         "num_devices": len(devices),
@@ -95,7 +83,7 @@ def figures(cost, seconds: float, tokens: int) -> dict:
         "tokens_per_second": tokens / seconds,
         "flops_per_token": cost.flops / tokens,
         "flops_per_second": rate,
-        "mfu": rate / (peak * len(devices)) if peak else None,
+        "mfu": rate / (chip.flops * len(devices)) if chip else None,
         "peak_bytes": cost.peak_bytes,
     }
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from research import cost, models, objectives, sharding, state
-from research.batch import Spec
+from research.batch import Spec, Symbols
 from research.data.pipeline import open_data, prefetch
 from research.errors import UserError
 from research.optimizer import make_optimizer
@@ -20,7 +20,7 @@ class Program(NamedTuple):
     """What `build` makes of a config. Nothing is allocated on a device yet."""
 
     objective: Any
-    data: Any  # symbols, train and eval pipelines, fingerprint
+    data: Any  # symbols, train and eval pipelines, fingerprint; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
     step: Callable[[State, dict], State]
@@ -30,8 +30,13 @@ class Program(NamedTuple):
     whole: list[str]  # dims that stay whole since the mesh does not divide them
 
 
-def build(config: Any, devices: Any = None) -> Program:
+def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> Program:
     """Everything a run needs, from shapes alone.
+
+    Args:
+      config: of the run.
+      devices: of the mesh; all of jax.devices() unless given.
+      symbols: if given, no text is opened: the program can be compiled but not run.
 
     Raises:
       UserError: a value of the config that cannot be run.
@@ -48,8 +53,8 @@ def build(config: Any, devices: Any = None) -> Program:
         )
     options = models.Options(**config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
-    data = open_data(config, objective)
-    network = objective.network(options, data.symbols)
+    data = None if symbols else open_data(config, objective)
+    network = objective.network(options, symbols or data.symbols)
     specs = objective.arrays(config.data.length) | {"example": Spec(())}
     init = state.initializer(objective, network, optimizer, specs, config.train.batch)
     with sharding.context(mesh):
