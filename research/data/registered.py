@@ -113,7 +113,7 @@ class Registered:
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
         none = no_text(num, self._width, self._symbols.pad)
-        return self._hide(none, np.zeros(num, np.int64), 0)
+        return self._hide(none, np.zeros(num, np.uint64), np.zeros(num, np.int64))
 
     def _choose(self, features: Any) -> tuple[str, ...]:
         """Which features of an example are read."""
@@ -223,10 +223,10 @@ class Registered:
         example.flags[:, :width][inside] = WORD * self._words[token[:, :width][inside]]
         example.flags[whole > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
         example.length[:] = example.first[:] = np.minimum(whole, self._width)
-        return self._hide(example, counter, seed)
-
-    def _hide(self, example, counter: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         key = noise.row_key(seed, np.zeros_like(counter), counter)
+        return self._hide(example, key, counter)
+
+    def _hide(self, example, key, counter: np.ndarray) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self._symbols, self._length)
         place = counter & np.iinfo(np.int32).max
         return rows | {"example": place.astype(np.int32)}

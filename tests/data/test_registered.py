@@ -6,9 +6,11 @@ import sentencepiece
 import seqio
 import small
 import tensorflow as tf
+import toys
 from toys import join, same
 
-from research.batch import Spec
+from research.batch import LAST_STEP, Spec
+from research.data.pipeline import open_data
 from research.errors import UserError
 
 
@@ -255,6 +257,24 @@ seqio.TaskRegistry.add(
     config.data.task = "their_module:from_modul"
     with pytest.raises(UserError, match="from_module"):
         small.open_small(config)
+
+
+def test_a_foreign_task_has_no_pairs_streams_copies_or_lexicon(own_texts):
+    for wrong in (toys.Objective("pair"), toys.Objective(streams=True)):
+        with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
+            open_data(own_texts, wrong)
+    for key, value in (("copies", 3), ("lexicon", "words.tsv")):
+        config = own_texts.copy_and_resolve_references()
+        config.data[key] = value
+        with pytest.raises(UserError, match=rf"data\.{key}"):
+            small.open_small(config)
+
+
+def test_steps_of_a_foreign_task_are_counted(own_texts):
+    data = open_data(own_texts, toys.Objective(timed=True))
+    rows = join(data.train.batch(step) for step in range(50))
+    np.testing.assert_array_equal(rows["step"], np.repeat(np.arange(50), 8))
+    assert (join(data.eval.evaluation())["step"] == LAST_STEP).all()
 
 
 def test_unknown_tasks_and_splits_are_told_with_near_ones(own_texts):

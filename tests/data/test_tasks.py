@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 import seqio
 import small
+import toys
 from toys import join, same
 
 from experiments import base
 from research import objectives
+from research.batch import LAST_STEP
 from research.data import tasks
+from research.data.pipeline import open_data
 from research.errors import UserError
 
-OBJECTIVES = objectives.names()
+OBJECTIVES = [
+    name for name in objectives.names() if not objectives.load(name).reads(32).streams
+]
 
 
 @pytest.fixture
@@ -78,6 +83,34 @@ def test_order_and_noise_of_the_registry_depend_on_its_seed(make):
     data, _ = small.open_small(config)
     rows = elements(task.get_dataset(seed=5))
     agree(data.train.rows(np.arange(data.train.num_examples)), rows)
+
+
+@pytest.mark.parametrize("corpus", ["one", "mixture"])
+def test_registry_tells_spans_corpora_steps_and_copies(make, corpus):
+    config = make(corpus)
+    config.data.update(stride=0, copies=2)
+    objective = toys.Objective("pair", timed=True)
+    native = open_data(config, objective)
+    config.data.reader = "seqio"
+    other = open_data(config, objective)
+    num = 3 * native.train.num_examples
+    rows = native.train.rows(np.arange(num))
+    assert len({*rows["step"]}) > 20 and len({*rows["label"]}) == 2
+    agree(rows, other.train.rows(np.arange(num)))
+    for one, two in zip(native.eval.evaluation(), other.eval.evaluation(), strict=True):
+        assert (one["step"] == LAST_STEP).all()
+        agree(one, two)
+
+
+def test_streams_are_not_in_the_registry(make):
+    config, objective = make(), toys.Objective(streams=True)
+    config.data.stride = 0
+    with pytest.raises(UserError, match=r"data\.reader=native"):
+        tasks.register(config, objective)
+    assert open_data(config, objective).train.batch(0)["token"].any()
+    config.data.reader = "seqio"
+    with pytest.raises(UserError, match=r"data\.reader=native"):
+        open_data(config, objective)
 
 
 @pytest.mark.parametrize("num_shards", [2, 8])
