@@ -47,7 +47,8 @@ def run(args) -> int:
 
 def before_jax(name: str) -> None:
     """Environment that JAX reads when it starts."""
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_STDERR_LOG_LEVEL": "3"}
+    os.environ |= {"TPU_WORKER_HOSTNAMES": "localhost"}
     if name != "gpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     if name.startswith("cpu:") and name[4:].isdecimal():

@@ -58,7 +58,7 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
     specs = objective.arrays(config.data.length) | {"example": Spec(())}
     init = state.initializer(objective, network, optimizer, specs, config.train.batch)
     with sharding.context(mesh):
-        boxed = jax.eval_shape(init, jax.random.key(0))
+        boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
     where = state.shardings(boxed, optimizer, mesh)
     step = make_step(
         objective,
