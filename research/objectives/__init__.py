@@ -17,6 +17,7 @@ SHARED = (
     "layout",
     "losses",
     "relations",
+    "rewrite",
     "sides",
     "spans",
     "units",

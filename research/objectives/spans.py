@@ -134,13 +134,14 @@ def replaced(
     *,
     mask: float,
     random: float,
+    role: str = "replace",
 ) -> np.ndarray:
     """Tokens [B, R] whose hidden places are overwritten, each independently.
 
     mask: share that becomes the mask token. random: share that becomes an ordinary
     token, which may be the same. The rest stays as it is.
     """
-    draw = noise.bits(key, "replace", token.shape[1])[hidden]
+    draw = noise.bits(key, role, token.shape[1])[hidden]
     share = (draw >> np.uint64(32)) * 2.0**-32
     other = draw & np.uint64(2**32 - 1)
     other = other * np.uint64(len(symbols.ordinary)) >> np.uint64(32)
