@@ -36,6 +36,7 @@ STREAMS = {
 """Formats of one segment, and the unit of text each reads (Liu et al. 2019, 4.2)."""
 
 SENTENCES = ("none", "nsp", "sop", "sop_released", "structural")
+"""What may be asked of a pair besides; see `relations`."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class Objective:
     format: str = "stream"  # stream | full_sentences | doc_sentences | segment_pair |
     # sentence_pair
     sentence: str = "none"  # none | nsp | sop | sop_released | structural: what is
-    # asked of a pair; sop_released: as ALBERT's code, where a pair of two documents,
-    # for want of a second sentence, counts as swapped
+    # asked of a pair
     short: float = 0.1  # share of segment pairs that is made shorter
     shuffle: float = 0.0  # share of tokens in trigrams that are shuffled, then scored
     # at their places (StructBERT: 0.05)
@@ -101,10 +101,6 @@ class Objective:
                 f"{' or '.join(relations.UNITS)}, not {self.format}"
             )
 
-    @property
-    def _relation(self) -> str:
-        return self.sentence.removesuffix("_released")
-
     def num_scored(self, length: int) -> int:
         """Places that are hidden at most: 20 at length 128, 77 at 512."""
         return math.ceil(self.rate * length - 1e-9)
@@ -112,7 +108,7 @@ class Objective:
     def reads(self, length: int) -> Reads:
         if self.format in STREAMS:
             return Reads(STREAMS[self.format], length - 2)
-        return relations.reads(self._relation, self.format, length, self.short)
+        return relations.reads(self.sentence, self.format, length, self.short)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         """K: hidden places, shuffled ones, and a last one for the class token."""
@@ -138,8 +134,7 @@ class Objective:
         elif self.sentence == "none":
             text = layout.pair(example, symbols, length)
         else:
-            leak = self.sentence == "sop_released"
-            asked = relations.ask(self._relation, example, key, leak=leak)
+            asked = relations.ask(self.sentence, example, key)
             text = layout.pair(example, symbols, length, asked.swapped)
             answer = {"label": asked.label, "label_weight": asked.label_weight}
         scored = self._hide(text, key, symbols)
@@ -191,10 +186,10 @@ class Objective:
         if self.format not in STREAMS:
             layout.check_kinds(options, 2)
         if self.sentence != "none":
-            relation = self._relation
-            fields["heads"] = relations.heads(relation, relations.ANSWERS[relation])
+            answers = relations.ANSWERS[self.sentence]
+            fields["heads"] = relations.heads(self.sentence, answers)
         if self.boundary:
-            fields["boundary"] = self.boundary
+            fields["offsets"] = self.boundary
         return models.Transformer(
             options, size=symbols.size, pattern=self.pattern, transform=True, **fields
         )
@@ -210,13 +205,12 @@ class Objective:
         if self.boundary:
             offset = batch["offset"]
             weight = batch["weight"] * (offset < self.boundary)
-            readout = net.readout(net.boundary(*sides, offset))
+            readout = net.boundary(*sides, offset)
             form = self.cross_entropy
             terms["sbo"] = cross_entropy(readout, batch["target"], weight, form=form)[0]
         if self.sentence != "none":
-            relation = self._relation
-            logits = net.head(relation, here[:, -1])
-            terms |= relations.score(relation, logits, batch)
+            logits = net.head(self.sentence, here[:, -1])
+            terms |= relations.score(self.sentence, logits, batch)
         return terms, ()
 
 

@@ -8,26 +8,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from research import models
 from research.batch import FAR, NEXT, OTHER, Example, Reads, Spec
 from research.data import noise
 from research.objectives.losses import Term
 
-ANSWERS = {"nsp": 2, "sop": 2, "structural": 3, "distance": 3}
+ANSWERS = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}
 """How many answers a question has.
 
-nsp         0: the second span follows the first, 1: it is of another document (Devlin
-            et al. 2019).
-sop         0: as in the text, 1: swapped (Lan et al. 2020).
-structural  0: the second span follows the first, 1: it comes before it, 2: it is of
-            another document (Wang et al. 2020, StructBERT).
-distance    0: the spans are neighbours, 1: of one document, but not neighbours, 2: of
-            two documents (Sun et al. 2020, ERNIE 2.0).
+nsp           0: the second span follows the first, 1: it is of another document
+              (Devlin et al. 2019).
+sop           0: as in the text, 1: swapped (Lan et al. 2020). A pair of two documents,
+              read where there was but one sentence left, has no answer.
+sop_released  the same, but such a pair counts as swapped (google-research/albert, a
+              leak of nsp into sop).
+structural    0: the second span follows the first, 1: it comes before it, 2: it is of
+              another document (Wang et al. 2020, StructBERT).
+distance      0: the spans are neighbours, 1: of one document, but not neighbours, 2:
+              of two documents (Sun et al. 2020, ERNIE 2.0).
 """
 
 UNITS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
 """Formats of two spans, and the unit of text that each reads."""
 
-_OTHER = {"nsp": 1 / 2, "sop": 0.0, "structural": 1 / 3, "distance": 1 / 3}
+_OTHER = {
+    "nsp": 1 / 2,
+    "sop": 0.0,
+    "sop_released": 0.0,
+    "structural": 1 / 3,
+    "distance": 1 / 3,
+}
 _FAR = {"distance": 1 / 3}
 
 
@@ -59,26 +69,22 @@ def specs() -> dict[str, Spec]:
     return {"label": Spec(()), "label_weight": Spec((), np.float32)}
 
 
-def ask(
-    relation: str, example: Example, key: np.ndarray, *, leak: bool = False
-) -> Question:
-    """The question of a relation. Rows of one span alone have no answer.
+def ask(relation: str, example: Example, key: np.ndarray) -> Question:
+    """The question of a relation, one of ANSWERS, about each pair.
 
-    sop and structural swap half of the pairs that are neighbours. Where sop finds a
-    pair of two documents, since there was but one sentence left, there is no answer;
-    with `leak` it is 1, as in the released code (google-research/albert).
+    sop and structural swap half of the neighbours. Rows of one span have no answer.
     """
     has = (example.first > 0) & (example.first < example.length) & (example.label >= 0)
     apart = has & (example.label == OTHER)
     adjacent = has & (example.label == NEXT)
     swapped = np.zeros(len(key), bool)
-    if relation in ("sop", "structural"):
+    if relation in ("sop", "sop_released", "structural"):
         swapped = adjacent & (noise.uniform(key, "swap", 1)[:, 0] < 0.5)
     if relation == "nsp":
         label = has & ~adjacent
-    elif relation == "sop":
+    elif relation in ("sop", "sop_released"):
         label = swapped | apart
-        has = adjacent | (apart & leak)
+        has = adjacent | (apart & (relation == "sop_released"))
     elif relation == "structural":
         label = swapped + 2 * apart
         has = adjacent | apart
@@ -106,4 +112,4 @@ def score(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:
 
 def heads(name: str, size: int) -> dict[str, Any]:
     """The network's head for a question: BERT's pooler and a layer of its answers."""
-    return {name: size}
+    return {name: models.HeadSpec(size, "tanh")}

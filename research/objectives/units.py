@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from research.batch import WORD, Lexicon, Symbols
+from research.data import lexicon as lexicons
 from research.data import noise
 from research.errors import UserError, unknown
 from research.objectives.layout import Text
@@ -77,8 +78,6 @@ def entries(text: Text, symbols: Symbols, kinds: str) -> tuple[np.ndarray, np.nd
     Raises:
       UserError: there is no data.lexicon, or it has no such kind.
     """
-    from research.data import lexicon as lexicons
-
     known, wanted = lexicon(symbols, kinds)
     entry = lexicons.match(text.token, text.flags, text.length, known)
     begins = (entry >= 0) & wanted[entry]
