@@ -111,6 +111,19 @@ def test_counts_say_what_is_read_left_out_and_read_again(make):
     assert cut["train/skipped"] > 0 == cut["train/repeated"]
 
 
+def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
+    given, flat, whole = (make("mixture", "lm", alpha=a) for a in (0.0, 0.5, 1.0))
+    plan = given.train.source.schedule
+    assert plan.count.tolist() == [3, 7]
+    for data, alpha in ((flat, 0.5), (whole, 1.0)):
+        tokens = [part.stream.num_tokens for part in data.train.source.parts]
+        shares = np.array(tokens) ** alpha / sum(size**alpha for size in tokens)
+        for source in (data.train.source, data.eval.source):
+            count = source.schedule.count
+            np.testing.assert_allclose(count / count.sum(), shares, atol=1e-4)
+    assert len({data.fingerprint for data in (given, flat, whole)}) == 3
+
+
 def test_labels_are_those_of_all_corpora(make):
     data = make("mixture", "classify")
     assert data.symbols.labels == ("kind 0", "kind 1", "kind 2")
@@ -140,6 +153,9 @@ def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
         ("reader", "tfds"),
         ("separator", "space"),
         ("mixture", {"embedded": 0}),
+        ("copies", -1),
+        ("alpha", 1.5),
+        ("lexicon", "no/such/file.tsv"),
     ],
 )
 def test_a_wrong_value_is_told_by_its_key(make, key, value):

@@ -92,3 +92,20 @@ def test_each_corpus_is_read_on_from_where_it_was():
         np.testing.assert_array_equal(own, np.arange(len(own)))
     far = np.array([10**15 + 3])
     np.testing.assert_array_equal(plan.at(far)[0], plan.at(far % 10)[0])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "shares"),
+    [(0.7, [0.83366, 0.16634]), (0.3, [0.66614, 0.33386]), (1.0, [10 / 11, 1 / 11])],
+)
+def test_an_alpha_brings_small_corpora_forward(alpha, shares):
+    found = order.flattened([100, 10], alpha)
+    np.testing.assert_allclose(found, shares, atol=5e-6)
+    plan = order.schedule(found)
+    np.testing.assert_allclose(plan.count / plan.count.sum(), shares, atol=1e-4)
+
+
+def test_an_examples_counter_undoes_its_schedule():
+    plan = order.schedule([0.5, 0.2, 0.3])
+    counter = np.arange(10**12, 10**12 + 57)
+    np.testing.assert_array_equal(plan.counter(*plan.at(counter)), counter)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from made_up import SENTINELS, SIZE, corpus_of, make_lines
 
 from research.data import training, vocabulary
+from research.data.corpora import join
 from research.errors import UserError
 
 LOSSLESS = ("unigram", "bpe", "bytebpe")
@@ -172,6 +173,40 @@ def test_the_sample_keeps_the_smallest_hashes(monkeypatch, capsys):
     short = training.sample(corpus_of(lines))
     assert all(len(line.encode()) <= 60 for line in short)
     assert "longer than 60 bytes" in capsys.readouterr().err
+
+
+def test_an_alpha_shares_out_the_lines(monkeypatch):
+    texts = [make_lines(seed, 40 * seed) for seed in (1, 4)]
+    corpora = [corpus_of(lines, str(len(lines))) for lines in texts]
+    both = join(corpora)
+    sizes = [sum(len(line.encode()) for line in lines) for lines in texts]
+    assert sorted(training.sample(both)) == sorted(texts[0] + texts[1])
+    for alpha, most in ((0.5, 2**23), (0.3, 2**23), (0.5, 3000)):
+        monkeypatch.setattr(training, "SAMPLE", most)
+        lines = training.sample(both, alpha)
+        own = [[line for line in lines if line in set(text)] for text in texts]
+        assert own[0] + own[1] == lines
+        total = min(most, sum(sizes))
+        for drawn, size in zip(own, sizes, strict=True):
+            share = size**alpha / sum(s**alpha for s in sizes)
+            given = sum(len(line.encode()) for line in drawn)
+            assert share * total - 1 <= given <= share * total + training.LONGEST
+        if most > sum(
+            sizes
+        ):  # all lines of the small one, some twice, not of the other
+            assert set(own[0]) == set(texts[0]) and len(own[0]) > len(texts[0])
+            assert len(own[1]) == len(set(own[1])) < len(texts[1])
+    assert training.sample(corpora[0], 0.5) == training.sample(corpora[0])
+
+
+def test_a_vocabulary_knows_its_alpha_where_there_are_parts():
+    both = join([corpus_of(make_lines(n, 30), str(n)) for n in (1, 2)])
+    made = [training.made_of(both, "bpe", 400, 5, alpha) for alpha in (0.0, 0.3, 0.5)]
+    assert made[0] != made[1] != made[2] != made[0]
+    (one, *_) = both.parts
+    assert training.made_of(one, "bpe", 400, 5, 0.3) == training.made_of(
+        one, "bpe", 400, 5
+    )
 
 
 def _word_bytes(text: str) -> set[int]:

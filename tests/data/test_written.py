@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 import small
+import toys
 from etils import epath
 from toys import join, same
 
 from research.data import written
+from research.data.pipeline import open_data
 from research.errors import UserError
 
 
@@ -18,6 +20,7 @@ def ahead(request, tmp_path):
     corpus = small.write_corpus(tmp_path, "text", seed=1)
     config = small.config(corpus, tmp_path / "cache", request.param)
     config.train.steps = 40
+    config.data.lexicon = small.write_lexicon(tmp_path)
     data, _ = small.open_small(config)
     folder = epath.Path(tmp_path / "batches")
     written.write(config, data, folder, 40)
@@ -48,9 +51,13 @@ def test_batches_are_those_of_the_text(ahead):
 def test_symbols_come_back(ahead):
     data, config, _ = ahead
     symbols = small.open_small(config)[0].symbols
-    for name, value in data.symbols._asdict().items():
-        assert type(getattr(symbols, name)) is type(value)
-        np.testing.assert_array_equal(getattr(symbols, name), value)
+    pairs = [(symbols, data.symbols), (symbols.lexicon, data.symbols.lexicon)]
+    for ours, theirs in pairs:
+        for name, value in theirs._asdict().items():
+            assert type(getattr(ours, name)) is type(value)
+            if name != "lexicon":
+                np.testing.assert_array_equal(getattr(ours, name), value)
+    assert symbols.lexicon.token.dtype == np.int32
 
 
 @pytest.mark.parametrize("batch", [4, 12, 20])
@@ -71,7 +78,12 @@ def test_any_batch_size_can_be_read(ahead, batch):
 
 def test_another_run_is_refused_by_the_key_that_differs(ahead):
     _, config, _ = ahead
-    for key, value in (("seed", 1), ("train.steps", 41), ("data.length", 16)):
+    for key, value in (
+        ("seed", 1),
+        ("train.steps", 41),
+        ("data.length", 16),
+        ("data.copies", 2),
+    ):
         other = config.copy_and_resolve_references()
         section, _, name = key.rpartition(".")
         (other[section] if section else other)[name] = value
@@ -83,6 +95,25 @@ def test_more_rows_than_were_written_are_refused(ahead):
     read, _ = small.open_small(ahead[1])
     with pytest.raises(UserError, match="holds 320 rows"):
         read.train.batch(40)
+
+
+def test_streams_keep_their_batch_size(tmp_path, monkeypatch):
+    corpus = small.write_corpus(tmp_path, "text", seed=1)
+    config = small.config(corpus, tmp_path / "cache")
+    config.data.stride = 0
+    objective = toys.Objective(streams=True)
+    data = open_data(config, objective)
+    folder = epath.Path(tmp_path / "batches")
+    written.write(config, data, folder, 20)
+    config.data.task = str(folder)
+    read = open_data(config, objective)
+    assert read.eval.num_examples == data.eval.num_examples
+    same(data.train.batch(7), read.train.batch(7))
+    for one, two in zip(data.eval.evaluation(), read.eval.evaluation(), strict=True):
+        same(one, two)
+    config.train.batch, config.train.steps = 4, 20
+    with pytest.raises(UserError, match=r"train\.batch=8, not 4"):
+        open_data(config, objective)
 
 
 def test_a_folder_that_is_not_whole_is_no_task(ahead):
