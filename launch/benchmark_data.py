@@ -2,10 +2,11 @@
 
 `python -m launch.benchmark_data --config=F [--config.key=value]` prints a JSON object:
 per objective the rate of its batches end to end (read, hide, lay out), the best of
-`--rounds` rounds; null where the corpus has no labels for it.
+`--rounds` rounds; null where the config has not what it reads (labels, a lexicon).
 """
 
 import json
+import sys
 import time
 
 from launch import Parser, main
@@ -22,12 +23,13 @@ def run(args) -> None:
     rates = {}
     for name in objectives.names():
         config = load(args.config, {**args.overrides, "objective.name": name})
-        data = open_data(config, objectives.load(**config.objective))
         tokens = config.train.batch * config.data.length
         try:
+            data = open_data(config, objectives.load(**config.objective))
             rates[name] = max(tokens * _rate(data.train) for _ in range(args.rounds))
-        except UserError:
+        except UserError as error:
             rates[name] = None
+            print(f"{name}: {error}", file=sys.stderr)
     print(json.dumps({"tokens_per_second": rates}))
 
 

@@ -14,6 +14,8 @@ from research.errors import UserError
 
 META = "batches.json"
 """Written last: a folder without it is not whole."""
+ARRAYS = {"special": bool, "ordinary": np.int32, "lower": np.int32}
+"""Of `Symbols`, those that are arrays; other lists are tuples."""
 
 
 class Written:
@@ -156,21 +158,15 @@ def _lists(named: dict[str, Any]) -> dict[str, Any]:
 
 def _symbols(listed: dict[str, Any]) -> Symbols:
     """What `_listed` made a list of."""
-    lexicon = listed["lexicon"]
-    if lexicon:
+    if lexicon := listed["lexicon"]:
         names = ("token", "size", "kind")
         arrays = {name: np.array(lexicon[name], np.int32) for name in names}
-        lexicon = Lexicon(**arrays, kinds=tuple(lexicon["kinds"]))
-    return Symbols(
-        **listed
-        | {
-            "special": np.array(listed["special"], bool),
-            "ordinary": np.array(listed["ordinary"], np.int32),
-            "sentinels": tuple(listed["sentinels"]),
-            "labels": tuple(listed["labels"]),
-            "lexicon": lexicon,
-        }
-    )
+        listed["lexicon"] = Lexicon(**arrays, kinds=tuple(lexicon["kinds"]))
+    for name, value in listed.items():
+        if isinstance(value, list):
+            kind = ARRAYS.get(name)
+            listed[name] = np.array(value, kind) if kind else tuple(value)
+    return Symbols(**listed)
 
 
 def _save(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
