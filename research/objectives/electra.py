@@ -1,13 +1,19 @@
 """Replaced-token detection: which tokens a small model made up (Clark et al. 2020).
 
 A generator recovers hidden tokens; samples of it stand in their places, and the
-discriminator, which is kept, says of every token whether it is the original.
+discriminator, which is kept, says of every token whether it is the original. Its tasks
+(section 3.5 compares them):
+
+replaced     of every token, whether it is replaced: ELECTRA
+chosen       the same of the hidden places alone: ELECTRA 15 %
+replace_mlm  which token was at the hidden places: MLM without mask tokens
+all_tokens   which token was at every place, by a vocabulary or a copy of what it reads
 """
 
 # B batch, L length, K scored places, V vocabulary with padding
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +23,14 @@ from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
 from research.data import noise
 from research.objectives import layout
+from research.objectives.copying import copied
 from research.objectives.losses import CHUNK, Term, binary, cross_entropy
 from research.objectives.mlm import budget, hide
 
 BLOCK = 128
 """Rows of a vocabulary table come in multiples of this many."""
+
+TASKS = ("replaced", "chosen", "replace_mlm", "all_tokens")
 
 
 @dataclass(frozen=True)
@@ -32,8 +41,12 @@ class Objective:
     mask: float = (
         0.85  # share of the hidden that becomes the mask token; the rest stays
     )
-    coef: float = 50.0  # weight of the discriminator's loss beside the generator's
+    task: str = "replaced"  # replaced | chosen | replace_mlm | all_tokens
+    coef: float = 50.0  # weight of the discriminator's loss beside the generator's,
+    # for its binary tasks; those that recover tokens have losses of one size: 1
     fraction: float = 0.25  # the generator's width over the discriminator's
+    tie: str = "embedding"  # none | token | embedding (also positions, kinds) | all:
+    # what the two share; all of a generator as large as the discriminator
     temperature: float = 1.0  # of the generator's samples
     cross_entropy: str = "fused"  # dense | chunked | fused
 
@@ -47,6 +60,16 @@ class Objective:
             raise ValueError(f"mask is between 0 and 1, not {self.mask}")
         if min(self.fraction, self.temperature) <= 0:
             raise ValueError("fraction and temperature are above 0")
+        if self.task not in TASKS:
+            raise ValueError(f"task is one of {', '.join(TASKS)}, not {self.task!r}")
+        if self.tie not in models.TIES:
+            raise ValueError(
+                f"tie is one of {', '.join(models.TIES)}, not {self.tie!r}"
+            )
+        if self.tie == "all" and self.fraction != 1:
+            raise ValueError(
+                f"tie all needs networks of one size: fraction 1, not {self.fraction}"
+            )
 
     def num_scored(self, length: int) -> int:
         """K: 19 at length 128, 79 at 512 (the released code's)."""
@@ -77,35 +100,68 @@ class Objective:
         )
 
     def network(self, options: Any, symbols: Symbols) -> Any:
-        return models.Pair(options, size=symbols.size, fraction=self.fraction)
+        return models.Pair(
+            options,
+            size=symbols.size,
+            fraction=self.fraction,
+            tie=self.tie,
+            heads={"copy": 1} if self.task == "all_tokens" else {},
+        )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: generator and discriminator; their accuracies, and the share replaced.
+        """Terms: generator, discriminator (mlm, where it recovers tokens), accuracies.
 
-        The discriminator scores all tokens, specials too. Always answering "original"
-        is right for all but the share replaced.
+        And the share of the discriminator's places that is replaced: always answering
+        "original" is right for all the others. All tokens are specials too.
         """
         hidden, target, weight = (batch[k] for k in ("scored", "target", "weight"))
         generator = net.generator
         readout = generator.readout(generator.states(batch, scored=hidden))
         made, correct = cross_entropy(readout, target, weight, form=self.cross_entropy)
-
         guess = sample(readout, key, batch["example"], self.temperature)
-        original = write(batch["token"], hidden, target, weight)
         token = write(batch["token"], hidden, guess, weight)
-        replaced = token != original
-        here = (batch["segment"] > 0).astype(jnp.float32)
-        discriminator = net.discriminator
-        states = discriminator.states(batch | {"token": token})
-        logits = discriminator.head("replaced", states)[..., 0]
-        told, right = binary(logits, replaced, here)
+        read = batch | {"token": token}
+        if self.task in ("replaced", "all_tokens"):
+            original = write(batch["token"], hidden, target, weight)
+            here = (batch["segment"] > 0).astype(jnp.float32)
+            places = Places(None, token, original, here)
+        else:
+            places = Places(hidden, guess, target, weight)
+        told, right, share = self._tell(net.discriminator, read, places)
+        name = "discriminator" if self.task in ("replaced", "chosen") else "mlm"
         return {
             "generator": made,
-            "discriminator": told._replace(coef=self.coef),
+            name: told._replace(coef=self.coef),
             "generator_accuracy": Term(correct, made.weight, 0.0),
-            "discriminator_accuracy": Term(right, told.weight, 0.0),
-            "replaced": Term(jnp.sum(here * replaced), told.weight, 0.0),
+            f"{name}_accuracy": Term(right, told.weight, 0.0),
+            "replaced": Term(share, told.weight, 0.0),
         }, ()
+
+    def _tell(self, net: Any, batch: dict, places: "Places") -> tuple:
+        """The discriminator's term, and the weights of what is right and replaced."""
+        scored, token, original, weight = places
+        states = net.states(batch, scored=scored)
+        replaced = token != original
+        if self.task in ("replaced", "chosen"):
+            logits = net.head("replaced", states)[..., 0]
+            term, right = binary(logits, replaced, weight)
+        elif self.task == "replace_mlm":
+            readout, form = net.readout(states), self.cross_entropy
+            term, right = cross_entropy(readout, original, weight, form=form)
+        else:
+            readout, form = net.readout(states), self.cross_entropy
+            gate = net.head("copy", states)[..., 0]
+            term, right = copied(readout, gate, token, original, weight, form=form)
+        return term, right, jnp.sum(weight * replaced)
+
+
+class Places(NamedTuple):
+    """What the discriminator is asked about, each [B, K], or [B, L] for all places."""
+
+    scored: jax.Array | None
+    token: jax.Array  # that it reads there
+    original: jax.Array
+    weight: jax.Array
 
 
 def write(

@@ -115,7 +115,7 @@ def binary(
     return Term(jnp.sum(loss * weight), jnp.sum(weight)), correct
 
 
-def _logits(feature_BCE, table_VE, bias_V):
+def logits_of(feature_BCE, table_VE, bias_V):
     """Float32 logits [B, C, V]."""
     logits_BCV = jnp.einsum(
         "bce,ve->bcv",
@@ -132,7 +132,7 @@ def _at(logits_BCV, target_BC):
 
 
 def _dense(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
-    logits_BKV = _logits(feature_BKE, table_VE, bias_V)
+    logits_BKV = logits_of(feature_BKE, table_VE, bias_V)
     lse_BK = jax.nn.logsumexp(logits_BKV, axis=-1)
     at_target = _at(logits_BKV, target_BK)
     answer_BK = jnp.sum(jnp.where(at_target, logits_BKV, 0.0), axis=-1)
@@ -145,22 +145,22 @@ def _dense(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     return jnp.sum(loss_BK * weight_BK), correct
 
 
-def _cut(feature_BKE, num_rows, *others_BK):
+def cut(feature_BKE, num_rows, *others_BK):
     """Cuts K into chunks of one size (padded with zeros): each [K / C, B, C, ...]."""
     batch, places = feature_BKE.shape[:2]
     count = min(MOST_CHUNKS, places, -(-batch * places * num_rows // CHUNK))
     size = -(-places // count)
 
-    def cut(array):
+    def chunks(array):
         spare = [(0, 0), (0, count * size - places)] + [(0, 0)] * (array.ndim - 2)
         whole = jnp.pad(array, spare).reshape(batch, count, size, *array.shape[2:])
         return jnp.moveaxis(whole, 1, 0)
 
-    return tuple(cut(array) for array in (feature_BKE, *others_BK))
+    return tuple(chunks(array) for array in (feature_BKE, *others_BK))
 
 
-def _join(chunks, places):
-    """The inverse of `_cut`."""
+def join(chunks, places):
+    """The inverse of `cut`."""
     whole = jnp.moveaxis(chunks, 0, 1)
     return whole.reshape(len(whole), -1, *whole.shape[3:])[:, :places]
 
@@ -187,7 +187,7 @@ def _chunked(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
         feature, target, weight = chunk
         return _dense(shape, feature, table_VE, bias_V, target, weight), ()
 
-    return _add(body, _cut(feature_BKE, len(table_VE), target_BK, weight_BK))[0]
+    return _add(body, cut(feature_BKE, len(table_VE), target_BK, weight_BK))[0]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -204,13 +204,13 @@ def _fused_forward(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     logit_BK = jnp.sum(wide_BKE * answer_BKE, axis=-1) + bias_V[target_BK]
     sums, (loss_BK, slope_BKE) = _add(
         partial(_chunk, shape, table, bias_V),
-        _cut(feature_BKE, len(table), target_BK, weight_BK, logit_BK),
+        cut(feature_BKE, len(table), target_BK, weight_BK, logit_BK),
     )
     total, correct, table_slope_EV, bias_slope = sums
     # Turned as a whole, not within its product, which XLA:CPU has not in bfloat16.
     table_slope_EV = lax.optimization_barrier(table_slope_EV)
     places = feature_BKE.shape[1]
-    loss_BK, slope_BKE = _join(loss_BK, places), _join(slope_BKE, places)
+    loss_BK, slope_BKE = join(loss_BK, places), join(slope_BKE, places)
 
     share = 1 - shape.smoothing
     slope_BKE -= share * weight_BK[..., None] * answer_BKE
@@ -238,7 +238,7 @@ def _chunk(shape, table_VE, bias_V, chunk):
     All that the targets' own rows and smoothing add to slopes is left out.
     """
     feature_BCE, target_BC, weight_BC, answer_BC = chunk
-    logits_BCV = _logits(feature_BCE, table_VE, bias_V)
+    logits_BCV = logits_of(feature_BCE, table_VE, bias_V)
     others_BCV = jnp.where(_at(logits_BCV, target_BC), -jnp.inf, logits_BCV)
     others_BC = jnp.max(others_BCV, axis=-1)
     most_BC = jnp.maximum(others_BC, answer_BC)

@@ -121,7 +121,7 @@ def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
         )
         # It suspects the favourite, wherever it stands.
         discriminator = SimpleNamespace(
-            states=lambda group: seen.append(group["token"]) or group["token"],
+            states=lambda group, scored: seen.append(group["token"]) or group["token"],
             head=lambda name, states: jnp.where(states == favourite, 3.0, -3.0)[
                 ..., None
             ],
@@ -148,6 +148,72 @@ def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
     assert terms["discriminator"].weight == here.sum()  # specials count, padding not
     assert terms["discriminator_accuracy"].total == right.sum()
     assert terms["replaced"].total == replaced.sum()
+
+
+def test_labels_follow_the_law_of_the_generator_on_a_toy_vocabulary():
+    # Two hidden places of a vocabulary of four: all sixteen outcomes are enumerated.
+    toy = np.array([5, 6, 7, 8])
+    odds = np.array([[0.4, 0.3, 0.2, 0.1], [0.05, 0.05, 0.6, 0.3]])
+    logits = np.full((2, 128), -1e9)
+    logits[:, toy] = np.log(odds)
+    original = np.array([[5, 7]], np.int32)
+    batch = {
+        "token": np.array([[1, OF.mask, 6, OF.mask, 2]], np.int32),
+        "scored": np.array([[1, 3]], np.int32),
+        "target": original,
+        "weight": np.ones((1, 2), np.float32),
+        "segment": np.ones((1, 5), np.int32),
+    }
+    count = 2000
+    many = {k: np.repeat(v, count, axis=0) for k, v in batch.items()}
+    many["example"] = np.arange(count)
+    seen = []
+
+    def states(group, scored):
+        jax.debug.callback(lambda token: seen.append(token), group["token"])
+        return group["token"]
+
+    wide = np.broadcast_to(logits, (count, 2, 128))
+    net = SimpleNamespace(
+        generator=SimpleNamespace(
+            states=lambda group, scored: None, readout=lambda states: readout(wide)
+        ),
+        discriminator=SimpleNamespace(
+            states=states, head=lambda name, states: jnp.zeros((count, 5, 1))
+        ),
+    )
+    objective = objectives.load("electra")
+    score = jax.jit(lambda batch: objective.loss(net, batch, KEY)[0])
+    terms = score(on_device(many))
+    jax.effects_barrier()
+    token = np.asarray(seen[0])
+    # Places that are not hidden stay; hidden ones are of the generator's support.
+    np.testing.assert_array_equal(
+        token[:, [0, 2, 4]], np.repeat([[1, 6, 2]], count, axis=0)
+    )
+    drawn = token[:, [1, 3]] - 5
+    assert ((drawn >= 0) & (drawn < 4)).all()
+    found = np.bincount(drawn[:, 0] * 4 + drawn[:, 1], minlength=16)
+    expected = (odds[0][:, None] * odds[1]).ravel() * count
+    assert stats.chisquare(found, expected).pvalue > LEVEL
+    # Label 1 exactly where the token differs: 1 - p(original), on average.
+    replaced = int((drawn + 5 != original).sum())
+    assert terms["replaced"].total == replaced
+    law = stats.binomtest(int((drawn[:, 0] != 0).sum()), count, 1 - odds[0, 0])
+    assert law.pvalue > LEVEL
+    # A discriminator that knows nothing pays log 2 for each of the five places.
+    told = terms["discriminator"]
+    np.testing.assert_allclose(told.total / told.weight, np.log(2), rtol=1e-5)
+    assert told.weight == 5 * count
+
+
+def test_samples_stay_in_the_generators_support():
+    rng = np.random.default_rng(0)
+    support = np.array([3, 130, 131, 250])  # of several blocks
+    logits = np.full((200, 4, 256), -1e9)
+    logits[..., support] = rng.normal(size=(200, 4, 4)) * 3
+    guess = sample(readout(logits), KEY, jnp.arange(200), 1.0)
+    assert set(np.unique(guess)) == set(support)
 
 
 def test_the_discriminator_teaches_the_generator_nothing():

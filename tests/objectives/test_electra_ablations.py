@@ -1,0 +1,154 @@
+"""electra's ablations (section 3.5 of its paper): what each task scores, and ties."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from texts import keys, symbols, texts
+
+from research import models, objectives
+from research.errors import UserError
+from research.objectives import electra
+
+OF = symbols()
+KEY = jax.random.key(0)
+
+
+def corrupt(lengths, length):
+    example = texts(length - 2, lengths, OF)
+    objective = objectives.load("electra")
+    return objective.corrupt(example, keys(len(lengths)), OF, length), example
+
+
+def on_device(batch) -> dict:
+    rows = np.arange(len(batch["token"]), dtype=np.int32)
+    return jax.tree.map(jnp.asarray, batch | {"example": rows})
+
+
+def readout(logits: np.ndarray) -> models.Readout:
+    """A readout [B, K, E = V] of the given logits [B, K, V]."""
+    size = logits.shape[-1]
+    table, bias = jnp.eye(size), jnp.zeros(size)
+    return models.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
+
+
+def stubs(logits, batch, monkeypatch, guess):
+    """A pair whose generator says `logits` and draws `guess`, and what it was shown.
+
+    The discriminator's states are the tokens that it reads.
+    """
+    seen = []
+
+    def states(group, scored=None):
+        jax.debug.callback(lambda token: seen.append(token), group["token"])
+        if scored is None:
+            return group["token"]
+        return jnp.take_along_axis(group["token"], scored, axis=1)
+
+    monkeypatch.setattr(electra, "sample", lambda *_: guess)
+    generator = SimpleNamespace(
+        states=lambda group, scored: None, readout=lambda states: readout(logits)
+    )
+    discriminator = SimpleNamespace(
+        states=states,
+        head=lambda name, states: jnp.sin(states)[..., None],
+        readout=lambda states: readout(
+            np.broadcast_to(np.cos(np.arange(128)), (*states.shape, 128))
+        ),
+    )
+    return SimpleNamespace(generator=generator, discriminator=discriminator), seen
+
+
+def score(objective, net, batch):
+    terms = jax.jit(lambda batch: objective.loss(net, batch, KEY)[0])(on_device(batch))
+    jax.effects_barrier()
+    return terms
+
+
+def test_fifteen_percent_tells_of_the_hidden_places_alone(monkeypatch):
+    batch, _ = corrupt([30, 12, 0], 32)
+    used = batch["weight"] > 0
+    guess = np.where(np.arange(batch["target"].shape[1]) % 2, batch["target"], 50)
+    net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
+    terms = score(objectives.load("electra", task="chosen"), net, batch)
+    replaced = guess != batch["target"]
+    logit = np.sin(guess)
+    loss = np.log1p(np.exp(logit)) - logit * replaced
+    told = terms["discriminator"]
+    np.testing.assert_allclose(told.total, loss[used].sum(), rtol=1e-5)
+    assert told.weight == used.sum() and told.coef == 50
+    assert terms["replaced"].total == replaced[used].sum()
+    written = np.take_along_axis(np.asarray(seen[0]), batch["scored"], axis=1)
+    np.testing.assert_array_equal(written[used], guess[used])
+
+
+def log_p(scale=1.0):
+    logits = scale * np.cos(np.arange(128))
+    return logits - np.log(np.exp(logits).sum())
+
+
+def test_replace_mlm_recovers_the_hidden_tokens_of_the_replaced_text(monkeypatch):
+    batch, _ = corrupt([30, 12, 0], 32)
+    used = batch["weight"] > 0
+    guess = np.full_like(batch["target"], 40)
+    net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
+    objective = objectives.load("electra", task="replace_mlm", coef=1.0)
+    terms = score(objective, net, batch)
+    assert not (np.asarray(seen[0]) == OF.mask).any()  # it reads no mask token
+    expected = -log_p()[batch["target"][used]].sum()
+    np.testing.assert_allclose(terms["mlm"].total, expected, rtol=1e-5)
+    assert terms["mlm"].weight == used.sum() and terms["mlm"].coef == 1
+    assert "discriminator" not in terms
+
+
+def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
+    batch, example = corrupt([30, 12, 0], 32)
+    used = batch["weight"] > 0
+    guess = np.full_like(batch["target"], 40)
+    net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
+    objective = objectives.load("electra", task="all_tokens", coef=1.0)
+    terms = score(objective, net, batch)
+    read, here = np.asarray(seen[0]), batch["segment"] > 0
+    original = np.full_like(read, OF.pad)
+    for row, count in enumerate(example.length):
+        if count:
+            text = [OF.bos, *example.token[row, :count], OF.eos]
+            original[row, : count + 2] = text
+    share = 1 / (1 + np.exp(-np.sin(read)))
+    p = share * (read == original) + (1 - share) * np.exp(log_p()[original])
+    np.testing.assert_allclose(terms["mlm"].total, -np.log(p)[here].sum(), rtol=1e-5)
+    assert terms["mlm"].weight == here.sum()
+    assert terms["replaced"].total == (read != original)[here].sum()
+
+
+@pytest.mark.parametrize("task", electra.TASKS)
+@pytest.mark.parametrize("tie", models.TIES)
+def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
+    fraction = 1.0 if tie == "all" else 0.25
+    objective = objectives.load("electra", task=task, tie=tie, fraction=fraction)
+    options = models.Options(layers=2, width=32, heads=2, feedforward=32)
+    network = objective.network(options, OF)
+    batch = on_device(corrupt([10], 12)[0])
+    loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
+    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
+    recovers = task in ("replace_mlm", "all_tokens")
+    assert ("output" in params["discriminator"]) == recovers
+    heads = {k for k in params["discriminator"] if k.startswith("answer")}
+    expected = {"replaced": "replaced", "chosen": "replaced", "all_tokens": "copy"}
+    assert heads == {f"answer_{expected[task]}" for _ in [0] if task in expected}
+    assert ("token" in params["generator"]) == (tie == "none")
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"task": "all"}, "task is one of replaced"),
+        ({"tie": "some"}, "tie is one of none"),
+        ({"tie": "all"}, "fraction 1, not 0.25"),
+    ],
+)
+def test_what_is_not_right_is_refused(fields, said):
+    with pytest.raises(UserError, match=said):
+        objectives.load("electra", **fields)
