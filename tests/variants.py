@@ -14,14 +14,35 @@ OF = symbols(size=96, sentinels=40)
 """The vocabulary of these tests; its lexicon has entries that texts are full of."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "mlm": [{}, {"unit": "word"}],
+    "mlm": [
+        {},
+        {"unit": "word"},
+        {"unit": "ngram", "format": "segment_pair", "sentence": "sop"},
+        {"unit": "span", "replace": "span", "rounding": "up", "boundary": 4},
+        {"format": "sentence_pair", "sentence": "structural", "shuffle": 0.2},
+        {"unit": "lexicon", "kinds": "phrase", "draw": "all", "only": "corrupt"},
+        {"format": "segment_pair", "rounding": "random", "only": "corrupt"},
+    ],
+    "tlm": [{}, {"side": "one", "languages": "1:2", "only": "corrupt"}],
+    "sentences": [
+        {},
+        {"relation": "distance", "only": "corrupt"},
+        {"relation": "reorder"},
+        {"relation": "discourse", "kind": "phrase"},
+    ],
+    "tagging": [{}, {"task": "capital"}],
     "lm": [
         {},
         {"prefix": "random", "documents": "apart"},
-        {"direction": "backward", "documents": "apart"},
-        {"direction": "both", "only": "corrupt"},
+        {"direction": "backward"},
+        {"direction": "both", "documents": "apart"},
     ],
     "plm": [{}, {"parts": 1}],
+    "electra": [
+        {},
+        {"task": "chosen"},
+        {"task": "replace_mlm", "tie": "all", "fraction": 1.0},
+    ],
     "unilm": [{"model": {"kinds": 6}}],
     "dae": [
         {},
@@ -31,7 +52,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"choose": "iid", "fill": "bert", "target": "whole", "only": "corrupt"},
         {"choose": "all", "fill": "shuffle", "target": "whole", "only": "corrupt"},
     ],
+    "bart": [
+        {},
+        {"delete": 0.2, "insert": 0.1, "rotate": 0.5, "random": 0.1},
+        {"mask": 0.3, "infill": 0.0, "unit": "token", "only": "corrupt"},
+    ],
+    "mass": [{}, {"start": "edges", "first": "previous", "rate": 0.3}],
     "mix": [{}, {"of": "dae", "parts": {"a": {"rate": 0.5}, "b": {"share": 2.0}}}],
+    "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "classify": [
         {},
         {"bos": "last"},
@@ -47,7 +75,17 @@ The key `model` holds options that a network of these fields needs. A variant wh
 `only` is "corrupt" is tested on the host alone, since its network is another's.
 """
 
-ANSWERS = {"label": len(OF.labels), "discriminator": 2, "nsp": 2}
+ANSWERS = {
+    "label": len(OF.labels),
+    "discriminator": 2,
+    "nsp": 2,
+    "sop": 2,
+    "structural": 3,
+    "reorder": 1 + 2 + 6,
+    "discourse": int((OF.lexicon.kind == OF.lexicon.kinds.index("phrase")).sum()),
+    "document": 2,
+    "capital": 2,
+}
 """How many answers a term chooses from; the others: the vocabulary."""
 
 
