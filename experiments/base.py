@@ -89,12 +89,15 @@ def every_key() -> ConfigDict:
     model.feedforward = 1024  # width inside the feed-forward layer
     model.embedding = 0  # width of the token table; 0: model.width
     model.max_length = 512  # places in a table of learned positions
-    model.kinds = 0  # kinds with an embedding of their own; 0: none
+    model.kinds = 0  # kinds of places (sentence A or B, language, ...); 0: not told
+    model.segments = "absolute"  # absolute (a kind has an embedding) | relative
+    # (attention knows whether two places are of one kind)
     model.norm = "layernorm"  # layernorm | rmsnorm
     model.norm_place = "pre"  # pre | post
     model.norm_epsilon = 1e-6
     model.embedding_norm = "auto"  # auto (where norm_place is post) | always | never
-    model.position = "learned"  # learned | sinusoidal | rotary | t5 | none
+    model.position = "learned"  # learned | sinusoidal | rotary | t5 | relative
+    # (Transformer-XL's; a memory needs it) | none
     model.activation = "gelu"  # gelu | gelu_tanh | relu | geglu | swiglu
     model.bias = True  # biases in dense layers and norms
     model.tied = True  # the output table is the token table

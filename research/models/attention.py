@@ -14,6 +14,7 @@ from research.batch import visible
 from research.models.layers import Dense, dropout
 from research.models.options import Options
 from research.models.positions import rotate
+from research.models.relative import Relative
 
 HIDDEN = -1e9
 """What is added to the logit of a key that a query does not see."""
@@ -63,27 +64,34 @@ def across(query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:
     return (query_BL[:, :, None] == key_BM[:, None, :]) & (key_BM[:, None, :] > 0)
 
 
-def attend(query_BLHK, key_BMHK, value_BMHK, sight, *, scale, drop=None) -> jax.Array:
+def attend(
+    query_BLHK, key_BMHK, value_BMHK, sight, *, far=None, drop=None
+) -> jax.Array:
     """[B, L, H, K]: softmax attention in float32; a query without keys gets 0.
 
     Args:
-      scale: of the logits, before the bias.
+      far: [B, L, H, F] of queries and [B, M, F] of keys, whose product is added to that
+        of queries and keys, if any; the latter takes no gradient.
       drop: what is done to the probabilities [B, H, L, M], if anything.
     """
-    states = (query_BLHK * scale, key_BMHK, value_BMHK)
+    states = (query_BLHK, key_BMHK, value_BMHK)
     query, key, value = (jnp.moveaxis(state, 2, 1) for state in states)
+    if far is not None:
+        far = jnp.moveaxis(far[0], 2, 1), far[1]
     if drop is None:
-        mixed_BHLK = mix(query, key, value, sight.bias)
+        mixed_BHLK = mix(query, key, value, sight.bias, far)
     else:
-        score_BHLM = _score(query, key, sight.bias)
+        score_BHLM = _score(query, key, sight.bias, far)
         probability = drop(jax.nn.softmax(score_BHLM, axis=-1)).astype(value.dtype)
         mixed_BHLK = jnp.einsum("bhlm,bhmk->bhlk", probability, value)
     seeing = sight.seeing[:, None, :, None]
     return jnp.moveaxis(jnp.where(seeing, mixed_BHLK, 0), 1, 2)
 
 
-def _score(query_BHLK, key_BHMK, bias):
+def _score(query_BHLK, key_BHMK, bias, far):
     score_BHLM = _dot("bhlk,bhmk->bhlm", query_BHLK, key_BHMK)
+    if far is not None:
+        score_BHLM += _dot("bhlf,bmf->bhlm", *far)
     return score_BHLM + jnp.broadcast_to(bias, score_BHLM.shape)
 
 
@@ -91,29 +99,30 @@ _dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
 
 
 @jax.custom_vjp
-def mix(query_BHLK, key_BHMK, value_BHMK, bias) -> jax.Array:
-    """softmax(query . key + bias) . value, which never divides a [B, H, L, M].
+def mix(query_BHLK, key_BHMK, value_BHMK, bias, far=None) -> jax.Array:
+    """softmax(query . key + bias + far) . value, which never divides a [B, H, L, M].
 
     The sum of exponentials divides what is mixed, and the gradient takes the softmax's
     mean from the outcome (Dao et al. 2022, appendix B.2), so that each pass writes one
     [B, H, L, M] beside its product.
     """
-    return _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias)[0]
+    return _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias, far)[0]
 
 
-def _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias):
-    score_BHLM = _score(query_BHLK, key_BHMK, bias)
+def _mix_forward(query_BHLK, key_BHMK, value_BHMK, bias, far):
+    score_BHLM = _score(query_BHLK, key_BHMK, bias, far)
     e_BHLM = jnp.exp(score_BHLM - jnp.max(score_BHLM, axis=-1, keepdims=True))
     share_BHL = 1 / jnp.sum(e_BHLM, axis=-1)
     e_BHLM = e_BHLM.astype(value_BHMK.dtype)
     mixed_BHLK = _dot("bhlm,bhmk->bhlk", e_BHLM, value_BHMK) * share_BHL[..., None]
     mixed_BHLK = mixed_BHLK.astype(value_BHMK.dtype)
-    kept = (query_BHLK, key_BHMK, value_BHMK, bias, e_BHLM, share_BHL, mixed_BHLK)
-    return mixed_BHLK, kept
+    place_BMF = None if far is None else far[1]
+    kept = (query_BHLK, key_BHMK, value_BHMK, bias, place_BMF)
+    return mixed_BHLK, (kept, e_BHLM, share_BHL, mixed_BHLK)
 
 
 def _mix_backward(kept, slope_BHLK):
-    query, key, value, bias, e_BHLM, share_BHL, mixed_BHLK = kept
+    (query, key, value, bias, place_BMF), e_BHLM, share_BHL, mixed_BHLK = kept
     slope_BHLK = slope_BHLK.astype(jnp.float32) * share_BHL[..., None]
     mean_BHL = jnp.sum(slope_BHLK * mixed_BHLK.astype(jnp.float32), axis=-1)
     slope_BHLK = slope_BHLK.astype(value.dtype)
@@ -122,11 +131,15 @@ def _mix_backward(kept, slope_BHLK):
     heads = tuple(n for n, size in enumerate(bias.shape) if size == 1)
     bias_slope = jnp.sum(score_BHLM, axis=heads, keepdims=True)
     score_BHLM = score_BHLM.astype(query.dtype)
+    far = None
+    if place_BMF is not None:
+        far = _dot("bhlm,bmf->bhlf", score_BHLM, place_BMF).astype(query.dtype), None
     return (
         _dot("bhlm,bhmk->bhlk", score_BHLM, key).astype(query.dtype),
         _dot("bhlm,bhlk->bhmk", score_BHLM, query).astype(key.dtype),
         _dot("bhlm,bhlk->bhmk", e_BHLM, slope_BHLK).astype(value.dtype),
         bias_slope.astype(bias.dtype),
+        far,
     )
 
 
@@ -139,36 +152,40 @@ class Attention(nn.Module):
     options: Options
 
     @nn.compact
-    def __call__(self, states, sight, *, source=None, turn=None):
+    def __call__(self, states, sight, *, source=None, places=None):
         """[B, L, D] from states [B, L, D].
 
         Args:
           source: [B, M, D] whose places are the keys; the states themselves if None.
-          turn: rotary angles of queries and of keys, if any.
+          places: where queries and keys are, as `relative.places` says, if it matters.
         """
         options = self.options
         count, width = options.heads, options.head_width
-        inner = ("embed", "heads")
-        query_scale = width**-0.5 if options.init == "t5" else 1.0
+        inner, outer = ("embed", "heads"), ("heads", "embed")
+        t5 = options.init == "t5"
+        scales = {"query": width**-0.5 if t5 else 1.0, "key": 1.0, "value": 1.0}
+        dense = partial(Dense, options, options.width)
+        if options.position == "relative":
+            dense = partial(dense, bias=False)
 
-        def split(state):
+        def split(name, state):
+            state = dense(inner, scale=scales[name], name=name)(state)
             return state.reshape(*state.shape[:2], count, width)
 
-        names = {"query": query_scale, "key": 1.0, "value": 1.0}
-        dense = {
-            name: Dense(options, options.width, inner, scale=scale, name=name)
-            for name, scale in names.items()
-        }
         source = states if source is None else source
-        query = split(dense["query"](states))
-        key, value = split(dense["key"](source)), split(dense["value"](source))
-        if turn is not None:
-            query, key = rotate(query, *turn[0]), rotate(key, *turn[1])
+        query = split("query", states)
+        key, value = split("key", source), split("value", source)
+        if places is not None and options.position == "rotary":
+            query, key = rotate(query, *places[0].turn), rotate(key, *places[1].turn)
+        far, scale = None, 1.0 if t5 else width**-0.5
+        if places is not None and "relative" in (options.position, options.segments):
+            relative = Relative(options, scale, name="relative")
+            query, key, far = relative(query, key, places)
+        else:
+            query = query * scale
         drop = None
         if options.dropout and self.has_rng("dropout"):
             drop = lambda probability: dropout(self, probability)  # noqa: E731
-        scale = 1.0 if options.init == "t5" else width**-0.5
-        mixed = attend(query, key, value, sight, scale=scale, drop=drop)
+        mixed = attend(query, key, value, sight, far=far, drop=drop)
         mixed = mixed.reshape(*mixed.shape[:2], options.width)
-        out = ("heads", "embed")
-        return Dense(options, options.width, out, residual=True, name="out")(mixed)
+        return dense(outer, residual=True, name="out")(mixed)

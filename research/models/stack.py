@@ -1,12 +1,13 @@
 """A stack of blocks: scanned or unrolled over layers, rematerialised by policy."""
 
-# B batch, L length, P scored places, D width, E width of tables
+# B batch, L length, P scored places, N remembered places, D width, E width of tables
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
@@ -22,7 +23,15 @@ from research.models.layers import (
     take,
 )
 from research.models.options import Options
-from research.models.positions import BUCKETS, relative_bias, rotation
+from research.models.positions import BUCKETS, relative_bias
+from research.models.relative import places
+
+
+class Past(NamedTuple):
+    """What all blocks read before, which serves as keys; nothing is learned of it."""
+
+    state: jax.Array  # [B, layers, N, D]
+    segment: jax.Array  # [B, N], 0: nobody sees it
 
 
 class Block(nn.Module):
@@ -32,14 +41,23 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x, sight: Sight, *, turn=None, memory=None, scored=None, keys=None
+        self,
+        x,
+        sight: Sight,
+        *,
+        places=None,
+        past=None,
+        memory=None,
+        scored=None,
+        keys=None,
     ):
         """States [B, L, D] after the block, or [B, P, D] of the scored places alone.
 
         Args:
           keys: only the first so many places serve as keys; None: all.
           sight: of the queries that are computed (the scored ones, where given).
-          turn: rotary angles of queries and of keys.
+          places: where these queries and the keys are.
+          past: [B, N, D] inputs of the block that serve as keys, before the others.
           memory: states [B, M, D] of an encoder, and the sight of them.
         """
         options = self.options
@@ -55,9 +73,12 @@ class Block(nn.Module):
         def at(states):
             return states if scored is None else take(states, scored)
 
-        y = enter(x, "attention_norm")
+        count = 0 if past is None else past.shape[1]
+        whole = x if past is None else jnp.concatenate([past, x], axis=1)
+        y = enter(whole, "attention_norm")
+        source = y if keys is None else y[:, : count + keys]
         attention = Attention(options, name="attention")
-        y = attention(at(y), sight, source=y[:, :keys], turn=turn)
+        y = attention(at(y[:, count:]), sight, source=source, places=places)
         x = leave(at(x), y, "attention_norm")
         if memory is not None:
             states, seen = memory
@@ -84,91 +105,118 @@ class Stack(nn.Module):
     pattern: str
 
     @nn.compact
-    def __call__(self, x, group, *, memory=None, scored=None, keys=None):
+    def __call__(
+        self,
+        x,
+        group,
+        *,
+        memory=None,
+        scored=None,
+        keys=None,
+        past: Past | None = None,
+        kept: tuple[int, int] = (0, 0),
+    ):
         """States [B, L, D], or [B, P, D] of the scored places, from x [B, L, E].
 
-        Only the first `keys` places serve as keys; None: all.
+        With a past: these, and the inputs [B, layers, any, D] of all blocks at the
+        places that are kept.
+
+        Args:
+          keys: only the first so many places serve as keys; None: all.
+          past: earlier inputs of all blocks, which serve as keys too.
+          kept: the first of these places, and the one behind the last.
         """
         options = self.options
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         x = nn.with_logical_constraint(x, RESIDUAL)
-        seen, turn = self._sight(group, keys)
+        seen = self._sight(group, keys, past)
+        remembered = 0 if past is None else past.segment.shape[1]
+        where = places(options, group, keys, remembered)
         block = Block(options, parent=None)
 
         def init(key):
             def one(key):
-                made = block.init(key, x, seen, turn=turn, memory=memory, keys=keys)
-                return made["params"]
+                first = None if past is None else past.state[:, 0]
+                more = {"places": where, "past": first, "memory": memory, "keys": keys}
+                return block.init(key, x, seen, **more)["params"]
 
             count = 1 if options.shared_layers else options.layers
             params = jax.vmap(one)(jax.random.split(key, count))
             return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
-        def run(x, seen, turn, layer, scored=None):
-            params, key = layer
+        def run(x, seen, where, layer, scored=None):
+            params, key, before = layer
             rngs = {} if key is None else {"dropout": key}
-            return block.apply(
+            after = block.apply(
                 {"params": params},
                 x,
                 seen,
-                turn=turn,
+                places=where,
+                past=before,
                 memory=memory,
                 scored=scored,
                 keys=keys,
                 rngs=rngs,
             )
+            return after, None if past is None else lax.stop_gradient(
+                x[:, slice(*kept)]
+            )
 
-        noise = None
+        noise = before = None
         if options.dropout and self.has_rng("dropout"):
             noise = jax.random.split(self.make_rng("dropout"), options.layers)
-        params = self.param("blocks", init)
-        x = _layers(options, run, (params, noise), x, seen, turn, scored)
-        return Norm(options, name="norm")(x) if options.norm_place == "pre" else x
+        if past is not None:
+            before = jnp.moveaxis(lax.stop_gradient(past.state), 1, 0)
+        layers = self.param("blocks", init), noise, before
+        x, inputs = _layers(options, run, layers, x, seen, where, scored)
+        x = Norm(options, name="norm")(x) if options.norm_place == "pre" else x
+        return x if past is None else (x, jnp.moveaxis(inputs, 0, 1))
 
-    def _sight(self, group, keys):
-        """Who sees whom and, for rotary positions, the angles of queries and keys."""
+    def _sight(self, group, keys, past) -> Sight:
+        """Who sees whom; all that are no padding see all of the past that is none."""
         options = self.options
-        position = group["position"]
-        bias = turn = None
+        seen, bias = mask(self.pattern, group, keys), None
+        if past is not None:
+            shape = (*seen.shape[:2], past.segment.shape[1])
+            here, there = group["segment"] > 0, past.segment > 0
+            both = jnp.broadcast_to(here[:, :, None] & there[:, None], shape)
+            seen = jnp.concatenate([both, seen], axis=-1)
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
             shape = (BUCKETS, options.heads)
             table = self.param("relative", normal(options, std, None, "heads"), shape)
-            causal = self.pattern == "causal"
+            position, causal = group["position"], self.pattern == "causal"
             bias = relative_bias(table, position, position[:, :keys], causal=causal)
-        elif options.position == "rotary":
-            angles = rotation(position, options.head_width)
-            turn = (angles, tuple(angle[:, :keys] for angle in angles))
-        return sight(mask(self.pattern, group, keys), bias), turn
+        return sight(seen, bias)
 
 
 def _layers(
-    options: Options, run: Callable, layers: Any, x, seen: Sight, turn, scored
-) -> jax.Array:
+    options: Options, run: Callable, layers: Any, x, seen: Sight, where, scored
+) -> tuple[jax.Array, Any]:
     """Runs the blocks; the last one for the scored places alone, where there are any.
 
     Args:
-      run: (x, sight, turn, layer, scored) -> x.
-      layers: parameters and dropout keys, stacked; one block's if they are shared.
+      run: (x, sight, places, layer, scored) -> x, and what it keeps.
+      layers: parameters and what else each block has for itself, stacked; the
+        parameters of one block if they are shared.
     """
     count = options.layers
-    params, keys = layers
+    params, *others = layers
     if options.shared_layers:
         params = jax.tree.map(lambda leaf: leaf[0], params)
-        layers = keys
+        layers = (None, *others)
 
     def one(x, layer):
-        layer = (params, layer) if options.shared_layers else layer
-        return run(x, seen, turn, layer)
+        layer = (params, *layer[1:]) if options.shared_layers else layer
+        return run(x, seen, where, layer)
 
     def last(x, layer):
-        layer = (params, layer) if options.shared_layers else layer
-        here = (
-            None if turn is None else (tuple(take(a, scored) for a in turn[0]), turn[1])
-        )
-        return run(x, seen.at(scored), here, layer, scored)
+        layer = (params, *layer[1:]) if options.shared_layers else layer
+        query, key = where
+        query = jax.tree.map(lambda leaf: take(leaf, scored), query)
+        return run(x, seen.at(scored), (query, key), layer, scored)
 
     scanned = options.unroll < count - (scored is not None)
     remat = REMAT[options.remat]
@@ -176,19 +224,31 @@ def _layers(
     if scored is None:
         return _loop(one, x, layers, count, options.unroll)
     before, final = _cut(layers, (count - 1, 1))
-    x = _loop(one, x, before, count - 1, options.unroll)
-    return last(x, jax.tree.map(lambda leaf: leaf[0], final))
+    x, kept = _loop(one, x, before, count - 1, options.unroll)
+    x, more = last(x, jax.tree.map(lambda leaf: leaf[0], final))
+    return x, _stacked(kept, more)
 
 
 def _loop(body, x, layers, count, unroll):
-    """Feeds x through `count` layers, `unroll` of them in one step of a scan."""
+    """Feeds x through `count` layers, `unroll` of them in one step of a scan.
+
+    Returns:
+      x, and what all layers keep, stacked; None, if nothing.
+    """
     if unroll < count:
-        return lax.scan(
-            lambda x, layer: (body(x, layer), None), x, layers, count, unroll=unroll
-        )[0]
+        return lax.scan(body, x, layers, count, unroll=unroll)
+    kept = None
     for layer in _cut(layers, (1,) * count):
-        x = body(x, jax.tree.map(lambda leaf: leaf[0], layer))
-    return x
+        x, more = body(x, jax.tree.map(lambda leaf: leaf[0], layer))
+        kept = _stacked(kept, more)
+    return x, kept
+
+
+def _stacked(kept, more):
+    """What a layer keeps, added to what those before it do."""
+    if kept is None or more is None:
+        return more if more is None else more[None]
+    return jnp.concatenate([kept, more[None]])
 
 
 def _cut(layers, sizes):

@@ -1,16 +1,19 @@
 """One transformer with options: tables, a stack of blocks, a readout, heads."""
 
-# B batch, L length, P scored places, K spans' places, D width
+# B batch, L length, P scored places, K spans' places, N remembered places, D width
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
+from research.errors import UserError
 from research.models.heads import Boundary, Head, HeadSpec, Output, Readout
 from research.models.options import Options
-from research.models.stack import Stack
+from research.models.stack import Past, Stack
 from research.models.tables import Embed, Table
 
 
@@ -59,19 +62,60 @@ class Transformer(nn.Module):
         group: Mapping,
         scored: jax.Array | None = None,
         keys: int | None = None,
-    ) -> jax.Array:
+        memory: Mapping | None = None,
+        kept: int | None = None,
+    ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
+
+        With a memory also the next one: of the places remembered so far and the first
+        `kept` places here the last N. Every place that is no padding sees all of the
+        memory that is none; it lies just before the first place, or behind it in rows
+        whose positions fall. Nothing is learned through it (Dai et al. 2019, section
+        3.2).
 
         Args:
           keys: only the first so many places serve as keys; None: all.
           scored: [B, P] places; then the states [B, P, D] of these alone, for which
             the last block is cheaper. Equal to gathering them afterwards.
+          memory: `no_memory` at first, then what the step before gave:
+            state [B, layers, N, D], what each block read; segment [B, N], 0: nothing.
+          kept: places that the memory may take; None: those that serve as keys.
+
+        Raises:
+          UserError: a memory, and positions that are not relative.
         """
         table, embed = self.tables()
         places = keys or group["token"].shape[1]
         x = embed(table(group["token"]), group, places=places)
         stack = self.stack if self.blocks is None else self.blocks
-        return stack(x, group, scored=scored, keys=keys)
+        stack = partial(stack, x, group, scored=scored, keys=keys)
+        if memory is None:
+            return stack()
+        past, stop = self._past(memory), kept or places
+        start = max(0, stop - past.segment.shape[1])
+        states, inputs = stack(past=past, kept=(start, stop))
+        segment = jnp.concatenate([past.segment, group["segment"][:, start:stop]], 1)
+        state = jnp.concatenate([past.state, inputs], 2)
+        fresh = stop - start
+        return states, {"state": state[:, :, fresh:], "segment": segment[:, fresh:]}
+
+    def _past(self, memory: Mapping) -> Past:
+        position = self.options.position
+        if position != "relative":
+            raise UserError(
+                f"model.position is {position!r}, but a memory needs relative ones; "
+                "set model.position=relative"
+            )
+        return Past(jax.lax.stop_gradient(memory["state"]), memory["segment"])
+
+    def no_memory(self, rows: int, places: int) -> dict[str, jax.Array]:
+        """A memory of so many places [B, N], none of which is seen."""
+        options = self.options
+        shape = (rows, options.layers, places, options.width)
+        return {
+            "state": jnp.zeros(shape, options.dtype),
+            "segment": jnp.zeros((rows, places), jnp.int32),
+        }
 
     def tables(self):
         """The tables of tokens, and what adds positions and kinds to their rows."""

@@ -79,7 +79,9 @@ def test_only_the_first_places_serve_as_keys(make_options, make_group, make_para
     np.testing.assert_array_equal(dependence(network, params, group, keys=5), expected)
 
 
-@pytest.mark.parametrize("pattern, position", [("full", "t5"), ("causal", "rotary")])
+@pytest.mark.parametrize(
+    "pattern, position", [("full", "t5"), ("causal", "rotary"), ("full", "relative")]
+)
 def test_patterns_equal_the_general_path(
     pattern, position, make_options, make_group, make_params, assert_close
 ):
@@ -117,7 +119,7 @@ def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close)
 
     def ours(query, key, value, bias):
         sight = attention.sight(mask, bias if biased else None)
-        return attention.attend(query, key, value, sight, scale=0.3)
+        return attention.attend(0.3 * query, key, value, sight)
 
     def definition(query, key, value, bias):
         score = 0.3 * jnp.einsum("blhk,bmhk->bhlm", query, key)
@@ -142,7 +144,7 @@ def test_a_query_without_keys_gets_zero_and_gives_zero():
     query[0, 2] = 1e4  # would overflow an exponential
 
     def ours(query, key, value):
-        return attention.attend(query, key, value, attention.sight(mask), scale=1.0)
+        return attention.attend(query, key, value, attention.sight(mask))
 
     mixed, back = jax.vjp(ours, query, key, value)
     np.testing.assert_array_equal(mixed[0, 2], 0)

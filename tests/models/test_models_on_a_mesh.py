@@ -62,11 +62,29 @@ def pair(options, group):
     return network, loss
 
 
+def remembering(options, group):
+    """A causal model with a memory, which is scored too; three kinds of places."""
+    network = models.Transformer(options, SIZE, pattern="causal")
+
+    def loss(net):
+        memory = net.no_memory(len(group["token"]), 12)
+        _, memory = net.states(group, memory=memory)
+        states, memory = net.states(group, memory=memory)
+        recall = jnp.mean(jnp.sin(memory["state"].astype(jnp.float32)))
+        return score(net.readout(states), group["token"]) + recall
+
+    return network, loss
+
+
 NETWORKS = {
     "encoder": (encoder, {"norm_place": "post", "kinds": 2, "unroll": 1}),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
     "both": (both, {"position": "t5", "init": "t5", "norm": "rmsnorm", "unroll": 1}),
     "pair": (pair, {"embedding": 8}),
+    "remembering": (
+        remembering,
+        {"position": "relative", "segments": "relative", "kinds": 3, "unroll": 1},
+    ),
 }
 
 

@@ -79,7 +79,9 @@ def test_rotary_products_depend_on_distance_alone():
     assert product(3, 10) != pytest.approx(product(3, 11), abs=1e-3)
 
 
-@pytest.mark.parametrize("position", ["learned", "sinusoidal", "rotary", "t5"])
+@pytest.mark.parametrize(
+    "position", ["learned", "sinusoidal", "rotary", "t5", "relative"]
+)
 def test_positions_come_from_the_array_and_not_from_the_place(
     position, make_options, make_group, make_params
 ):

@@ -82,6 +82,7 @@ def test_what_is_computed_again_is_not_kept(make_options, make_group):
         {"norm_place": "post"},
         {"position": "rotary", "unroll": 3},
         {"shared_layers": True, "position": "t5"},
+        {"position": "relative", "segments": "relative", "kinds": 2},
     ],
 )
 def test_scored_states_are_the_gathered_ones(
@@ -215,7 +216,7 @@ def test_bfloat16_is_for_activations_alone(make_options, make_group):
     np.testing.assert_allclose(readout.feature, expected, atol=0.1)
 
 
-@pytest.mark.parametrize("position", ["learned", "t5", "rotary"])
+@pytest.mark.parametrize("position", ["learned", "t5", "rotary", "relative"])
 def test_bfloat16s_gradient_is_about_the_exact_one(
     position, make_options, make_group, make_params, assert_close
 ):
