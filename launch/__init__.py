@@ -9,8 +9,12 @@ from typing import NoReturn
 
 from research.errors import UserError, unknown
 
-DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes; an exception that is nobody's mistake but ours keeps its traceback."""
+DONE, FAILED, MISTAKE, NON_FINITE, PREEMPTED, INTERRUPTED = 0, 1, 2, 3, 75, 130
+"""Exit codes; an exception that is nobody's mistake but ours keeps its traceback.
+
+Of these an engine starts again what was preempted (asked to stop, or lost a peer) and,
+a few times, what failed.
+"""
 
 OUTSIDE = {
     errno.EACCES: "no permission",
