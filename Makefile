@@ -3,6 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AOT := $(VENV)/aot
+# POD=--ci: the few that CI compiles.
+POD ?=
 COMPARE ?= runs/compare
 SCALE ?= smoke
 # More of the sweep's flags: make compare FLAGS=--config.data.corpus=my/*.jsonl
@@ -13,7 +16,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test env lint lock
+.PHONY: compare test mutants pod env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -22,6 +25,19 @@ compare: env
 
 test: env
 	$(BIN)/python -m pytest
+
+# Bugs that others shipped, built into copies of the project: the tests kill them all.
+mutants: env
+	$(BIN)/python -m tests.museum
+
+# XLA's TPU compiler, beside the environment: JAX would look for a TPU if it were in it.
+$(AOT)/stamp: $(VENV)/stamp
+	$(BIN)/uv pip install --quiet --target $(AOT) libtpu==0.0.51
+	touch $@
+
+# Every experiment at its published sizes on its slice, against tests/goldens/compile.
+pod: $(AOT)/stamp
+	PYTHONPATH=$(AOT) $(BIN)/python -m launch.pod $(POD)
 
 lint: env
 	$(BIN)/ruff check .

@@ -41,6 +41,7 @@ def run(args) -> int:
         print(json.dumps({"best": fitting, "tried": len(found)}, indent=2))
         return 0 if fitting else DOES_NOT_FIT
     facts = measure(config, args.topology, devices)
+    del facts["tree"]  # launch.pod's
     print(json.dumps(facts, indent=2))
     return 0 if facts["fits"] else DOES_NOT_FIT
 
@@ -126,6 +127,7 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "flops_per_step": flops,
         "flops_per_token": flops / (config.train.batch * config.data.length),
         "compile_seconds": seconds,
+        "tree": _tree(program.abstract.params),
     }
     if compiled is None:
         return facts
@@ -138,6 +140,17 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "temporary_bytes": memory.temp_size_in_bytes,
         "collectives": {kind: found._asdict() for kind, found in talk.items()},
         "stays_whole": program.whole,
+    }
+
+
+def _tree(params: Any) -> dict[str, str]:
+    """Name -> shape of every parameter."""
+    import jax
+
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {
+        "/".join(str(key.key) for key in path): "x".join(map(str, leaf.shape))
+        for path, leaf in leaves
     }
 
 
@@ -192,7 +205,7 @@ def _least_remat(config, name, devices, mesh, batch, found) -> dict:
     for remat in ("none", "dots", "full"):
         trial = load_again(config, mesh, remat, batch)
         facts = measure(trial, name, devices)
-        found.append(facts)
+        found.append({k: v for k, v in facts.items() if k != "tree"})
         print(_line(facts), file=sys.stderr, flush=True)
         if facts["fits"]:
             break

@@ -1,0 +1,192 @@
+"""launch.compile on fake devices: what it says of a step is what the step is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from launch import compile as command
+from launch import pod
+from launch.config import load
+from research import collectives
+from research.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+SMALL = {
+    "data.vocabulary_size": 512,
+    "data.length": 32,
+    "model.layers": 3,
+    "model.width": 64,
+    "model.heads": 4,
+    "model.feedforward": 128,
+    "model.unroll": 1,
+    "train.batch": 16,
+}
+
+
+def test_flops_are_those_of_an_analytic_count():
+    config = load("experiments/lm.py", SMALL)
+    facts = command.measure(config, "cpu:1", jax.devices()[:1])
+    width, inner, rows, length = 64, 128, 512, 32
+    block = 4 * 2 * width**2 + 2 * 2 * width * inner + 2 * 2 * length * width
+    forward = 3 * block + 2 * width * rows
+    assert facts["flops_per_token"] == pytest.approx(3 * forward, rel=0.03)
+    assert facts["flops_per_step"] == facts["flops_per_token"] * 16 * 32
+
+
+def test_a_mesh_talks_and_one_device_does_not():
+    config = load("experiments/mlm.py", SMALL | {"mesh.fsdp": 2, "mesh.tensor": 2})
+    split = command.measure(config, "cpu:8", jax.devices()[:8])
+    config = load("experiments/mlm.py", SMALL)
+    alone = command.measure(config, "cpu:1", jax.devices()[:1])
+    assert split["mesh"] == {"data": 2, "fsdp": 2, "tensor": 2}
+    assert split["argument_bytes"] < alone["argument_bytes"] / 2
+    assert not alone["collectives"]
+    assert split["collectives"]["all-gather"]["count"] >= 3
+    assert split["parameters"] == alone["parameters"]
+    assert alone["fits"] and alone["hbm_bytes_per_device"] is None
+
+
+def test_a_collective_in_a_loop_counts_as_often_as_it_runs():
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = NamedSharding(mesh, PartitionSpec("x"))
+
+    def looped(x, w):
+        def body(y, _):
+            return jnp.tanh(w.T @ (w @ y)), None
+
+        return jax.lax.scan(body, x, None, length=7)[0]
+
+    shapes = (
+        jax.ShapeDtypeStruct((32, 4), jnp.float32),
+        jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=rows),
+    )
+    found = collectives.count(jax.jit(looped).lower(*shapes).compile().as_text())
+    assert found == {"all-reduce": collectives.Collective(7, 7 * 32 * 4 * 4)}
+
+
+HLO = """
+HloModule step
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  ROOT %s = f32[] add(%a, %b)
+}
+
+%fused (p: bf16[8,4]) -> bf16[2,4] {
+  %r = bf16[8,4]{1,0} all-reduce(%p), to_apply=%add
+  ROOT %d = bf16[2,4]{1,0} dynamic-slice(%r, %c)
+}
+
+%body (t: (s32[], bf16[8,4])) -> (s32[], bf16[8,4]) {
+  %all-reduce-scatter.3 = bf16[2,4]{1,0} fusion(%x), kind=kCustom, calls=%fused
+  ROOT %g = (bf16[2,4]{1,0}, bf16[8,4]{1,0}) all-gather-start(%y), dimensions={0}
+}
+
+ENTRY %main (p: bf16[8,4]) -> bf16[8,4] {
+  %w = (s32[], bf16[8,4]{1,0}) while(%t), condition=%c, body=%body, \
+backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
+  %k = (f32[2]{0}, f32[]) all-reduce(%u, %v), to_apply=%add
+  ROOT %e = bf16[8,4]{1,0} copy(%w)
+}
+"""
+
+
+def test_a_tpus_text_is_read():
+    found = collectives.count(HLO)
+    assert found["reduce-scatter"] == (12, 12 * 2 * 4 * 2)
+    assert found["all-gather"] == (12, 12 * 8 * 4 * 2)
+    assert found["all-reduce"] == (1, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("v5e", "v5e:4x4"),
+        ("cpu:0", "cpu:N"),
+        ("cpu", "cpu:N"),
+        ("gpu", "no GPU here"),
+        ("v9:2x2", "TPU slice such as"),
+    ],
+)
+def test_a_wrong_topology_is_named(name, words):
+    with pytest.raises(UserError, match=words):
+        command.topology(name)
+
+
+def test_xlas_refusal_tells_what_is_needed():
+    text = "RESOURCE_EXHAUSTED: ... Used 20.50G of 15.75G hbm. Exceeded by 4.75G."
+    assert command._needed(RuntimeError(text)) == int(20.5 * 2**30)
+    with pytest.raises(RuntimeError, match="INTERNAL"):
+        command._needed(RuntimeError("INTERNAL: something else"))
+
+
+def test_a_search_finds_the_least_remat_that_fits(monkeypatch, capsys):
+    sizes = {"none": 20, "dots": 12, "full": 4}
+
+    def measured(config, name, devices):
+        rows = config.train.batch // (config.mesh.data * config.mesh.fsdp)
+        peak = sizes[config.model.remat] * rows
+        mesh = {axis: config.mesh[axis] for axis in ("data", "fsdp", "tensor")}
+        return {
+            "mesh": mesh,
+            "remat": config.model.remat,
+            "batch": config.train.batch,
+            "length": 32,
+            "num_devices": 4,
+            "device": "cpu",
+            "fits": peak <= 24,
+            "peak_bytes_per_device": peak,
+            "flops_per_token": 1.0 + (config.model.remat != "none"),
+            "collectives": {"all-reduce": {"count": 1, "bytes": mesh["tensor"]}},
+        }
+
+    monkeypatch.setattr(command, "measure", measured)
+    found = command.search(load("experiments/lm.py", SMALL), "cpu:4", [None] * 4)
+    best = found[0]
+    assert best["fits"] and best["remat"] == "full"
+    assert all(facts["fits"] for facts in found[: sum(f["fits"] for f in found)])
+    assert "does not fit" in capsys.readouterr().err
+
+
+def test_the_command_prints_one_object(tmp_path):
+    flags = ["--config=experiments/lm.py", "--topology=cpu:2"]
+    flags += [f"--config.{key}={value}" for key, value in SMALL.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.compile", *flags],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["topology"] == "cpu:2" and facts["num_devices"] == 2
+    assert facts["fits"] and np.isfinite(facts["compile_seconds"])
+
+
+def test_what_is_worse_than_the_golden_is_shown():
+    before = {
+        "topology": "v5e:2x2",
+        "mesh": {"data": 4},
+        "batch": 8,
+        "fits": True,
+        "peak_bytes_per_device": 1000,
+        "parameters": 10,
+        "collectives": {"all-reduce": 2},
+        "tree": {"token/rows": "4x2"},
+    }
+    assert not pod.differences(before, before | {"peak_bytes_per_device": 1020})
+    assert not pod.differences(before, before | {"peak_bytes_per_device": 500})
+    (line,) = pod.differences(before, before | {"peak_bytes_per_device": 1021})
+    assert "1,021 now" in line
+    (line,) = pod.differences(before, before | {"tree": {"token/rows": "4x3"}})
+    assert line == "tree token/rows: 4x2 before, 4x3 now"
+    both = {"all-reduce": 2, "all-gather": 1}
+    (line,) = pod.differences(before, before | {"collectives": both})
+    assert line == "collectives all-gather: none before, 1 now"
