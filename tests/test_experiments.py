@@ -84,6 +84,7 @@ def corpus(folder: Path) -> dict[str, str]:
         "data.lexicon": str(folder / "lexicon.tsv"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
+        "data.vocabulary": "unigram",
         "data.vocabulary_size": 384,
         "data.length": 32,
         "model.layers": 1,
