@@ -20,6 +20,9 @@ NEXT, OTHER, FAR = 0, 1, 2
 """Labels of pairs: the second span follows the first; is of another document; is of
 the same one, but not adjacent."""
 
+BACKWARD = 1
+"""Label of rows that read a stream from its end on; their tokens are in text order."""
+
 GROUP = ("token", "position", "segment", "kind", "rank", "reach")
 SCORED = ("scored", "target", "weight")
 
@@ -44,6 +47,8 @@ class Reads(NamedTuple):
     far: float = 0.0  # of pairs: share of the same document, but not adjacent
     short: float = 0.0  # of pairs: share that is made shorter, by a uniform length
     streams: bool = False  # row r of a step goes on where row r of the last one ended
+    stride: int = 0  # of streams: tokens from one example to the next; 0: data.stride
+    reverse: bool = False  # of streams: half of the rows read theirs from its end on
 
 
 class Lexicon(NamedTuple):
@@ -69,6 +74,7 @@ class Symbols(NamedTuple):
     ordinary: np.ndarray  # [V'] int32: ids that a random replacement may draw
     labels: tuple[str, ...] = ()  # names of the documents' labels
     lexicon: Lexicon | None = None  # of data.lexicon
+    lower: np.ndarray | None = None  # [V] int32: a piece in lower case; else itself
 
 
 class Example(NamedTuple):
@@ -77,7 +83,8 @@ class Example(NamedTuple):
     token: np.ndarray  # [B, R] int32, pad beyond `length`
     flags: np.ndarray  # [B, R] uint8
     length: np.ndarray  # [B] int32
-    label: np.ndarray  # [B] int32, -1: none; of pairs NEXT, OTHER or FAR
+    label: np.ndarray  # [B] int32, -1: none; of pairs NEXT, OTHER or FAR; of rows that
+    # read a stream from its end on BACKWARD
     first: np.ndarray  # [B] int32, tokens of the first of two spans; else `length`
     source: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
     step: np.ndarray  # [B] int64, the training step; LAST_STEP in an evaluation

@@ -13,7 +13,9 @@ def symbols(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> Symb
     ordinary = np.arange(5 + sentinels, size, dtype=np.int32)
     names = tuple(range(5, 5 + sentinels))
     specials = (0, 1, 2, 3, 4, names, special)
-    return Symbols(size, *specials, ordinary, labels, lexicon(ordinary))
+    lower = np.arange(size, dtype=np.int32)
+    lower[ordinary[1::4]] = ordinary[: 4 * (len(ordinary[1::4])) : 4]
+    return Symbols(size, *specials, ordinary, labels, lexicon(ordinary), lower)
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:

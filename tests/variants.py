@@ -28,7 +28,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"relation": "distance", "only": "corrupt"},
         {"relation": "reorder"},
-        {"relation": "discourse", "kind": "phrase"},
     ],
     "tagging": [{}, {"task": "capital"}],
     "lm": [
@@ -36,8 +35,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"prefix": "random", "documents": "apart"},
         {"direction": "backward"},
         {"direction": "both", "documents": "apart"},
+        {"memory": 8, "model": {"position": "relative"}},
     ],
-    "plm": [{}, {"parts": 1}],
+    "plm": [
+        {},
+        {"parts": 1, "span": 0},
+        {"format": "pair", "direction": "both"},
+        {"memory": 20, "model": {"position": "relative", "segments": "relative"}},
+    ],
     "electra": [
         {},
         {"task": "chosen"},
@@ -82,7 +87,6 @@ ANSWERS = {
     "sop": 2,
     "structural": 3,
     "reorder": 1 + 2 + 6,
-    "discourse": int((OF.lexicon.kind == OF.lexicon.kinds.index("phrase")).sum()),
     "document": 2,
     "capital": 2,
 }

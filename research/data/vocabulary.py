@@ -2,6 +2,7 @@
 
 # T tokens, U units, V pieces
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -195,4 +196,19 @@ def find_symbols(model: pieces.Model, sentinels: int) -> Symbols:
         sentinels=tuple(ids[name] for name in names),
         special=special,
         ordinary=np.flatnonzero(drawn).astype(np.int32),
+        lower=_in_lower_case(model.surface, size),
     )
+
+
+def _in_lower_case(surface: Sequence[bytes], size: int) -> np.ndarray:
+    """[V] int32: the piece that spells each in lower case; itself where there is none.
+
+    A piece that ends inside a character has no case.
+    """
+    ids = {text: i for i, text in enumerate(surface)}
+    lower = np.arange(size, dtype=np.int32)
+    for i, text in enumerate(surface):
+        with contextlib.suppress(UnicodeDecodeError):
+            small = text.decode().lower().encode()
+            lower[i] = i if small == text else ids.get(small, i)
+    return lower

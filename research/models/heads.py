@@ -106,8 +106,8 @@ class Boundary(nn.Module):
     """SpanBERT's boundary objective: a token from the two states around its span.
 
     Two layers (dense, activation, norm) on both states and a vector of the token's
-    place in the span, then the tokens' own table and a bias (Joshi et al. 2020, section
-    3.2; the released code).
+    place in the span, then the tokens' own table, or one of its own where the output
+    is not tied, and a bias (Joshi et al. 2020, section 3.2; the released code).
 
     Attributes:
       size: entries of the vocabulary.
@@ -132,6 +132,9 @@ class Boundary(nn.Module):
         x = Norm(options, name="first_norm")(act(x))
         x = Dense(options, width, axes[::-1], name="second")(x)
         x = Norm(options, name="second_norm")(act(x))
+        if not options.tied:
+            init = normal(options, 0.02, "vocab", "embed")
+            rows = self.param("rows", init, rows.shape)
         bias = self.param("bias", constant(0.0, "vocab"), (num_rows,))
         return Readout(x, rows, _of_used_rows(bias, self.size), self.size)
 

@@ -21,8 +21,6 @@ from research.objectives import layout, relations, units
 from research.objectives.losses import Term
 
 OF_PIECES = ("reorder", "discourse")
-CONNECTIVE = "connective"
-"""Kind of the lexicon's entries that tell how a sentence continues the one before."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class Objective:
     nsp, sop, sop_released, structural, distance: see `relations`.
     reorder: a passage is cut at sentences into 1 to `pieces` pieces, each followed by
       eos and all shuffled; the answer is their order, one of 1! + 2! + ... classes.
-    discourse: of a sentence that begins with a connective (entries of kind connective
-      in data.lexicon) it is taken away and asked for; others have no answer.
+    discourse: of a sentence that begins with a connective of data.lexicon it is taken
+      away and asked for; others have no answer.
     """
 
     relation: str = "nsp"  # nsp | sop | sop_released | structural | distance | reorder
@@ -42,6 +40,7 @@ class Objective:
     # of reorder and discourse
     short: float = 0.1  # share of segment pairs that is made shorter
     pieces: int = 3  # of reorder, at most
+    kind: str = "connective"  # of discourse: of the lexicon's entries
 
     pattern = "full"
     splits = True
@@ -79,7 +78,7 @@ class Objective:
         if self.relation == "reorder":
             text, label, known = self._reorder(example, key, symbols, length)
         elif self.relation == "discourse":
-            text, label, known = _discourse(example, symbols, length)
+            text, label, known = self._discourse(example, symbols, length)
         else:
             asked = relations.ask(self.relation, example, key)
             text = layout.pair(example, symbols, length, asked.swapped)
@@ -118,12 +117,33 @@ class Objective:
         known = num_raw > 0
         return text, np.where(known, label, 0), known
 
+    def _discourse(self, example, symbols, length):
+        """The pairs without connective, labels and whether there is one [B]."""
+        known, wanted = units.lexicon(symbols, self.kind)
+        entry = lexicons.match(
+            example.token, example.flags, example.length, known, first=example.first
+        )
+        first = example.first.astype(np.int64)
+        num_raw = np.minimum(example.length, length - 3).astype(np.int64)
+        last = example.token.shape[1] - 1
+        opening = entry[np.arange(len(entry)), np.minimum(first, last)]
+        gone = np.where(opening >= 0, known.size[opening], 0)
+        has = (first > 0) & (opening >= 0) & wanted[opening] & (first + gone < num_raw)
+        gone = np.where(has, gone, 0)
+        label = np.where(has, (np.cumsum(wanted) - 1)[opening], 0)
+        first = np.where(first > 0, np.minimum(first, num_raw), num_raw)
+        begin = np.stack([0 * first, first + gone], axis=1)
+        size = np.stack([first, num_raw - first - gone], axis=1)
+        opens = (symbols.bos, None)
+        text = layout.compose(example, begin, size, symbols, length, opens=opens)
+        return text, label, has
+
     def num_answers(self, symbols: Symbols) -> int:
         """Raises UserError: discourse without a data.lexicon that has connectives."""
         if self.relation == "reorder":
             return len(orders(self.pieces))
         if self.relation == "discourse":
-            return int(units.lexicon(symbols, CONNECTIVE)[1].sum())
+            return int(units.lexicon(symbols, self.kind)[1].sum())
         return relations.ANSWERS[self.relation]
 
     def network(self, options: Any, symbols: Symbols) -> Any:
@@ -162,25 +182,3 @@ def orders(pieces: int) -> np.ndarray:
             for order in itertools.permutations(range(n))
         ]
     )
-
-
-def _discourse(example: Example, symbols: Symbols, length: int):
-    """The pairs without connective, labels and whether there is one [B]."""
-    known, wanted = units.lexicon(symbols, CONNECTIVE)
-    entry = lexicons.match(
-        example.token, example.flags, example.length, known, first=example.first
-    )
-    first = example.first.astype(np.int64)
-    num_raw = np.minimum(example.length, length - 3).astype(np.int64)
-    last = example.token.shape[1] - 1
-    opening = entry[np.arange(len(entry)), np.minimum(first, last)]
-    gone = np.where(opening >= 0, known.size[opening], 0)
-    has = (first > 0) & (opening >= 0) & wanted[opening] & (first + gone < num_raw)
-    gone = np.where(has, gone, 0)
-    label = np.where(has, (np.cumsum(wanted) - 1)[opening], 0)
-    first = np.where(first > 0, np.minimum(first, num_raw), num_raw)
-    begin = np.stack([0 * first, first + gone], axis=1)
-    size = np.stack([first, num_raw - first - gone], axis=1)
-    opens = (symbols.bos, None)
-    text = layout.compose(example, begin, size, symbols, length, opens=opens)
-    return text, label, has
