@@ -89,6 +89,7 @@ ANSWERS = {
     "reorder": 1 + 2 + 6,
     "document": 2,
     "capital": 2,
+    "entity": 2,
 }
 """How many answers a term chooses from; the others: the vocabulary."""
 
