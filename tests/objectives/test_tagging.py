@@ -1,0 +1,91 @@
+"""tagging: case that the input does not show, words that the rest of a text has."""
+
+from pydoc_data.topics import topics
+
+import numpy as np
+import pytest
+from texts import keys, symbols, texts
+
+from research import objectives
+from research.batch import SENTENCE
+from research.data import training, vocabulary
+from research.data.corpora import Corpus, Document
+from research.errors import UserError
+
+OF = symbols(size=96)
+
+
+def corrupt(example, length, of=OF, **fields):
+    objective = objectives.load("tagging", **fields)
+    return objective.corrupt(example, keys(len(example.length)), of, length)
+
+
+def test_document_asks_what_the_rest_has():
+    example = texts(60, [60, 33, 2, 1, 0] * 20, OF, separators=0.05)
+    flags = example.flags.copy()
+    flags[:50, ::7] |= SENTENCE
+    example = example._replace(flags=flags)
+    batch = corrupt(example, 32)
+    for row, count in enumerate(example.length):
+        shown = int(max(batch["segment"][row].sum() - 2, 0))
+        assert shown <= max((count + 1) // 2, 0)
+        text, rest = np.split(example.token[row, :count], [shown])
+        if shown and row < 50 and count > 14:
+            assert shown % 7 == 0 and shown + 7 > min(30, (count + 1) // 2)
+        weight = ~OF.special[text] & (len(rest) > 0)
+        here = slice(1, 1 + shown)
+        np.testing.assert_array_equal(batch["token"][row, here], text)
+        np.testing.assert_array_equal(batch["weight"][row, here], weight)
+        expected = weight & np.isin(text, rest)
+        np.testing.assert_array_equal(batch["target"][row, here], expected)
+        assert batch["weight"][row].sum() == weight.sum()
+    share = (batch["target"] * batch["weight"]).sum() / batch["weight"].sum()
+    assert 0.2 < share < 0.8
+
+
+@pytest.fixture(scope="module", params=training.KINDS)
+def encoder(request):
+    lines = [line for name in sorted(topics)[:12] for line in topics[name].split("\n")]
+    read = lambda: [line for line in lines if line.strip()]  # noqa: E731
+    corpus = Corpus("topics", lambda split: map(Document, read()), read)
+    model = training.train(corpus, request.param, 700, 7)
+    return vocabulary.Vocabulary(model, vocabulary.find_symbols(model, 7))
+
+
+def test_lower_case_is_the_same_piece_in_small_letters(encoder):
+    lower, surface = encoder.symbols.lower, encoder.model.surface
+    changed = np.flatnonzero(lower != np.arange(len(lower)))
+    assert len(changed) > 20
+    for piece in changed:
+        assert surface[lower[piece]].decode() == surface[piece].decode().lower()
+        assert surface[piece].decode() != surface[piece].decode().lower()
+    assert (lower[lower] == lower).all()
+    assert not encoder.symbols.special[changed].any()
+
+
+def test_what_is_read_does_not_tell_case(encoder):
+    # Each token that is asked for could have been either, and both are read alike.
+    token, _ = encoder.encode(topics["assignment"][:3000])
+    of = encoder.symbols
+    rows = token[: len(token) // 62 * 62].reshape(-1, 62).astype(np.int32)
+    example = texts(62, [62] * len(rows), OF)._replace(token=rows)
+    batch = corrupt(example, 64, of, task="capital")
+    shown, asked = batch["token"][:, 1:-1], batch["weight"][:, 1:-1] > 0
+    yes = batch["target"][:, 1:-1] > 0
+    np.testing.assert_array_equal(shown, of.lower[rows])
+    np.testing.assert_array_equal(yes[asked], (rows != of.lower[rows])[asked])
+    forms = np.bincount(of.lower, minlength=of.size)
+    assert (forms[shown[asked]] > 1).all() and (forms[shown[~asked]] == 1).all()
+    assert yes.any() and (asked & ~yes).any() and not (yes & ~asked).any()
+    assert not batch["weight"][:, [0, -1]].any()
+
+
+@pytest.mark.parametrize("lower", [None, np.arange(96, dtype=np.int32)])
+def test_a_vocabulary_without_case_is_refused(lower):
+    with pytest.raises(UserError, match=r"both upper and lower case"):
+        corrupt(texts(30, [30], OF), 32, OF._replace(lower=lower), task="capital")
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(UserError, match="document or capital"):
+        objectives.load("tagging", task="case")
