@@ -132,7 +132,7 @@ def _sentences(stream: Stream, reads: Reads, stride: int) -> Spans:
     if reads.unit == "sentences":
         edges = np.searchsorted(text.start, stream.shard_offsets)
     start, length = packing.fill(text, edges, reads.length)
-    document = text.start[text.first[:-1]]
+    document = stream.document_offsets
     inside = np.searchsorted(document, start + length)
     inside -= np.searchsorted(document, start, side="right")
     separators = int(inside.sum()) * stream.separator_length
