@@ -77,7 +77,7 @@ def remembering(options, group):
 
 
 NETWORKS = {
-    "encoder": (encoder, {"norm_place": "post", "kinds": 2, "unroll": 1}),
+    "encoder": (encoder, {"norm_place": "post", "kinds": 3, "unroll": 1}),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
     "both": (both, {"position": "t5", "init": "t5", "norm": "rmsnorm", "unroll": 1}),
     "pair": (pair, {"embedding": 8}),
