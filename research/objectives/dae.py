@@ -57,6 +57,7 @@ class Objective:
     fill: str = "sentinel"  # sentinel | mask | bert | drop | shuffle
     target: str = "spans"  # spans | whole
     mode: str = ""  # "" | R | S | X: a token before the encoder's text (UL2)
+    z: float = 0.0  # factor of log(Z)^2 in the loss (T5's code: 1e-4)
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "full"
@@ -72,6 +73,8 @@ class Objective:
                 )
         if not 0 < self.rate < 1:
             raise ValueError(f"rate is between 0 and 1, not {self.rate}")
+        if self.z < 0:
+            raise ValueError(f"z is at least 0, not {self.z}")
         if self.span < 1:
             raise ValueError(f"span is at least 1 token, not {self.span}")
         if self.choose == "prefix" and self.rate > 0.5:
@@ -147,7 +150,7 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        return sides.recovered("dae", net, batch, self.cross_entropy), ()
+        return sides.recovered("dae", net, batch, self.cross_entropy, self.z), ()
 
     def _hidden(self, key, num_raw, width, full) -> np.ndarray:
         """[B, R] bool: what is hidden; `full`: raw tokens of the longest text."""

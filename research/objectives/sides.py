@@ -8,7 +8,7 @@ import numpy as np
 
 from research.batch import Spec, Symbols, group_specs, scored_specs, take
 from research.objectives import layout
-from research.objectives.losses import Term, recovery
+from research.objectives.losses import Term, cross_entropy
 
 
 def specs(length: int, target: int) -> dict[str, Spec]:
@@ -67,8 +67,15 @@ def batch(
     )
 
 
-def recovered(name: str, net: Any, batch: dict, form: str) -> dict[str, Term]:
-    """Terms of the decoder's targets: `name`, and accuracy (not differentiated)."""
+def recovered(
+    name: str, net: Any, batch: dict, form: str, z: float = 0.0
+) -> dict[str, Term]:
+    """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
+
+    form, z: of the cross-entropy, see `losses.cross_entropy`.
+    """
     memory = net.encode(take(batch, "encoder_"))
-    states = net.states(take(batch, "decoder_"), memory)
-    return recovery(name, net.readout(states), batch, form)
+    readout = net.readout(net.states(take(batch, "decoder_"), memory))
+    target, weight = batch["target"], batch["weight"]
+    term, correct = cross_entropy(readout, target, weight, form=form, z=z)
+    return {name: term, "accuracy": Term(correct, term.weight, 0.0)}

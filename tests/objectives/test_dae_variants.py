@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from texts import keys, symbols, texts
 
-from research import objectives
+from research import models, objectives
 from research.errors import UserError
 from research.objectives import spans
 from research.objectives.dae import CHOOSE, FILL, TARGET, lengths
@@ -273,6 +273,7 @@ def test_few_sentinels_are_told_before_any_text_needs_them(fields):
         (dict(choose="every"), "choose is one of spans, iid, prefix, all"),
         (dict(fill="noise"), "fill is one of"),
         (dict(target="half"), "target is one of spans, whole"),
+        (dict(z=-1.0), "z is at least 0"),
         (dict(mode="Q"), "mode is one of R, S, X"),
         (dict(choose="prefix", rate=0.6), "at most 0.5 where choose is prefix"),
         (dict(choose="all"), "choose is all only where fill is shuffle"),
@@ -282,3 +283,20 @@ def test_few_sentinels_are_told_before_any_text_needs_them(fields):
 def test_fields_that_do_not_fit_are_told(fields, told):
     with pytest.raises(UserError, match=told):
         objectives.load("dae", **fields)
+
+
+def test_z_adds_the_square_of_the_log_sum():
+    class Net:
+        encode = staticmethod(lambda group: None)
+        states = staticmethod(lambda group, memory: None)
+        readout = staticmethod(lambda states: made)
+
+    batch = objectives.load("dae").corrupt(texts(17, [17, 9], OF), keys(2), OF, 16)
+    feature = np.ones((*batch["target"].shape, 2), np.float32)
+    table, bias = np.zeros((OF.size, 2), np.float32), np.zeros(OF.size, np.float32)
+    made = models.Readout(feature, table, bias, OF.size)
+    plain, more = (
+        objectives.load("dae", z=z).loss(Net, batch, None)[0]["dae"] for z in (0, 0.1)
+    )
+    added = (more.total - plain.total) / plain.weight
+    assert float(added) == pytest.approx(0.1 * np.log(OF.size) ** 2, rel=1e-5)

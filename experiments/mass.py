@@ -1,0 +1,35 @@
+"""MASS (Song et al. 2019): half of a text, which the decoder writes in its place.
+
+python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
+
+A span of half the tokens is masked on the encoder's side (80 % masks, 10 % random, 10 %
+kept); the decoder reads the span alone, at its places, and is scored on all of it. One
+span in five begins the text, one in five ends it (released code). Corpora of
+data.mixture are languages, with a vector each where model.kinds counts them.
+
+Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
+
+Departs: an example is a passage of whole sentences, not one sentence; the decoder also
+sees the encoder's masks, which the released code hides; the batch is its command's
+3,000 tokens, for one device.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.data.vocabulary = "bpe"
+    config.objective.update(name="mass", start="edges", first="previous")
+    config.objective.update(text="passage")
+    config.model.update(norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
+    config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip=5.0)
+    if size in base.PUBLISHED:
+        config.data.update(length=128, vocabulary_size=60_000, sentinels=0)
+        config.model.update(layers=6, width=1024, heads=8, feedforward=4096)
+        config.optimizer.update(learning_rate=1e-4, warmup_steps=4000)
+        config.train.update(steps=200_000, batch=24)
+    return config
