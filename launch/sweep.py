@@ -1,244 +1,226 @@
-"""Runs the trials of a sweep that have no result yet.
+"""Runs the trials of a sweep that have no result yet, here or on an engine.
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
+    python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). Where
 an override's value is such a pair itself, it stands for that trial's folder, and waits
 for it. A --config.KEY=VALUE reaches the trials that do not set KEY themselves.
+
+--on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The engine
+starts again what is preempted, the trial goes on from its own checkpoint. All is told
+by files in the workdir: `resume` takes over where a driver died, `status` and `logs`
+need no driver, `stop` ends what runs.
 """
 
 import argparse
-import fcntl
 import os
 import shlex
 import signal
-import subprocess
+import socket
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+from etils import epath
 
 import launch
-from launch import trials
+from launch import engines, status, trials
+from launch.engines import attempt, runner
+from launch.engines.board import Board
+from launch.engines.need import Need
+from launch.engines.record import Budget
 from launch.trials import Trial
 from research.errors import UserError, unknown
 
-HOPELESS = (2, 3)
-"""Exit codes of a trial that would only fail again: a mistake, a loss not finite."""
-
-POLL, PAUSE = 0.2, 60.0
-"""Seconds between two looks at the running trials, and two lines of a log."""
-
-
-class Job(Protocol):
-    """A trial that an engine has started; a `subprocess.Popen` is one."""
-
-    def poll(self) -> int | None: ...
-    def terminate(self) -> None: ...
-    def wait(self) -> int: ...
-
-
-def local(command: list[str], log: Path) -> Job:
-    """Starts a command on this machine, with huge pages for its allocations.
-
-    The log is locked for as long as the command lives, even if the sweep does not.
-
-    Raises:
-      UserError: another sweep's command still writes this log.
-    """
-    environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ
-    with log.open("ab") as output:
-        try:
-            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"{log.parent} is being run by another sweep") from error
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-
-
-ENGINES: dict[str, Callable[[list[str], Path], Job]] = {"local": local}
-
-
-class Board:
-    """Shows a sweep: bars on a terminal, and a line now and then anywhere."""
-
-    def __init__(self, total: int, done: int):
-        self.console = Console(stderr=True, soft_wrap=True, highlight=False)
-        self.bars = Progress(
-            *Progress.get_default_columns()[:2],
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self.console,
-            disable=not self.console.is_terminal,
-            transient=True,
-        )
-        self.sweep = self.bars.add_task("trials", total=total, completed=done)
-        self.total, self.done = total, done
-        self.tasks, self.since = {}, {}
-        self.spoke = time.monotonic()
-
-    def start(self, trial: Trial) -> None:
-        self.since[trial] = time.monotonic()
-        total = trial.config["train.steps"]
-        self.tasks[trial] = self.bars.add_task(f"{trial.name}: steps", total=total)
-
-    def look(self) -> None:
-        """Shows how far the running trials are: always, or once in a while in a log."""
-        if self.bars.disable and time.monotonic() - self.spoke < PAUSE:
-            return
-        for trial, task in self.tasks.items():
-            step = max((line["step"] for line in trial.metrics), default=0)
-            self.bars.update(task, completed=step)
-            if self.bars.disable:
-                self._say(f"{trial.name}: step {step} of {trial.config['train.steps']}")
-
-    def end(self, trial: Trial, outcome: str) -> None:
-        self.bars.remove_task(self.tasks.pop(trial))
-        self.done += trial.done
-        self.bars.update(self.sweep, completed=self.done)
-        seconds = time.monotonic() - self.since[trial]
-        self._say(f"{trial.name}: {outcome}, {seconds:.0f} s")
-
-    def _say(self, line: str) -> None:
-        self.spoke = time.monotonic()
-        self.console.print(f"[{self.done}/{self.total}] {line}", markup=False)
-
-
-class Runner:
-    """Runs trials, parents first; one that crashes is started again, or given up."""
-
-    def __init__(
-        self,
-        todo: list[Trial],
-        start: Callable[[Trial], Job],
-        board: Board,
-        *,
-        parallel: int = 1,  # trials at a time
-        retries: int = 0,  # of all trials together
-    ):
-        self.waiting, self.running = list(todo), {}
-        self.start, self.board = start, board
-        self.parallel, self.retries = parallel, retries
-        self.failed: dict[Trial, str] = {}
-
-    def run(self) -> dict[Trial, str]:
-        """Returns the trials that have no result in the end, and why."""
-        try:
-            while self.waiting or self.running:
-                self._begin()
-                time.sleep(POLL)
-                self.board.look()
-                self._collect()
-        finally:
-            for job in self.running.values():
-                job.terminate()
-            for job in self.running.values():
-                job.wait()
-        return self.failed
-
-    def _begin(self) -> None:
-        for trial in list(self.waiting):
-            lost = [p.name for p in trial.parents.values() if p in self.failed]
-            if lost:
-                self.waiting.remove(trial)
-                self.failed[trial] = f"not run for want of {lost[0]}"
-            elif len(self.running) < self.parallel and all(
-                parent.done for parent in trial.parents.values()
-            ):
-                self.waiting.remove(trial)
-                self.board.start(trial)
-                self.running[trial] = self.start(trial)
-
-    def _collect(self) -> None:
-        for trial, job in list(self.running.items()):
-            code = job.poll()
-            if code is None:
-                continue
-            del self.running[trial]
-            outcome = verdict(trial, code)
-            self.board.end(trial, outcome)
-            if trial.done:
-                continue
-            if code not in HOPELESS and self.retries:
-                self.retries -= 1
-                self.waiting.insert(0, trial)
-            else:
-                self.failed[trial] = outcome
-
-
-def verdict(trial: Trial, code: int) -> str:
-    """How a trial ended, in half a line."""
-    if trial.done:
-        metrics, split = trial.result["metrics"], trial.config["data.eval_split"]
-        names = [f"{split}/loss", f"{split}/accuracy"]
-        shown = [f"{name} {metrics[name]:.3f}" for name in names if name in metrics]
-        return ", ".join(shown) or "done"
-    last = (log(trial).read_text(errors="replace").split("\n")[-2:] or [""])[0]
-    return f"failed with exit code {code} ({last or log(trial)})"
-
-
-def log(trial: Trial) -> Path:
-    return trial.folder / "log.txt"
+ACTIONS = ("run", "status", "resume", "logs", "stop")
+KEPT = ("sweep", "scale", "on", "need", "flags", "parallel", "retries", "preemptions")
+"""Of a command line, what `sweep.json` keeps for those who go on."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plans, shows or runs the sweep of a command line."""
-    engine = args.on.partition(":")[0]
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
-    if args.parallel < 1:
-        raise UserError(f"--parallel={args.parallel}: at least 1 trial at a time")
+    """Does what a command line says."""
+    if args.action == "run":
+        return _run(args)
+    head, planned = trials.header(args.workdir), trials.read(args.workdir)
+    workdir = trials.root(args.workdir)
+    match args.action:
+        case "status":
+            status.show(head, planned, workdir)
+        case "logs":
+            status.logs(planned, named=args.trial, lines=args.lines)
+        case "stop":
+            _stop(_engine(head), workdir)
+        case "resume":
+            with runner.driving(workdir):
+                return _drive(head | {"round": head["round"] + 1}, planned, workdir)
+    return launch.DONE
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Plans a sweep, and shows or runs it."""
+    if args.sweep is None:
+        raise UserError("--sweep is missing; give a file of experiments/sweeps")
+    for name, least in {"parallel": 1, "retries": 0, "preemptions": 0}.items():
+        if getattr(args, name) is not None and getattr(args, name) < least:
+            raise UserError(f"--{name}={getattr(args, name)}: it is at least {least}")
+    head = {name: getattr(args, name) for name in KEPT} | {"round": 1}
+    engine = _engine(head)
     planned = trials.plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )
     if args.dry_run:
-        for trial in planned:
-            state = "done" if trial.done else "to do"
-            print(f"{trial.id}  {state}  {trial.name}")
-            print("   ", shlex.join(command(trial)))
+        _show(planned, engine, _budget(head))
         return launch.DONE
-    trials.write(planned, args.workdir, sweep=args.sweep, scale=args.scale)
+    workdir = trials.root(args.workdir)
+    with runner.driving(workdir):
+        if (workdir / "sweep.json").exists():
+            head["round"] += trials.header(workdir).get("round", 0)
+        return _drive(head, planned, workdir)
 
-    def start(trial: Trial) -> Job:
-        trial.folder.mkdir(parents=True, exist_ok=True)
-        return ENGINES[engine](command(trial), log(trial))
 
+def _drive(head: dict[str, Any], planned: list[Trial], workdir: epath.Path) -> int:
+    """Runs what has no result, or renders it, on the engine that `head` names."""
+    head.pop("trials", None)
+    trials.write(planned, workdir, **head)
+    engine, budget = _engine(head), _budget(head)
     todo = [trial for trial in planned if not trial.done]
-    board = Board(len(planned), len(planned) - len(todo))
+    if hasattr(engine, "render"):
+        return _render(todo, engine, budget, workdir)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    board = Board(len(planned), len(planned) - len(todo))
     with board.bars:
-        runner = Runner(
-            todo, start, board, parallel=args.parallel, retries=args.retries
-        )
-        failed = runner.run()
+        failed = runner.Runner(
+            todo,
+            engine,
+            board,
+            workdir=workdir,
+            budget=budget,
+            parallel=head["parallel"],
+        ).run()
     for trial, why in failed.items():
-        print(f"error: {trial.name}: {why}; see {log(trial)}", file=sys.stderr)
+        where = attempt.log(trial.folder)
+        print(f"error: {trial.name}: {why}; see {where}", file=sys.stderr)
     print(f"{len(planned) - len(failed)} of {len(planned)} trials have a result")
     return launch.FAILED if failed else launch.DONE
 
 
-def command(trial: Trial) -> list[str]:
-    return [sys.executable, "-m", "launch.train", *trial.arguments]
+def _render(
+    todo: list[Trial], engine: engines.Rendered, budget: Budget, workdir: epath.Path
+) -> int:
+    """Writes the engine's files, and says which commands take them."""
+    name = type(engine).__module__.rpartition(".")[2]
+    local = "://" not in os.fspath(workdir)
+    folder = workdir / name if local else epath.Path("runs") / workdir.name / name
+    files = engine.render(waves(todo), budget)
+    for file, text in files.items():
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    print(f"{len(todo)} trials in {folder}; run them with")
+    for line in engine.advice(folder):
+        print(f"  {line}")
+    return launch.DONE
 
 
-def parser() -> launch.Parser:
-    parser = launch.Parser(__doc__)
-    parser.add_argument("--sweep", required=True, help="a file of experiments/sweeps")
+def waves(todo: list[Trial]) -> list[list[Trial]]:
+    """Trials by how many have to be run before them, one after the other."""
+    level: dict[Trial, int] = {}
+    for trial in todo:
+        above = [level[parent] for parent in trial.parents.values() if parent in level]
+        level[trial] = 1 + max(above, default=-1)
+    found = [[] for _ in range(1 + max(level.values(), default=-1))]
+    for trial, number in level.items():
+        found[number].append(trial)
+    return found
+
+
+def _show(planned: list[Trial], engine: Any, budget: Budget) -> None:
+    for trial in planned:
+        print(f"{trial.id}  {'done' if trial.done else 'to do'}  {trial.name}")
+        print("   ", shlex.join(trial.command))
+    if hasattr(engine, "render"):
+        todo = [trial for trial in planned if not trial.done]
+        for file, text in engine.render(waves(todo), budget).items():
+            print(f"# {file}\n{text}")
+
+
+def _stop(engine: Any, workdir: epath.Path) -> None:
+    """Ends the driver, if there is one, and the jobs that it has handed over.
+
+    Raises:
+      UserError: the driver is on another machine, or there is nothing to end here.
+    """
+    if hasattr(engine, "render"):
+        raise UserError(f"the sweep of {workdir} was rendered: stop it where it runs")
+    who = runner.driver(workdir)
+    if who:
+        if who["host"] != socket.gethostname():
+            raise UserError(f"process {who['pid']} on {who['host']} runs {workdir}")
+        os.kill(who["pid"], signal.SIGTERM)
+        while runner.driver(workdir) == who:
+            time.sleep(0.1)
+    engine.cancel(runner.jobs(workdir).values())
+
+
+def _engine(head: dict[str, Any]) -> Any:
+    return engines.load(head["on"], Need(**head["need"]), head["flags"])
+
+
+def _budget(head: dict[str, Any]) -> Budget:
+    return Budget(head["preemptions"], head["retries"], head["round"])
+
+
+class Parser(launch.Parser):
+    """Also takes an action as the first word, and the flags of all engines."""
+
+    def parse_args(self, args=None, namespace=None):
+        words = list(sys.argv[1:] if args is None else args)
+        named = bool(words) and not words[0].startswith("-")
+        action = words.pop(0) if named else "run"
+        if action not in ACTIONS:
+            raise unknown("action", action, ACTIONS)
+        namespace = super().parse_args(words, namespace)
+        if named and action != "run" and namespace.overrides:
+            raise UserError(f"{action} takes the sweep's own config, no --config")
+        given = vars(namespace)
+        namespace.action = action
+        namespace.flags = {k: v for k, v in given.items() if "." in k and v is not None}
+        names = ("hosts", "cpus", "gpus", "slice")
+        namespace.need = {name: given[name] for name in names}
+        return namespace
+
+
+def parser() -> Parser:
+    parser = Parser(__doc__)
+    parser.add_argument("--sweep", help="a file of experiments/sweeps")
     parser.add_argument("--workdir", required=True, help="where the trials' folders go")
     parser.add_argument("--scale", default="smoke", help=" | ".join(trials.SCALES))
-    parser.add_argument("--on", default="local", help=" | ".join(ENGINES))
-    parser.add_argument("--parallel", type=int, default=1, help="trials at a time")
-    parser.add_argument("--retries", type=int, default=3, help="of crashed trials")
+    parser.add_argument("--on", default="local", help="the engine, see above")
+    parser.add_argument(
+        "--parallel", type=int, help="trials at a time; local: 1, others: all there are"
+    )
+    parser.add_argument(
+        "--retries", type=int, default=3, help="of each trial, after a failure"
+    )
+    parser.add_argument(
+        "--preemptions", type=int, default=100, help="of each trial, before it is left"
+    )
     parser.add_argument("--dry_run", action="store_true", help="show the trials alone")
+    parser.add_argument("--trial", default="", help="logs: of which, by id or name")
+    parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
+    needs = parser.add_argument_group("what each trial needs of an engine")
+    needs.add_argument("--hosts", type=int, default=1)
+    needs.add_argument("--cpus", type=int, default=1, help="of each host")
+    needs.add_argument("--gpus", type=int, default=0, help="of each host")
+    needs.add_argument("--slice", default="", help="a TPU slice, such as v5e:16x16")
+    for name in (*engines.RUNNING, *engines.RENDERED):
+        for field in engines.options(name):
+            parser.add_argument(
+                f"--{name}.{field.name}",
+                type=type(field.default),
+                help=field.metadata["help"],
+            )
     return parser
 
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from etils import epath
+
 from launch import config
+from launch.engines import record
 from research.errors import UserError, unknown
 
 SCALES = ("smoke", "small", "paper")
@@ -25,7 +28,7 @@ class Trial:
     overrides: dict[str, Any]  # without the parents
     parents: dict[str, "Trial"]  # key -> the trial whose folder is its value
     config: dict[str, Any]  # resolved and flat; ids stand for the parents' folders
-    folder: Path
+    folder: epath.Path
 
     @property
     def done(self) -> bool:
@@ -41,6 +44,24 @@ class Trial:
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return [json.loads(line) for line in lines]
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Steps that are logged, and in all."""
+        step = max((line["step"] for line in self.metrics), default=0)
+        return step, self.config["train.steps"]
+
+    @property
+    def summary(self) -> str:
+        """What its result says, in half a line."""
+        metrics, split = self.result["metrics"], self.config["data.eval_split"]
+        names = [f"{split}/loss", f"{split}/accuracy"]
+        shown = [f"{name} {metrics[name]:.3f}" for name in names if name in metrics]
+        return ", ".join(shown) or "done"
+
+    @property
+    def command(self) -> list[str]:
+        return ["python", "-m", "launch.train", *self.arguments]
 
     @property
     def arguments(self) -> list[str]:
@@ -76,45 +97,56 @@ def plan(
         if pairs and all(key in own for _, own in pairs):
             raise UserError(f"{key}: every trial of {file} sets it itself")
     for experiment, own in pairs:
-        _add(trials, Path(workdir), experiment, own, shared)
+        _add(trials, root(workdir), experiment, own, shared)
     return _named(list(trials.values()))
 
 
-def write(trials: list[Trial], workdir: str | Path, **head: Any) -> None:
+def root(workdir: epath.PathLike) -> epath.Path:
+    """A sweep's workdir: an absolute path, or the address of a bucket."""
+    text = os.fspath(workdir)
+    return epath.Path(text if "://" in text else os.path.abspath(text))
+
+
+def write(trials: list[Trial], workdir: epath.PathLike, **head: Any) -> None:
     """Leaves `sweep.json` in the workdir, whole or not at all."""
-    path = Path(workdir) / "sweep.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = [
         {field.name: getattr(trial, field.name) for field in dataclasses.fields(trial)}
         | {"parents": {key: parent.id for key, parent in trial.parents.items()}}
         | {"folder": trial.id}
         for trial in trials
     ]
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(head | {"trials": rows}, indent=1) + "\n")
-    draft.replace(path)
+    record.write_json(root(workdir) / "sweep.json", head | {"trials": rows})
 
 
-def read(workdir: str | Path) -> list[Trial]:
+def read(workdir: epath.PathLike) -> list[Trial]:
     """The trials of the sweep that was last started in `workdir`.
 
     Raises:
       UserError: there was none.
     """
-    path = Path(workdir) / "sweep.json"
-    if not path.is_file():
-        raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
     trials: dict[str, Trial] = {}
-    for row in json.loads(path.read_text())["trials"]:
+    for row in header(workdir)["trials"]:
         parents = {key: trials[parent] for key, parent in row["parents"].items()}
-        folder = path.parent / row["folder"]
+        folder = root(workdir) / row["folder"]
         trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
     return list(trials.values())
 
 
+def header(workdir: epath.PathLike) -> dict[str, Any]:
+    """What `sweep.json` says.
+
+    Raises:
+      UserError: there is none.
+    """
+    path = root(workdir) / "sweep.json"
+    if not path.exists():
+        raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
+    return json.loads(path.read_text())
+
+
 def _add(
     trials: dict[str, Trial],
-    workdir: Path,
+    workdir: epath.Path,
     experiment: str,
     own: Mapping[str, Any],
     shared: Mapping[str, Any],

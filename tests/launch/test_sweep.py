@@ -1,9 +1,9 @@
 """Sweeps: a trial is its config, runs once, after those it starts from."""
 
 import json
-import sys
 from pathlib import Path
 
+import pretend
 import pytest
 
 from launch import config, main, sweep, train, trials
@@ -86,50 +86,9 @@ def test_the_plan_reads_back(file, tmp_path):
         trials.read(tmp_path / "nowhere")
 
 
-class Job:
-    """A trial that ends at the second look, with the next of its exit codes."""
-
-    open = 0
-    most = 0
-
-    def __init__(self, folder: Path, code: int):
-        self.folder, self.code, self.looks = folder, code, 0
-        Job.open += 1
-        Job.most = max(Job.most, Job.open)
-
-    def poll(self) -> int | None:
-        self.looks += 1
-        if self.looks < 2:
-            return None
-        Job.open -= 1
-        if self.code == 0:
-            (self.folder / "result.json").write_text('{"metrics": {"valid/loss": 1}}')
-        if self.code == 130:
-            raise KeyboardInterrupt
-        return self.code
-
-    def terminate(self) -> None:
-        Job.open -= 1
-
-    def wait(self) -> int:
-        return -15
-
-
 @pytest.fixture
 def engine(monkeypatch):
-    """Runs no command; `codes[i]` are the exit codes of the i-th start."""
-    started, codes = [], {}
-
-    def start(command, log):
-        args = train.parser().parse_args(command[3:])
-        started.append(Path(args.workdir))
-        log.write_text("some line\nthe last line\n")
-        return Job(started[-1], codes.get(len(started) - 1, 0))
-
-    monkeypatch.setitem(sweep.ENGINES, "fake", start)
-    monkeypatch.setattr(sweep, "POLL", 0.0)
-    Job.open = Job.most = 0
-    return started, codes
+    return pretend.install(monkeypatch)
 
 
 def _sweep(file, workdir, *flags):
@@ -174,8 +133,8 @@ def test_crashes_are_retried_within_the_budget(file, tmp_path, engine, retries, 
 @pytest.mark.parametrize("parallel", [1, 2, 4])
 def test_no_more_trials_at_a_time_than_asked_for(file, tmp_path, engine, parallel):
     assert _sweep(file, tmp_path, f"--parallel={parallel}") == 0
-    assert Job.most == min(parallel, 2)  # two are ready at first, then two
-    assert Job.open == 0
+    assert pretend.Engine.most == min(parallel, 2)  # two are ready at first, then two
+    assert pretend.Engine.open == 0
 
 
 def test_an_interrupted_sweep_ends_its_jobs_and_goes_on(file, tmp_path, engine):
@@ -210,16 +169,3 @@ def test_a_mistake_is_one_line(file, tmp_path, engine, capsys, flag, said):
     assert _sweep(file, tmp_path, flag) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
-
-
-def test_a_local_job_writes_its_log_alone(tmp_path):
-    log = tmp_path / "log.txt"
-    wait = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}):"
-    code = f"{wait} time.sleep(0.01)\nprint(os.environ['GLIBC_TUNABLES'])"
-    job = sweep.local([sys.executable, "-c", code], log)
-    with pytest.raises(UserError, match="another sweep"):
-        sweep.local([sys.executable, "-c", ""], log)
-    (tmp_path / "go").touch()
-    assert job.wait() == 0
-    assert "hugetlb" in log.read_text()
-    assert sweep.local([sys.executable, "-c", ""], log).wait() == 0
