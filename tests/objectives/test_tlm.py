@@ -106,8 +106,15 @@ def test_a_text_too_long_loses_its_end():
 
 @pytest.mark.parametrize(
     "fields",
-    [{"side": "x"}, {"languages": "0"}, {"languages": "a:b"}, {"languages": ""}]
-    + [{"languages": "0:-1"}, {"rate": 1.0}, {"mask": 0.9, "random": 0.2}],
+    [
+        {"side": "x"},
+        {"languages": "0"},
+        {"languages": "a:b"},
+        {"languages": ""},
+        {"languages": "0:-1"},
+        {"rate": 1.0},
+        {"mask": 0.9, "random": 0.2},
+    ],
 )
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective tlm"):
