@@ -88,6 +88,8 @@ class Example(NamedTuple):
     first: np.ndarray  # [B] int32, tokens of the first of two spans; else `length`
     source: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
     step: np.ndarray  # [B] int64, the training step; LAST_STEP in an evaluation
+    document: np.ndarray  # [B] int64, the number, over all corpora, of the one that the
+    # text begins in; -1: no text
 
 
 def group_specs(length: int, prefix: str = "") -> dict[str, Spec]:

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import FAR, LAST_STEP, NEXT, OTHER, Example, Symbols
+from research.batch import BACKWARD, FAR, LAST_STEP, NEXT, OTHER, Example, Symbols
 from research.data import cache as caches
 from research.data import lexicon, noise
 from research.data.index import Index
-from research.data.order import follow, permute, schedule
+from research.data.order import follow, permute, schedule, turns
 from research.data.stream import Stream
 from research.errors import UserError
 
@@ -36,7 +36,8 @@ class Text:
     With `Reads.streams` there is another order, the only one that knows the batch
     size: row r of a step goes on where row r of the step before ended. Each row is of
     one corpus, by the schedule; the rows of a corpus divide its text evenly and read
-    their parts in order, epoch after epoch, see `order.follow`.
+    their parts in order, epoch after epoch, see `order.follow`. With `Reads.reverse`
+    half of them read from the end of their part to its beginning; evaluations do not.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Text:
         self.batch = batch
         self.copies = copies
         self.streams = objective.reads(length).streams
+        self.reverse = self.streams and objective.reads(length).reverse
         self.schedule = schedule(rates.values())
         self.sizes = np.array([len(part.index.start) for part in parts])
         self.num_examples = int(self.sizes.sum())
@@ -71,6 +73,8 @@ class Text:
         self._length = length
         self._width = objective.reads(length).length
         self._first = np.cumsum(self.sizes) - self.sizes
+        documents = np.array([part.stream.num_documents for part in parts])
+        self._first_document = np.cumsum(documents) - documents
         self._labels = [_translate(part, symbols) for part in parts]
         texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
         known = [lexicon.fingerprint(symbols.lexicon)] if symbols.lexicon else []
@@ -90,9 +94,16 @@ class Text:
         for number, rows in enumerate(self._streams[2]):
             here = corpus == number
             epoch[here], place[here] = follow(
-                step[here], own[here], rows=rows, num=self.sizes[number]
+                step[here],
+                own[here],
+                rows=rows,
+                num=self.sizes[number],
+                reverse=self.reverse,
             )
-        return self.make(corpus, place, epoch, step, seed=self.seed, shuffle=False)
+        turned = turns(own, epoch) & self.reverse
+        return self.make(
+            corpus, place, epoch, step, seed=self.seed, shuffle=False, turned=turned
+        )
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, corpus by corpus, `size` at a time.
@@ -127,9 +138,14 @@ class Text:
         *,
         seed: int,
         shuffle: bool,
+        turned: np.ndarray | bool = False,
     ) -> dict[str, np.ndarray]:
-        """The rows [n] at places of epochs of corpora (each [n] int64), at a step."""
+        """The rows [n] at places of epochs of corpora (each [n] int64), at a step.
+
+        turned: [n] bool, those that read a stream from its end on.
+        """
         example, row = self.raw(corpus, place, epoch, step, seed=seed, shuffle=shuffle)
+        example.label[turned] = BACKWARD
         noisy = epoch % self.copies if self.copies else epoch
         key = noise.row_key(seed, noisy, self._first[corpus] + row)
         return self._hide(example, key, self._first[corpus] + place)
@@ -171,6 +187,7 @@ class Text:
             label = part.index.label[row[own]]
             example.label[own] = self._labels[number][label]
             found = _gather(part, row[own], self._width, self.symbols.pad)
+            found["document"] += self._first_document[number]
             for name, array in found.items():
                 getattr(example, name)[own] = array
         return example, row
@@ -213,7 +230,8 @@ def no_text(num: int, width: int, pad: int) -> Example:
     token = np.full((num, width), pad, np.int32)
     none = np.zeros(num, np.int32)
     flags, step = np.zeros((num, width), np.uint8), np.full(num, LAST_STEP, np.int64)
-    return Example(token, flags, none, none - 1, none.copy(), none.copy(), step)
+    rest = none.copy(), none.copy(), step, np.full(num, -1, np.int64)
+    return Example(token, flags, none, none - 1, *rest)
 
 
 def _translate(part: Part, symbols: Symbols) -> np.ndarray:
@@ -228,10 +246,12 @@ def _translate(part: Part, symbols: Symbols) -> np.ndarray:
 
 
 def _gather(part: Part, row: np.ndarray, width: int, pad: int) -> dict[str, np.ndarray]:
-    """Token, flags, length, first of rows [n] of the index; a pair's spans joined."""
+    """Arrays of an example for rows [n] of the index; a pair's spans are joined."""
     stream, index = part
-    first = length = index.length[row]
-    token, flags = stream.gather(index.start[row], length, width, pad)
+    start, first = index.start[row], index.length[row]
+    length = first
+    token, flags = stream.gather(start, length, width, pad)
+    document = np.searchsorted(stream.document_offsets, start, side="right") - 1
     if index.second is not None:
         more = index.second_length[row]
         length = first + more
@@ -241,4 +261,5 @@ def _gather(part: Part, row: np.ndarray, width: int, pad: int) -> dict[str, np.n
             np.where(place < 0, one, np.take_along_axis(two, np.maximum(place, 0), 1))
             for one, two in zip((token, flags), second, strict=True)
         )
-    return {"token": token, "flags": flags, "length": length, "first": first}
+    found = {"token": token, "flags": flags, "length": length, "first": first}
+    return found | {"document": document}

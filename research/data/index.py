@@ -51,8 +51,8 @@ def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
 
     Units:
       stream: an example starts every `stride` tokens of a shard (0: every
-        `reads.length`) and reads `reads.length` from there, or what the shard still
-        has; so the number of examples depends on the stride alone.
+        `reads.stride`, or else `reads.length`) and reads `reads.length` from there, or
+        what the shard still has; so the number of examples depends on the stride alone.
       document: the beginning of a document, without its separator.
       sentences: whole sentences up to `reads.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
@@ -70,8 +70,8 @@ def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
       cut: sentences that are longer than a row.
 
     Raises:
-      UserError: there is no such unit, it has no stride, the text has too few
-        documents for pairs, or the cache cannot be written.
+      UserError: there is no such unit, it has no stride or one of its own, the text
+        has too few documents for pairs, or the cache cannot be written.
     """
     if reads.unit not in UNITS:
         raise unknown("unit of text", reads.unit, UNITS)
@@ -80,6 +80,12 @@ def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
             f"data.stride is {stride}, but this objective reads {MEANING[reads.unit]}, "
             "which start where the text says; set data.stride=0"
         )
+    if stride and reads.stride and stride != reads.stride:
+        raise UserError(
+            f"data.stride is {stride}, but this objective remembers what it read, and "
+            f"goes on after {reads.stride} tokens; set data.stride=0"
+        )
+    stride = reads.stride or stride
     made_of = {
         "version": VERSION,
         "stream": stream.fingerprint,

@@ -63,7 +63,17 @@ def flattened(sizes: Collection[float], alpha: float) -> list[float]:
     return (weight / weight.sum()).tolist()
 
 
-def follow(step: np.ndarray, row: np.ndarray, *, rows: int, num: int):
+def turns(row: np.ndarray, epoch: np.ndarray) -> np.ndarray:
+    """Whether a stream that is read both ways is read from its end on: bool.
+
+    Half of the rows are, in turn from epoch to epoch.
+    """
+    return (row + epoch) % 2 == 1
+
+
+def follow(
+    step: np.ndarray, row: np.ndarray, *, rows: int, num: int, reverse: bool = False
+):
     """What contiguous streams read: row r of step s + 1 goes on where that of s ended.
 
     An epoch has num // rows steps, in which each row reads as many examples in order.
@@ -73,6 +83,8 @@ def follow(step: np.ndarray, row: np.ndarray, *, rows: int, num: int):
     Args:
       step, row: [n] int64; a row is in 0 .. rows - 1.
       num: N, at least `rows`.
+      reverse: rows that `turns` names read their part from its last example to its
+        first.
 
     Returns:
       epoch, place: [n] int64.
@@ -80,6 +92,7 @@ def follow(step: np.ndarray, row: np.ndarray, *, rows: int, num: int):
     assert num >= rows > 0
     steps = num // rows
     epoch, nth = np.divmod(step, steps)
+    nth = np.where(turns(row, epoch) & reverse, steps - 1 - nth, nth)
     return epoch, row * steps + nth + epoch % 2 * (num - rows * steps)
 
 

@@ -23,6 +23,7 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
+from research.objectives import layout, recurrence
 from research.objectives.losses import Term, recovery
 
 SIDES = ("forward", "backward")
@@ -44,11 +45,17 @@ class Objective:
     positions and a prefix of its own; bos takes the place of the token before its
     first, so that nothing passes the seam and each token stays one target (as packed
     targets are shifted in T5). The separator ends the document that is read before it.
+
+    A memory is what the layers read at the last so many places before the row, in
+    streams that run on from step to step; nothing is learned through it
+    (Transformer-XL, Dai et al. 2019, section 3.2). It needs relative positions. A row
+    then begins with the last target of the row before it, and not with bos.
     """
 
     direction: str = "forward"  # forward | backward | both
     prefix: str = "none"  # none | random
     documents: str = "joined"  # joined | apart
+    memory: int = 0  # places before a row that it remembers; 0: none
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     splits = True
@@ -63,13 +70,23 @@ class Objective:
                 raise ValueError(
                     f"{name} is one of {', '.join(legal)}, not {getattr(self, name)!r}"
                 )
+        if self.memory < 0:
+            raise ValueError(f"memory is at least 0 places, not {self.memory}")
+        plain = (self.direction, self.prefix, self.documents)
+        if self.memory and plain != ("forward", "none", "joined"):
+            raise ValueError(
+                "a memory is of all that stands before a row; it goes with direction "
+                "forward, prefix none and documents joined"
+            )
 
     @property
     def pattern(self) -> str:
         return "causal" if self.prefix == "none" else "general"
 
     def reads(self, length: int) -> Reads:
-        return Reads("stream", length)
+        if not self.memory:
+            return Reads("stream", length)
+        return Reads("stream", length + 1, streams=True, stride=length)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         specs = group_specs(length) | scored_specs(length, gathered=False)
@@ -90,6 +107,8 @@ class Objective:
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides the future: the input is the target one place later."""
+        if self.memory:
+            return _shifted(example, symbols, length)
         batch = {}
         for side, prefix in self._prefixes.items():
             made = self._side(side, example, key, symbols, length)
@@ -128,19 +147,37 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated); of both, `forward/lm`, ..."""
+        if self.memory:
+            memory = recurrence.recall(net, batch, self.memory)
+            states, memory = net.states(batch, memory=memory)
+            terms = self._score(net, batch, states)
+            length = batch["token"].shape[1]
+            return terms, recurrence.remember(batch, memory, length)
         if self.direction != "both":
-            return self._score(net, batch), ()
+            return self._score(net, batch, net.states(batch)), ()
         terms = {}
         for side, prefix in self._prefixes.items():
             names = (*GROUP, "target", "weight")
             own = {name: batch[prefix + name] for name in names}
-            for name, term in self._score(getattr(net, side), own).items():
+            one = getattr(net, side)
+            for name, term in self._score(one, own, one.states(own)).items():
                 terms[f"{side}/{name}"] = term._replace(coef=term.coef / len(SIDES))
         return terms, ()
 
-    def _score(self, net: Any, batch: dict) -> dict[str, Term]:
-        readout = net.readout(net.states(batch))
-        return recovery("lm", readout, batch, self.cross_entropy)
+    def _score(self, net: Any, batch: dict, states: Any) -> dict[str, Term]:
+        return recovery("lm", net.readout(states), batch, self.cross_entropy)
+
+
+def _shifted(example: Example, symbols: Symbols, length: int) -> dict[str, np.ndarray]:
+    """L tokens as they stand, which are to give those from the second one on."""
+    end = np.maximum(example.length - 1, 0)
+    here = np.arange(length) < end[:, None]
+    token, target = (
+        np.where(here, side, symbols.pad).astype(np.int32)
+        for side in (example.token[:, :-1], example.token[:, 1:])
+    )
+    group = layout.causal(token, end)
+    return group | {"target": target, "weight": here.astype(np.float32)}
 
 
 def read(

@@ -14,6 +14,7 @@ import numpy as np
 
 from research import models
 from research.batch import (
+    BACKWARD,
     NEVER,
     WORD,
     Example,
@@ -24,40 +25,86 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
-from research.objectives import layout
+from research.objectives import layout, recurrence, segments
 from research.objectives.losses import Term, recovery
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads L - 2 tokens, eos, bos (the class token, last), and K queries of its own.
+    """Reads text, specials of which bos (the class token) is last, and K queries.
 
     A row is cut into parts with an order each; a part sees all of the earlier ones
     and none of the later (the released code's reused half; 1 part: the paper's
     formula). Targets and specials carry a random rank; all other tokens of the part
-    come before them and see each other. All tokens are of kind 0.
+    come before them and see each other.
+
+    Format "single" is L - 2 tokens, eos, bos, all of kind 0. "pair" cuts the text of
+    the last part in two: all that is before and the first, eos (kind 0), the second,
+    eos (1), bos (2); see `segments.read`. Rows that run backwards are read from their
+    end, and their positions run down (the released code's bidirectional data).
+
+    A memory is what the layers read at the last so many places before the row, in
+    streams that run on from step to step. Rows then go on after all parts but the last,
+    and what those read is remembered, the content stream alone; nothing is learned
+    through it (section 2.4). It needs relative positions.
+
+    BART's simplified permuted LM (Lewis et al. 2020, section 4.1) is span 0 and one
+    part: single tokens, and no parts that reach back.
     """
 
     one_in: int = (
         6  # tokens per target; a span of n stands among so many times n others
     )
-    span: int = 5  # longest span; a length n has probability ~ 1 / n
+    span: int = 5  # longest span; a length n has probability ~ 1 / n; 0: single tokens
     parts: int = 2  # of a row
+    format: str = "single"  # single | pair
+    far: float = 0.5  # of pairs: share whose second segment is not the first's next
+    direction: str = "forward"  # forward | both: half of the rows run backwards
+    memory: int = 0  # places before a row that it remembers; 0: none
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     pattern = "general"
     splits = True
 
     def __post_init__(self):
-        if min(self.one_in - 1, self.span, self.parts) < 1:
-            raise ValueError("one_in is at least 2, span and parts at least 1")
+        if min(self.one_in, self.span + 1, self.parts) < 1:
+            raise ValueError("one_in and parts are at least 1, span at least 0")
+        if not 0 <= self.far <= 1:
+            raise ValueError(f"far is a share, from 0 to 1, not {self.far}")
+        if self.memory < 0 or (self.memory and self.parts < 2):
+            raise ValueError(
+                "memory is at least 0 places, of all parts but the last; so parts is "
+                "then at least 2"
+            )
+        for name, legal in (
+            ("format", ("single", "pair")),
+            ("direction", ("forward", "both")),
+        ):
+            if getattr(self, name) not in legal:
+                raise ValueError(
+                    f"{name} is {' or '.join(legal)}, not {getattr(self, name)!r}"
+                )
 
     def num_scored(self, length: int) -> int:
         """K: 85 at length 512."""
         return length // self.one_in
 
     def reads(self, length: int) -> Reads:
-        return Reads("stream", length - 2)
+        """Text that runs on, and after it more, where a far segment is taken from."""
+        pair = self.format == "pair"
+        ahead = segments.AHEAD * length if pair and self.far else 0
+        stride = self._reused(length) if self.memory or pair else 0
+        return Reads(
+            "stream",
+            length - 2 - pair + ahead,
+            streams=self.memory > 0,
+            stride=stride or (length - 3) * pair,
+            reverse=self.direction == "both",
+        )
+
+    def _reused(self, length: int) -> int:
+        """Places of all parts but the last: the next row starts behind them."""
+        return length * (self.parts - 1) // self.parts
 
     def arrays(self, length: int) -> dict[str, Spec]:
         num_scored = self.num_scored(length)
@@ -67,40 +114,78 @@ class Objective:
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides each target from itself and from what comes before it in the order."""
-        token, num_tokens = layout.enclose(example, symbols, length, bos="last")
-        edge = num_tokens[:, None] * np.arange(self.parts + 1) // self.parts
+        backward = self._backward(example, key)
+        text = segments.read(
+            example,
+            key,
+            symbols,
+            length,
+            backward=backward,
+            parts=self.parts if self.format == "pair" else 0,
+            far=self.far,
+        )
+        token, num_tokens = text.token, text.length[:, None]
+        edge = num_tokens * np.arange(self.parts + 1) // self.parts
         special = symbols.special[token]
-        start = np.zeros(token.shape, bool)
-        start[:, :-2] = example.flags[:, : length - 2] & WORD
-        chosen = self._targets(key, start, ~special, edge)
 
         place = np.arange(length)
         part = (place >= edge[:, 1:-1, None]).sum(axis=1)
         first = np.take_along_axis(edge, part, axis=1)
+        start = (text.flags & WORD) > 0
+        if backward.any():  # spans are placed in the order of the text
+            last = np.take_along_axis(edge, part + 1, axis=1) - 1
+            turn = backward[:, None] & (place < num_tokens)
+            order = np.where(turn, first + last - place, place)
+            chosen = self._targets(
+                key,
+                np.take_along_axis(start, order, axis=1),
+                np.take_along_axis(~special, order, axis=1),
+                edge,
+            )
+            chosen = np.take_along_axis(chosen, order, axis=1)
+        else:
+            chosen = self._targets(key, start, ~special, edge)
+
         order = noise.permutation(key, "order", -(-length // self.parts))
         inside = np.minimum(place - first, order.shape[1] - 1)
         base = part * (order.shape[1] + 1)
         drawn = base + np.take_along_axis(order, inside, axis=1)
         rank = np.where(chosen | special, drawn, base - 1).astype(np.int32)
-        content = layout.full(token, num_tokens) | {"rank": rank, "reach": rank}
+        position = np.where(backward[:, None], length - 1 - place, place)
+        content = layout.full(token, text.length) | {
+            "position": position.astype(np.int32),
+            "kind": text.kind,
+            "rank": rank,
+            "reach": rank,
+        }
         return self._with_queries(content, chosen, symbols)
+
+    def _backward(self, example: Example, key: np.ndarray) -> np.ndarray:
+        """[B] bool: the rows that run backwards; in streams the text says which."""
+        if self.direction == "forward":
+            return np.zeros(len(key), bool)
+        if self.memory:
+            return example.label == BACKWARD
+        return noise.uniform(key, "backward", 1)[:, 0] < 0.5
 
     def _targets(self, key, start, candidate, edge) -> np.ndarray:
         """[B, L] bool: spans, topped up by single tokens to a goal for each part."""
         num_parts = self.parts
         total = edge[:, -1:] // self.one_in
         goal = np.diff(total * np.arange(num_parts + 1) // num_parts, axis=1)
-        chosen = noise.place_spans(
-            key,
-            "spans",
-            start,
-            candidate,
-            begin=edge[:, :-1],
-            end=edge[:, 1:],
-            goal=goal,
-            longest=self.span,
-            spread=self.one_in,
-        )
+        chosen = np.zeros(start.shape, bool)
+        if self.span:
+            chosen = noise.place_spans(
+                key,
+                "spans",
+                start,
+                candidate,
+                begin=edge[:, :-1],
+                end=edge[:, 1:],
+                goal=goal,
+                longest=self.span,
+                spread=self.one_in,
+            )
         place = np.arange(start.shape[1])
         for part in range(num_parts):
             inside = (place >= edge[:, part, None]) & (place < edge[:, part + 1, None])
@@ -113,15 +198,14 @@ class Objective:
         """Appends a query for each target, and scores it."""
         length = chosen.shape[1]
         place, used = layout.slots(chosen, self.num_scored(length))
-        target, reach = np.zeros_like(place), np.zeros_like(place)
-        target[used], reach[used] = content["token"][chosen], content["rank"][chosen]
-        query = {
+        of_target = {name: np.zeros_like(place) for name in content}
+        for name, array in of_target.items():
+            array[used] = content[name][chosen]
+        target = of_target["token"]
+        query = of_target | {
             "token": np.where(used, symbols.mask, symbols.pad),
-            "position": place,
-            "segment": used,
-            "kind": np.zeros_like(place),
             "rank": np.full_like(place, NEVER),
-            "reach": reach - 1,
+            "reach": of_target["reach"] - 1,
         }
         group = {
             name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)
@@ -135,11 +219,21 @@ class Objective:
         }
 
     def network(self, options: Any, symbols: Symbols) -> Any:
+        """Raises UserError: there are kinds, but too few for the format."""
+        if self.format == "pair":
+            layout.check_kinds(options, segments.NUM_KINDS)
         return models.Transformer(options, size=symbols.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
-        states = net.states(batch, scored=batch["scored"], keys=length)
+        places, carry = {"scored": batch["scored"], "keys": length}, ()
+        if self.memory:
+            memory = recurrence.recall(net, batch, self.memory)
+            kept = self._reused(length)
+            states, memory = net.states(batch, **places, memory=memory, kept=kept)
+            carry = recurrence.remember(batch, memory, length)
+        else:
+            states = net.states(batch, **places)
         readout = net.readout(states)
-        return recovery("plm", readout, batch, self.cross_entropy), ()
+        return recovery("plm", readout, batch, self.cross_entropy), carry
