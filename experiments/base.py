@@ -112,13 +112,20 @@ def every_key() -> ConfigDict:
     config.optimizer = optimizer = ConfigDict()
     optimizer.name = "adamw"  # adamw | adam | adafactor | lamb | sgd
     optimizer.learning_rate = 1e-3  # at its peak
-    optimizer.schedule = "linear"  # constant | linear | cosine | rsqrt
+    optimizer.schedule = "linear"  # constant | linear | polynomial | cosine | rsqrt
+    optimizer.power = 1.0  # of a polynomial schedule
     optimizer.warmup_steps = 100
+    optimizer.warmup = "linear"  # linear (up to the peak) | constant (at the peak: T5)
     optimizer.final_rate = 0.0  # share of the peak that the decay ends at
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.98
     optimizer.epsilon = 1e-6
+    optimizer.bias_correction = True  # of Adam's and LAMB's moments; False: as in BERT
+    # and what came of its code (ALBERT, ELECTRA, XLNet)
     optimizer.weight_decay = 0.01  # decoupled; not for biases and norms
+    optimizer.layer_decay = (
+        1.0  # of the rate, from a layer to the one below it; 1: none
+    )
     optimizer.clip = 1.0  # global norm of the gradient; 0: none
 
     config.mesh = mesh = ConfigDict()  # axes' sizes; their product is the device count

@@ -1,6 +1,14 @@
 """The networks, and how they are bound to parameters; only this folder imports flax."""
 
-from research.models.bind import apply, axes, constrain, init, logical_rules, unbox
+from research.models.bind import (
+    apply,
+    axes,
+    constrain,
+    depths,
+    init,
+    logical_rules,
+    unbox,
+)
 from research.models.encdec import EncoderDecoder, Memory
 from research.models.heads import HeadSpec, Readout
 from research.models.merged import merged
@@ -21,6 +29,7 @@ __all__ = [
     "apply",
     "axes",
     "constrain",
+    "depths",
     "init",
     "logical_rules",
     "merged",

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import numpy as np
 from flax import linen as nn
 
 
@@ -41,6 +42,33 @@ def unbox(params: Any) -> Any:
         params,
         is_leaf=is_box,
     )
+
+
+TABLES = ("token", "place", "encoder_place", "decoder_place")
+STACKS = ("stack", "encoder", "decoder")
+
+
+def depths(params: Any) -> Any:
+    """How far from the input each parameter of a network acts, from 0 on.
+
+    Of n layers: tables 0 (with what stands between them and the first block), blocks 1
+    to n, a last norm n + 1, readouts and heads n + 2. Blocks are stacked, and so their
+    depth is an array [layers]; all others are arrays [].
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    names = {path: {str(key.key) for key in path} for path, _ in leaves}
+    blocks = [len(leaf) for path, leaf in leaves if "blocks" in names[path]]
+    top = max(blocks, default=0)
+
+    def depth(path, leaf):
+        if "blocks" in names[path]:
+            return np.arange(1, len(leaf) + 1)
+        if names[path] & {*TABLES, *STACKS}:
+            last = "norm" in names[path] and not names[path] & {*TABLES}
+            return np.array(top + 1 if last else 0)
+        return np.array(top + 2)
+
+    return jax.tree_util.tree_map_with_path(depth, params)
 
 
 def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:
