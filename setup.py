@@ -44,6 +44,7 @@ setup(
             "import-linter>=2.1",
             "pre-commit>=4.0",
             "pytest>=8.0",
+            "pytest-xdist>=3.6",
             "ruff>=0.9",
         ],
         "tpu": ["jax[tpu]"],
