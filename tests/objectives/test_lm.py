@@ -3,8 +3,11 @@
 Statistical tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
 """
 
+import functools
 from itertools import pairwise
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from texts import keys, symbols, texts
 
-from research import objectives
+from research import models, objectives
 from research.batch import DOCUMENT, visible
 from research.errors import UserError
 
@@ -194,3 +197,40 @@ def test_each_document_has_a_prefix_of_its_own():
 def test_a_word_that_is_none_of_its_choices_is_an_error(field):
     with pytest.raises(UserError, match=f"lm: {field} is one of .*, not 'sideways'"):
         objectives.load("lm", **{field: "sideways"})
+
+
+def test_both_directions_are_two_networks_that_share_their_tables():
+    example = texts(8, [8, 5], OF)
+    both, forward, backward = (
+        objectives.load("lm", direction=name, cross_entropy="dense")
+        for name in ("both", "forward", "backward")
+    )
+    options = models.Options(layers=1, width=8, heads=1, feedforward=8, max_length=8)
+    net = both.network(options, OF)
+
+    def loss(objective, example):
+        batch = objective.corrupt(example, keys(2), OF, 8)
+        batch = jax.tree.map(jnp.asarray, batch)
+        return lambda net: objective.loss(net, batch, jax.random.key(0))[0]
+
+    shapes = jax.eval_shape(
+        lambda: models.unbox(models.init(net, loss(both, example), jax.random.key(0)))
+    )
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes
+    )
+    assert list(params["backward"]) == ["stack"]  # all else is the forward one's
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def score(objective, net, params):
+        return models.apply(net, params, loss(objective, example))
+
+    terms = score(both, net, params)
+    for side, alone in (("forward", forward), ("backward", backward)):
+        own = params["forward"] | params[side]
+        expected = score(alone, alone.network(options, OF), own)["lm"]
+        found = terms[f"{side}/lm"]
+        np.testing.assert_allclose(found.total, expected.total, rtol=1e-6)
+        assert found.weight == expected.weight and found.coef == 0.5
+    assert terms["forward/lm"].total != terms["backward/lm"].total

@@ -25,23 +25,31 @@ def corrupt(example, length, **fields):
 def targets(batch, row) -> list[int]:
     """Places of the text that are targets, in the order of their queries."""
     slots = batch["scored"][row][batch["weight"][row] > 0]
-    return list(batch["position"][row, slots])
+    length = batch["token"].shape[1] - batch["target"].shape[1]
+    place = {n: place for place, n in enumerate(batch["position"][row, :length])}
+    return [place[position] for position in batch["position"][row, slots]]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=60)
 @given(
     st.integers(6, 50),
     st.lists(st.floats(0, 1), min_size=1, max_size=3),
     st.integers(1, 3),
+    st.sampled_from(["single", "pair"]),
+    st.sampled_from(["forward", "both"]),
     st.integers(0, 99),
 )
-def test_visibility_of_every_pair_is_the_written_rule(length, shares, parts, seed):
-    num_raw = [round(share * (length - 2)) for share in shares]
-    example = texts(length - 2, num_raw, OF, seed=seed, separators=0.1)
-    batch = corrupt(example, length, parts=parts)
+def test_visibility_of_every_pair_is_the_written_rule(
+    length, shares, parts, form, direction, seed
+):
+    fields = {"parts": parts, "format": form, "direction": direction}
+    raw = objectives.load("plm", **fields).reads(length).length
+    num_raw = [round(share * raw) for share in shares]
+    example = texts(raw, num_raw, OF, seed=seed, separators=0.1)
+    batch = corrupt(example, length, **fields)
     sees = visible(batch)
-    for row, count in enumerate(num_raw):
-        num_tokens = count + 2 if count else 0
+    for row in range(len(num_raw)):
+        num_tokens = int((batch["segment"][row, :length] > 0).sum())
         token = batch["token"][row]
         hidden = targets(batch, row)
         part = [
