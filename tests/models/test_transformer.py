@@ -11,8 +11,13 @@ from research import models
 from research.errors import UserError
 
 PUBLISHED = {
-    "bert": {"norm_place": "post", "kinds": 2},
+    "gpt": {"norm_place": "post", "embedding_norm": "never"},
+    "bert": {"norm_place": "post", "kinds": 2, "init": "truncated"},
     "albert": {"norm_place": "post", "embedding": 8, "shared_layers": True},
+    "xlnet": {
+        **{"norm_place": "post", "embedding_norm": "never", "kinds": 3},
+        **{"position": "relative", "segments": "relative"},
+    },
     "gpt2": {"init": "gpt2", "activation": "gelu_tanh"},
     "t5": {
         **{"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False},
@@ -289,6 +294,8 @@ def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
         ({"layers": 0}, r"model\.layers is 0; at least 1"),
         ({"dropout": 1.0}, r"model\.dropout is 1\.0"),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
+        ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),
+        ({"segments": "relative"}, r"model\.kinds is 0.* the number of them"),
     ],
 )
 def test_options_name_the_key_that_is_wrong(changes, message, make_options):
