@@ -33,6 +33,7 @@ GIVEN_UP = 4
 """Exit code of an attempt that is not made: the budget is used up."""
 
 LOG, RESULT = "log.txt", "result.json"
+LIBC = ctypes.CDLL(None)
 SET_DEATH_SIGNAL = 1
 """Of prctl(2)."""
 
@@ -90,7 +91,7 @@ def run(
             words = " ".join(task)
             output.write(f"--- {time.ctime()}, {process.host}: {words}\n".encode())
             output.flush()
-            job = start(task, output, keep=lock, at_death=signal.SIGKILL)
+            job = start(task, output, keep=lock, bound=True)
             process = _watch(job, process, folder, asked)
         process.write(folder)
     return process.code
@@ -101,20 +102,15 @@ def start(
     output: IO[bytes],
     *,
     keep: Sequence[int] = (),
-    at_death: signal.Signals | None = None,
+    bound: bool = False,
 ) -> subprocess.Popen:
     """Starts a command, with huge pages for its arrays, in a session of its own.
 
     Args:
       output: where what it prints goes.
       keep: file descriptors that it inherits.
-      at_death: the signal it gets should this process (on Linux: thread) die.
+      bound: it is killed when this process dies.
     """
-    libc = ctypes.CDLL(None) if at_death and sys.platform == "linux" else None
-
-    def bind() -> None:
-        libc.prctl(SET_DEATH_SIGNAL, at_death)
-
     first, *rest = task
     return subprocess.Popen(
         [sys.executable if first == "python" else first, *rest],
@@ -123,9 +119,15 @@ def start(
         stderr=subprocess.STDOUT,
         env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
         pass_fds=keep,
-        preexec_fn=bind if libc else None,
+        preexec_fn=bind if bound else None,
         start_new_session=True,
     )
+
+
+def bind(last: int = signal.SIGKILL) -> None:
+    """This process gets a signal when the thread that started it dies, on Linux."""
+    if sys.platform == "linux":
+        LIBC.prctl(SET_DEATH_SIGNAL, last)
 
 
 def _watch(
@@ -213,9 +215,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--attempt", default="")
     parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument(
+        "--bound", action="store_true", help="SIGTERM comes when the starter dies"
+    )
     args = parser.parse_args(argv[:cut])
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    if args.bound:
+        bind(signal.SIGTERM)
     return run(
         argv[cut + 1 :],
         args.folder,
