@@ -8,7 +8,9 @@ follows the first. A corpus of the mixture is a language (rates are free; as it 
 the one language is the embedded corpus). Languages come at (their tokens) ** 0.7, among
 rows and among the lines of the one WordPiece vocabulary; no input tells them apart.
 
-Look at: valid/loss of the smallest language, against data.alpha=1 (as large as it is).
+Look at: what the smallest language has of it, against data.alpha=1: the first
+valid/loss of a run on that language alone, with train.init_from and data.vocabulary
+naming this one.
 
 Departs: text is packed into pairs once, not once a copy of the noise; the first 90 % of
 steps have the length of the others (released: 128, then 512).
@@ -27,6 +29,7 @@ def get_config(size: str = "small"):
     config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
+    config.optimizer.bias_correction = False
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 119_547
         config.train.update(steps=1_000_000, batch=256)

@@ -8,8 +8,9 @@ mixture is a language (rates are free; as it stands the one language is the embe
 corpus). Languages come at (their tokens) ** 0.3, among rows and among the lines of the
 one SentencePiece vocabulary; no input tells them apart, and no text is parallel.
 
-Look at: valid/loss of a small language as others join the mixture (transfer, then
-dilution), and against data.alpha=0.7.
+Look at: what a small language has of it as others join the mixture (transfer, then
+dilution), and against data.alpha=0.7: the first valid/loss of a run on that language
+alone, with train.init_from and data.vocabulary naming this one.
 
 Departs: the paper does not give its peak learning rate; it is RoBERTa's here.
 """

@@ -15,6 +15,9 @@ from research.errors import UserError, unknown
 
 # n rows asked for, N examples of an epoch
 
+Rows = slice | np.ndarray
+"""Of a batch: those that one host feeds, ascending."""
+
 READERS = ("native", "seqio")
 AHEAD = 256
 """Rows made at a time when batches are read in a row: what NumPy calls cost least."""
@@ -69,11 +72,11 @@ class Pipeline:
         """Rows [n, ...] of the counters step * batch + row [n] int64, ascending."""
         return self.source.rows(counter)
 
-    def batch(self, step: int, rows: slice | None = None) -> dict[str, np.ndarray]:
+    def batch(self, step: int, rows: Rows | None = None) -> dict[str, np.ndarray]:
         """The batch of a step, or this host's `rows` of it: a pure function."""
         return self.rows(step * self.size + self._numbers(rows))
 
-    def batches(self, step: int = 0, rows: slice | None = None, limit: int = 0):
+    def batches(self, step: int = 0, rows: Rows | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... up to `limit` (0: without end).
 
         Equal to `batch` of each; cheaper, since several are made at a time.
@@ -88,7 +91,7 @@ class Pipeline:
                 yield _slice(chunk, part * len(numbers), (part + 1) * len(numbers))
             step += ahead
 
-    def evaluation(self, rows: slice | None = None):
+    def evaluation(self, rows: Rows | None = None):
         """Each example once, in the order of the text, with noise that never changes.
 
         All batches are full: the last one is filled up with rows of weight 0.
@@ -102,8 +105,10 @@ class Pipeline:
                 }
             yield chunk if rows is None else {k: v[rows] for k, v in chunk.items()}
 
-    def _numbers(self, rows: slice | None) -> np.ndarray:
-        return np.arange(self.size, dtype=np.int64)[rows or slice(None)]
+    def _numbers(self, rows: Rows | None) -> np.ndarray:
+        return np.arange(self.size, dtype=np.int64)[
+            slice(None) if rows is None else rows
+        ]
 
 
 def prefetch(items: Iterable, depth: int = 2) -> Iterator:

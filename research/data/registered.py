@@ -217,6 +217,7 @@ class Registered:
             )
         example = no_text(len(token), self._width, self._symbols.pad)
         example.step[:] = step
+        example.document[:] = np.where(whole > 0, counter, -1)  # each text is one
         width = min(self._width, token.shape[1])
         inside = token[:, :width] >= 0
         example.token[:, :width][inside] = token[:, :width][inside]

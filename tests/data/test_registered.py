@@ -274,6 +274,9 @@ def test_steps_of_a_foreign_task_are_counted(own_texts):
     data = open_data(own_texts, toys.Objective(timed=True))
     rows = join(data.train.batch(step) for step in range(50))
     np.testing.assert_array_equal(rows["step"], np.repeat(np.arange(50), 8))
+    some = rows["weight"].any(1)
+    assert (rows["document"][~some] == -1).all()
+    assert len({*rows["document"][some]}) == some.sum() > 300
     assert (join(data.eval.evaluation())["step"] == LAST_STEP).all()
 
 

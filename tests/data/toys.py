@@ -39,6 +39,9 @@ class Stream:
         return token, np.where(inside, self.flags[at], 0).astype(np.uint8)
 
 
+TIMED = ("step", "document")
+
+
 @dataclass(frozen=True)
 class Objective:
     """Its batch is its raw text, beside the noise that is drawn for it."""
@@ -46,7 +49,7 @@ class Objective:
     unit: str = "stream"
     extra: int = 0  # raw tokens beyond the length
     streams: bool = False
-    timed: bool = False  # the batch also holds the step of its rows
+    timed: bool = False  # the batch also holds the step and document of its rows
 
     pattern = "full"
     splits = True
@@ -63,7 +66,7 @@ class Objective:
             "first": Spec(()),
             "source": Spec(()),
             "noise": Spec((4,)),
-        } | ({"step": Spec(())} if self.timed else {})
+        } | ({"step": Spec(()), "document": Spec(())} if self.timed else {})
 
     def corrupt(self, example, key, symbols, length):
         width = self.reads(length).length
@@ -78,7 +81,11 @@ class Objective:
             "first": example.first,
             "source": example.source,
             "noise": (noise.bits(key, "toy", 4) >> np.uint64(40)).astype(np.int32),
-        } | ({"step": example.step.astype(np.int32)} if self.timed else {})
+        } | (
+            {name: getattr(example, name).astype(np.int32) for name in TIMED}
+            if self.timed
+            else {}
+        )
 
 
 def texts(part) -> list[np.ndarray]:
