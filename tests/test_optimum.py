@@ -41,7 +41,7 @@ def texts(num_rows: int, width: int, seed: int) -> Example:
     full = np.full(num_rows, width, np.int32)
     flags = np.full(state.shape, WORD, np.uint8)
     none = full * 0
-    return Example(OF.ordinary[state], flags, full, none - 1, full, none, none)
+    return Example(OF.ordinary[state], flags, full, none - 1, full, *[none] * 3)
 
 
 def states_of(token: np.ndarray) -> np.ndarray:

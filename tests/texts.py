@@ -50,6 +50,7 @@ def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Exampl
         first=lengths,
         source=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
+        document=np.where(lengths > 0, np.arange(len(lengths)), -1),
     )
 
 

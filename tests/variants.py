@@ -90,6 +90,7 @@ ANSWERS = {
     "document": 2,
     "capital": 2,
     "entity": 2,
+    "infonce": lambda weight: weight,
 }
 """How many answers a term chooses from; the others: the vocabulary."""
 

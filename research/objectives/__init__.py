@@ -13,6 +13,7 @@ from research.objectives.losses import Term
 
 SHARED = (
     "compose",
+    "contrastive",
     "copying",
     "hiding",
     "layout",

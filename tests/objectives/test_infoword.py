@@ -1,0 +1,258 @@
+"""infoword: the n-gram that is hidden, and how it is told from those of the batch.
+
+Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from scipy import stats
+from texts import keys, symbols, texts
+
+from research import models, objectives
+from research.errors import UserError
+from research.objectives import contrastive, infoword
+
+LEVEL = 1e-4
+OF = symbols(size=96)
+KEY = jax.random.key(0)
+
+
+def corrupt(example, length, **fields):
+    objective = objectives.load("infoword", **fields)
+    return objective.corrupt(example, keys(len(example.length)), OF, length)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(4, 40),
+    st.lists(st.integers(0, 38), min_size=1, max_size=5),
+    st.integers(1, 7),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_the_text_can_be_rebuilt_from_its_ngram(length, rows, longest, separators):
+    lengths = np.minimum(rows, length - 2)
+    example = texts(length - 2, lengths, OF, separators=separators)
+    batch = corrupt(example, length, longest=longest)
+    token = batch["token"].copy()
+    row, slot = np.nonzero(batch["weight"])
+    token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
+    for row, count in enumerate(example.length):
+        text = [OF.bos, *example.token[row, :count], OF.eos] if count else []
+        text += [OF.pad] * (length - len(text))
+        size = (batch["ngram_segment"][row] > 0).sum() - 2
+        assert (size > 0) == (batch["ngram_weight"][row] > 0)
+        if not batch["ngram_weight"][row]:
+            assert count < 2 or (example.token[row, :count] == OF.eos).all()
+            assert (batch["ngram_token"][row] == OF.pad).all()
+            np.testing.assert_array_equal(token[row], text)
+            continue
+        ngram = batch["ngram_token"][row, : size + 2]
+        assert 1 <= size <= longest and ngram[0] == OF.bos and ngram[-1] == OF.eos
+        hidden = np.flatnonzero(token[row] == OF.mask)  # after those of MLM came back
+        np.testing.assert_array_equal(hidden, hidden[0] + np.arange(size))
+        token[row, hidden] = ngram[1:-1]
+        np.testing.assert_array_equal(token[row], text)
+        assert not OF.special[ngram[1:-1]].any()
+
+
+def test_sizes_and_places_of_ngrams_are_uniform():
+    candidate = np.ones((40_000, 12), bool)
+    begin, size = infoword.spans(keys(len(candidate)), candidate, 4)
+    assert stats.chisquare(np.bincount(size, minlength=5)[1:]).pvalue > LEVEL
+    for n in range(1, 5):
+        found = np.bincount(begin[size == n], minlength=13 - n)
+        assert len(found) == 13 - n
+        assert stats.chisquare(found).pvalue > LEVEL
+    gap = np.array([[False, True, True, False, True, True, True, False]] * 6000)
+    begin, size = infoword.spans(keys(len(gap)), gap, 5)
+    assert set(zip(size.tolist(), begin.tolist(), strict=True)) == {
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (1, 5),
+        (1, 6),
+        (2, 1),
+        (2, 4),
+        (2, 5),
+        (3, 4),
+    }
+    assert (infoword.spans(keys(3), gap[:3] & False, 5)[1] == 0).all()
+
+
+def test_an_ngram_is_hidden_whole_and_is_no_target():
+    example = texts(126, [126] * 100, OF)
+    batch = corrupt(example, 128)
+    shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)
+    used = batch["weight"] > 0
+    masked = int((shown[used] == OF.mask).sum())
+    assert stats.binomtest(masked, int(used.sum()), 0.8).pvalue > LEVEL
+    np.testing.assert_array_equal(used.sum(axis=1), round(0.15 * 128))
+    num_masks = (batch["token"] == OF.mask).sum() - masked
+    assert num_masks == (batch["ngram_segment"].sum(axis=1) - 2).sum()
+    np.testing.assert_array_equal(batch["document"], example.document)
+
+
+def case(rows=16, width=6):
+    rng = np.random.default_rng(0)
+    query, answer = rng.normal(size=(2, rows, width)).astype(np.float32)
+    document = rng.integers(0, 5, rows).astype(np.int32)
+    document[3] = 99
+    weight = (rng.random(rows) < 0.8).astype(np.float32)
+    assert 0 < weight.sum() < rows
+    return query, answer, document, weight
+
+
+def dense(query, answer, document, weight):
+    """InfoNCE row by row, by the definition: (total, weight, right)."""
+    total = count = right = 0.0
+    for row in range(len(weight)):
+        others = [
+            c
+            for c in range(len(weight))
+            if weight[c] > 0 and document[c] != document[row]
+        ]
+        if weight[row] == 0 or not others:
+            continue
+        own = np.float64(query[row]) @ np.float64(answer[row])
+        rest = [np.float64(query[row]) @ np.float64(answer[c]) for c in others]
+        total += weight[row] * (np.log(np.exp([own, *rest]).sum()) - own)
+        count += weight[row]
+        right += weight[row] * (own > max(rest))
+    return total, count, right
+
+
+def test_infonce_is_the_dense_definition():
+    arrays = case()
+    term, right = jax.jit(contrastive.info_nce)(*arrays)
+    total, count, expected = dense(*arrays)
+    np.testing.assert_allclose(term.total, total, rtol=1e-5)
+    assert term.weight == count and right == expected and 0 < right < count
+
+
+def test_answers_of_ones_own_document_are_no_negatives():
+    query, answer, document, weight = case()
+    weight[:] = 1
+
+    @jax.jit
+    def total(answer, row):  # other rows have no query, so they ask for nothing
+        alone = jnp.where((jnp.arange(len(weight)) == row)[:, None], query, 0.0)
+        return contrastive.info_nce(alone, answer, document, weight)[0].total
+
+    slope = np.array([jax.grad(total)(answer, row) for row in range(3)])
+    touched = np.abs(slope).max(axis=-1) > 0
+    for row in range(3):
+        other = document != document[row]
+        other[row] = True
+        np.testing.assert_array_equal(touched[row], other)
+
+
+def test_rows_without_negatives_weigh_nothing():
+    query, answer, document, weight = case()
+    for same, some in ((document * 0, weight), (document, weight * 0)):
+        term, right = contrastive.info_nce(query, answer, same, some)
+        assert term.total == term.weight == right == 0
+
+    def total(query, answer):
+        return contrastive.info_nce(query, answer, document * 0, weight)[0].total
+
+    slopes = jax.grad(total, argnums=(0, 1))(query, answer)
+    assert not any(np.any(slope) or np.isnan(slope).any() for slope in slopes)
+
+
+def test_the_loss_is_the_same_on_one_device_and_on_eight():
+    example = texts(22, [22, 20, 9, 0, 22, 2, 15, 22] * 2, OF)
+    example = example._replace(document=np.arange(16) // 3)
+    objective = objectives.load("infoword", negatives=16)
+    batch = objective.corrupt(example, keys(16), OF, 24)
+    batch = batch | {"example": np.arange(16, dtype=np.int32)}
+    batch = jax.tree.map(jnp.asarray, batch)
+    options = models.Options(layers=1, width=16, heads=2, feedforward=16)
+    network = objective.network(options, OF)
+
+    def loss(net):
+        return objective.loss(net, batch, KEY)[0]
+
+    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 4, params
+    )
+
+    @jax.jit
+    def run(params, batch):
+        def total(params):
+            score = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
+            terms = models.apply(network, params, score)
+            return sum(t.coef * t.total / t.weight for t in terms.values()), terms
+
+        return jax.grad(total, has_aux=True)(params)
+
+    mesh = Mesh(np.array(jax.devices()), "data")
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    one = run(params, batch)
+    eight = run(params, jax.device_put(batch, rows))
+    assert len(eight[1]["mlm"].total.sharding.device_set) == 8
+    for name, term in one[1].items():
+        np.testing.assert_allclose(eight[1][name], term, rtol=1e-5)
+    assert one[1]["infonce"].weight > 10
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(one[0]))
+    for x, y in zip(*map(jax.tree.leaves, (one[0], eight[0])), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5 * largest)
+
+
+def test_sampled_tokens_are_the_batchs_and_the_loss_is_the_definition():
+    rng = np.random.default_rng(0)
+    feature = rng.normal(size=(3, 5, 4)).astype(np.float32)
+    table = rng.normal(size=(128, 4)).astype(np.float32)
+    bias = rng.normal(size=128).astype(np.float32)
+    target = rng.integers(10, 20, (3, 5))
+    weight = (rng.random((3, 5)) < 0.6).astype(np.float32)
+    target[weight == 0] = 90
+    negative = contrastive.draw(KEY, target, weight, 4000)
+    found = np.bincount(negative, minlength=96)
+    expected = np.bincount(target[weight > 0], minlength=96)
+    assert not found[expected == 0].any()
+    share = expected[expected > 0] / expected.sum() * 4000
+    assert stats.chisquare(found[expected > 0], share).pvalue > LEVEL
+
+    negative = np.asarray(negative[:7])
+    readout = models.Readout(feature, table, bias, 96)
+    term, right = jax.jit(lambda *a: contrastive.sampled(readout, *a))(
+        target, weight, negative
+    )
+    total = correct = 0.0
+    for row, slot in zip(*np.nonzero(weight), strict=True):
+        own = table[target[row, slot]] @ feature[row, slot] + bias[target[row, slot]]
+        rest = [
+            table[n] @ feature[row, slot] + bias[n]
+            for n in negative
+            if n != target[row, slot]
+        ]
+        total += np.log(np.exp([own, *rest]).sum()) - own
+        correct += own > max(rest)
+    np.testing.assert_allclose(term.total, total, rtol=1e-5)
+    assert term.weight == weight.sum() and right == correct
+
+
+def test_it_cannot_be_split_and_says_so():
+    assert not objectives.load("infoword").splits
+    joint = objectives.load("joint", parts={"infoword": {}, "mlm": {}})
+    assert not joint.splits
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"rate": 1.0}, "rate is between"),
+        ({"longest": 0}, "longest is at least 1"),
+        ({"mask": 0.9, "random": 0.2}, "together at most 1"),
+    ],
+)
+def test_what_is_not_right_is_refused(fields, said):
+    with pytest.raises(UserError, match=said):
+        objectives.load("infoword", **fields)
