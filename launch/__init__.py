@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from research.errors import UserError, unknown
+from research.errors import NonFiniteLossError, PreemptedError, UserError, unknown
 
 DONE, FAILED, MISTAKE, NON_FINITE, PREEMPTED, INTERRUPTED = 0, 1, 2, 3, 75, 130
 """Exit codes; an exception that is nobody's mistake but ours keeps its traceback.
@@ -16,9 +16,16 @@ Of these an engine starts again what was preempted (asked to stop, or lost a pee
 a few times, what failed.
 """
 
+CODES = {
+    UserError: MISTAKE,
+    NonFiniteLossError: NON_FINITE,
+    PreemptedError: PREEMPTED,
+}
+
 OUTSIDE = {
     errno.EACCES: "no permission",
     errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file may not grow that large here",
     errno.EEXIST: "this is a file, where a folder is needed",
     errno.EISDIR: "this is a folder, where a file is needed",
     errno.ENOSPC: "the disk is full",
@@ -72,25 +79,36 @@ def main(
     parser: Parser,
     argv: list[str] | None = None,
 ) -> NoReturn:
-    """Runs a command and exits: 0 (or what `run` returns), 2 a mistake, 130 Ctrl-C."""
+    """Runs a command and exits: with 0 or what `run` returns, or as `verdict` says."""
     try:
         code = run(parser.parse_args(argv))
         sys.stdout.flush()
-    except UserError as error:
-        code = _say(f"error: {error}", MISTAKE)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = DONE
-    except OSError as error:
-        if error.errno not in OUTSIDE:
+    except (Exception, KeyboardInterrupt) as error:
+        if not (found := verdict(error)):
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        code = _say(f"error: {where}{OUTSIDE[error.errno]}", MISTAKE)
-    except KeyboardInterrupt:
-        code = _say("interrupted; the same command goes on from here", INTERRUPTED)
+        code = say(*found)
     sys.exit(code or DONE)
 
 
-def _say(line: str, code: int) -> int:
-    print(" ".join(line.split()), file=sys.stderr)
+def say(code: int, line: str) -> int:
+    """Prints the line that goes with an exit code, and returns the code."""
+    wrong = code not in (PREEMPTED, INTERRUPTED)
+    print(f"error: {line}" if wrong else line, file=sys.stderr, flush=True)
     return code
+
+
+def verdict(error: BaseException) -> tuple[int, str] | None:
+    """The exit code and the one line of an error; None: it is a bug of ours."""
+    match error:
+        case KeyboardInterrupt():
+            return INTERRUPTED, "interrupted; the same command goes on from here"
+        case OSError() if error.errno in OUTSIDE:
+            where = f"{error.filename}: " if error.filename else ""
+            return MISTAKE, f"{where}{OUTSIDE[error.errno]}"
+    for kind, code in CODES.items():
+        if isinstance(error, kind):
+            return code, " ".join(str(error).split())
+    return None

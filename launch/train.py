@@ -1,42 +1,80 @@
 """One run: `python -m launch.train --config=F --workdir=D [--config.key=value]`.
 
-It starts again where it stopped. Exit code 0: done; 2: something given was wrong;
-3: the loss is not a number.
+It starts again where it stopped. On several machines the same command is started on
+each: under Slurm, Open MPI, Cloud TPU, GKE and other Kubernetes (indexed jobs, with the
+package kubernetes) the processes find each other; elsewhere, and before the other ways,
+--coordinator=HOST:PORT --num_processes=N --process_id=I say where process 0 listens
+(--num_processes=1: alone, whatever the environment shows).
+
+Exit codes: 0 done; 1 a bug; 2 something given was wrong, or the disk is full; 3 the
+loss is not a number; 75 the same command is to be started again (it was asked to stop
+by SIGTERM, or lost another process); 130 Ctrl-C. All processes of a run end with the
+code of the first that ended, within seconds.
 """
 
+import os
 import sys
+import traceback
+from typing import NoReturn
 
+import launch
 from launch import Parser, main
 from launch.config import load
-
-NON_FINITE = 3
 
 
 def run(args) -> int:
     config = load(args.config, args.overrides)
     import jax  # only now: a wrong key is told at once
 
+    from research import cluster
     from research.data import cache
-    from research.train import NonFiniteLossError, train
+    from research.train import train
 
+    place = cluster.find(args.coordinator, args.num_processes, args.process_id)
     jax.config.update(
         "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    peers = cluster.join(place, wait=args.wait, lost=launch.PREEMPTED)
     try:
-        result = train(config, args.workdir)
-    except NonFiniteLossError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return NON_FINITE
-    for name, value in result["metrics"].items():
-        print(f"{name} {value:.6g}")
-    return 0
+        with peers.heeding():
+            result = train(config, args.workdir, peers=peers)
+        peers.leave()
+    except BaseException as error:
+        if peers.count == 1:
+            raise
+        give_up(error, peers)
+    if peers.index == 0:
+        for name, value in result["metrics"].items():
+            print(f"{name} {value:.6g}")
+    return launch.DONE
+
+
+def give_up(error: BaseException, peers) -> NoReturn:
+    """Ends one process of several: the others hear why, and wait for nothing more."""
+    code, line = launch.verdict(error) or (launch.FAILED, repr(error))
+    if code == launch.PREEMPTED:
+        peers.leave()  # all of them have saved the same step
+    else:
+        peers.fail(code, line, outside=code == launch.FAILED)
+    if code == launch.FAILED:
+        traceback.print_exception(error)
+    elif code != launch.PREEMPTED or peers.index == 0:
+        launch.say(code, line)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--workdir", required=True, help="the run's folder")
+    parser.add_argument("--coordinator", help="HOST:PORT of process 0")
+    parser.add_argument("--num_processes", type=int, help="of the run")
+    parser.add_argument("--process_id", type=int, help="of this one, from 0")
+    parser.add_argument(
+        "--wait", type=int, default=300, help="seconds for all processes to come"
+    )
     return parser
 
 

@@ -1,11 +1,19 @@
-"""The one exception that is the user's to mend; `launch` prints it as one line."""
+"""How a run may end early; `launch` prints each as one line, with its exit code."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Says what is wrong, where, and what would be right, in one line."""
+    """Is the user's to mend: says what is wrong, where, and what would be right."""
+
+
+class NonFiniteLossError(ArithmeticError):
+    """The loss is not a number any more."""
+
+
+class PreemptedError(Exception):
+    """The run was asked to stop; it is saved, and the same command goes on."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:

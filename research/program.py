@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -12,7 +13,7 @@ from research.batch import Spec, Symbols
 from research.data.pipeline import open_data, prefetch
 from research.errors import UserError
 from research.optimizer import make_optimizer
-from research.state import State
+from research.state import GRADIENT_NORM, State
 from research.step import make_evaluate, make_step
 
 
@@ -128,20 +129,38 @@ def place(host: dict, shape: dict) -> dict:
     }
 
 
-def own_rows(shape: dict) -> slice:
-    """The rows of the global batch that this process feeds."""
+def own_rows(shape: dict, process: int | None = None) -> np.ndarray:
+    """The rows of the global batch that a process feeds, ascending; this one's.
+
+    Those of one process need not lie together: a slice's mesh follows its wires.
+    """
+    process = jax.process_index() if process is None else process
     leaf = next(iter(shape.values()))
+    where = leaf.sharding.devices_indices_map(leaf.shape)
     rows = [
-        index[0].indices(leaf.shape[0])[:2]
-        for index in leaf.sharding.addressable_devices_indices_map(leaf.shape).values()
+        np.arange(leaf.shape[0])[index[0]]
+        for device, index in where.items()
+        if device.process_index == process
     ]
-    return slice(min(start for start, _ in rows), max(stop for _, stop in rows))
+    return np.unique(np.concatenate(rows))
 
 
 def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
     """The batches of steps start to stop, on the devices ahead of their use."""
     host = program.data.train.batches(start, own_rows(program.batch), stop)
     return prefetch(place(batch, program.batch) for batch in host)
+
+
+def eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
+    """A function that makes the sums and the carry that an evaluation begins with."""
+    abstract = program.abstract
+    sums = {k: v for k, v in abstract.sums.items() if k != GRADIENT_NORM}
+    start = sums, abstract.carry
+
+    def zeros() -> tuple[Any, Any]:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)
+
+    return jax.jit(zeros, out_shardings=jax.tree.map(lambda x: x.sharding, start))
 
 
 def eval_batches(program: Program) -> Iterator[dict]:

@@ -1,19 +1,27 @@
 """Where a run's numbers come from: its config, code, packages, device and data."""
 
+import datetime
 import importlib.metadata
+import json
 import platform
 import subprocess
 import sys
+import time
+import zlib
 from pathlib import Path
 from typing import Any
 
 import jax
 from etils import epath
 
+from research import cluster
 from research.errors import UserError
 from research.metrics import write_json
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
+
+VISIBLE = 60.0
+"""Seconds that a shared file system may need to show a file to all."""
 
 MOVABLE = (
     "data.cache_dir",
@@ -36,6 +44,7 @@ def gather(fingerprint: str) -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "command": sys.argv,
+        "started": datetime.datetime.now(datetime.UTC).isoformat(),
         "commit": _git("rev-parse", "HEAD"),
         "dirty": bool(_git("status", "--porcelain")),
         "python": platform.python_version(),
@@ -92,10 +101,50 @@ def check_same(path: epath.Path, old: dict, new: dict) -> None:
             )
 
 
+def make(workdir: epath.Path) -> None:
+    """Makes the folder of a run.
+
+    Raises:
+      UserError: it cannot be made.
+    """
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
+            "that can be written"
+        ) from error
+
+
 def write(workdir: epath.Path, config: dict, provenance: dict) -> None:
-    """config.json and provenance.json, before step 0."""
-    write_json(workdir / "config.json", config)
-    write_json(workdir / "provenance.json", provenance)
+    """config.json and provenance.json, before step 0; process 0 writes them.
+
+    Raises:
+      UserError: processes differ in config, code, packages, data or workdir.
+    """
+    made_of = ("commit", "packages", "data")
+    same = {name: json.dumps(provenance[name], sort_keys=True) for name in made_of}
+    cluster.agree(config=json.dumps(config, sort_keys=True), **same)
+    if jax.process_index() == 0:
+        write_json(workdir / "config.json", config)
+        write_json(workdir / "provenance.json", provenance)
+    _check_shared(workdir / "provenance.json")
+
+
+def _check_shared(path: epath.Path) -> None:
+    """Waits until this process sees the file that process 0 has just written."""
+    wanted, until = cluster.from_first(_digest(path)), time.monotonic() + VISIBLE
+    while _digest(path) != wanted:
+        if time.monotonic() > until:
+            raise UserError(
+                f"--workdir={path.parent} of process {jax.process_index()} is not that "
+                "of process 0; give a folder that all of them share"
+            )
+        time.sleep(0.2)
+
+
+def _digest(path: epath.Path) -> int:
+    return zlib.crc32(path.read_bytes() if path.exists() else b"") >> 1
 
 
 def check_data(where: epath.Path, old: str, data: Any) -> None:

@@ -1,5 +1,6 @@
 """THE loop: build, restore, step, evaluate, save. It knows no objective."""
 
+import contextlib
 import json
 import math
 import sys
@@ -9,61 +10,68 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from etils import epath
 
-from research import metrics, provenance, sharding
-from research.checkpoint import Checkpoints, initial_params
+from research import cluster, metrics, provenance, sharding
+from research.checkpoint import Checkpoints
 from research.cost import Cost
 from research.data.progress import progress
-from research.errors import UserError
-from research.program import Program, build, compile_step, eval_batches, train_batches
-from research.state import GRADIENT_NORM, State, count
-
-
-class NonFiniteLossError(ArithmeticError):
-    """The loss is not a number any more."""
+from research.errors import NonFiniteLossError, PreemptedError
+from research.initial import initial_params
+from research.peers import Peers
+from research.program import (
+    Program,
+    build,
+    compile_step,
+    eval_batches,
+    eval_zeros,
+    train_batches,
+)
+from research.state import State, count
 
 
 def train(
-    config: Any, workdir: epath.PathLike, *, devices: Sequence[jax.Device] | None = None
+    config: Any,
+    workdir: epath.PathLike,
+    *,
+    devices: Sequence[jax.Device] | None = None,
+    peers: Peers | None = None,
 ) -> dict[str, Any]:
     """Trains a config to its end, from wherever its workdir stands.
+
+    In a run of several processes each calls this with the same config and workdir;
+    process 0 alone writes what is not a checkpoint.
 
     Args:
       config: resolved and locked, with the sections of experiments/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
         speed.jsonl, TensorBoard events, checkpoints and at the end result.json.
       devices: all there are unless given.
+      peers: the processes of the run; this one alone unless given.
 
     Returns:
-      the content of result.json.
+      the content of result.json, complete in process 0.
 
     Raises:
       UserError: something in the config or the workdir is not right.
       NonFiniteLossError: the loss is infinite or not a number.
+      PreemptedError: the run was asked to stop, and is saved.
     """
     began, workdir, plain = time.monotonic(), epath.Path(workdir), config.to_dict()
     if (workdir / "config.json").exists():
         old = json.loads((workdir / "config.json").read_text())
         provenance.check_same(workdir, old, plain)
-    if (workdir / "result.json").exists():
+    if cluster.from_first((workdir / "result.json").exists()):
         _say(f"{workdir} has its result already")
         return json.loads((workdir / "result.json").read_text())
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
-            "that can be written"
-        ) from error
+    provenance.make(workdir)
     program = build(config, devices)
     origin = provenance.gather(program.data.fingerprint)
     provenance.write(workdir, plain, origin)
-    if program.data.vocabulary:
+    if program.data.vocabulary and _first():
         program.data.vocabulary.save(workdir)
     step, cost, seconds = _compile(program, config)
-    loop = Loop(program, step, config, workdir)
+    loop = Loop(program, step, config, workdir, peers or Peers())
     with sharding.context(program.mesh):
         loop.run()
     result = {
@@ -81,8 +89,14 @@ def train(
         "config": plain,
         "provenance": origin,
     }
-    metrics.write_json(workdir / "result.json", result)
+    if _first():
+        metrics.write_json(workdir / "result.json", result)
     return result
+
+
+def _first() -> bool:
+    """Whether this process is the one that writes and speaks."""
+    return jax.process_index() == 0
 
 
 def _tokens(config: Any) -> int:
@@ -91,7 +105,8 @@ def _tokens(config: Any) -> int:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if _first():
+        print(line, file=sys.stderr, flush=True)
 
 
 def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
@@ -120,24 +135,28 @@ class Loop:
     The host reads the metrics of a step only after it has started the next one.
     """
 
-    def __init__(self, program: Program, step: Any, config: Any, workdir: Any):
+    def __init__(
+        self, program: Program, step: Any, config: Any, workdir: Any, peers: Peers
+    ):
         self.program, self.step, self.config = program, step, config
-        self.train = config.train
+        self.train, self.peers = config.train, peers
         self.workdir = epath.Path(workdir)
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
         self.writer: metrics.Writer
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+        self.nothing = eval_zeros(program)
         self.seconds = 0.0  # in steps, without compiling, evaluating and saving
         self.window = 0.0  # those of them since the last line
         self.mark = 0.0  # when the clock was read last
         self.read = 0  # the last step whose metrics are written
+        self.saved = 0  # the last step that is saved, or being saved
         self.note = ""  # what stands beside the progress bar
 
     def run(self) -> None:
         """From the newest checkpoint, or the beginning, to the last step."""
         state, start = self.start()
         batches = train_batches(self.program, start, self.train.steps)
-        with progress("train", self.train.steps) as self.report:
+        with _progress(self.train.steps) as self.report:
             try:
                 with jax.transfer_guard("disallow"):
                     self.steps(state, start, self.train.steps, batches)
@@ -149,6 +168,8 @@ class Loop:
         """Steps `start` to `stop` of the run, and what is due between them."""
         pending, self.mark = None, time.monotonic()
         for done in range(start + 1, stop + 1):
+            if self.peers.stops(done - 1):
+                self._stop(done - 1, state, pending)
             state = self.step(state, next(batches))
             if pending:
                 self._log(*pending)
@@ -171,6 +192,15 @@ class Loop:
             self._log(*pending)
         return state
 
+    def _stop(self, step: int, state: State, pending: Any) -> None:
+        self._log(*(pending or (step, state.sums)), partial=not pending)
+        if self.saved != step:
+            self._save(step, state)
+        raise PreemptedError(
+            f"{self.workdir}: stopped after step {step}, which is saved; the same "
+            "command goes on from there"
+        )
+
     def close(self) -> None:
         """Waits for the checkpoint that is being saved and closes the files."""
         self.checkpoints.close()
@@ -179,23 +209,22 @@ class Loop:
     def start(self) -> tuple[State, int]:
         """The state to go on from, and the steps it has done."""
         state, step = self._restored() or (self._fresh(), 0)
-        self.writer = metrics.Writer(self.workdir, step=step)
+        self.writer = metrics.Writer(self.workdir, step=step, silent=not _first())
         self.read = step
         return state, step
 
     def _restored(self) -> tuple[State, int] | None:
-        saved = self.checkpoints.latest()
-        if saved is None:
+        found = self.checkpoints.restore(self.program.abstract)
+        if found is None:
             return None
-        state, facts = self.checkpoints.restore(saved, self.program.abstract)
-        provenance.check_data(self.workdir, facts["data"], self.program.data)
-        self.seconds = facts["seconds"]
-        _say(f"{self.workdir}: goes on from step {saved}")
-        return state, saved
+        provenance.check_data(self.workdir, found.facts["data"], self.program.data)
+        self.seconds, self.saved = found.facts["seconds"], found.step
+        _say(f"{self.workdir}: goes on from step {found.step}")
+        return found.state, found.step
 
     def _fresh(self) -> State:
-        whole = sharding.replicated(self.program.mesh)
-        key = jax.device_put(jax.random.key(self.config.seed), whole)
+        seed, whole = self.config.seed, sharding.replicated(self.program.mesh)
+        key = jax.jit(lambda: jax.random.key(seed), out_shardings=whole)()
         state = self.program.init(key)
         if not self.train.init_from:
             return state
@@ -234,21 +263,14 @@ class Loop:
         line["tokens_seen"] = step * _tokens(self.config)
         line["tokens_scored"] = tokens_scored + metrics.scored(sums)
         self.writer.write(step, line)
-        with (self.workdir / "speed.jsonl").open("a") as file:
-            speed = {"step": step, "seconds": self.seconds, "tokens_per_second": rate}
-            file.write(json.dumps(speed) + "\n")
+        speed = {"seconds": self.seconds, "tokens_per_second": rate}
+        self.writer.write_speed(step, speed)
+        self.checkpoints.check()
         self.note = f"step {step}, loss {means['loss']:.4f}, {rate:,.0f} tokens/s"
 
     def _evaluate(self, step: int, state: State) -> None:
         """The whole evaluation split, every token with the same weight."""
-        abstract = self.program.abstract
-        sums = {k: v for k, v in abstract.sums.items() if k != GRADIENT_NORM}
-        sums, carry = jax.tree.map(
-            lambda leaf: jax.device_put(
-                np.zeros(leaf.shape, leaf.dtype), leaf.sharding
-            ),
-            (sums, abstract.carry),
-        )
+        sums, carry = self.nothing()
         for batch in eval_batches(self.program):
             # One at a time: batches depend on each other by their sums alone, and many
             # under way could leave a CPU's collectives without a thread to meet on.
@@ -265,6 +287,12 @@ class Loop:
             "seconds": self.seconds,
         }
         self.checkpoints.save(step, state, facts)
+        self.saved = step
+
+
+def _progress(total: int) -> Any:
+    silent = contextlib.nullcontext(lambda done, note: None)
+    return progress("train", total) if _first() else silent
 
 
 def _due(step: int, every: int) -> bool:

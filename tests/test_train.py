@@ -5,11 +5,12 @@ import random
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from launch.config import load
 from research import train as loop
-from research.checkpoint import Checkpoints
+from research.checkpoint import finished
 from research.errors import UserError
 from research.program import build
 
@@ -61,11 +62,10 @@ def lines(workdir):
 
 
 def last_params(workdir):
-    folder = Checkpoints(workdir, keep=2)
-    step = folder.latest()
-    found = folder.manager.restore(step)
-    folder.close()
-    return jax.tree.map(np.asarray, found["params"])
+    folder = workdir / "checkpoints"
+    path = folder / str(next(finished(folder))) / "params"
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        return jax.tree.map(np.asarray, checkpointer.restore(path))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,291 @@
+"""The processes of one run: each hears when another ends, and they stop together.
+
+Process 0 holds a hub that all of them, itself too, are connected to. A process that
+ends for a reason says so first; one whose connection closes without a word was killed,
+or its machine is gone. Either way the hub tells the others, and they end at once.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
+
+SILENCE = 10
+"""Seconds after which the system takes a machine that answers no more for dead."""
+
+HEARING = 5.0
+"""Seconds in which news of another's end is sure to come, if there is any."""
+
+
+class Address(NamedTuple):
+    """Where a hub listens, and the word that lets one in."""
+
+    host: str
+    port: int
+    token: str
+
+
+class Hub:
+    """Passes news between the processes of a run; lives in process 0.
+
+    Args:
+      count: processes of the run.
+      host: by which the others reach this machine.
+      lost: exit code of those that lost another.
+    """
+
+    def __init__(self, count: int, host: str, *, lost: int):
+        self.count, self.lost = count, lost
+        near = host in ("localhost", "127.0.0.1", "::1")
+        self.server = _listen("127.0.0.1" if near else "")
+        reached = "127.0.0.1" if near else host
+        port = self.server.getsockname()[1]
+        self.address = Address(reached, port, secrets.token_hex(16))
+        self.lock = threading.Lock()
+        self.wires: dict[int, Wire] = {}
+        self.names: dict[int, str] = {}
+        self.left: set[int] = set()
+        self.at: dict[int, int | None] = {}
+        self.reason = ""  # why the run is asked to stop
+        self.over = False
+        _background(self._accept, "hub")
+
+    def _accept(self) -> None:
+        while True:
+            connection, _ = self.server.accept()
+            _background(self._serve, "hub of one", Wire(connection))
+
+    def _serve(self, wire: "Wire") -> None:
+        hello = next(iter(wire), {})
+        if hello.get("token") != self.address.token:
+            wire.close()
+            return
+        index = hello["index"]
+        with self.lock:
+            self.names[index] = f"process {index} on {hello['host']}"
+            self.wires[index] = wire
+            if self.reason:
+                wire.send(when=True)
+        for news in wire:
+            with self.lock:
+                self._hear(index, news)
+        with self.lock:
+            if index not in self.left:
+                self._end(index, self.lost, "was killed, or its machine is gone")
+
+    def _hear(self, index: int, news: dict[str, Any]) -> None:
+        match news:
+            case {"code": code, "line": line}:
+                self._end(index, code, f"ended: {line}")
+            case {"stop": reason}:
+                if not self.reason:
+                    self.reason = f"{self.names[index]}: {reason}"
+                    self._tell(when=True)
+            case {"at": step}:
+                self.at[index] = step
+            case {"bye": True}:
+                self.left.add(index)
+                if len(self.left) == self.count:
+                    self._tell(bye=True)
+        if self.reason and len(self.at.keys() | self.left) == self.count:
+            self._agree()
+
+    def _agree(self) -> None:
+        """The step to stop after: the next of whoever is ahead."""
+        steps, self.at = list(self.at.values()), {}
+        if None in steps:  # and so no step has been done since the start
+            self.over = True
+            self._tell(code=self.lost, line=self.reason, of=None)
+        elif steps:
+            self._tell(until=max(steps) + 1)
+
+    def _end(self, index: int, code: int, line: str) -> None:
+        if not self.over:
+            self.over = True
+            self._tell(code=code, line=f"{self.names[index]} {line}", of=index)
+
+    def _tell(self, **news: Any) -> None:
+        for index in sorted(self.wires, reverse=True):  # for 0 may take us with it
+            self.wires[index].send(**news)
+
+
+class Peers:
+    """A process of a run, as it hears of the others; alone by default.
+
+    Args:
+      index: of this process.
+      count: of all of them.
+      address: of the hub, if there are several.
+      lost: exit code for a run that is to be started again.
+    """
+
+    def __init__(
+        self,
+        index: int = 0,
+        count: int = 1,
+        address: Address | None = None,
+        *,
+        lost: int = 75,
+    ):
+        self.index, self.count, self.lost = index, count, lost
+        self._gate = threading.Lock()
+        self._done: int | None = None  # steps, once there are any to lose
+        self._until: int | None = None  # the step to stop after
+        self._left, self._told = threading.Event(), threading.Event()
+        self._wire: Wire | None = None
+        if count > 1:
+            self._wire = Wire(socket.create_connection(address[:2], timeout=60))
+            name = socket.gethostname()
+            self._wire.send(token=address.token, index=index, host=name)
+            _background(self._listen, "peers")
+
+    def stops(self, done: int) -> bool:
+        """Whether the run is to be saved and stopped now that `done` steps are done.
+
+        Every process asks before each step, and all get the same answer.
+        """
+        with self._gate:
+            self._done = done
+            return self._until is not None and done >= self._until
+
+    def stop(self, reason: str) -> None:
+        """Asks all processes to stop after the same step, soon.
+
+        Where a process has not begun its steps, there is nothing to save: all end.
+        """
+        if self._wire:
+            self._wire.send(stop=reason)
+            return
+        with self._gate:
+            if self._done is None:
+                self._die(self.lost, reason)
+            self._until = self._done + 1
+
+    @contextlib.contextmanager
+    def heeding(self, number: int = signal.SIGTERM) -> Iterator[None]:
+        """A signal asks to `stop`, also while the main thread is far from Python."""
+        read, write = socket.socketpair()
+        write.setblocking(False)
+        before = signal.signal(number, lambda *_: None)
+        wakeup = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+
+        def wait() -> None:
+            while numbers := read.recv(16):
+                if number in numbers:
+                    name = signal.Signals(number).name
+                    self.stop(f"{name} before the first step; nothing is lost")
+
+        thread = _background(wait, "signals")
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            signal.signal(number, before)
+            write.close()
+            thread.join()
+            read.close()
+
+    def fail(self, code: int, line: str, *, outside: bool) -> None:
+        """Tells the others why this process ends, if it is the first to.
+
+        If another one ended before, this process ends here, as that one did.
+
+        Args:
+          outside: whether another's end may be the cause: wait for news of it first.
+        """
+        if not self._wire:
+            return
+        if outside:
+            self._told.wait(HEARING)
+        self._wire.send(code=code, line=line)
+        self._told.wait(HEARING)
+
+    def leave(self) -> None:
+        """Waits until all processes have come here; then no end is news any more."""
+        if self._wire:
+            self._wire.send(bye=True)
+            self._left.wait()
+
+    def _listen(self) -> None:
+        for news in self._wire:
+            match news:
+                case {"code": code, "line": line, "of": index}:
+                    if index == self.index:
+                        self._told.set()
+                    else:
+                        self._die(code, line)
+                case {"when": True}:  # no step begins until all have agreed
+                    self._gate.acquire()
+                    self._wire.send(at=self._done)
+                case {"until": step}:
+                    self._until = step
+                    self._gate.release()
+                case {"bye": True}:
+                    self._left.set()
+        if not self._left.is_set():
+            self._die(self.lost, "process 0 was killed, or its machine is gone")
+
+    def _die(self, code: int, line: str) -> NoReturn:
+        """Ends the process from any thread; the main one may be waiting for ever."""
+        print(f"error: {line}", file=sys.stderr, flush=True)
+        os._exit(code)
+
+
+class Wire:
+    """A connection that carries JSON objects, one a line."""
+
+    def __init__(self, connection: socket.socket):
+        connection.settimeout(None)
+        _keep_alive(connection)
+        self.connection = connection
+        self.lines = connection.makefile("r", encoding="utf-8")
+        self.lock = threading.Lock()
+
+    def send(self, **news: Any) -> None:
+        """Sends, if there is still one to hear it; its end is news of its own."""
+        line = (json.dumps(news) + "\n").encode()
+        with self.lock, contextlib.suppress(OSError):
+            self.connection.sendall(line)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self.lines:
+                yield json.loads(line)
+
+    def close(self) -> None:
+        self.lines.close()
+        self.connection.close()
+
+
+def _listen(host: str) -> socket.socket:
+    if host or not socket.has_dualstack_ipv6():
+        return socket.create_server((host, 0))
+    family = socket.AF_INET6
+    return socket.create_server(("", 0), family=family, dualstack_ipv6=True)
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """The system asks an idle peer's system whether it lives: no thread need run."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_NODELAY": 1,
+        "TCP_KEEPIDLE": SILENCE // 2,
+        "TCP_KEEPINTVL": 1,
+        "TCP_KEEPCNT": SILENCE // 2,
+        "TCP_USER_TIMEOUT": 1000 * SILENCE,
+    }
+    for name, value in options.items():
+        if hasattr(socket, name):  # not every system has all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _background(target: Any, name: str, *args: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, args=args, daemon=True)
+    thread.start()
+    return thread
