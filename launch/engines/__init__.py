@@ -16,7 +16,7 @@ from launch.engines.need import Need
 from launch.engines.record import Budget
 from research.errors import UserError, unknown
 
-RUNNING = ("local", "ray")
+RUNNING = ("local", "ray", "slurm")
 """Engines that this program drives, by module."""
 RENDERED = ()
 """Engines for which it writes files that another program takes, by module."""
