@@ -1,0 +1,32 @@
+"""GPT (Radford et al. 2018): a causal language model of contiguous text.
+
+python -m launch.train --config=experiments/gpt.py:tiny --workdir=runs/gpt
+
+Hidden is the future: each token of a row is a target, and sees what stands before it.
+
+Look at: valid/lm beside that of experiments/gpt2.py, which differs in where the norms
+stand, in how residuals start and in bytes for pieces; the gap closes with warm-up.
+
+Departs: the vocabulary is trained on the corpus at hand, with the special pieces of
+this project, and text is not tokenised by spaCy first; a row starts with bos. Steps are
+those of 100 epochs of BooksCorpus as ELECTRA counts them (flops_computation.py).
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.data.vocabulary = "bpe"
+    config.objective.name = "lm"
+    config.model.update(norm_place="post", embedding_norm="never", norm_epsilon=1e-5)
+    config.model.update(activation="gelu_tanh", dropout=0.1)
+    config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-8, weight_decay=0.01)
+    config.optimizer.schedule = "cosine"
+    if size in base.PUBLISHED:
+        config.data.vocabulary_size = 40_478
+        config.train.update(steps=1_921_600, batch=64)
+        config.optimizer.update(learning_rate=2.5e-4, warmup_steps=2000)
+    return config

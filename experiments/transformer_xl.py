@@ -1,0 +1,38 @@
+"""Transformer-XL (Dai et al. 2019): a causal language model that remembers.
+
+python -m launch.train --config=experiments/transformer_xl.py:tiny --workdir=runs/txl
+
+Hidden is the future; a row sees the row before it, too, as the layers read it a step
+ago. Rows of a batch are contiguous streams, also in an evaluation.
+
+Look at: valid/lm with --config.objective.memory=0, which is higher the shorter a row.
+
+Departs: WikiText-103's 267,735 words and the adaptive softmax over them are pieces and
+a full softmax; vectors of tokens are not scaled by sqrt(width); dropout is also that of
+attention; a memory is as long in an evaluation as in training (paper: 640, 1600).
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base", "large")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.objective.name = "lm"
+    config.model.update(position="relative", norm_place="post", embedding_norm="never")
+    config.model.update(activation="relu", norm_epsilon=1e-5, dropout=0.1)
+    config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
+    config.optimizer.update(weight_decay=0.0, clip=0.25)
+    if size == "base":
+        config.data.length = 150
+        config.model.update(layers=16, width=410, heads=10, feedforward=2100)
+        config.train.update(steps=200_000, batch=60)
+        config.optimizer.update(learning_rate=2.5e-4, warmup_steps=0)
+    if size == "large":
+        config.data.length = 384
+        config.model.update(layers=18, dropout=0.2)
+        config.train.update(steps=4_000_000, batch=128)
+        config.optimizer.update(learning_rate=2.5e-4, warmup_steps=16_000)
+    config.objective.memory = config.data.length
+    return config

@@ -1,0 +1,37 @@
+"""XLNet (Yang et al. 2019): a sixth of the tokens, in a random order, with a memory.
+
+python -m launch.train --config=experiments/xlnet.py:tiny --workdir=runs/xlnet
+
+Hidden are spans of 1 to 5 tokens, from themselves and from what comes before them in an
+order drawn for each half of a row. A row is a reused half, two segments and the class
+token; half of the rows run backwards; each remembers 3/4 of a row before it.
+
+Look at: valid/plm with --config.objective.memory=0, or span=0, or direction=forward:
+rows 5 to 7 of the paper's table 6.
+
+Departs: a second segment from elsewhere is of the text ahead, not of anywhere in the
+stream; the softmax has no bias. Base follows BERT-base, as in table 6. Large has the
+paper's batch of 8192 (the README's command: 2048).
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base", "large")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.objective.update(name="plm", format="pair", direction="both")
+    config.objective.memory = config.data.length * 3 // 4
+    config.model.update(position="relative", segments="relative", kinds=3)
+    config.model.update(norm_place="post", embedding_norm="never", norm_epsilon=1e-12)
+    config.model.update(activation="gelu_tanh", dropout=0.1)
+    config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
+    config.optimizer.bias_correction = False
+    if size == "base":
+        config.train.update(steps=1_000_000, batch=256)
+        config.optimizer.update(learning_rate=1e-4, warmup_steps=10_000)
+    if size == "large":
+        config.train.update(steps=500_000, batch=8192)
+        config.optimizer.update(learning_rate=4e-4, warmup_steps=40_000)
+    return config
