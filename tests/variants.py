@@ -45,7 +45,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "electra": [
         {},
-        {"task": "chosen"},
+        {"task": "chosen", "format": "segment_pair"},
         {"task": "replace_mlm", "tie": "all", "fraction": 1.0},
     ],
     "unilm": [{"model": {"kinds": 6}}],

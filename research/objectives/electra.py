@@ -20,7 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
+from research.batch import (
+    OTHER,
+    Example,
+    Reads,
+    Spec,
+    Symbols,
+    group_specs,
+    scored_specs,
+)
 from research.data import noise
 from research.objectives import layout
 from research.objectives.copying import copied
@@ -35,7 +43,10 @@ TASKS = ("replaced", "chosen", "replace_mlm", "all_tokens")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, L - 2 tokens, eos. Hidden places are distinct, and never specials."""
+    """Reads bos, text, eos, or bos, A, eos, B, eos, where B goes on after A.
+
+    Hidden places are distinct, and never specials.
+    """
 
     rate: float = 0.15  # share of a row's tokens, specials included, that is hidden
     mask: float = (
@@ -49,6 +60,8 @@ class Objective:
     # what the two share; all of a generator as large as the discriminator
     temperature: float = 1.0  # of the generator's samples
     cross_entropy: str = "fused"  # dense | chunked | fused
+    format: str = "stream"  # stream | segment_pair: two segments of whole sentences
+    short: float = 0.05  # share of segment pairs that is made shorter
 
     pattern = "full"
     splits = True
@@ -56,6 +69,10 @@ class Objective:
     def __post_init__(self):
         if not 0 < self.rate < 1:
             raise ValueError(f"rate is between 0 and 1, not {self.rate}")
+        if self.format not in ("stream", "segment_pair"):
+            raise ValueError(f"format is stream or segment_pair, not {self.format!r}")
+        if not 0 <= self.short <= 1:
+            raise ValueError(f"short is a share, not {self.short}")
         if not 0 <= self.mask <= 1:
             raise ValueError(f"mask is between 0 and 1, not {self.mask}")
         if min(self.fraction, self.temperature) <= 0:
@@ -76,7 +93,9 @@ class Objective:
         return max(1, int((self.rate + 0.005) * length))
 
     def reads(self, length: int) -> Reads:
-        return Reads("stream", length - 2)
+        if self.format == "stream":
+            return Reads("stream", length - 2)
+        return Reads("pair", length - 3, short=self.short)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         return group_specs(length) | scored_specs(self.num_scored(length))
@@ -85,12 +104,17 @@ class Objective:
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides round(rate * tokens) of a row's tokens from the generator."""
-        token, num_tokens = layout.enclose(example, symbols, length)
+        if self.format == "stream":
+            text = layout.single(example, symbols, length)
+        else:  # where no second segment is left, the first stands alone
+            alone = np.where(example.label == OTHER, example.first, example.length)
+            text = layout.pair(example._replace(length=alone), symbols, length)
         num_scored = self.num_scored(length)
-        count = budget(num_tokens, self.rate, num_scored)
-        chosen = noise.choose(key, "choose", ~symbols.special[token], count)
-        return layout.full(token, num_tokens) | hide(
-            token,
+        count = budget(text.length, self.rate, num_scored)
+        chosen = noise.choose(key, "choose", ~symbols.special[text.token], count)
+        group = layout.full(text.token, text.length) | {"kind": text.kind}
+        return group | hide(
+            text.token,
             chosen,
             key,
             symbols,
@@ -100,6 +124,9 @@ class Objective:
         )
 
     def network(self, options: Any, symbols: Symbols) -> Any:
+        """Raises UserError: model.kinds is 1, where pairs have two."""
+        if self.format == "segment_pair":
+            layout.check_kinds(options, 2)
         return models.Pair(
             options,
             size=symbols.size,

@@ -14,6 +14,8 @@ from scipy import stats
 from texts import keys, symbols, texts
 
 from research import models, objectives
+from research.batch import NEXT, OTHER
+from research.errors import UserError
 from research.objectives import electra
 
 OF = symbols()
@@ -57,6 +59,24 @@ def test_places_are_distinct_and_the_rate_is_kept():
     for row, length in enumerate([510] * 20 + [100, 1]):
         places = batch["scored"][row][batch["weight"][row] > 0]
         assert len(set(places)) == len(places) == max(1, round(0.15 * (length + 2)))
+
+
+def test_a_pair_of_segments_is_of_one_document():
+    objective = objectives.load("electra", format="segment_pair")
+    reads = objective.reads(32)
+    assert (reads.unit, reads.length, reads.other, reads.short) == ("pair", 29, 0, 0.05)
+    example = texts(29, [29, 20, 20, 0], OF)
+    first = np.array([10, 8, 8, 0], np.int32)
+    label = np.array([NEXT, NEXT, OTHER, NEXT], np.int32)
+    example = example._replace(first=first, label=label)
+    batch = objective.corrupt(example, keys(4), OF, 32)
+    assert ((batch["token"] == OF.eos).sum(axis=1) == [2, 2, 1, 0]).all()
+    assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 0]).all()
+    assert (batch["kind"].sum(axis=1) == [20, 13, 0, 0]).all()
+    with pytest.raises(UserError, match=r"model\.kinds is 1"):
+        objective.network(models.Options(kinds=1), OF)
+    with pytest.raises(UserError, match="format is stream or segment_pair"):
+        objectives.load("electra", format="pair")
 
 
 def test_eighty_five_in_a_hundred_are_masked_and_the_rest_stays():
