@@ -1,0 +1,37 @@
+"""XLM (Conneau and Lample 2019): hidden tokens of one language, or of two in parallel.
+
+    python -m launch.train --config=experiments/xlm.py:tiny --workdir=runs/xlm \
+        --config.data.corpus=en-fr.tsv
+
+Hidden are 15 % of the tokens, 80/10/10. Half of the rows read a sentence and its
+translation, whose places begin again at 0, so that a hidden word may be read off the
+other language; the other half read one of the two. Each place knows its language.
+A corpus is a file of two columns; of several in data.mixture every part is told the
+languages, as --config.objective.parts='{"tlm": {"languages": "0:1 0:2"}, ...}'.
+
+Look at: valid/tlm with '{"tlm": {}}' and with '{"mlm": {"side": "one"}}' as the parts:
+what a translation tells of a hidden word.
+
+Departs: monolingual rows read one sentence of the pairs, not streams of other text;
+frequent words are hidden as often as rare ones; separators are never hidden.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.data.vocabulary = "bpe"
+    parts = {"mlm": {"side": "one", "share": 1.0}, "tlm": {"share": 1.0}}
+    config.objective.update(name="mix", of="tlm", parts=parts)
+    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.optimizer.update(name="adam", schedule="rsqrt", epsilon=1e-8, clip=5.0)
+    config.optimizer.weight_decay = 0.0
+    if size in base.PUBLISHED:
+        config.data.update(vocabulary_size=95_000, length=256)
+        config.model.update(width=1024, heads=8, feedforward=4096)
+        config.train.update(steps=1_000_000, batch=64)
+        config.optimizer.update(learning_rate=1e-4, warmup_steps=4000)
+    return config
