@@ -112,6 +112,10 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
       UserError: there is no such key, or the value is not of its type.
     """
     flat = flatten(config)
+    opened = [name for name in OPEN if key.startswith(name + ".")]
+    if opened and isinstance(flat.get(opened[0]), dict):
+        (key,), inside = opened, key.removeprefix(opened[0] + ".")
+        value = _replaced(flat[key], inside, value, key)
     if key not in flat:
         inside = [name for name in flat if name.startswith(key + ".")]
         if inside:
@@ -126,6 +130,33 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
             config[name] = ConfigDict(value, allow_dotted_keys=True)
     else:
         config[name] = value
+
+
+def _replaced(held: dict, key: str, value: Any, where: str) -> dict:
+    """A copy of an open section's part with a value, JSON perhaps, at a dotted key.
+
+    Raises:
+      UserError: there is no such key, nor a part that could have it.
+    """
+    first = max((k for k in held if key == k or key.startswith(f"{k}.")), default="")
+    if not first:
+        raise unknown("config key", f"{where}.{key}", [f"{where}.{k}" for k in held])
+    rest, inner = key.removeprefix(first).removeprefix("."), held[first]
+    if rest and isinstance(inner, dict) and "." not in rest:
+        inner = inner | {rest: _json(value)}
+    elif rest:
+        inner = _replaced(inner if isinstance(inner, dict) else {}, rest, value, where)
+    else:
+        inner = _json(value)
+    return held | {first: inner}
+
+
+def _json(value: Any) -> Any:
+    """What text says as JSON; itself where it is none, or no text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except json.JSONDecodeError:
+        return value
 
 
 def convert(value: Any, like: Any, key: str) -> Any:

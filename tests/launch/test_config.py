@@ -104,6 +104,33 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     assert list(objectives.load(**other.objective)._made) == ["only"]
 
 
+def test_a_value_inside_an_open_section_is_overridden_alone():
+    parts = {"first": {"share": 0.5}, "last": {"unit": "word"}}
+    mixed = {"objective.name": "mix", "objective.parts": parts}
+    for key, text, expected in [
+        ("objective.parts.first.share", "2", {"share": 2}),
+        (
+            "objective.parts.first.share",
+            "[[0, 1], [9, 2]]",
+            {"share": [[0, 1], [9, 2]]},
+        ),
+        ("objective.parts.first.unit", "word", {"share": 0.5, "unit": "word"}),
+    ]:
+        loaded = config.load(MLM, mixed | {key: text})
+        found = loaded.objective.parts.to_dict()
+        assert found == parts | {"first": expected}
+    mixture = {"data.mixture": {"a.txt": 1.0, "a.txt.gz": 2.0}}
+    loaded = config.load(MLM, mixture | {"data.mixture.a.txt.gz": "3"})
+    assert loaded.data.mixture.to_dict() == {"a.txt": 1.0, "a.txt.gz": 3}
+    for key, said in [
+        ("objective.parts.frist.share", "did you mean objective.parts.first"),
+        ("objective.parts.first.shaer", "part 'first': .*shaer"),
+        ("objective.parts.first.share.x", "unknown config key"),
+    ]:
+        with pytest.raises(UserError, match=said):
+            config.load(MLM, mixed | {key: "1"})
+
+
 def test_a_part_that_is_not_right_is_told_by_its_name():
     for parts, said in [
         ('{"a": {"rte": 0.1}}', "part 'a': .*did you mean rate"),
