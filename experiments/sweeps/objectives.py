@@ -26,13 +26,23 @@ TUNING = {
 
 
 ALIKE = {
+    "data.vocabulary": "unigram",
+    "model.kinds": 0,
     "model.position": "rotary",
     "model.norm": "layernorm",
+    "model.norm_place": "pre",
+    "model.norm_epsilon": 1e-6,
     "model.activation": "gelu",
     "model.bias": True,
     "model.init": "normal",
+    "model.dropout": 0.0,
+    "optimizer.beta2": 0.98,
+    "optimizer.bias_correction": True,
 }
 """One Transformer for all, in place of each paper's own: only the objective differs."""
+
+OWN = {"electra": {"objective.format": "stream"}}
+"""What else a family's experiment has of its paper: all read the same text."""
 
 
 class Scale(NamedTuple):
@@ -135,7 +145,8 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
     size = SCALES[scale]
     pretrained = {}
     for family in FAMILIES:
-        own = ALIKE | size.shape | size.pretraining | {"data.stride": _stride(size)}
+        own = ALIKE | size.shape | size.pretraining | OWN.get(family, {})
+        own |= {"data.stride": _stride(size)}
         pretrained[family] = f"experiments/{family}.py", own
         yield pretrained[family]
     tuning = ALIKE | size.shape | size.tuning
