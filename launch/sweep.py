@@ -40,6 +40,7 @@ KEPT = ("sweep", "scale", "on", "need", "flags", "parallel", "retries", "preempt
 
 def run(args: argparse.Namespace) -> int:
     """Does what a command line says."""
+    _reach(args.workdir)
     if args.action == "run":
         return _run(args)
     head, planned = trials.header(args.workdir), trials.read(args.workdir)
@@ -113,6 +114,8 @@ def _render(
     local = "://" not in os.fspath(workdir)
     folder = workdir / name if local else epath.Path("runs") / workdir.name / name
     files = engine.render(waves(todo), budget)
+    for old in folder.glob("wave-*"):
+        old.rmtree()
     for file, text in files.items():
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,6 +164,21 @@ def _stop(engine: Any, workdir: epath.Path) -> None:
         while runner.driver(workdir) == who:
             time.sleep(0.1)
     engine.cancel(runner.jobs(workdir).values())
+
+
+def _reach(workdir: str) -> None:
+    """Touches a bucket.
+
+    Raises:
+      UserError: it cannot be reached from here.
+    """
+    if "://" not in workdir:
+        return
+    try:
+        trials.root(workdir).exists()
+    except Exception as error:  # of whichever library serves the address
+        reason = str(error).splitlines()[0]
+        raise UserError(f"--workdir={workdir} is out of reach ({reason})") from error
 
 
 def _engine(head: dict[str, Any]) -> Any:

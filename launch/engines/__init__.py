@@ -18,7 +18,7 @@ from research.errors import UserError, unknown
 
 RUNNING = ("local", "ray", "slurm")
 """Engines that this program drives, by module."""
-RENDERED = ()
+RENDERED = ("gke", "sky")
 """Engines for which it writes files that another program takes, by module."""
 
 
@@ -69,8 +69,12 @@ class Engine(Protocol):
 class Rendered(Protocol):
     """Writes what another program is to run."""
 
-    def render(self, tasks: Sequence[Task], budget: Budget) -> dict[str, str]:
-        """Files by name: one a task, and those that all need."""
+    def render(self, waves: Sequence[Sequence[Task]], budget: Budget) -> dict[str, str]:
+        """Files by name: one a task, and those that all need.
+
+        Args:
+          waves: those of one need the results of those before.
+        """
 
     def advice(self, folder: epath.PathLike) -> list[str]:
         """The commands that run what was rendered into a folder."""
