@@ -18,6 +18,7 @@ SHARED = (
     "hiding",
     "layout",
     "losses",
+    "reading",
     "recurrence",
     "relations",
     "rewrite",

@@ -1,6 +1,6 @@
-"""What objectives made of parts share: named parts, text for all, schedules by step."""
+"""What objectives made of parts share: named parts, one network, schedules by step."""
 
-# B batch, R raw tokens an example, S entries of a schedule
+# B batch, S entries of a schedule
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,14 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models, objectives
-from research.batch import Example, Reads
 from research.errors import UserError
 
 Fields = tuple[tuple[str, Any], ...]
 """Of a part: names and plain values, in order of the names."""
-
-SPANS = ("pair", "sentence_pair")
-"""Units of two spans, which cannot be cut short without losing the second."""
 
 
 def plain(value: Any) -> Any:
@@ -59,53 +55,6 @@ def load(part: str, name: str, fields: Mapping[str, Any]) -> Any:
         return objectives.load(name, **fields)
     except UserError as error:
         raise UserError(f"part {part!r}: {error}") from error
-
-
-def reads(parts: Mapping[str, Any], length: int) -> Reads:
-    """What all parts take from the text: the longest of what each reads.
-
-    Args:
-      parts: name -> objective.
-
-    Raises:
-      UserError: they read different units, or pairs of different kinds or lengths.
-    """
-    each = {name: part.reads(length) for name, part in parts.items()}
-    longest = max(read.length for read in each.values())
-    alike = {
-        read if read.unit in SPANS else read._replace(length=longest)
-        for read in each.values()
-    }
-    if len(alike) > 1:
-        told = ", ".join(f"{name}: {_told(read)}" for name, read in each.items())
-        raise UserError(
-            "parts of one objective read the same unit of text (pairs also of the same "
-            f"length and kind); here {told}"
-        )
-    return alike.pop()
-
-
-def _told(read: Reads) -> str:
-    """What differs from a stream of any length, in words."""
-    defaults = Reads(read.unit, read.length)
-    words = [
-        f"{name} {value}"
-        for name, value in read._asdict().items()
-        if value != getattr(defaults, name)
-    ]
-    return " ".join([read.unit, f"of {read.length} tokens", *words])
-
-
-def cut(example: Example, read: Reads) -> Example:
-    """The text that a part reads: its beginning, where others read more."""
-    if example.token.shape[1] <= read.length:
-        return example
-    return example._replace(
-        token=example.token[:, : read.length],
-        flags=example.flags[:, : read.length],
-        length=np.minimum(example.length, read.length),
-        first=np.minimum(example.first, read.length),
-    )
 
 
 def network(parts: Iterable[Any], options: Any, symbols: Any) -> Any:

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
-from research.objectives import compose
+from research.objectives import compose, layout, reading
 from research.objectives.losses import Term
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads what its longest part reads; every part cuts it to its own length.
+    """Reads one text for all, of which each part takes its own, see `reading.common`.
 
     Each part has its arrays, named `<part>_<array>`, and its own pass through the one
     network that serves all; its terms are `<part>/<term>`. Parts hide by the row's own
@@ -33,6 +33,8 @@ class Objective:
     parts: tuple = ()  # name -> fields of an objective, and besides: objective, its
     # module (by default the part's name), and weight, the factor of its loss: a number
     # (by default 1) or [[step, number], ...], linear between steps. Without parts: mlm.
+    kinds: int = 0  # of places that a part tells apart, where each part is to have
+    # kinds of its own: a task embedding (ERNIE 2.0); 0: the parts share theirs
 
     def __post_init__(self):
         object.__setattr__(self, "parts", compose.parse(self.parts))
@@ -43,6 +45,8 @@ class Objective:
                         f"part {other!r} begins as the arrays of part {name!r} do; "
                         "rename one"
                     )
+        if self.kinds < 0:
+            raise ValueError(f"kinds is at least 0, not {self.kinds}")
         assert self._weights  # one that is not right is told here
 
     @property
@@ -76,8 +80,8 @@ class Objective:
         return all(part.splits for part in self._made.values())
 
     def reads(self, length: int) -> Reads:
-        """Raises UserError: the parts read different units of text."""
-        return compose.reads(self._made, length)
+        """Raises UserError: no text serves all parts."""
+        return reading.common(self._made, length)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         specs = {
@@ -91,15 +95,19 @@ class Objective:
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides for each part in turn, from the clear text."""
-        batch = {"step": example.step.astype(np.int32)}
-        for name, part in self._made.items():
-            text = compose.cut(example, part.reads(length))
+        batch, base = {"step": example.step.astype(np.int32)}, self.reads(length)
+        for number, (name, part) in enumerate(self._made.items()):
+            text = reading.share(example, base, part.reads(length), symbols.pad)
             hidden = part.corrupt(text, key, symbols, length)
+            for array in hidden:
+                if self.kinds and array.endswith("kind"):
+                    hidden[array] = hidden[array] + np.int32(number * self.kinds)
             batch |= {f"{name}_{array}": value for array, value in hidden.items()}
         return batch
 
     def network(self, options: Any, symbols: Symbols) -> Any:
-        """Raises UserError: the parts' networks cannot be one."""
+        """Raises UserError: the parts' networks cannot be one, or lack kinds."""
+        layout.check_kinds(options, self.kinds * len(self._made))
         return compose.network(self._made.values(), options, symbols)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from research.batch import Example, Reads, Spec, Symbols
 from research.data import noise
 from research.errors import UserError
-from research.objectives import compose
+from research.objectives import compose, reading
 from research.objectives.losses import Term
 
 
@@ -72,8 +72,8 @@ class Objective:
         return all(part.splits for part in self._made.values())
 
     def reads(self, length: int) -> Reads:
-        """Raises UserError: the parts read different units of text."""
-        return compose.reads(self._made, length)
+        """Raises UserError: no text serves all parts, see `reading.common`."""
+        return reading.common(self._made, length)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         """Raises UserError: the parts make arrays of different names or types."""
@@ -111,11 +111,11 @@ class Objective:
             )
             for name, spec in self.arrays(length).items()
         }
-        drawn = self.draw(key, example.step)
+        drawn, base = self.draw(key, example.step), self.reads(length)
         for number, part in enumerate(self._made.values()):
             row = np.flatnonzero(drawn == number)
             text = Example(*(array[row] for array in example))
-            text = compose.cut(text, part.reads(length))
+            text = reading.share(text, base, part.reads(length), symbols.pad)
             hidden = part.corrupt(text, key[row], symbols, length)
             for name, array in hidden.items():
                 batch[name][row, *map(slice, array.shape[1:])] = array

@@ -13,7 +13,7 @@ from texts import keys, symbols, texts
 from research import models, objectives, state
 from research.batch import LAST_STEP, Spec
 from research.errors import UserError
-from research.objectives import compose
+from research.objectives import reading
 from research.objectives.losses import Term
 from research.step import make_step, value
 
@@ -46,7 +46,8 @@ def test_each_part_hides_as_it_would_alone():
     seen = {"example", "step"}
     for name, alone in [("masked", "mlm"), ("lm", "lm")]:
         part = objectives.load(alone)
-        text = compose.cut(example, part.reads(LENGTH))
+        base, read = objective.reads(LENGTH), part.reads(LENGTH)
+        text = reading.share(example, base, read, OF.pad)
         for array, expected in part.corrupt(text, key, OF, LENGTH).items():
             np.testing.assert_array_equal(batch[f"{name}_{array}"], expected)
             seen.add(f"{name}_{array}")
@@ -213,6 +214,18 @@ def test_each_part_keeps_its_own_memory():
     assert terms["a/x"].total == 4 and terms["c/x"].total == 44
 
 
+def test_each_part_may_have_kinds_of_its_own():
+    parts = {"a": {"objective": "mlm"}, "b": {"objective": "lm"}}
+    objective = objectives.load("joint", parts=parts, kinds=2)
+    _, _, batch = made(objective)
+    assert (batch["a_kind"] == 0).all() and (batch["b_kind"] == 2).all()
+    objective.network(models.Options(kinds=4), OF)
+    with pytest.raises(UserError, match=r"model\.kinds is 3.* 4 kinds"):
+        objective.network(models.Options(kinds=3), OF)
+    with pytest.raises(UserError, match="kinds is at least 0"):
+        objectives.load("joint", parts=parts, kinds=-1)
+
+
 @pytest.mark.parametrize(
     "parts, said",
     [
@@ -229,7 +242,7 @@ def test_what_is_not_right_is_refused(parts, said):
 
 def test_parts_read_the_same_unit_and_need_one_network():
     objective = objectives.load("joint", parts={"lm": {}, "classify": {}})
-    with pytest.raises(UserError, match="classify: document of 22 tokens, lm: stream"):
+    with pytest.raises(UserError, match="classify: document of 22 tokens; lm: stream"):
         objective.reads(LENGTH)
     objective = objectives.load("joint", parts={"lm": {}, "dae": {}})
     with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):

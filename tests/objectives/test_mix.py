@@ -17,7 +17,7 @@ from texts import keys, rows, symbols, texts
 from research import models, objectives
 from research.batch import LAST_STEP
 from research.errors import UserError
-from research.objectives import compose, mix
+from research.objectives import compose, mix, reading
 
 LEVEL = 1e-4
 OF = symbols(size=96, sentinels=40)
@@ -195,7 +195,8 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
     drawn, total = objective.draw(key, example.step), 0.0
     for number, part in enumerate(objective._made.values()):
         own = np.flatnonzero(drawn == number)
-        text = compose.cut(rows(example, own), part.reads(LENGTH))
+        base, read = objective.reads(LENGTH), part.reads(LENGTH)
+        text = reading.share(rows(example, own), base, read, OF.pad)
         total += run(part, part.corrupt(text, key[own], OF, LENGTH)).total
     np.testing.assert_allclose(whole.total, total, rtol=1e-5)
 
