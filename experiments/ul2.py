@@ -31,7 +31,7 @@ def get_config(size: str = "small"):
     config.model.update(norm="rmsnorm", position="t5", init="t5", tied=False)
     config.model.update(activation="swiglu", bias=False)
     config.optimizer.update(name="adafactor", schedule="rsqrt", learning_rate=1e-2)
-    config.optimizer.update(weight_decay=0.0, clip=0.0)
+    config.optimizer.update(warmup="constant", weight_decay=0.0, clip=0.0)
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=32_160, sentinels=160)
         config.optimizer.warmup_steps = 10_000
