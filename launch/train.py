@@ -12,10 +12,11 @@ by SIGTERM, or lost another process); 130 Ctrl-C. All processes of a run end wit
 code of the first that ended, within seconds.
 """
 
+import logging
 import os
 import sys
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import launch
 from launch import Parser, main
@@ -35,6 +36,7 @@ def run(args) -> int:
         "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    hush()
     peers = cluster.join(place, wait=args.wait, lost=launch.PREEMPTED)
     try:
         with peers.heeding():
@@ -48,6 +50,18 @@ def run(args) -> int:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
     return launch.DONE
+
+
+def hush() -> None:
+    """Where a disk is full, Orbax's threads tell at length what it then raises."""
+
+    def hook(what: Any) -> None:
+        if str(what.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(what)
+
+    sys.unraisablehook = hook
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def give_up(error: BaseException, peers) -> NoReturn:

@@ -1,6 +1,7 @@
 """Checkpoints by Orbax: asynchronous, checked before they are read, the newest kept."""
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,14 +18,11 @@ from research.state import State
 FOLDER = "checkpoints"
 TEMPORARY, DELETED, DAMAGED = ".orbax-checkpoint-tmp", ".deleted", ".damaged"
 
-FAILINGS = (
-    "No space left",
-    "Disk quota exceeded",
-    "File too large",
-    "Read-only file system",
-    "Permission denied",
+FAILINGS = tuple(
+    os.strerror(code)
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
 )
-"""Parts of what the system says when a file cannot be written."""
+"""What the system says when a file cannot be written."""
 
 
 class Restored(NamedTuple):
@@ -222,6 +220,7 @@ def finished(folder: epath.Path) -> Iterator[int]:
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     """The shape of each array of a tree, or of a checkpoint's metadata, by its path."""
+
     def has_shape(leaf: Any) -> bool:
         return hasattr(leaf, "shape")
 

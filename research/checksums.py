@@ -39,12 +39,12 @@ def damage(folder: epath.Path) -> str:
         return f"{FILE} cannot be read"
 
     def wrong(name: str) -> str:
-        path = folder / name
-        if not path.exists():
+        if not (folder / name).exists():
             return f"{name} is missing"
-        if (size := path.stat().length) != sizes[name]:
+        size, digest = _facts(folder / name)
+        if size != sizes[name]:
             return f"{name} has {size:,} bytes, not {sizes[name]:,}"
-        return "" if _facts(path) == known[name] else f"{name} has other bytes"
+        return "" if digest == known[name][1] else f"{name} has other bytes"
 
     with ThreadPoolExecutor(THREADS) as pool:
         return next(filter(None, pool.map(wrong, known)), "")

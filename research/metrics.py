@@ -1,8 +1,9 @@
 """What a run writes down: metrics.jsonl always, TensorBoard events beside it."""
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etils import epath
@@ -90,8 +91,9 @@ class Writer:
         return lines
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
-        self.files[name].write(json.dumps(line) + "\n")
-        self.files[name].flush()
+        with _told(self.folder / name):
+            self.files[name].write(json.dumps(line) + "\n")
+            self.files[name].flush()
 
 
 class Board:
@@ -109,6 +111,7 @@ class Board:
         from tensorboardX.proto import event_pb2  # not needed to compile
 
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.kinds, self.events = event_pb2, EventsWriter(str(folder / "events"))
         self.flushed = time.monotonic()
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -117,11 +120,12 @@ class Board:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.summary import scalar
 
-        for name, value in values.items():
-            self._add(step, summary=scalar(name, value))
-        if time.monotonic() - self.flushed > FLUSH:
-            self.events.flush()  # which waits for the disk
-            self.flushed = time.monotonic()
+        with _told(self.folder):
+            for name, value in values.items():
+                self._add(step, summary=scalar(name, value))
+            if time.monotonic() - self.flushed > FLUSH:
+                self.events.flush()  # which waits for the disk
+                self.flushed = time.monotonic()
 
     def close(self) -> None:
         self.events.close()
@@ -129,6 +133,16 @@ class Board:
     def _add(self, step: int, **content: Any) -> None:
         event = self.kinds.Event(step=step, wall_time=time.time(), **content)
         self.events.write_event(event)
+
+
+@contextlib.contextmanager
+def _told(path: epath.Path) -> Iterator[None]:
+    """The system's errors of writing to an open file do not say which."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def _lines(path: epath.Path) -> list[dict[str, Any]]:

@@ -140,6 +140,7 @@ class Peers:
         self._left, self._told = threading.Event(), threading.Event()
         self._wire: Wire | None = None
         if count > 1:
+            self.hub = address.host
             self._wire = Wire(socket.create_connection(address[:2], timeout=60))
             name = socket.gethostname()
             self._wire.send(token=address.token, index=index, host=name)
@@ -229,7 +230,8 @@ class Peers:
                 case {"bye": True}:
                     self._left.set()
         if not self._left.is_set():
-            self._die(self.lost, "process 0 was killed, or its machine is gone")
+            name = f"process 0 on {self.hub}"
+            self._die(self.lost, f"{name} was killed, or its machine is gone")
 
     def _die(self, code: int, line: str) -> NoReturn:
         """Ends the process from any thread; the main one may be waiting for ever."""

@@ -110,6 +110,11 @@ def _check(train: Any) -> None:
             raise UserError(f"train.{name}={train[name]}: 0 (at the end) or more steps")
 
 
+def tokens(config: Any) -> int:
+    """Tokens of clean text a step."""
+    return config.train.batch * config.data.length
+
+
 def compile_step(program: Program) -> tuple[Any, cost.Cost]:
     """The step compiled from shapes, and what it costs."""
     with sharding.context(program.mesh):

@@ -25,6 +25,7 @@ from research.program import (
     compile_step,
     eval_batches,
     eval_zeros,
+    tokens,
     train_batches,
 )
 from research.state import State, count
@@ -78,10 +79,10 @@ def train(
         "steps": config.train.steps,
         "metrics": loop.writer.latest(),
         "parameters": count(program.abstract.params),
-        "tokens_seen": config.train.steps * _tokens(config),
+        "tokens_seen": config.train.steps * tokens(config),
         "tokens_scored": loop.writer.latest()["tokens_scored"],
         "flops_per_step": cost.flops,
-        "flops_per_token": cost.flops / _tokens(config),
+        "flops_per_token": cost.flops / tokens(config),
         "peak_bytes": cost.peak_bytes,
         "compile_seconds": seconds,
         "train_seconds": loop.seconds,
@@ -99,11 +100,6 @@ def _first() -> bool:
     return jax.process_index() == 0
 
 
-def _tokens(config: Any) -> int:
-    """Tokens of clean text a step."""
-    return config.train.batch * config.data.length
-
-
 def _say(line: str) -> None:
     if _first():
         print(line, file=sys.stderr, flush=True)
@@ -118,7 +114,7 @@ def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
     _say(
         f"{config.objective.name}: {count(program.abstract.params):,} parameters, "
         f"{cost.flops / 1e9:,.1f} GFLOP a step, "
-        f"{cost.flops / _tokens(config) / 1e6:,.1f} MFLOP a token, "
+        f"{cost.flops / tokens(config) / 1e6:,.1f} MFLOP a token, "
         f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}; "
         f"compiled in {seconds:.1f} s"
     )
@@ -156,13 +152,17 @@ class Loop:
         """From the newest checkpoint, or the beginning, to the last step."""
         state, start = self.start()
         batches = train_batches(self.program, start, self.train.steps)
-        with _progress(self.train.steps) as self.report:
-            try:
-                with jax.transfer_guard("disallow"):
-                    self.steps(state, start, self.train.steps, batches)
-            finally:
-                batches.close()
+        try:
+            guard = jax.transfer_guard("disallow")
+            with _progress(self.train.steps) as self.report, guard:
+                self.steps(state, start, self.train.steps, batches)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to tell
                 self.close()
+            raise
+        finally:
+            batches.close()
+        self.close()
 
     def steps(self, state: State, start: int, stop: int, batches: Any) -> State:
         """Steps `start` to `stop` of the run, and what is due between them."""
@@ -196,6 +196,7 @@ class Loop:
         self._log(*(pending or (step, state.sums)), partial=not pending)
         if self.saved != step:
             self._save(step, state)
+        self.checkpoints.wait()
         raise PreemptedError(
             f"{self.workdir}: stopped after step {step}, which is saved; the same "
             "command goes on from there"
@@ -256,11 +257,11 @@ class Loop:
         self.mark = now
         if partial:
             return
-        rate = (step - self.read) * _tokens(self.config) / self.window
+        rate = (step - self.read) * tokens(self.config) / self.window
         self.read, self.window = step, 0.0
         tokens_scored = self.writer.latest().get("tokens_scored", 0.0)
         line = {f"train/{name}": value for name, value in means.items()}
-        line["tokens_seen"] = step * _tokens(self.config)
+        line["tokens_seen"] = step * tokens(self.config)
         line["tokens_scored"] = tokens_scored + metrics.scored(sums)
         self.writer.write(step, line)
         speed = {"seconds": self.seconds, "tokens_per_second": rate}
