@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 SILENCE = 10
 """Seconds after which the system takes a machine that answers no more for dead."""
 
+GONE = "was killed, or its machine is gone"
+
 HEARING = 5.0
 """Seconds in which news of another's end is sure to come, if there is any."""
 
@@ -77,7 +79,7 @@ class Hub:
                 self._hear(index, news)
         with self.lock:
             if index not in self.left:
-                self._end(index, self.lost, "was killed, or its machine is gone")
+                self._end(index, self.lost, GONE)
 
     def _hear(self, index: int, news: dict[str, Any]) -> None:
         match news:
@@ -140,8 +142,12 @@ class Peers:
         self._left, self._told = threading.Event(), threading.Event()
         self._wire: Wire | None = None
         if count > 1:
-            self.hub = address.host
-            self._wire = Wire(socket.create_connection(address[:2], timeout=60))
+            self._hub = f"process 0 on {address.host}"
+            try:
+                connection = socket.create_connection(address[:2], timeout=60)
+            except OSError:
+                self._die(lost, f"{self._hub} {GONE}")
+            self._wire = Wire(connection)
             name = socket.gethostname()
             self._wire.send(token=address.token, index=index, host=name)
             _background(self._listen, "peers")
@@ -230,8 +236,7 @@ class Peers:
                 case {"bye": True}:
                     self._left.set()
         if not self._left.is_set():
-            name = f"process 0 on {self.hub}"
-            self._die(self.lost, f"{name} was killed, or its machine is gone")
+            self._die(self.lost, f"{self._hub} {GONE}")
 
     def _die(self, code: int, line: str) -> NoReturn:
         """Ends the process from any thread; the main one may be waiting for ever."""
