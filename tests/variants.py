@@ -16,10 +16,15 @@ OF = symbols(size=96, sentinels=40)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
         {},
-        {"unit": "word"},
+        {"unit": "word", "only": "corrupt"},
         {"unit": "ngram", "format": "segment_pair", "sentence": "sop"},
         {"unit": "span", "replace": "span", "rounding": "up", "boundary": 4},
-        {"format": "sentence_pair", "sentence": "structural", "shuffle": 0.2},
+        {
+            "format": "sentence_pair",
+            "sentence": "structural",
+            "shuffle": 0.2,
+            "only": "corrupt",
+        },
         {"unit": "lexicon", "kinds": "phrase", "draw": "all", "only": "corrupt"},
         {"format": "segment_pair", "rounding": "random", "only": "corrupt"},
     ],
@@ -29,7 +34,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"relation": "distance", "only": "corrupt"},
         {"relation": "reorder"},
     ],
-    "tagging": [{}, {"task": "capital"}],
+    "tagging": [{}, {"task": "capital", "only": "corrupt"}],
     "lm": [
         {},
         {"prefix": "random", "documents": "apart"},

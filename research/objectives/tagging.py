@@ -25,6 +25,7 @@ from research.batch import (
 from research.errors import UserError
 from research.objectives import layout
 from research.objectives.losses import Term, binary
+from research.objectives.mlm import STREAMS
 
 TASKS = ("document", "capital")
 
@@ -40,6 +41,8 @@ class Objective:
     """
 
     task: str = "document"  # document | capital
+    format: str = "stream"  # stream | full_sentences | doc_sentences: what capital
+    # reads; document reads sentences of a document
 
     pattern = "full"
     splits = True
@@ -47,10 +50,12 @@ class Objective:
     def __post_init__(self):
         if self.task not in TASKS:
             raise ValueError(f"task is {' or '.join(TASKS)}, not {self.task!r}")
+        if self.format not in STREAMS:
+            raise ValueError(f"format is {', '.join(STREAMS)}, not {self.format!r}")
 
     def reads(self, length: int) -> Reads:
         if self.task == "capital":
-            return Reads("stream", length - 2)
+            return Reads(STREAMS[self.format], length - 2)
         return Reads("passage", 2 * (length - 2))
 
     def arrays(self, length: int) -> dict[str, Spec]:

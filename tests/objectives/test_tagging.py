@@ -86,6 +86,20 @@ def test_a_vocabulary_without_case_is_refused(lower):
         corrupt(texts(30, [30], OF), 32, OF._replace(lower=lower), task="capital")
 
 
+def test_what_is_read():
+    reads = [
+        objectives.load("tagging", **fields).reads(32)[:2]
+        for fields in (
+            {},
+            {"task": "capital"},
+            {"task": "capital", "format": "doc_sentences"},
+        )
+    ]
+    assert reads == [("passage", 60), ("stream", 30), ("passage", 30)]
+
+
 def test_an_unknown_task_is_refused():
     with pytest.raises(UserError, match="document or capital"):
         objectives.load("tagging", task="case")
+    with pytest.raises(UserError, match="stream, full_sentences"):
+        objectives.load("tagging", format="segment_pair")
