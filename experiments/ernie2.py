@@ -1,0 +1,47 @@
+"""ERNIE 2.0 (Sun et al. 2020): tasks that come in one after another, and all go on.
+
+    python -m launch.train --config=experiments/ernie2.py:tiny --workdir=runs/ernie2 \
+        --config.data.lexicon=phrases.tsv
+
+Continual multi-task learning: words, phrases and entities are hidden throughout; at
+each sixth of the steps another task joins. They are capital letters, words that the
+document has again, the order of a text's pieces, how far apart two segments are, and
+the connective between two sentences. Phrases, entities and connectives are those of a
+lexicon (lines of an entry, a tab and its kind). Each task has kinds of its own.
+
+Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
+run with objective.parts.TASK.weight=1 from the start (multi-task learning).
+
+Departs: all tasks read one text, a pair of segments, in each step, in place of batches
+in turn; a task's share is its weight. The paper names four stages of four tasks; its
+seventh task needs a search engine's logs. Its batch is 393,216 tokens.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small", "base", "large")
+TASKS = {
+    "masked": {"objective": "mlm", "unit": "lexicon", "kinds": "phrase, entity"},
+    "capital": {"objective": "tagging", "task": "capital"},
+    "document": {"objective": "tagging", "task": "document"},
+    "order": {"objective": "sentences", "relation": "reorder"},
+    "distance": {"objective": "sentences", "relation": "distance"},
+    "discourse": {"objective": "sentences", "relation": "discourse"},
+}
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.model.update(norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.model.update(init="truncated", kinds=2 * len(TASKS))
+    config.optimizer.update(schedule="rsqrt", beta2=0.98, weight_decay=0.01)
+    if size in base.PUBLISHED:
+        config.data.update(vocabulary="wordpiece", vocabulary_size=30_522)
+        config.train.update(steps=200_000, batch=768)
+        config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)
+    parts = {}
+    for n, (name, task) in enumerate(TASKS.items()):
+        begin = n * config.train.steps // len(TASKS)
+        parts[name] = task | {"weight": [[begin - 1, 0], [begin, 1]] if n else 1}
+    config.objective.update(name="joint", kinds=2, parts=parts)
+    return config
