@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -88,7 +89,7 @@ def run(
         )
         process.write(folder)
         with _output(folder, rank) as output:
-            words = " ".join(task)
+            words = " ".join(shlex.join(task).split())
             output.write(f"--- {time.ctime()}, {process.host}: {words}\n".encode())
             output.flush()
             job = start(task, output, keep=lock, bound=True)

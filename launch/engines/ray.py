@@ -101,7 +101,7 @@ class Engine:
 
         ray.cloudpickle.register_pickle_by_value(sys.modules[gang.__name__])
         told = {"namespace": gang.NAMESPACE, "log_to_driver": False}
-        told |= {"logging_level": "ERROR"}
+        told |= {"logging_level": "ERROR", "ignore_reinit_error": True}
         try:
             if self.where:
                 host, colon, port = self.where[2:].rpartition(":")
