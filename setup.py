@@ -26,6 +26,7 @@ setup(
         "numpy>=2.0",
         "optax>=0.2.6,<0.3",
         "orbax-checkpoint>=0.11,<0.13",
+        "pyyaml>=6.0",
         "rich>=13",
         "scipy>=1.13",
         "sentencepiece>=0.2",
@@ -47,6 +48,8 @@ setup(
             "pytest-xdist>=3.6",
             "ruff>=0.9",
         ],
+        "ray": ["ray[client]>=2.50"],
+        "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],
     },
 )

@@ -8,6 +8,8 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from etils import epath
+
 from launch.engines import Need, Task, attempt, option, record
 from launch.engines.record import Budget
 from research.errors import UserError
@@ -60,7 +62,7 @@ class Engine:
                 with executor.batch():
                     jobs = [executor.submit(Run(task, budget)) for task in some]
             except (RuntimeError, submitit.core.utils.FailedJobError) as error:
-                reason = str(error).strip().splitlines()[-1]
+                reason = (str(error).strip() or "sbatch refuses").splitlines()[-1]
                 raise UserError(f"--on=slurm:{self.where}: {reason}") from error
             names = {task.id: job.job_id for task, job in zip(some, jobs, strict=True)}
             found |= names
@@ -117,7 +119,8 @@ class Run:
     """What a Slurm job calls, again each time that it is requeued."""
 
     def __init__(self, task: Task, budget: Budget):
-        self.task, self.folder, self.budget = task.command, task.folder, budget
+        self.task, self.budget = task.command, budget
+        self.folder = epath.Path(task.folder)
 
     def __call__(self) -> int:
         """One process of an attempt; the first one requeues the job if need be.
@@ -138,12 +141,11 @@ class Run:
             asked=lambda: bool(asked),
         )
         again = code not in (0, attempt.GIVEN_UP) and "taken away" not in asked
-        if again and rank == 0 and not record.refusal(self._ended(), self.budget):
+        if not again or rank:
+            return code
+        if not record.refusal(record.read(self.folder), self.budget):
             subprocess.run(["scontrol", "requeue", job], check=True)
         return code
-
-    def _ended(self) -> Sequence[record.Attempt]:
-        return record.read(self.folder)
 
 
 def _job() -> str:
