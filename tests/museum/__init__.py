@@ -19,7 +19,8 @@ class Mutant(NamedTuple):
     file: str  # from the root of the project
     old: str  # stands in the file exactly once
     new: str
-    tests: tuple[str, ...]  # what pytest is given
+    suite: str  # a file of tests
+    laws: str  # which of them, as pytest's -k takes it
     pitfall: int = 0  # its number among the pitfalls of published code; 0: our own
 
     def applied(self, text: str) -> str:
@@ -34,8 +35,17 @@ class Mutant(NamedTuple):
         return text.replace(self.old, self.new)
 
 
+def rooms() -> dict[str, list[Mutant]]:
+    """The mutants of every room."""
+    found = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    modules = {
+        room: importlib.import_module(f"{__name__}.{room}")
+        for room in found
+        if not room.startswith("_")
+    }
+    return {room: module.MUTANTS for room, module in modules.items()}
+
+
 def mutants() -> list[Mutant]:
-    """Every mutant of every room."""
-    rooms = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = (importlib.import_module(f"{__name__}.{room}") for room in rooms)
-    return [mutant for module in modules for mutant in getattr(module, "MUTANTS", ())]
+    """All of them."""
+    return [mutant for room in rooms().values() for mutant in room]

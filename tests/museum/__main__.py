@@ -1,43 +1,68 @@
-"""Runs the museum: builds each mutant beside the project and asks its tests.
+"""Runs the museum: builds each mutant in a copy of the project and asks its tests.
 
-python -m tests.museum [--only=WORD] [--log=FILE]
+python -m tests.museum [--room=ROOM] [--only=WORD]
 
-Prints a line for each mutant, then the score; exits with 1 if one survives.
+First the tests themselves, of which all must pass on the project as it is. Prints a
+line for each mutant, then the score; exits with 1 if one is not killed.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from tests.museum import ROOT, Mutant, mutants
+from tests.museum import ROOT, Mutant, rooms
 
 CARRIED = ("research", "experiments", "launch", "tests", "docs")
 FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
 KILLED = 1
-"""What pytest exits with when tests fail; anything else is not a verdict."""
+"""What pytest exits with when tests fail; anything but this or 0 is no verdict."""
+
+LIMIT = 900
+"""Seconds that a mutant's tests may take."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.museum")
+    parser.add_argument(
+        "--room", default="", help="mutants of one room", choices=rooms()
+    )
     parser.add_argument("--only", default="", help="mutants whose bug has this word")
-    only = parser.parse_args().only
-    chosen = [m for m in mutants() if only in f"{m.pitfall} {m.bug} {m.file}"]
+    flags = parser.parse_args()
+    chosen = [
+        mutant
+        for room, held in rooms().items()
+        for mutant in held
+        if flags.room in ("", room) and flags.only in f"{mutant.bug} {mutant.file}"
+    ]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in CARRIED:
             shutil.copytree(ROOT / name, copy / name)
         for name in FILES:
             shutil.copy(ROOT / name, copy / name)
+        status, output = check(chosen, copy)
+        if status:
+            print(f"the tests fail without any mutant:\n{output}")
+            return 1
         killed = sum(
-            show(mutant, number, len(chosen), run(mutant, copy))
+            show(mutant, f"[{number}/{len(chosen)}]", *run(mutant, copy))
             for number, mutant in enumerate(chosen, 1)
         )
     print(f"{killed} of {len(chosen)} mutants killed")
     return int(killed < len(chosen))
+
+
+def check(chosen: Iterable[Mutant], copy: Path) -> tuple[int, str]:
+    """The tests of all mutants on the project as it is."""
+    suites = sorted({mutant.suite for mutant in chosen})
+    laws = sorted({mutant.laws for mutant in chosen})
+    return ask(suites, " or ".join(f"({law})" for law in laws), copy)
 
 
 def run(mutant: Mutant, copy: Path) -> tuple[int, str]:
@@ -45,28 +70,39 @@ def run(mutant: Mutant, copy: Path) -> tuple[int, str]:
     path = copy / mutant.file
     whole = path.read_text()
     path.write_text(mutant.applied(whole))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(copy)}
     try:
-        done = subprocess.run(
-            [*command, *mutant.tests],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        return ask([mutant.suite], mutant.laws, copy)
     finally:
         path.write_text(whole)
-    return done.returncode, (done.stdout + done.stderr)[-600:]
 
 
-def show(mutant: Mutant, number: int, total: int, verdict: tuple[int, str]) -> bool:
+def ask(suites: list[str], laws: str, copy: Path) -> tuple[int, str]:
+    """pytest's exit status, and the end of what it printed."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, *suites, "-k", laws],
+            cwd=copy,
+            env=os.environ | {"PYTHONPATH": str(copy)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT,
+        )
+    except subprocess.TimeoutExpired:
+        return -1, f"no answer in {LIMIT} seconds"
+    return done.returncode, done.stdout[-1500:]
+
+
+def show(mutant: Mutant, number: str, status: int, output: str) -> bool:
     """Prints a mutant's line; whether it was killed."""
-    status, output = verdict
     word = {KILLED: "killed", 0: "SURVIVED"}.get(status, f"NO VERDICT ({status})")
     pitfall = f" (pitfall {mutant.pitfall})" if mutant.pitfall else ""
-    print(f"[{number}/{total}] {word}: {mutant.bug}{pitfall}", flush=True)
-    if status not in (KILLED, 0):
+    print(f"{number} {word}: {mutant.bug}{pitfall}", flush=True)
+    if status == KILLED:
+        told = re.findall(r"^FAILED [^:]*::(.{0,100})", output, re.MULTILINE)
+        print(f"    by {told[-1]}" if told else output, flush=True)
+    elif status:
         print(output, flush=True)
     return status == KILLED
 

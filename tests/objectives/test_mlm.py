@@ -3,6 +3,7 @@
 Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
 """
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from texts import keys, symbols, texts
 
-from research import objectives
+from research import models, objectives, state
 from research.batch import WORD
 from research.errors import UserError
 
@@ -116,3 +117,18 @@ def test_words_are_chosen_whole():
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective mlm"):
         objectives.load("mlm", **fields)
+
+
+def test_tokens_are_recovered_through_a_layer_of_its_own():
+    # BERT's (dense, activation, norm, bias); a causal model has none.
+    def layers(name):
+        objective, key = objectives.load(name), jax.random.key(0)
+        options = models.Options(layers=1, width=8, heads=1, feedforward=8)
+        network, batch = objective.network(options, OF), objective.arrays(16)
+        batch = state.zeros(batch, 2) | {"example": np.zeros(2, np.int32)}
+        score = lambda net: objective.loss(net, batch, key)  # noqa: E731
+        params = jax.eval_shape(lambda: models.init(network, score, key))
+        return set(models.unbox(params).get("output", {}))
+
+    assert layers("mlm") == {"dense", "norm", "bias"}
+    assert layers("lm") == set()

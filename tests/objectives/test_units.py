@@ -128,8 +128,9 @@ def test_a_run_stops_at_a_special_and_at_the_end():
     example = single_words(400, 24)
     token = example.token.copy()
     token[:, ::4] = OF.eos
-    text, _, chosen = choose(example._replace(token=token), 24, "span")
+    text, count, chosen = choose(example._replace(token=token), 24, "span")
     assert lengths(chosen).max() == 3
+    assert (chosen.sum(axis=1) == count).all()  # no special is paid for
     assert not (chosen & OF.special[text.token]).any()
 
 
