@@ -11,7 +11,6 @@ from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.errors import UserError
-from research.objectives import spans
 from research.objectives.dae import CHOOSE, FILL, TARGET, lengths
 
 OF = symbols(size=1400, sentinels=800)
@@ -152,43 +151,6 @@ def test_lengths_of_the_variants(fields, raw, target):
     assert objective.arrays(512)["target"].shape == (target,)
 
 
-def test_iid_has_room_for_all_but_one_text_in_thirty_thousand():
-    objective = objectives.load("dae", choose="iid")
-    full = objective.lengths(512)
-    draw = np.random.default_rng(0).random((30_000, full.raw)) < 0.15
-    start = draw & ~np.pad(draw, [(0, 0), (1, 0)])[:, :-1]
-    room = spans.most(full.raw, 0.15)
-    over = (draw.sum(1) > room.hidden) | (start.sum(1) > room.spans)
-    assert over.sum() <= 9  # two bounds, each passed by 3e-5 of the texts at most
-    assert room.hidden + room.spans + 2 == full.target < 210
-
-
-def test_what_has_no_room_stays_clear():
-    room = spans.Counts(5, 3)
-    num_raw = np.array([40, 40, 9])
-    hidden = spans.independent(keys(3), num_raw, 40, 0.5, room)
-    free = spans.independent(keys(3), num_raw, 40, 0.5, spans.Counts(40, 40))
-    for row in range(3):
-        kept = np.flatnonzero(hidden[row])
-        np.testing.assert_array_equal(kept, np.flatnonzero(free[row])[: len(kept)])
-        start = np.flatnonzero(np.diff(hidden[row].astype(int), prepend=0) == 1)
-        assert len(kept) == 5 or len(start) == 3
-
-
-def test_iid_tokens_are_hidden_independently():
-    rows, raw, rate = 400, 250, 0.3
-    num_raw = np.full(rows, raw)
-    free = spans.Counts(raw, raw)
-    hidden = spans.independent(keys(rows), num_raw, raw, rate, free)
-    assert stats.binomtest(int(hidden.sum()), hidden.size, rate).pvalue > LEVEL
-    place = hidden.sum(axis=0)
-    fit = (place - rows * rate) ** 2 / (rows * rate * (1 - rate))
-    assert stats.chi2.sf(fit.sum(), raw) > LEVEL  # each place as often as another
-    pairs = 2 * hidden[:, :-1:2] + hidden[:, 1::2]
-    odds = np.array([0.49, 0.21, 0.21, 0.09]) * pairs.size
-    assert stats.chisquare(np.bincount(pairs.reshape(-1)), odds).pvalue > LEVEL
-
-
 def test_a_text_may_start_hidden_and_end_clear():
     objective = objectives.load("dae", choose="iid", rate=0.5)
     batch = objective.corrupt(counted(64, 6), keys(64), OF, length_for(objective, 6))
@@ -214,14 +176,6 @@ def test_the_prefix_is_cut_at_a_uniform_place():
     assert stats.chisquare(count[1:]).pvalue > LEVEL
     for encoder, target in sides(batch)[:20]:
         assert encoder[:-1] + target[:-1] == example.token[0].tolist()
-
-
-def test_a_shorter_rest_is_uniform_with_the_rate_as_its_mean():
-    rows, raw = 6000, 40
-    rest = spans.rest(keys(rows), np.full(rows, raw), raw, 0.25).sum(axis=1)
-    assert spans.longest_rest(raw, 0.25) == 19
-    assert stats.chisquare(np.bincount(rest)[1:]).pvalue > LEVEL
-    assert len(np.bincount(rest)) == 20  # 1 to 19: the mean is 10
 
 
 def test_deshuffling_reads_any_order_equally_often():
