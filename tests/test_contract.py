@@ -22,7 +22,7 @@ from variants import (
     weights,
 )
 
-from research import models
+from research import models, objectives
 from research.batch import visible
 
 LENGTH = 24
@@ -132,6 +132,7 @@ def test_the_pattern_is_kept(name, fields, length):
 @every
 def test_its_fields_are_plain_values(name, fields):
     objective = load(name, fields)
+    assert objective.family in objectives.FAMILIES
     assert dataclasses.is_dataclass(objective) and hash(objective) is not None
     for field in dataclasses.fields(objective):
         assert isinstance(field.default, str | int | float | tuple)

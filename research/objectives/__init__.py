@@ -30,11 +30,26 @@ SHARED = (
 """Modules of this folder that hold functions objectives share."""
 
 
+FAMILIES = (
+    "LM",
+    "MLM",
+    "PLM",
+    "DAE",
+    "contrastive",
+    "sentence",
+    "joint",
+    "supervised",
+)
+
+
 class Objective(Protocol):
     """In fact a frozen dataclass; its fields are its hyperparameters and config keys.
 
     A module of this folder defines exactly one, as the class named `Objective`.
     """
+
+    family: str
+    """One of FAMILIES."""
 
     pattern: str
     """"full", "causal" or "general": a promise about rank and reach."""

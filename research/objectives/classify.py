@@ -47,6 +47,7 @@ class Objective:
         if self.pool not in ("token", "mean"):
             raise ValueError(f"pool is token or mean, not {self.pool!r}")
 
+    family = "supervised"
     splits = True
 
     @property

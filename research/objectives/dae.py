@@ -60,6 +60,7 @@ class Objective:
     z: float = 0.0  # factor of log(Z)^2 in the loss (T5's code: 1e-4)
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "DAE"
     pattern = "full"
     splits = True
 

@@ -63,6 +63,7 @@ class Objective:
     format: str = "stream"  # stream | segment_pair: two segments of whole sentences
     short: float = 0.05  # share of segment pairs that is made shorter
 
+    family = "contrastive"
     pattern = "full"
     splits = True
 

@@ -48,6 +48,7 @@ class Objective:
     # all of the vocabulary
     cross_entropy: str = "fused"  # dense | chunked | fused; without negatives
 
+    family = "contrastive"
     pattern = "full"
     splits = False
 

@@ -36,6 +36,8 @@ class Objective:
     kinds: int = 0  # of places that a part tells apart, where each part is to have
     # kinds of its own: a task embedding (ERNIE 2.0); 0: the parts share theirs
 
+    family = "joint"
+
     def __post_init__(self):
         object.__setattr__(self, "parts", compose.parse(self.parts))
         for name in self._made:

@@ -43,6 +43,7 @@ class Objective:
     text: str = "stream"  # stream | document | sentences | passage
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "DAE"
     pattern = "full"
     splits = True
 

@@ -34,6 +34,8 @@ class Objective:
     # a number (by default 1) or [[step, number], ...], each from its step on; the
     # shares' sum is free. Without parts: the module with its defaults.
 
+    family = "joint"
+
     def __post_init__(self):
         object.__setattr__(self, "parts", compose.parse(self.parts))
         if self.of == "mix":

@@ -68,6 +68,7 @@ class Objective:
     boundary: int = 0  # places of a span that are also recovered from the clear places
     # around it (SpanBERT: 15); 0: none
 
+    family = "MLM"
     pattern = "full"
     splits = True
 

@@ -63,6 +63,7 @@ class Objective:
     memory: int = 0  # places before a row that it remembers; 0: none
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "PLM"
     pattern = "general"
     splits = True
 

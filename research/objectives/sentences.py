@@ -42,6 +42,7 @@ class Objective:
     pieces: int = 3  # of reorder, at most
     kind: str = "connective"  # of discourse: of the lexicon's entries
 
+    family = "sentence"
     pattern = "full"
     splits = True
 

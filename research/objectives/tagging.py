@@ -44,6 +44,7 @@ class Objective:
     format: str = "stream"  # stream | full_sentences | doc_sentences: what capital
     # reads; document reads sentences of a document
 
+    family = "sentence"
     pattern = "full"
     splits = True
 

@@ -48,6 +48,7 @@ class Objective:
     # or one for each of data.mixture, in order of their names, between spaces
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "MLM"
     pattern = "full"
     splits = True
 

@@ -63,6 +63,7 @@ class Objective:
     other: float = 0.5  # share of pairs whose second span is of another document
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "LM"
     pattern = "general"
     splits = True
 

@@ -51,6 +51,7 @@ class Objective:
     random: float = 0.1  # share that becomes an ordinary token; the rest stays
     cross_entropy: str = "fused"  # dense | chunked | fused
 
+    family = "contrastive"
     pattern = "full"
     splits = True
 
