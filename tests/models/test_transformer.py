@@ -254,9 +254,8 @@ def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_gro
 
 def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_group):
     group = make_group()
-    network = models.Transformer(
-        make_options(), size=50, transform=True, heads={"label": 3, "other": 2}
-    )
+    heads = {"label": 3, "other": 2}
+    network = models.Transformer(make_options(), size=50, transform=True, heads=heads)
 
     def names(fn):
         return set(jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))))
@@ -280,9 +279,8 @@ def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
         axes, shapes = models.axes(made), models.unbox(made)
         assert jax.tree.structure(axes) == jax.tree.structure(shapes)
         known = {None, "layers", "vocab", "embed", "heads", "feedforward"}
-        for names, leaf in zip(
-            jax.tree.leaves(axes), jax.tree.leaves(shapes), strict=True
-        ):
+        leaves = jax.tree.leaves(axes), jax.tree.leaves(shapes)
+        for names, leaf in zip(*leaves, strict=True):
             assert len(names) == leaf.ndim and set(names) <= known
 
 
