@@ -277,7 +277,6 @@ def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
             lambda n=network: models.init(n, reads(group), jax.random.key(0))
         )
         axes, shapes = models.axes(made), models.unbox(made)
-        assert jax.tree.structure(axes) == jax.tree.structure(shapes)
         known = {None, "layers", "vocab", "embed", "heads", "feedforward"}
         leaves = jax.tree.leaves(axes), jax.tree.leaves(shapes)
         for names, leaf in zip(*leaves, strict=True):
