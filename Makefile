@@ -16,7 +16,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test mutants pod env lint lock
+.PHONY: compare test mutants pod docs env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -24,7 +24,7 @@ compare: env
 	$(BIN)/python -m launch.report --table=$(TABLE) --workdir=$(COMPARE)
 
 test: env
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Bugs that others shipped, built into copies of the project: the tests kill them all.
 mutants: env
@@ -57,3 +57,11 @@ $(VENV)/stamp: requirements.txt
 lock: env
 	$(BIN)/uv pip compile --quiet --no-header --python-version 3.11 --upgrade \
 		setup.py --extra dev --output-file requirements.txt
+
+# The page of what is proven, drawn up from the code and a run of its tests.
+docs: env
+	$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml=$(VENV)/proof.xml \
+		tests/test_contract.py tests/test_laws.py tests/test_one_gradient.py \
+		tests/test_optimum.py tests/test_experiments.py tests/objectives
+	$(BIN)/python -m docs.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
+	mv $(VENV)/page.md docs/objectives.md
