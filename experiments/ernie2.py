@@ -6,15 +6,16 @@
 Continual multi-task learning: words, phrases and entities are hidden throughout; at
 each sixth of the steps another task joins. They are capital letters, words that the
 document has again, the order of a text's pieces, how far apart two segments are, and
-the connective between two sentences. Phrases, entities and connectives are those of a
-lexicon (lines of an entry, a tab and its kind). Each task has kinds of its own.
+the connective between two sentences; those that are there have equal shares. Phrases,
+entities and connectives are those of a lexicon (lines of an entry, a tab and its kind).
+Each task has kinds of its own.
 
 Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
-run with objective.parts.TASK.weight=1 from the start (multi-task learning).
+run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
 
 Departs: all tasks read one text, a pair of segments, in each step, in place of batches
-in turn; a task's share is its weight. The paper names four stages of four tasks; its
-seventh task needs a search engine's logs. Its batch is 393,216 tokens.
+in turn; a task's share is its weight. The paper has four stages, and a seventh task on
+a search engine's logs. Its batch is 393,216 tokens. The vocabulary tells case.
 """
 
 from experiments import base
@@ -32,16 +33,16 @@ TASKS = {
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.model.update(norm_place="post", norm_epsilon=1e-12, dropout=0.1)
-    config.model.update(init="truncated", kinds=2 * len(TASKS))
+    config.model.update(norm_place="post", dropout=0.1, kinds=2 * len(TASKS))
     config.optimizer.update(schedule="rsqrt", beta2=0.98, weight_decay=0.01)
     if size in base.PUBLISHED:
-        config.data.update(vocabulary="wordpiece", vocabulary_size=30_522)
         config.train.update(steps=200_000, batch=768)
         config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)
-    parts = {}
-    for n, (name, task) in enumerate(TASKS.items()):
-        begin = n * config.train.steps // len(TASKS)
-        parts[name] = task | {"weight": [[begin - 1, 0], [begin, 1]] if n else 1}
+    starts = [n * config.train.steps // len(TASKS) for n in range(len(TASKS) + 1)]
+    parts = {name: dict(task) for name, task in TASKS.items()}
+    for n, part in enumerate(parts.values()):
+        part["weight"] = [[starts[n] - 1, 0.0]] if n else []
+        for m in range(n, len(TASKS)):  # of m + 1 tasks each has an equal share
+            part["weight"] += [[s, 1 / (m + 1)] for s in (starts[m], starts[m + 1] - 1)]
     config.objective.update(name="joint", kinds=2, parts=parts)
     return config

@@ -4,16 +4,17 @@ python -m launch.train --config=experiments/infoword.py:tiny --workdir=runs/info
 
 Of each text an n-gram of 1 to 5 tokens is hidden whole. The class token's state of what
 is left scores that n-gram, read by itself, against those of the other documents of the
-batch. Besides, 15 % of the tokens are hidden and told from tokens that are hidden in
-other places of the batch. A batch cannot be split (train.accumulate stays 1).
+batch. Besides, 15 % of the tokens are hidden and recovered. A batch cannot be split
+(train.accumulate stays 1).
 
-Look at: train/infonce beside log(batch), with a larger train.batch; objective.coef=0 is
-the paper's BERT-NCE, objective.negatives=0 its loss over the whole vocabulary.
+Look at: train/infonce beside log(batch), with a larger train.batch; objective.coef=0,
+the objective without n-grams; objective.negatives=1000, hidden tokens that are told
+from others of the batch, as the paper's are from sampled ones (BERT-NCE).
 
-Departs: class tokens go through a head (a tanh layer), since plain dot products of
-normalised states start saturated; one pass hides the n-gram and single tokens; n-grams
-of one's own document are no negatives. How many tokens each is told from, and the two
-losses' weights, are ours; the budget is BERT's.
+Departs: tokens are told from the whole vocabulary; class tokens go through a head (a
+tanh layer), since dot products of normalised states start saturated; one pass hides the
+n-gram and single tokens; n-grams of one's own document are no negatives. The weights of
+the two losses are ours, and the budget is BERT's.
 """
 
 from experiments import base
@@ -24,7 +25,7 @@ SIZES = ("tiny", "small", "base", "large")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "wordpiece"
-    config.objective.update(name="infoword", negatives=512)
+    config.objective.name = "infoword"
     config.model.update(norm_place="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
