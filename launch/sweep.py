@@ -164,6 +164,7 @@ def _stop(engine: Any, workdir: epath.Path) -> None:
         while runner.driver(workdir) == who:
             time.sleep(0.1)
     engine.cancel(runner.jobs(workdir).values())
+    runner.forget(workdir)
 
 
 def _reach(workdir: str) -> None:

@@ -120,7 +120,7 @@ def start(
         stderr=subprocess.STDOUT,
         env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
         pass_fds=keep,
-        preexec_fn=bind if bound else None,
+        preexec_fn=_bound if bound else None,
         start_new_session=True,
     )
 
@@ -129,6 +129,15 @@ def bind(last: int = signal.SIGKILL) -> None:
     """This process gets a signal when the thread that started it dies, on Linux."""
     if sys.platform == "linux":
         LIBC.prctl(SET_DEATH_SIGNAL, last)
+
+
+def _bound() -> None:
+    """What a command is born with: it dies with us, and hears of Slurm's time by us.
+
+    Slurm sends USR2 to all of a job, and a program that knows nothing of it would die.
+    """
+    bind()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def _watch(

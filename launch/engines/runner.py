@@ -151,6 +151,11 @@ def jobs(workdir: epath.Path) -> dict[str, str]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def forget(workdir: epath.Path) -> None:
+    """Nothing is left of what was handed over."""
+    record.write_json(workdir / JOBS, {})
+
+
 @contextlib.contextmanager
 def driving(workdir: epath.Path) -> Iterator[None]:
     """While it lasts no other driver may run here.

@@ -133,15 +133,20 @@ def test_time_that_is_up_requeues_and_what_slurm_takes_away_is_slurms(
     call, slurm, tmp_path, number, again
 ):
     ready = tmp_path / "ready"
-    job = call(f"import time; open({str(ready)!r}, 'w'); time.sleep(60)")
+    wait = "import os, time; open({!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    job = call(wait.format(str(ready)))
     limit = time.monotonic() + 30
-    while not ready.exists():
+    while not (ready.exists() and ready.read_text()):
         assert time.monotonic() < limit
         time.sleep(0.05)
+    if number == signal.SIGUSR2:  # which Slurm sends to the command as well
+        os.kill(int(ready.read_text()), number)
+        time.sleep(0.5)
     job.send_signal(number)
     assert job.wait() == 0
     assert slurm.said() == ["scontrol requeue 17_3"] * again
-    assert record.read(epath.Path(tmp_path / "task"))[0].worst.fault == "preemption"
+    worst = record.read(epath.Path(tmp_path / "task"))[0].worst
+    assert worst.asked and worst.code == 128 + signal.SIGTERM
 
 
 def test_tasks_are_an_array_that_requeues(slurm, tmp_path):

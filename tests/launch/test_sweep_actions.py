@@ -161,6 +161,7 @@ def test_stop_ends_what_was_handed_over(do, engine):
     assert pretend.Engine.open == 1
     assert do("stop")[0] == 0
     assert pretend.Engine.open == 0
+    assert "queued" not in do("status")[1]
 
 
 @pytest.mark.parametrize(
