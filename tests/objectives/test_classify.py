@@ -5,7 +5,7 @@ import pytest
 from texts import keys, symbols, texts
 
 from research import objectives
-from research.batch import take
+from research.batch import take, visible
 from research.errors import UserError
 
 OF = symbols()
@@ -49,6 +49,15 @@ def test_both_sides_of_an_encoder_decoder_read_the_same_text():
             take(batch, side)[name] for side in ("encoder_", "decoder_")
         )
         np.testing.assert_array_equal(encoder, decoder)
+
+
+def test_a_decoder_looks_back_and_an_encoder_both_ways():
+    # As they did in pretraining: what is fine-tuned is the same network.
+    here = corrupt()["segment"] > 0
+    both = here[:, :, None] & here[:, None]
+    np.testing.assert_array_equal(visible(corrupt()), both)
+    looks_back = visible(corrupt(architecture="decoder"))
+    np.testing.assert_array_equal(looks_back, np.tril(both))
 
 
 def test_a_mean_is_of_what_is_no_padding():

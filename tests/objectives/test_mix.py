@@ -146,6 +146,23 @@ def test_stages_switch_exactly_at_their_steps():
     ).all()
 
 
+def test_a_stage_is_that_of_the_step_whatever_was_made_before():
+    # So a run that goes on in the middle hides as one that was never stopped.
+    share = [[[0, 1], [100, 0]], [[0, 0], [100, 1]]]
+    parts = {"early": {"share": share[0]}, "late": {"share": share[1], "rate": 0.5}}
+
+    def fresh():
+        return objectives.load("mix", of="dae", parts=parts)
+
+    one = fresh()
+    steps = (0, 99, 100, 250)
+    walked = [made(one, step=step)[2] for step in steps]
+    for step, batch in zip(steps, walked, strict=True):
+        for name, array in made(fresh(), step=step)[2].items():
+            np.testing.assert_array_equal(batch[name], array)
+    assert (walked[1]["weight"] != walked[2]["weight"]).any()
+
+
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(
