@@ -11,10 +11,9 @@ Look at: train/infonce beside log(batch), with a larger train.batch; objective.c
 the objective without n-grams; objective.negatives=1000, hidden tokens that are told
 from others of the batch, as the paper's are from sampled ones (BERT-NCE).
 
-Departs: tokens are told from the whole vocabulary; class tokens go through a head (a
-tanh layer), since dot products of normalised states start saturated; one pass hides the
-n-gram and single tokens; n-grams of one's own document are no negatives. The weights of
-the two losses are ours, and the budget is BERT's.
+Departs: tokens are told from the whole vocabulary; one pass hides the n-gram and single
+tokens; n-grams of one's own document are no negatives. The weights of the two losses
+are ours, and the budget is BERT's.
 """
 
 from experiments import base

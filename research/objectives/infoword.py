@@ -35,8 +35,8 @@ from research.objectives.losses import Term, recovery
 class Objective:
     """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
-    Both class tokens go through one head, and their score is a dot product. A text of
-    one token has no n-gram.
+    The score of the two is the dot product of their class tokens' states. A text of one
+    token has no n-gram.
     """
 
     longest: int = 5  # tokens of an n-gram; 1 to so many are as likely
@@ -123,7 +123,6 @@ class Objective:
             size=symbols.size,
             pattern=self.pattern,
             transform=True,
-            heads={"view": models.HeadSpec(options.width, "tanh")},
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -133,9 +132,8 @@ class Objective:
         states = net.states(batch, scored=jnp.concatenate([scored, first], axis=1))
         terms = self._recover(net.readout(states[:, :-1]), batch, key)
         ngram = net.states(take(batch, "ngram_"), scored=first)
-        sentence, answer = (net.head("view", s[:, -1]) for s in (states, ngram))
         document, weight = batch["document"], batch["ngram_weight"]
-        told, right = contrastive.info_nce(sentence, answer, document, weight)
+        told, right = contrastive.info_nce(states[:, -1], ngram[:, 0], document, weight)
         return terms | {
             "infonce": told._replace(coef=self.coef),
             "infonce_accuracy": Term(right, told.weight, 0.0),
