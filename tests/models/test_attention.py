@@ -139,6 +139,21 @@ def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close)
         assert_close(*pair)
 
 
+def test_t5s_logits_are_not_scaled(make_options, make_group, make_params):
+    # Its initial queries are small instead (Raffel et al. 2020, the released code).
+    group = make_group()
+    plain, t5 = (
+        models.Transformer(make_options(layers=1, init=init), size=50)
+        for init in ("normal", "t5")
+    )
+    params = make_params(plain, lambda net: net.states(group))
+    made = models.apply(t5, params, lambda net: net.states(group))
+    query = params["stack"]["blocks"]["attention"]["query"]
+    query |= {name: leaf * 8**0.5 for name, leaf in query.items()}  # width of a head
+    scaled = models.apply(plain, params, lambda net: net.states(group))
+    np.testing.assert_allclose(made, scaled, atol=2e-5)
+
+
 def test_a_query_without_keys_gets_zero_and_gives_zero():
     query, key, value, mask = attend_inputs()
     query[0, 2] = 1e4  # would overflow an exponential
