@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
@@ -189,6 +190,32 @@ class Checkpoints:
                 f"{self.folder}: step {self.saving} could not be saved ({reason}); "
                 f"{kept}; with room to write, the same command goes on from there"
             ) from error
+
+
+def on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
+    """What a checkpoint holds; arrays as NumPy's, for its devices may not be here.
+
+    Args:
+      items: of "params", "rest" and "facts".
+    """
+    handler = ocp.CompositeCheckpointHandler(
+        params=ocp.PyTreeCheckpointHandler(),
+        rest=ocp.PyTreeCheckpointHandler(),
+        facts=ocp.JsonCheckpointHandler(),
+    )
+    with ocp.Checkpointer(handler) as checkpointer:
+        saved = checkpointer.metadata(folder).item_metadata
+        array = ocp.RestoreArgs(restore_type=np.ndarray)
+        args = {
+            item: ocp.args.JsonRestore()
+            if item == "facts"
+            else ocp.args.PyTreeRestore(
+                restore_args=jax.tree.map(lambda _: array, saved[item].tree)
+            )
+            for item in items
+        }
+        found = checkpointer.restore(folder, args=ocp.args.Composite(**args))
+    return {item: found[item] for item in items}
 
 
 def _failing(error: BaseException | None) -> str:

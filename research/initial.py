@@ -4,12 +4,10 @@ import sys
 from typing import Any
 
 import jax
-import numpy as np
-import orbax.checkpoint as ocp
 from etils import epath
 
 from research import checksums
-from research.checkpoint import FOLDER, finished, named
+from research.checkpoint import FOLDER, finished, named, on_host
 from research.errors import UserError
 
 
@@ -63,26 +61,13 @@ def initial_params(
 
 def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
     """The part of a checkpoint's parameters that `scope` names, on the host."""
-    folder = _checkpoint_folder(source)
-    arrays, facts = ocp.PyTreeCheckpointHandler(), ocp.JsonCheckpointHandler()
-    handler = ocp.CompositeCheckpointHandler(params=arrays, facts=facts)
-    with ocp.Checkpointer(handler) as checkpointer:
-        tree = checkpointer.metadata(folder).item_metadata["params"].tree
-        # As they are on the host: the devices of that run may not be here.
-        host = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
-        found = checkpointer.restore(
-            folder,
-            args=ocp.args.Composite(
-                params=ocp.args.PyTreeRestore(restore_args=host),
-                facts=ocp.args.JsonRestore(),
-            ),
-        )
-    saved, facts = found.params, found.facts
-    if facts["vocabulary"] != vocabulary:
+    folder = newest(source)
+    if on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
         raise UserError(
             f"train.init_from={source} was trained on another vocabulary; set "
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
         )
+    saved = on_host(folder, "params")["params"]
     for part in filter(None, scope.split("/")):
         if part not in saved:
             raise UserError(
@@ -93,7 +78,7 @@ def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
     return saved
 
 
-def _checkpoint_folder(source: str) -> epath.Path:
+def newest(source: str) -> epath.Path:
     """The newest whole checkpoint there, or the very one that is named."""
     path = epath.Path(source).expanduser().resolve()
     if (path / "params").exists():

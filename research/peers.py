@@ -26,11 +26,12 @@ HEARING = 5.0
 
 
 class Address(NamedTuple):
-    """Where a hub listens, and the word that lets one in."""
+    """Where a hub listens, on which machine, and the word that lets one in."""
 
     host: str
     port: int
     token: str
+    name: str
 
 
 class Hub:
@@ -48,7 +49,8 @@ class Hub:
         self.server = _listen("127.0.0.1" if near else "")
         reached = "127.0.0.1" if near else host
         port = self.server.getsockname()[1]
-        self.address = Address(reached, port, secrets.token_hex(16))
+        token, name = secrets.token_hex(16), socket.gethostname()
+        self.address = Address(reached, port, token, name)
         self.lock = threading.Lock()
         self.wires: dict[int, Wire] = {}
         self.names: dict[int, str] = {}
@@ -142,7 +144,7 @@ class Peers:
         self._left, self._told = threading.Event(), threading.Event()
         self._wire: Wire | None = None
         if count > 1:
-            self._hub = f"process 0 on {address.host}"
+            self._hub = f"process 0 on {address.name}"
             try:
                 connection = socket.create_connection(address[:2], timeout=60)
             except OSError:
@@ -235,7 +237,7 @@ class Peers:
                     self._gate.release()
                 case {"bye": True}:
                     self._left.set()
-        if not self._left.is_set():
+        if not (self._left.is_set() or self._told.is_set()):
             self._die(self.lost, f"{self._hub} {GONE}")
 
     def _die(self, code: int, line: str) -> NoReturn:

@@ -96,11 +96,11 @@ def test_an_error_is_told_to_all_with_its_code(first):
 
 
 def test_a_hub_that_is_gone_before_it_is_reached_was_lost():
-    address = json.dumps(["127.0.0.1", 1, "token"])
+    address = json.dumps(["127.0.0.1", 1, "token", "there"])
     words = [sys.executable, "-c", PROCESS, "1", "2", address, WAIT]
     done = subprocess.run(words, capture_output=True, text=True, timeout=SOON)
     assert done.returncode == LOST
-    assert done.stderr.startswith("error: process 0 on 127.0.0.1 was killed")
+    assert done.stderr.startswith("error: process 0 on there was killed")
 
 
 def test_asked_to_stop_all_do_after_the_same_step():
