@@ -166,23 +166,38 @@ def _needed(error: Exception) -> int | None:
     return int(float(found[1]) * UNITS[found[2].upper()]) if found else None
 
 
+KINDS = ("connective", "entity", "phrase")
+"""Of a lexicon's entries, as experiments ask for them."""
+
+
 def symbols(config: Any) -> Any:
-    """Symbols of the config's size, without text; a classifier gets two labels."""
+    """Symbols of the config's size, without text.
+
+    A classifier gets two labels, a lexicon two entries of each kind that experiments
+    ask for, and one piece is another's capital.
+    """
     import numpy as np
 
-    from research.batch import Symbols
+    from research.batch import Lexicon, Symbols
     from research.data import vocabulary
+
+    def lexicon(ordinary):
+        kind = np.repeat(np.arange(len(KINDS), dtype=np.int32), 2)
+        token = ordinary[: len(kind), None]
+        return Lexicon(token, np.ones_like(kind), kind, KINDS)
 
     data = config.data
     if os.path.exists(data.vocabulary):
         found = vocabulary.load(data.vocabulary, data.sentinels).symbols
-        return found._replace(labels=("0", "1"))
+        return found._replace(labels=("0", "1"), lexicon=lexicon(found.ordinary))
     size, count = data.vocabulary_size, 5 + data.sentinels
     special = np.arange(size) < count
     special[4] = False  # unk
     ordinary = np.arange(count, size, dtype=np.int32)
-    names = tuple(range(5, count))
-    return Symbols(size, 0, 1, 2, 3, 4, names, special, ordinary, ("0", "1"))
+    names, lower = tuple(range(5, count)), np.arange(size, dtype=np.int32)
+    lower[count] += 1
+    rest = ("0", "1"), lexicon(ordinary), lower
+    return Symbols(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
 
 
 def search(config: Any, name: str, devices: Sequence[Any]) -> list[dict]:
