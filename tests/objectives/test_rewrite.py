@@ -159,6 +159,22 @@ def test_spans_do_not_go_past_a_separator():
     assert found.end[0].tolist() == [4] * 4 + [8] * 4
     after = rewrite.infill(text, keys(200), OF, 0.2, unit="word", mean=40, random=0)
     assert (np.sum(after.token == OF.eos, axis=1) == 1).all()
+    for row in rows(after):
+        at = row.index(OF.eos - FIRST)
+        sides = row[:at], row[at + 1 :]
+        assert all(len(side) == 4 or -1 in side for side in sides)
+
+
+def test_a_span_without_length_adds_a_mask_and_hides_nothing():
+    num_rows, num_words = 2000, 20
+    text = draft([True] * num_words, num_rows, width=60)
+    key, budget = keys(num_rows), np.ones(num_rows, int)
+    length, drawn = rewrite.draw_lengths(key, budget, 0.5)
+    empty = ((length == 0) & drawn).sum(axis=1)
+    assert empty.max() > 3  # before the one word that fills the budget
+    after = rewrite.infill(text, key, OF, 0.05, unit="word", mean=0.5, random=0)
+    np.testing.assert_array_equal((after.token == OF.mask).sum(axis=1), 1 + empty)
+    np.testing.assert_array_equal(after.length, num_words + empty)
 
 
 def test_masks_are_inserted_anywhere():
