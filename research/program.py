@@ -124,6 +124,12 @@ def compile_step(program: Program) -> tuple[Any, cost.Cost]:
     return compiled, cost.Cost(count, cost.peak_bytes(compiled))
 
 
+def fresh(program: Program, seed: int) -> State:
+    """The state before step 0, laid out over the devices of all processes."""
+    whole = sharding.replicated(program.mesh)
+    return program.init(jax.jit(lambda: jax.random.key(seed), out_shardings=whole)())
+
+
 def place(host: dict, shape: dict) -> dict:
     """This host's rows as global arrays, in the layout of `shape`."""
     return {

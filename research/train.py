@@ -25,6 +25,7 @@ from research.program import (
     compile_step,
     eval_batches,
     eval_zeros,
+    fresh,
     tokens,
     train_batches,
 )
@@ -224,18 +225,16 @@ class Loop:
         return found.state, found.step
 
     def _fresh(self) -> State:
-        seed, whole = self.config.seed, sharding.replicated(self.program.mesh)
-        key = jax.jit(lambda: jax.random.key(seed), out_shardings=whole)()
-        state = self.program.init(key)
+        state = fresh(self.program, self.config.seed)
         if not self.train.init_from:
             return state
-        params, fresh = initial_params(
+        params, stayed = initial_params(
             self.train.init_from,
             self.train.init_scope,
             state.params,
             vocabulary=self.program.data.vocabulary_hash,
         )
-        names = f", but for {', '.join(fresh)}" if fresh else ""
+        names = f", but for {', '.join(stayed)}" if stayed else ""
         _say(f"starts from the parameters of {self.train.init_from}{names}")
         return state._replace(params=params)
 
