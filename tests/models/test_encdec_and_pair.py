@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from research import models
+from research.models import pair
 
 
 def dependence(run, rows, length):
@@ -74,6 +75,20 @@ def pair_fn(group):
         return made, told
 
     return fn
+
+
+@pytest.mark.parametrize(
+    ("width", "heads", "fraction", "expected"),
+    [(256, 4, 1 / 4, (64, 1)), (768, 12, 1 / 3, (256, 4)), (1024, 16, 1 / 4, (256, 4))],
+)
+def test_a_generator_is_as_deep_with_heads_of_the_published_width(
+    width, heads, fraction, expected, make_options
+):
+    options = make_options(width=width, heads=heads, layers=12, embedding=128)
+    small = pair.smaller(options, fraction)
+    assert (small.width, small.heads) == expected
+    assert small.feedforward == 4 * small.width
+    assert (small.layers, small.table_width) == (12, 128)
 
 
 def test_a_pair_shares_its_tables_and_nothing_else(make_options, make_group):
