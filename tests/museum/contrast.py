@@ -108,7 +108,7 @@ MUTANTS = [
         "heads=max(1, width // HEAD_WIDTH),",
         "heads=options.heads,",
         "tests/models/test_encdec_and_pair.py",
-        "generator",
+        "a_generator_is_as_deep",
     ),
     Mutant(
         "examples that are compared may be split: other negatives a micro-batch",

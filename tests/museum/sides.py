@@ -131,7 +131,7 @@ MUTANTS = [
         "empty = (drawn & (length == 0)).sum(axis=1)",
         "empty = 0 * drawn.sum(axis=1)",
         TEST_REWRITE,
-        "infilling",
+        "a_span_without_length",
         pitfall=8,
     ),
     Mutant(
