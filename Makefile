@@ -10,13 +10,15 @@ COMPARE ?= runs/compare
 SCALE ?= smoke
 # More of the sweep's flags: make compare FLAGS=--config.data.corpus=my/*.jsonl
 FLAGS ?=
+CHAOS ?= runs/chaos
+KILLS ?= 50
 SWEEP := experiments/sweeps/objectives.py
 TABLE := experiments/tables/objectives.py
 
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test mutants pod docs env lint lock
+.PHONY: compare test chaos mutants pod docs env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -25,6 +27,14 @@ compare: env
 
 test: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# A small run killed 50 times, then with two processes, then on fewer devices.
+chaos: env
+	$(BIN)/python -m launch.chaos --workdir=$(CHAOS)/one --kills=$(KILLS) \
+		--devices=8,4,2
+	$(BIN)/python -m launch.chaos --workdir=$(CHAOS)/two --kills=$(KILLS) \
+		--processes=2
+	rm -r $(CHAOS)
 
 # Bugs that others shipped, built into copies of the project: the tests kill them all.
 mutants: env

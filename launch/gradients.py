@@ -25,10 +25,13 @@ import numpy as np
 
 import launch
 from launch import Parser, main
-from launch.config import load, module_at
+from launch.config import from_file, module_at
 from launch.ways import ALONE, WAYS, Way, work
 from research import objectives
 from research.errors import UserError, unknown
+
+MEMORY = "transformer_xl"
+"""An experiment that carries a memory from step to step."""
 
 TOLERANCE = 1e-5
 COLUMN = 16
@@ -39,26 +42,27 @@ XLA = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=tr
 
 
 def experiments(names: Sequence[str]) -> dict[str, str]:
-    """An experiment for each objective: that of its name, or the first there is.
+    """An experiment for each name: the file of that name, or one with this objective.
+
+    Args:
+      names: of objectives or experiments; if empty, all objectives and MEMORY.
 
     Raises:
-      UserError: no experiment has this objective.
+      UserError: there is no such objective or experiment.
     """
-    found: dict[str, str] = {}
-    for path in sorted(Path("experiments").glob("[!_]*.py")):
-        name = load(f"{path}:tiny").objective.name if _tiny(path) else ""
-        if name and (name not in found or path.stem == name):
-            found[name] = f"{path}:tiny"
-    for name in names:
-        if name not in objectives.names():
-            raise unknown("objective", name, objectives.names())
-        if name not in found:
-            raise UserError(f"no experiment of size tiny has the objective {name}")
-    return {name: found[name] for name in names or sorted(found)}
-
-
-def _tiny(path: Path) -> bool:
-    return "tiny" in getattr(module_at(str(path)), "SIZES", ())
+    files = {path.stem: path for path in sorted(Path("experiments").glob("[!_]*.py"))}
+    having: dict[str, Path] = {}
+    for path in files.values():
+        having.setdefault(from_file(str(path)).objective.name, path)
+    known = objectives.names()
+    chosen = {}
+    for name in names or [*known, MEMORY]:
+        if name not in files and name not in known:
+            raise unknown("objective", name, [*known, *files])
+        path = files.get(name, having.get(name, files["base"]))
+        size = ":tiny" if "tiny" in getattr(module_at(str(path)), "SIZES", ()) else ""
+        chosen[name] = f"{path}{size}"
+    return chosen
 
 
 def text(folder: Path) -> dict[str, str]:

@@ -37,6 +37,9 @@ SAME = {
     "data.vocabulary_size": 384,
     "data.length": 32,
     "model.layers": 2,
+    "model.width": 64,
+    "model.heads": 2,
+    "model.feedforward": 256,
     "model.dropout": 0.0,
     "optimizer.name": "adamw",
     "optimizer.learning_rate": 1e-3,
@@ -46,14 +49,18 @@ SAME = {
 }
 
 
-def configured(spec: str, way: Way, data: Mapping[str, str], steps: int) -> Any:
-    """The config of an experiment under a way."""
+def configured(
+    name: str, spec: str, way: Way, data: Mapping[str, str], steps: int
+) -> Any:
+    """The config of an experiment under a way; `name` may be that of its objective."""
     data = {f"data.{key}": value for key, value in data.items()}
     if load(spec).data.mixture:
         data["data.mixture"] = {data["data.corpus"]: 1.0}
     mesh = zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), way.mesh, strict=True)
     own = {"train.steps": steps, "train.accumulate": way.accumulate}
-    return load(spec, data | SAME | dict(mesh) | own)
+    if spec.startswith("experiments/base.py"):
+        own["objective.name"] = name
+    return load(spec, own | data | SAME | dict(mesh))
 
 
 def measure(config: Any) -> dict[str, Any]:
@@ -107,12 +114,12 @@ def work(folder: Path, plan: dict[str, Any], index: int) -> None:
 
     place = cluster.find(plan["coordinator"], plan["processes"], index)
     peers = cluster.join(place, wait=300, lost=launch.PREEMPTED)
+    text, steps = plan["text"], plan["steps"]
     for objective, spec in plan["experiments"].items():
         for name in plan["ways"]:
             stem = f"{folder}/{objective}.{name}"
             try:
-                config = configured(spec, WAYS[name], plan["text"], plan["steps"])
-                arrays = measure(config)
+                arrays = measure(configured(objective, spec, WAYS[name], text, steps))
             except UserError as error:
                 if "cannot be split" not in str(error):
                     raise

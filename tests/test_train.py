@@ -11,7 +11,8 @@ import pytest
 from launch.config import load
 from research import train as loop
 from research.checkpoint import finished
-from research.errors import UserError
+from research.errors import PreemptedError, UserError
+from research.peers import Peers
 from research.program import build
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
@@ -118,6 +119,35 @@ def test_resumed_equals_uninterrupted(whole, folder, tmp_path, monkeypatch):
     jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
     assert lines(tmp_path) == lines(whole[0])
     assert result["metrics"] == whole[1]["metrics"]
+
+
+class Stopped(Peers):
+    """Asks for a stop after a given step."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def stops(self, done):
+        return done == self.after
+
+
+def test_it_goes_on_with_other_devices_and_meshes(whole, folder, tmp_path):
+    """8, then 4, then 2 devices: the same text, and the losses of one device."""
+    for count, after, axis in ((8, 4, "data"), (4, 7, "fsdp"), (2, 12, "tensor")):
+        mesh = {"mesh.data": 1, f"mesh.{axis}": count}
+        devices, peers = jax.devices()[:count], Stopped(after)
+        config = tiny(folder, **mesh)
+        if after < config.train.steps:
+            with pytest.raises(PreemptedError, match=f"after step {after}, which is"):
+                loop.train(config, tmp_path, devices=devices, peers=peers)
+            assert next(finished(tmp_path / "checkpoints")) == after
+        else:
+            loop.train(config, tmp_path, devices=devices, peers=peers)
+    expected, found = lines(whole[0]), lines(tmp_path)
+    assert [line.keys() for line in found] == [line.keys() for line in expected]
+    for one, other in zip(expected, found, strict=True):
+        assert other == pytest.approx(one, rel=1e-5)
 
 
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
