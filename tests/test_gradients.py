@@ -52,7 +52,7 @@ def test_every_objective_has_an_experiment():
 
 
 def test_the_command_measures_the_real_step(tmp_path):
-    flags = ["--objectives=lm", "--ways=in 2 parts", "--steps=2"]
+    flags = ["--objectives=lm", "--ways=in 2 parts", "--steps=6"]
     done = subprocess.run(
         [sys.executable, "-m", "launch.gradients", *flags, f"--workdir={tmp_path}"],
         capture_output=True,
@@ -60,7 +60,7 @@ def test_the_command_measures_the_real_step(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     measured = np.load(tmp_path / "lm.in 2 parts.npz")
-    assert measured["losses"].shape == (2,) and len(measured.files) > 10
+    assert measured["losses"].shape == (6,) and len(measured.files) > 10
     names = [name for name in measured.files if name != "losses"]
     assert all(np.abs(measured[name]).max() > 0 for name in names)
     assert done.stdout.splitlines()[1].startswith("lm")
