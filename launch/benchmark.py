@@ -29,6 +29,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
     from research import sharding
     from research.data.progress import progress
+    from research.peers import Peers
     from research.program import build, compile_step, train_batches
     from research.train import Loop
 
@@ -36,7 +37,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    loop = Loop(program, step, config, workdir)
+    loop = Loop(program, step, config, workdir, Peers())
     batches = train_batches(program, 0, turns * steps + 1)
     bare, looped = [], []
     with (

@@ -37,6 +37,7 @@ def tiny(folder, objective="mlm", **overrides):
         "data.corpus": str(folder / "corpus"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
+        "data.vocabulary": "unigram",
         "data.vocabulary_size": 384,
         "data.length": 32,
         "model.layers": 1,

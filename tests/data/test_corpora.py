@@ -104,7 +104,11 @@ def test_the_fingerprint_knows_content_and_not_place(tmp_path):
         ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),
         ("a.txt", b"fine\n\xff\xfe\n", "a.txt:2: not UTF-8"),
         ("a.txt.gz", b"not gzip", "a.txt.gz: not a whole gzip file"),
-        ("a.txt.gz", gzip.compress(b"word " * 9999, mtime=0)[:40], "a.txt.gz: not a whole"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"word " * 9999, mtime=0)[:40],
+            "a.txt.gz: not a whole",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name, content, says):
