@@ -15,7 +15,6 @@ need no driver, `stop` ends what runs.
 
 import argparse
 import os
-import shlex
 import signal
 import socket
 import sys
@@ -25,17 +24,12 @@ from typing import Any
 from etils import epath
 
 import launch
-from launch import engines, status, trials
-from launch.engines import attempt, runner
-from launch.engines.board import Board
-from launch.engines.need import Need
-from launch.engines.record import Budget
+from launch import status, trials
+from launch.engines import driving, runner
 from launch.trials import Trial
 from research.errors import UserError, unknown
 
 ACTIONS = ("run", "status", "resume", "logs", "stop")
-KEPT = ("sweep", "scale", "on", "need", "flags", "parallel", "retries", "preemptions")
-"""Of a command line, what `sweep.json` keeps for those who go on."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         case "logs":
             status.logs(planned, named=args.trial, lines=args.lines)
         case "stop":
-            _stop(_engine(head), workdir)
+            _stop(driving.engine(head), workdir)
         case "resume":
             with runner.driving(workdir):
                 return _drive(head | {"round": head["round"] + 1}, planned, workdir)
@@ -62,90 +56,29 @@ def _run(args: argparse.Namespace) -> int:
     """Plans a sweep, and shows or runs it."""
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
-    for name, least in {"parallel": 1, "retries": 0, "preemptions": 0}.items():
-        if getattr(args, name) is not None and getattr(args, name) < least:
-            raise UserError(f"--{name}={getattr(args, name)}: it is at least {least}")
-    head = {name: getattr(args, name) for name in KEPT} | {"round": 1}
-    engine = _engine(head)
+    head = {"sweep": args.sweep, "scale": args.scale, **driving.read_flags(args)}
+    driving.engine(head)  # what is wrong with it is told at once
     planned = trials.plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )
     if args.dry_run:
-        _show(planned, engine, _budget(head))
+        driving.show(planned, head, round=1)
         return launch.DONE
     workdir = trials.root(args.workdir)
     with runner.driving(workdir):
+        before = 0
         if (workdir / "sweep.json").exists():
-            head["round"] += trials.header(workdir).get("round", 0)
-        return _drive(head, planned, workdir)
+            before = trials.header(workdir).get("round", 0)
+        return _drive(head | {"round": before + 1}, planned, workdir)
 
 
 def _drive(head: dict[str, Any], planned: list[Trial], workdir: epath.Path) -> int:
-    """Runs what has no result, or renders it, on the engine that `head` names."""
-    head.pop("trials", None)
-    trials.write(planned, workdir, **head)
-    engine, budget = _engine(head), _budget(head)
-    todo = [trial for trial in planned if not trial.done]
-    if hasattr(engine, "render"):
-        return _render(todo, engine, budget, workdir)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    board = Board(len(planned), len(planned) - len(todo))
-    with board.bars:
-        failed = runner.Runner(
-            todo,
-            engine,
-            board,
-            workdir=workdir,
-            budget=budget,
-            parallel=head["parallel"],
-        ).run()
-    for trial, why in failed.items():
-        where = attempt.log(trial.folder)
-        print(f"error: {trial.name}: {why}; see {where}", file=sys.stderr)
-    print(f"{len(planned) - len(failed)} of {len(planned)} trials have a result")
-    return launch.FAILED if failed else launch.DONE
-
-
-def _render(
-    todo: list[Trial], engine: engines.Rendered, budget: Budget, workdir: epath.Path
-) -> int:
-    """Writes the engine's files, and says which commands take them."""
-    name = type(engine).__module__.rpartition(".")[2]
-    local = "://" not in os.fspath(workdir)
-    folder = workdir / name if local else epath.Path("runs") / workdir.name / name
-    files = engine.render(waves(todo), budget)
-    for old in folder.glob("wave-*"):
-        old.rmtree()
-    for file, text in files.items():
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    print(f"{len(todo)} trials in {folder}; run them with")
-    for line in engine.advice(folder):
-        print(f"  {line}")
-    return launch.DONE
-
-
-def waves(todo: list[Trial]) -> list[list[Trial]]:
-    """Trials by how many have to be run before them, one after the other."""
-    level: dict[Trial, int] = {}
-    for trial in todo:
-        above = [level[parent] for parent in trial.parents.values() if parent in level]
-        level[trial] = 1 + max(above, default=-1)
-    found = [[] for _ in range(1 + max(level.values(), default=-1))]
-    for trial, number in level.items():
-        found[number].append(trial)
-    return found
-
-
-def _show(planned: list[Trial], engine: Any, budget: Budget) -> None:
-    for trial in planned:
-        print(f"{trial.id}  {'done' if trial.done else 'to do'}  {trial.name}")
-        print("   ", shlex.join(trial.command))
-    if hasattr(engine, "render"):
-        todo = [trial for trial in planned if not trial.done]
-        for file, text in engine.render(waves(todo), budget).items():
-            print(f"# {file}\n{text}")
+    """Runs what has no result on the engine that `head` names, and keeps `head`."""
+    kept = {name: value for name, value in head.items() if name != "trials"}
+    trials.write(planned, workdir, **kept)
+    return driving.drive(
+        planned, head, workdir=workdir, round=head["round"], noun="trials"
+    )
 
 
 def _stop(engine: Any, workdir: epath.Path) -> None:
@@ -182,16 +115,8 @@ def _reach(workdir: str) -> None:
         raise UserError(f"--workdir={workdir} is out of reach ({reason})") from error
 
 
-def _engine(head: dict[str, Any]) -> Any:
-    return engines.load(head["on"], Need(**head["need"]), head["flags"])
-
-
-def _budget(head: dict[str, Any]) -> Budget:
-    return Budget(head["preemptions"], head["retries"], head["round"])
-
-
 class Parser(launch.Parser):
-    """Also takes an action as the first word, and the flags of all engines."""
+    """Also takes an action as the first word."""
 
     def parse_args(self, args=None, namespace=None):
         words = list(sys.argv[1:] if args is None else args)
@@ -200,13 +125,9 @@ class Parser(launch.Parser):
         if action not in ACTIONS:
             raise unknown("action", action, ACTIONS)
         namespace = super().parse_args(words, namespace)
-        if named and action != "run" and namespace.overrides:
+        if action != "run" and namespace.overrides:
             raise UserError(f"{action} takes the sweep's own config, no --config")
-        given = vars(namespace)
         namespace.action = action
-        namespace.flags = {k: v for k, v in given.items() if "." in k and v is not None}
-        names = ("hosts", "cpus", "gpus", "slice")
-        namespace.need = {name: given[name] for name in names}
         return namespace
 
 
@@ -215,31 +136,10 @@ def parser() -> Parser:
     parser.add_argument("--sweep", help="a file of experiments/sweeps")
     parser.add_argument("--workdir", required=True, help="where the trials' folders go")
     parser.add_argument("--scale", default="smoke", help=" | ".join(trials.SCALES))
-    parser.add_argument("--on", default="local", help="the engine, see above")
-    parser.add_argument(
-        "--parallel", type=int, help="trials at a time; local: 1, others: all there are"
-    )
-    parser.add_argument(
-        "--retries", type=int, default=3, help="of each trial, after a failure"
-    )
-    parser.add_argument(
-        "--preemptions", type=int, default=100, help="of each trial, before it is left"
-    )
     parser.add_argument("--dry_run", action="store_true", help="show the trials alone")
     parser.add_argument("--trial", default="", help="logs: of which, by id or name")
     parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
-    needs = parser.add_argument_group("what each trial needs of an engine")
-    needs.add_argument("--hosts", type=int, default=1)
-    needs.add_argument("--cpus", type=int, default=1, help="of each host")
-    needs.add_argument("--gpus", type=int, default=0, help="of each host")
-    needs.add_argument("--slice", default="", help="a TPU slice, such as v5e:16x16")
-    for name in (*engines.RUNNING, *engines.RENDERED):
-        for field in engines.options(name):
-            parser.add_argument(
-                f"--{name}.{field.name}",
-                type=type(field.default),
-                help=field.metadata["help"],
-            )
+    driving.add_flags(parser)
     return parser
 
 

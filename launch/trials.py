@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from etils import epath
 
 from launch import config
 from launch.engines import record
+from launch.engines.record import root
 from research.errors import UserError, unknown
 
 SCALES = ("smoke", "small", "paper")
@@ -99,12 +99,6 @@ def plan(
     for experiment, own in pairs:
         _add(trials, root(workdir), experiment, own, shared)
     return _named(list(trials.values()))
-
-
-def root(workdir: epath.PathLike) -> epath.Path:
-    """A sweep's workdir: an absolute path, or the address of a bucket."""
-    text = os.fspath(workdir)
-    return epath.Path(text if "://" in text else os.path.abspath(text))
 
 
 def write(trials: list[Trial], workdir: epath.PathLike, **head: Any) -> None:

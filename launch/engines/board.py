@@ -12,9 +12,9 @@ PAUSE = 60.0
 
 
 class Board:
-    """Of `total` tasks, of which `done` have a result already."""
+    """Of `total` tasks, of which `done` have a result already, called by a noun."""
 
-    def __init__(self, total: int, done: int):
+    def __init__(self, noun: str, total: int, done: int):
         self.console = Console(stderr=True, soft_wrap=True, highlight=False)
         self.bars = Progress(
             *Progress.get_default_columns()[:2],
@@ -24,7 +24,7 @@ class Board:
             disable=not self.console.is_terminal,
             transient=True,
         )
-        self.all = self.bars.add_task("trials", total=total, completed=done)
+        self.all = self.bars.add_task(noun, total=total, completed=done)
         self.total, self.done = total, done
         self.rows, self.since = {}, {}
         self.spoke = time.monotonic()

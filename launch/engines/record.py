@@ -140,6 +140,12 @@ def how(process: Process) -> str:
     return f"failed with exit code {process.code}"
 
 
+def root(workdir: epath.PathLike) -> epath.Path:
+    """A workdir for tasks elsewhere: an absolute path, or the address of a bucket."""
+    text = os.fspath(workdir)
+    return epath.Path(text if "://" in text else os.path.abspath(text))
+
+
 def write_json(path: epath.Path, value: Any) -> None:
     """A JSON file that is whole or not there, in a folder that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,6 +52,8 @@ def once(
     kind: str,
     made_of: Mapping[str, Any],
     make: Callable[[Path], Mapping[str, Any]],
+    *,
+    wait: bool = True,
 ) -> Path:
     """The whole folder cache/kind/HASH; made by one process while the others wait.
 
@@ -59,6 +61,7 @@ def once(
       made_of: everything that the content depends on; its hash is the name.
       make: fills the empty folder it is given, and returns what `meta.json` is to
         say beside `made_of` and the sizes of the files.
+      wait: unless it does, the folder may be one that another process is making.
 
     Raises:
       UserError: the cache cannot be written.
@@ -68,8 +71,9 @@ def once(
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(path.with_suffix(".lock"), f"{kind} {path.name}"):
-            if not read_meta(path):
+        what = f"{kind} {path.name}" if wait else None
+        with _lock(path.with_suffix(".lock"), what) as held:
+            if held and not read_meta(path):
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
                 _write_meta(path, {"made_of": made_of, **make(path)})
@@ -81,6 +85,20 @@ def once(
     return path
 
 
+def find(cache: Path, kind: str, made_of: Mapping[str, Any]) -> dict | None:
+    """What `meta.json` says of the whole folder that `once` would give; None: none."""
+    return read_meta(cache / kind / fingerprint(made_of))
+
+
+def forget(cache: Path, kind: str, made_of: Mapping[str, Any]) -> None:
+    """Deletes what `once` made, unless a process is just making it."""
+    path = cache / kind / fingerprint(made_of)
+    if path.exists():
+        with _lock(path.with_suffix(".lock"), None) as held:
+            if held:
+                shutil.rmtree(path)
+
+
 def _write_meta(path: Path, meta: dict) -> None:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     sizes = {str(file.relative_to(path)): file.stat().st_size for file in files}
@@ -90,12 +108,18 @@ def _write_meta(path: Path, meta: dict) -> None:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, what: str) -> Iterator[None]:
-    """Holds a file lock, which the system lets go when its holder dies."""
+def _lock(path: Path, what: str | None) -> Iterator[bool]:
+    """Holds a file lock, which the system lets go when its holder dies.
+
+    Waits for it and says for what; None: says whether it could be had at once.
+    """
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if what is None:
+                yield False
+                return
             print(f"waiting for another process to make {what}", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield True

@@ -1,6 +1,7 @@
 """Where text comes from: the embedded corpus, files, TFDS; and its three splits."""
 
 import dataclasses
+import functools
 import glob
 import gzip
 import hashlib
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from research.data import portions
 from research.data.cache import fingerprint
 from research.errors import UserError, unknown
 
@@ -38,6 +40,7 @@ class Corpus:
     size: int = 0  # in the unit of Document.read; 0: not known
     vocabulary_source: "Corpus | None" = None  # whose text trains the vocabulary
     parts: tuple["Corpus", ...] = ()  # those that were joined
+    portions: tuple["Corpus", ...] = ()  # of a large one, in order
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.
@@ -100,6 +103,7 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
         read=read,
         made_of=lambda: [corpus.fingerprint() for corpus in corpora],
         parts=tuple(corpora),
+        portions=tuple(each for c in corpora for each in c.portions or (c,)),
     )
 
 
@@ -111,8 +115,19 @@ def split_of(text: str, *, valid: float, test: float) -> str:
 
 
 def _from_files(name: str, held_out: float) -> Corpus:
-    """Files of text: each document goes to a split of its own."""
+    """Files of text, with their portions where there is more than one."""
     files = _find(name)
+    whole, groups = _reading(name, files, held_out), portions.group(files)
+    if len(groups) > 1:
+        found = [
+            _reading(f"{name}, {n + 1}", g, held_out) for n, g in enumerate(groups)
+        ]
+        whole = dataclasses.replace(whole, portions=tuple(found))
+    return whole
+
+
+def _reading(name: str, files: list[Path], held_out: float) -> Corpus:
+    """Files of text: each document goes to a split of its own."""
     sizes = [file.stat().st_size for file in files]
 
     def read(split: str) -> Iterator[Document]:
@@ -123,6 +138,7 @@ def _from_files(name: str, held_out: float) -> Corpus:
                     yield document._replace(read=done + document.read)
             done += size
 
+    @functools.cache  # for this is a look at every byte
     def made_of() -> object:
         contents = [[file.name, _hash(file)] for file in files]
         return ["files", contents, held_out, LONGEST]

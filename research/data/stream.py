@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from research.data import writing
+from research.data import portions, writing
 from research.data.cache import once, read_meta
 from research.data.corpora import Corpus
 from research.data.vocabulary import Vocabulary
@@ -142,6 +142,8 @@ def build(
 ) -> Stream:
     """The stream of a corpus' split, made once; it streams, in constant memory.
 
+    Processes that call this at the same time share the portions of a large corpus.
+
     Args:
       separator: "eos" (a token after each document) or "none".
       shard_tokens: a shard is full once it holds as many.
@@ -160,12 +162,22 @@ def build(
         "shard_tokens": shard_tokens,
         "rules": writing.RULES,
     }
+    between = [vocabulary.symbols.eos] if separator == "eos" else []
+
+    def write(folder: Path, part: Corpus) -> dict:
+        return writing.write(folder, part, split, vocabulary, between, shard_tokens)
 
     def make(folder: Path) -> dict:
-        between = [vocabulary.symbols.eos] if separator == "eos" else []
-        return writing.write(folder, corpus, split, vocabulary, between, shard_tokens)
+        return writing.checked(corpus, split, write(folder, corpus))
 
-    return Stream.open(once(cache, "stream", made_of, make))
+    def join(folder: Path, made: list[portions.Portion]) -> dict:
+        return writing.checked(corpus, split, writing.join(folder, made))
+
+    if not corpus.portions:
+        return Stream.open(once(cache, "stream", made_of, make))
+    made_of["portion"] = portions.PORTION
+    parts = cache, "stream", made_of, corpus.portions
+    return Stream.open(portions.once_joined(*parts, write, join))
 
 
 def _mapped(path: Path, dtype: np.dtype | type) -> np.ndarray:

@@ -1,29 +1,22 @@
 """Training of a vocabulary: on lines picked by a hash, the same on every machine."""
 
 import collections
-import hashlib
-import heapq
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from research.data import pieces, words
+from research.data import pieces, sampling, words
 from research.data.corpora import Corpus
-from research.data.order import flattened
-from research.data.progress import progress
 from research.errors import UserError
 
 KINDS = ("unigram", "bpe", "wordpiece", "bytebpe")
-SAMPLE = 2**23
-"""Bytes of text that a vocabulary is trained on, at most."""
-LONGEST = 4192
-"""Bytes of a line, at most: SentencePiece would leave longer ones out unsaid."""
 THREADS = 4
 """Of SentencePiece's trainer, on any machine: its result depends on their number."""
 RULES = 1
@@ -48,16 +41,23 @@ def made_of(
         "size": size,
         "sentinels": sentinels,
         "library": library.__version__,
-        "rules": [SAMPLE, LONGEST, THREADS, RULES],
+        "rules": [sampling.SAMPLE, sampling.LONGEST, THREADS, RULES],
     }
 
 
 def train(
-    corpus: Corpus, kind: str, size: int, sentinels: int, alpha: float = 0.0
+    corpus: Corpus,
+    kind: str,
+    size: int,
+    sentinels: int,
+    alpha: float = 0.0,
+    cache: Path | None = None,
 ) -> pieces.Model:
     """A model of one of `KINDS` with `size` pieces, specials included.
 
     alpha: 0, or the power to which the sizes of a joined corpus's parts are raised.
+    cache: where the lines of a large corpus's portions are kept, for processes that
+      share the work; None: nowhere.
 
     Raises:
       UserError: the corpus has no text, or not as many pieces, or more characters.
@@ -66,80 +66,11 @@ def train(
     if size < fewest:
         raise _wrong_size(size, f"give at least {fewest}, for sentinels and bytes")
     print(f"training a {kind} vocabulary of {size} on {corpus.name}", file=sys.stderr)
-    lines = sample(corpus, alpha)
+    lines = sampling.sample(corpus, alpha, cache)
     makers: dict[str, Callable] = {"wordpiece": _wordpiece, "bytebpe": _bytebpe}
     if kind in makers:
         return pieces.Tokens(makers[kind](lines, size, sentinels))
     return pieces.SentencePiece(_sentencepiece(lines, kind, size, sentinels))
-
-
-def sample(corpus: Corpus, alpha: float = 0.0) -> list[str]:
-    """Lines of the training split with the smallest hashes, `SAMPLE` bytes in all.
-
-    With an alpha each part of a joined corpus gets a share of those bytes, or of all
-    there are if they are fewer, that goes with its own bytes to the power alpha. A
-    part that has not as many gives its lines again.
-
-    Says once what was left out because it is longer than `LONGEST`.
-
-    Raises:
-      UserError: there is no text.
-    """
-    if not (alpha and corpus.parts):
-        return _smallest(corpus)[0]
-    drawn = [_smallest(part) for part in corpus.parts]
-    sizes = [size for _, size in drawn]
-    most = min(SAMPLE, sum(sizes))
-    lines = []
-    for (own, _), share in zip(drawn, flattened(sizes, alpha), strict=True):
-        lines += _repeated(own, int(share * most))
-    return lines
-
-
-def _repeated(lines: list[str], size: int) -> list[str]:
-    """Lines in turn, round and round, until they are `size` bytes."""
-    ends = np.cumsum([len(line.encode("utf-8")) for line in lines])
-    rounds, rest = divmod(size, int(ends[-1]))
-    return lines * rounds + lines[: int(np.searchsorted(ends, rest)) + (rest > 0)]
-
-
-def _smallest(corpus: Corpus) -> tuple[list[str], int]:
-    """The lines of the smallest hashes, and the bytes of all that may be trained on."""
-    kept, total, longer, seen, size = [], 0, 0, 0, 0
-    for line in _lines(corpus):
-        data = line.encode("utf-8")
-        seen += 1
-        if len(data) > LONGEST:
-            longer += 1
-            continue
-        size += len(data)
-        place = int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
-        if total >= SAMPLE and place >= -kept[0][0]:
-            continue
-        heapq.heappush(kept, (-place, line))
-        total += len(data)
-        while total - len(kept[0][1].encode("utf-8")) >= SAMPLE:
-            total -= len(heapq.heappop(kept)[1].encode("utf-8"))
-    if longer:
-        print(
-            f"vocabulary: {longer} of {seen} lines are longer than {LONGEST} bytes and "
-            "were not trained on",
-            file=sys.stderr,
-        )
-    if not kept:
-        raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
-    return [line for _, line in sorted(kept, reverse=True)], size
-
-
-def _lines(corpus: Corpus) -> Iterator[str]:
-    """Every line of the training split, its white space single spaces."""
-    with progress(f"lines of {corpus.name}", corpus.size or None) as report:
-        for document in corpus.documents("train"):
-            for line in document.text.split("\n"):
-                line = " ".join(line.split())
-                if line:
-                    yield line
-            report(document.read, "")
 
 
 def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> bytes:
@@ -156,7 +87,7 @@ def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> by
             normalization_rule_name="identity",
             num_threads=THREADS,
             input_sentence_size=0,
-            max_sentence_length=LONGEST,
+            max_sentence_length=sampling.LONGEST,
             pad_id=0,
             bos_id=1,
             eos_id=2,

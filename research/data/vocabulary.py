@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.batch import WORD, Symbols
-from research.data import pieces, sentences, training, words
-from research.data.cache import once
+from research.data import pieces, sampling, sentences, training, words
+from research.data.cache import find, once
 from research.data.corpora import Corpus
 from research.errors import UserError
 
@@ -136,11 +136,13 @@ def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
     asked = (data.vocabulary, data.vocabulary_size, data.sentinels, data.alpha)
 
     def make(folder: Path) -> dict:
-        model = training.train(corpus, *asked)
+        model = training.train(corpus, *asked, cache)
         Vocabulary(model, find_symbols(model, data.sentinels)).save(folder)
         return {}
 
     made_of = training.made_of(corpus, *asked)
+    if not find(cache, "vocabulary", made_of):
+        sampling.share(corpus, data.alpha, cache)
     return load(once(cache, "vocabulary", made_of, make), data.sentinels)
 
 

@@ -6,11 +6,12 @@ documents is a list of numbers of units, and the rest is NumPy.
 
 # U units of the batch, N distinct units, T tokens, D documents of the batch
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,13 +132,7 @@ def write(
     between: Sequence[int],
     shard_tokens: int,
 ) -> dict:
-    """Writes the shards of a stream into a folder; returns what its meta says.
-
-    Prints what became unknown.
-
-    Raises:
-      UserError: the split has no documents.
-    """
+    """Writes the shards of a stream into a folder; returns what its meta says."""
     symbols = vocabulary.symbols
     dtype = np.uint16 if symbols.size <= 2**16 else np.uint32
     tokenise = Tokeniser(vocabulary, between)
@@ -156,14 +151,6 @@ def write(
             done = sum(shard.tokens for shard in shards)
             rate = done / (time.monotonic() - began) / 1e6
             report(batch[-1].read, f"{done / 1e6:.1f} M tokens, {rate:.1f} M/s")
-    if not shards:
-        raise UserError(
-            f"data.corpus {corpus.name!r} has no documents in its {split} split; "
-            "give more text or a larger data.held_out"
-        )
-    if unknown:
-        said = f"{unknown} of {done} tokens are unknown text"
-        print(f"{corpus.name}, {split}: {said}", file=sys.stderr)
     return {
         "shards": [shard.meta() for shard in shards],
         "dtype": np.dtype(dtype).name,
@@ -171,6 +158,58 @@ def write(
         "separator_length": len(between),
         "label_names": list(names),
     }
+
+
+def join(folder: Path, portions: Sequence[tuple[Path, Mapping[str, Any]]]) -> dict:
+    """The stream of portions that were written into folders of their own.
+
+    Their files are linked, not copied, but for labels, which are numbered anew: in the
+    order in which they come up in the whole.
+
+    Args:
+      portions: the folder of each, and what `write` returned for it.
+    """
+    names: dict[str, int] = {}
+    shards = []
+    for source, meta in portions:
+        number = [_number(names, name) for name in meta["label_names"]]
+        renumber = np.array([*number, -1], np.int32)  # of -1, no label: the last
+        for shard in meta["shards"]:
+            old, new = source / shard["name"], folder / f"{len(shards):05d}"
+            new.mkdir()
+            for file in old.iterdir():
+                if file.stem != "labels":
+                    os.link(file, new / file.name)
+            labels = np.fromfile(old / "labels.bin", np.int32)
+            renumber[labels].tofile(new / "labels.bin")
+            shards.append(shard | {"name": new.name})
+    (_, first), *_ = portions
+    unknown = sum(meta["unknown"] for _, meta in portions)
+    return {
+        "shards": shards,
+        "dtype": first["dtype"],
+        "unknown": unknown,
+        "separator_length": first["separator_length"],
+        "label_names": list(names),
+    }
+
+
+def checked(corpus: Corpus, split: str, meta: dict) -> dict:
+    """The meta of a stream; prints what became unknown.
+
+    Raises:
+      UserError: the split has no documents.
+    """
+    if not meta["shards"]:
+        raise UserError(
+            f"data.corpus {corpus.name!r} has no documents in its {split} split; "
+            "give more text or a larger data.held_out"
+        )
+    if meta["unknown"]:
+        done = sum(shard["tokens"] for shard in meta["shards"])
+        said = f"{meta['unknown']} of {done} tokens are unknown text"
+        print(f"{corpus.name}, {split}: {said}", file=sys.stderr)
+    return meta
 
 
 def _number(names: dict[str, int], label: str | None) -> int:

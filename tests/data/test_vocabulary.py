@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import SENTINELS, SIZE, corpus_of, make_lines
 
-from research.data import training, vocabulary
+from research.data import sampling, training, vocabulary
 from research.data.corpora import join
 from research.errors import UserError
 
@@ -160,17 +160,17 @@ def test_a_size_that_does_not_fit_names_the_key(tmp_path, kind, size):
 
 def test_the_sample_keeps_the_smallest_hashes(monkeypatch, capsys):
     lines = make_lines(2, 300)
-    whole = training.sample(corpus_of(lines))
+    whole = sampling.sample(corpus_of(lines))
     assert sorted(whole) == sorted(lines)
-    monkeypatch.setattr(training, "SAMPLE", 5_000)
-    some = training.sample(corpus_of(lines))
+    monkeypatch.setattr(sampling, "SAMPLE", 5_000)
+    some = sampling.sample(corpus_of(lines))
     size = sum(len(line.encode()) for line in some)
     assert 5_000 <= size < 5_000 + max(len(line.encode()) for line in lines)
     assert whole[: len(some)] == some[: len(some)] or set(some) < set(whole)
-    assert training.sample(corpus_of(lines[::-1])) == some
+    assert sampling.sample(corpus_of(lines[::-1])) == some
     capsys.readouterr()
-    monkeypatch.setattr(training, "LONGEST", 60)
-    short = training.sample(corpus_of(lines))
+    monkeypatch.setattr(sampling, "LONGEST", 60)
+    short = sampling.sample(corpus_of(lines))
     assert all(len(line.encode()) <= 60 for line in short)
     assert "longer than 60 bytes" in capsys.readouterr().err
 
@@ -180,23 +180,23 @@ def test_an_alpha_shares_out_the_lines(monkeypatch):
     corpora = [corpus_of(lines, str(len(lines))) for lines in texts]
     both = join(corpora)
     sizes = [sum(len(line.encode()) for line in lines) for lines in texts]
-    assert sorted(training.sample(both)) == sorted(texts[0] + texts[1])
+    assert sorted(sampling.sample(both)) == sorted(texts[0] + texts[1])
     for alpha, most in ((0.5, 2**23), (0.3, 2**23), (0.5, 3000)):
-        monkeypatch.setattr(training, "SAMPLE", most)
-        lines = training.sample(both, alpha)
+        monkeypatch.setattr(sampling, "SAMPLE", most)
+        lines = sampling.sample(both, alpha)
         own = [[line for line in lines if line in set(text)] for text in texts]
         assert own[0] + own[1] == lines
         total = min(most, sum(sizes))
         for drawn, size in zip(own, sizes, strict=True):
             share = size**alpha / sum(s**alpha for s in sizes)
             given = sum(len(line.encode()) for line in drawn)
-            assert share * total - 1 <= given <= share * total + training.LONGEST
+            assert share * total - 1 <= given <= share * total + sampling.LONGEST
         if most > sum(
             sizes
         ):  # all lines of the small one, some twice, not of the other
             assert set(own[0]) == set(texts[0]) and len(own[0]) > len(texts[0])
             assert len(own[1]) == len(set(own[1])) < len(texts[1])
-    assert training.sample(corpora[0], 0.5) == training.sample(corpora[0])
+    assert sampling.sample(corpora[0], 0.5) == sampling.sample(corpora[0])
 
 
 def test_a_vocabulary_knows_its_alpha_where_there_are_parts():

@@ -68,7 +68,7 @@ open(folder + "/result.json", "w").write("{}")
 
 def _drive(workdir: epath.Path, tasks: list, **budget) -> dict:
     engine = local.Engine("", Need())
-    board = Board(len(tasks), 0)
+    board = Board("errands", len(tasks), 0)
     given = runner.Runner(
         tasks, engine, board, workdir=workdir, budget=Budget(**budget), parallel=2
     )

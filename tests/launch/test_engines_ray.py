@@ -82,7 +82,7 @@ def _until(condition, seconds=60.0):
 
 
 def _run(workdir, tasks, engine, **budget):
-    board = Board(len(tasks), 0)
+    board = Board("errands", len(tasks), 0)
     given = runner.Runner(
         tasks, engine, board, workdir=epath.Path(workdir), budget=Budget(**budget)
     )

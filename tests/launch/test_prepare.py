@@ -1,6 +1,7 @@
 """What is prepared ahead of a run is what the run then reads."""
 
 import json
+import shutil
 
 import pytest
 from etils import epath
@@ -68,6 +69,9 @@ def test_batches_are_written_and_read_again(prepare, tmp_path):
         (["--batches=3"], "--output"),
         (["--output=x"], "--batches"),
         (["--batches=0", "--output=x"], "at least 1"),
+        (["--shards=2"], "--workdir"),
+        (["--shards=2", "--workdir=x", "--batches=1", "--output=y"], "one process"),
+        (["--shards=2", "--workdir=x", "--on=slurm"], "PARTITION"),
         (["--config.data.corpus=no/such/*.txt"], "data.corpus"),
         (["--config.data.eval_split=dev"], "valid"),
         (["--config.data.reader=tfds"], "seqio"),
@@ -79,3 +83,24 @@ def test_a_mistake_is_one_line(prepare, flags, told):
     code, _, err = prepare(*flags)
     assert code == 2
     assert told in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_shards_on_an_engine_make_what_one_process_makes(prepare, tmp_path):
+    code, alone, _ = prepare()
+    assert code == 0
+    one = {path: path.read_bytes() for path in (tmp_path / "cache").rglob("*.bin")}
+    shutil.rmtree(tmp_path / "cache")
+    flags = ["--shards=2", "--parallel=2", f"--workdir={tmp_path / 'logs'}"]
+    code, out, _ = prepare(*flags)
+    assert code == 0
+    assert out.splitlines() == ["2 of 2 shards have a result", *alone.splitlines()]
+    assert one == {path: path.read_bytes() for path in one}
+    assert len(list((tmp_path / "logs").glob("shard-*/log.txt"))) == 2
+
+
+def test_a_shards_mistake_is_told(prepare, tmp_path):
+    flags = ["--shards=1", f"--workdir={tmp_path / 'logs'}"]
+    code, _, err = prepare(*flags, "--config.data.corpus=nowhere/*.txt")
+    assert code == 1
+    assert "data.corpus is 'nowhere/*.txt'" in err.splitlines()[-1]
+    assert err.count("shard 1 of 1: failed with exit code 2") == 2  # then, and at last

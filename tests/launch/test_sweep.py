@@ -157,7 +157,7 @@ def test_dry_run_shows_and_leaves_nothing(file, tmp_path, engine, capsys):
 @pytest.mark.parametrize(
     "flag, said",
     [
-        ("--on=slrum:gpu", "local"),
+        ("--on=slrum:gpu", "slurm"),
         ("--scale=smok", "smoke"),
         ("--sweep=nowhere.py", "nowhere.py"),
         ("--sweep=experiments/mlm.py", "sweep(scale)"),
