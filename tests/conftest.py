@@ -8,5 +8,11 @@ os.environ["XLA_FLAGS"] = (
 )
 
 import jax
+from hypothesis import HealthCheck, settings
 
+# A busy machine is no fault of a test.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 jax.config.update("jax_numpy_rank_promotion", "raise")

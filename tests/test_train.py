@@ -44,6 +44,7 @@ def tiny(folder, objective="mlm", **overrides):
         "model.width": 32,
         "model.heads": 2,
         "model.feedforward": 64,
+        "model.dropout": 0.0,
         "optimizer.warmup_steps": 2,
         "optimizer.learning_rate": 0.01,
         "train.steps": 12,

@@ -104,7 +104,8 @@ def test_another_driver_takes_over(tmp_path, death):
     (task,) = _errands(tmp_path, 1)
     (task.folder / "go").unlink()
     code = f"""
-        import sys
+        import signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from etils import epath
         import test_engines_local as t
