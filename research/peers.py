@@ -55,7 +55,7 @@ class Hub:
         self.wires: dict[int, Wire] = {}
         self.names: dict[int, str] = {}
         self.left: set[int] = set()
-        self.at: dict[int, int | None] = {}
+        self.at: dict[int, int] = {}  # how often each has asked
         self.reason = ""  # why the run is asked to stop
         self.over = False
         _background(self._accept, "hub")
@@ -91,8 +91,8 @@ class Hub:
                 if not self.reason:
                     self.reason = f"{self.names[index]}: {reason}"
                     self._tell(when=True)
-            case {"at": step}:
-                self.at[index] = step
+            case {"at": point}:
+                self.at[index] = point
             case {"bye": True}:
                 self.left.add(index)
                 if len(self.left) == self.count:
@@ -101,13 +101,13 @@ class Hub:
             self._agree()
 
     def _agree(self) -> None:
-        """The step to stop after: the next of whoever is ahead."""
-        steps, self.at = list(self.at.values()), {}
-        if None in steps:  # and so no step has been done since the start
+        """The point to stop at: the next of whoever is ahead."""
+        points, self.at = list(self.at.values()), {}
+        if 0 in points:  # and so no step has been done since the start
             self.over = True
             self._tell(code=self.lost, line=self.reason, of=None)
-        elif steps:
-            self._tell(until=max(steps) + 1)
+        elif points:
+            self._tell(until=max(points) + 1)
 
     def _end(self, index: int, code: int, line: str) -> None:
         if not self.over:
@@ -139,8 +139,8 @@ class Peers:
     ):
         self.index, self.count, self.lost = index, count, lost
         self._gate = threading.Lock()
-        self._done: int | None = None  # steps, once there are any to lose
-        self._until: int | None = None  # the step to stop after
+        self._asked = 0  # how often; once it has, there is something to lose
+        self._until: int | None = None  # how often all will have asked when they stop
         self._left, self._told = threading.Event(), threading.Event()
         self._wire: Wire | None = None
         if count > 1:
@@ -154,17 +154,17 @@ class Peers:
             self._wire.send(token=address.token, index=index, host=name)
             _background(self._listen, "peers")
 
-    def stops(self, done: int) -> bool:
-        """Whether the run is to be saved and stopped now that `done` steps are done.
+    def stops(self) -> bool:
+        """Whether the run is to be saved and stopped here.
 
-        Every process asks before each step, and all get the same answer.
+        Every process asks at the same points of the run, and all get the same answer.
         """
         with self._gate:
-            self._done = done
-            return self._until is not None and done >= self._until
+            self._asked += 1
+            return self._until is not None and self._asked >= self._until
 
     def stop(self, reason: str) -> None:
-        """Asks all processes to stop after the same step, soon.
+        """Asks all processes to stop at the same point, soon.
 
         Where a process has not begun its steps, there is nothing to save: all end.
         """
@@ -172,9 +172,9 @@ class Peers:
             self._wire.send(stop=reason)
             return
         with self._gate:
-            if self._done is None:
+            if not self._asked:
                 self._die(self.lost, reason)
-            self._until = self._done + 1
+            self._until = self._asked + 1
 
     @contextlib.contextmanager
     def heeding(self, number: int = signal.SIGTERM) -> Iterator[None]:
@@ -229,11 +229,11 @@ class Peers:
                         self._told.set()
                     else:
                         self._die(code, line)
-                case {"when": True}:  # no step begins until all have agreed
+                case {"when": True}:  # nobody goes on until all have agreed
                     self._gate.acquire()
-                    self._wire.send(at=self._done)
-                case {"until": step}:
-                    self._until = step
+                    self._wire.send(at=self._asked)
+                case {"until": point}:
+                    self._until = point
                     self._gate.release()
                 case {"bye": True}:
                     self._left.set()

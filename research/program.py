@@ -124,6 +124,22 @@ def compile_step(program: Program) -> tuple[Any, cost.Cost]:
     return compiled, cost.Cost(count, cost.peak_bytes(compiled))
 
 
+def described(program: Program, config: Any, price: cost.Cost) -> Iterator[str]:
+    """What a person is told of a run before its first step."""
+    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
+    parameters = state.count(program.abstract.params)
+    yield (
+        f"{config.objective.name}: {parameters:,} parameters, "
+        f"{price.flops / 1e9:,.1f} GFLOP a step, "
+        f"{price.flops / tokens(config) / 1e6:,.1f} MFLOP a token, "
+        f"{price.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}"
+    )
+    counts = [f"{k} {v:,}" for k, v in program.data.counts.items() if v]
+    yield f"text: {', '.join(counts)}" if counts else "text: not counted"
+    for dim in program.whole:
+        yield f"stays whole on every device, since it does not divide: {dim}"
+
+
 def fresh(program: Program, seed: int) -> State:
     """The state before step 0, laid out over the devices of all processes."""
     whole = sharding.replicated(program.mesh)

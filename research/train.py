@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from research.program import (
     Program,
     build,
     compile_step,
+    described,
     eval_batches,
     eval_zeros,
     fresh,
@@ -111,18 +112,8 @@ def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
     began = time.monotonic()
     step, cost = compile_step(program)
     seconds = time.monotonic() - began
-    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
-    _say(
-        f"{config.objective.name}: {count(program.abstract.params):,} parameters, "
-        f"{cost.flops / 1e9:,.1f} GFLOP a step, "
-        f"{cost.flops / tokens(config) / 1e6:,.1f} MFLOP a token, "
-        f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}; "
-        f"compiled in {seconds:.1f} s"
-    )
-    counts = [f"{k} {v:,}" for k, v in program.data.counts.items() if v]
-    _say(f"text: {', '.join(counts)}" if counts else "text: not counted")
-    for dim in program.whole:
-        _say(f"stays whole on every device, since it does not divide: {dim}")
+    for line in (*described(program, config, cost), f"compiled in {seconds:.1f} s"):
+        _say(line)
     return step, cost, seconds
 
 
@@ -167,10 +158,13 @@ class Loop:
 
     def steps(self, state: State, start: int, stop: int, batches: Any) -> State:
         """Steps `start` to `stop` of the run, and what is due between them."""
+        if cluster.from_first(self._lacks_evaluation(start)):
+            self._evaluate(start, state)
         pending, self.mark = None, time.monotonic()
         for done in range(start + 1, stop + 1):
-            if self.peers.stops(done - 1):
-                self._stop(done - 1, state, pending)
+            if self.peers.stops():
+                self._log(*(pending or (done - 1, state.sums)), partial=not pending)
+                self._stop(done - 1, state)
             state = self.step(state, next(batches))
             if pending:
                 self._log(*pending)
@@ -179,22 +173,30 @@ class Loop:
             last = done == self.train.steps
             if last or done % self.train.log_every == 0:
                 pending = done, self.copy(state.sums)
-            evaluates = last or _due(done, self.train.eval_every)
+            evaluates = self._evaluates(done)
             saves = last or _due(done, self.train.checkpoint_every)
             if evaluates or saves:
                 self._log(*(pending or (done, state.sums)), partial=not pending)
                 pending = None
-                if evaluates:
-                    self._evaluate(done, state)
                 if saves:
                     self._save(done, state)
+                if evaluates:
+                    self._evaluate(done, state)
                 self.mark = time.monotonic()
         if pending:
             self._log(*pending)
         return state
 
-    def _stop(self, step: int, state: State, pending: Any) -> None:
-        self._log(*(pending or (step, state.sums)), partial=not pending)
+    def _evaluates(self, step: int) -> bool:
+        return step == self.train.steps or _due(step, self.train.eval_every)
+
+    def _lacks_evaluation(self, step: int) -> bool:
+        """Whether the run ended when it had saved this step and not evaluated it."""
+        split = f"{self.config.data.eval_split}/loss"
+        have = any(split in x for x in self.writer.lines if x["step"] == step)
+        return step > 0 and self._evaluates(step) and not have
+
+    def _stop(self, step: int, state: State) -> NoReturn:
         if self.saved != step:
             self._save(step, state)
         self.checkpoints.wait()
@@ -243,11 +245,9 @@ class Loop:
         sums = jax.device_get(sums)
         means = metrics.means(sums)
         if not math.isfinite(means["loss"]):
-            saved = self.checkpoints.latest()
-            where = f"step {saved} is saved" if saved else "nothing is saved"
             raise NonFiniteLossError(
-                f"{self.workdir}: train/loss is {means['loss']} by step {step} "
-                f"({where}); a lower optimizer.learning_rate, a longer "
+                f"{self.workdir}: train/loss is {means['loss']} by step {step} (step "
+                f"{self.saved} is saved); a lower optimizer.learning_rate, a longer "
                 "optimizer.warmup_steps or optimizer.clip may mend it"
             )
         now = time.monotonic()
@@ -274,6 +274,8 @@ class Loop:
         for batch in eval_batches(self.program):
             # One at a time: batches depend on each other by their sums alone, and many
             # under way could leave a CPU's collectives without a thread to meet on.
+            if self.peers.stops():
+                self._stop(step, state)
             jax.block_until_ready(sums)
             sums, carry = self.program.evaluate(state.params, carry, sums, batch)
         means = metrics.means(jax.device_get(sums))

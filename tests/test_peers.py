@@ -33,7 +33,7 @@ with peers.heeding():
 WAIT = "time.sleep(60)"
 STEPS = """
 for done in range(10**6):
-    if peers.stops(done):
+    if peers.stops():
         say(done)
         peers.leave()
         sys.exit(75)

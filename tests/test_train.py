@@ -1,5 +1,6 @@
 """The loop on a small corpus: resumed equals uninterrupted, and mistakes are named."""
 
+import contextlib
 import json
 import random
 
@@ -124,28 +125,32 @@ def test_resumed_equals_uninterrupted(whole, folder, tmp_path, monkeypatch):
 
 
 class Stopped(Peers):
-    """Asks for a stop after a given step."""
+    """Asks for a stop when it is asked for the nth time."""
 
-    def __init__(self, after):
+    def __init__(self, nth):
         super().__init__()
-        self.after = after
+        self.left = nth
 
-    def stops(self, done):
-        return done == self.after
+    def stops(self):
+        self.left -= 1
+        return self.left == 0
 
 
 def test_it_goes_on_with_other_devices_and_meshes(whole, folder, tmp_path):
-    """8, then 4, then 2 devices: the same text, and the losses of one device."""
-    for count, after, axis in ((8, 4, "data"), (4, 7, "fsdp"), (2, 12, "tensor")):
-        mesh = {"mesh.data": 1, f"mesh.{axis}": count}
-        devices, peers = jax.devices()[:count], Stopped(after)
-        config = tiny(folder, **mesh)
-        if after < config.train.steps:
-            with pytest.raises(PreemptedError, match=f"after step {after}, which is"):
-                loop.train(config, tmp_path, devices=devices, peers=peers)
-            assert next(finished(tmp_path / "checkpoints")) == after
-        else:
+    """8, then 4, then 2 devices: the same text, and the losses of one device.
+
+    The second is stopped in the middle of an evaluation, which the third does again.
+    """
+    ways = (8, "data", 5, 4), (4, "fsdp", 5, 6), (2, "tensor", 0, 12)
+    for count, axis, nth, step in ways:
+        config = tiny(folder, **{"mesh.data": 1, f"mesh.{axis}": count})
+        devices, peers = jax.devices()[:count], Stopped(nth)
+        with contextlib.ExitStack() as stack:
+            if nth:
+                words = f"stopped after step {step}, which is saved"
+                stack.enter_context(pytest.raises(PreemptedError, match=words))
             loop.train(config, tmp_path, devices=devices, peers=peers)
+        assert next(finished(tmp_path / "checkpoints")) == step
     expected, found = lines(whole[0]), lines(tmp_path)
     assert [line.keys() for line in found] == [line.keys() for line in expected]
     for one, other in zip(expected, found, strict=True):
