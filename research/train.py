@@ -145,8 +145,10 @@ class Loop:
         state, start = self.start()
         batches = train_batches(self.program, start, self.train.steps)
         try:
-            guard = jax.transfer_guard("disallow")
-            with _progress(self.train.steps) as self.report, guard:
+            if cluster.from_first(self._lacks_evaluation(start)):
+                self._evaluate(start, state)
+            report, guard = _progress(self.train.steps), jax.transfer_guard("disallow")
+            with report as self.report, guard:
                 self.steps(state, start, self.train.steps, batches)
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
@@ -158,8 +160,6 @@ class Loop:
 
     def steps(self, state: State, start: int, stop: int, batches: Any) -> State:
         """Steps `start` to `stop` of the run, and what is due between them."""
-        if cluster.from_first(self._lacks_evaluation(start)):
-            self._evaluate(start, state)
         pending, self.mark = None, time.monotonic()
         for done in range(start + 1, stop + 1):
             if self.peers.stops():
@@ -170,11 +170,10 @@ class Loop:
                 self._log(*pending)
                 pending = None
             self.report(done, self.note)
-            last = done == self.train.steps
-            if last or done % self.train.log_every == 0:
+            if self._due(done, self.train.log_every):
                 pending = done, self.copy(state.sums)
-            evaluates = self._evaluates(done)
-            saves = last or _due(done, self.train.checkpoint_every)
+            evaluates = self._due(done, self.train.eval_every)
+            saves = self._due(done, self.train.checkpoint_every)
             if evaluates or saves:
                 self._log(*(pending or (done, state.sums)), partial=not pending)
                 pending = None
@@ -187,14 +186,14 @@ class Loop:
             self._log(*pending)
         return state
 
-    def _evaluates(self, step: int) -> bool:
-        return step == self.train.steps or _due(step, self.train.eval_every)
+    def _due(self, step: int, every: int) -> bool:
+        return step == self.train.steps or (every > 0 and step % every == 0)
 
     def _lacks_evaluation(self, step: int) -> bool:
         """Whether the run ended when it had saved this step and not evaluated it."""
         split = f"{self.config.data.eval_split}/loss"
         have = any(split in x for x in self.writer.lines if x["step"] == step)
-        return step > 0 and self._evaluates(step) and not have
+        return step > 0 and self._due(step, self.train.eval_every) and not have
 
     def _stop(self, step: int, state: State) -> NoReturn:
         if self.saved != step:
@@ -295,7 +294,3 @@ class Loop:
 def _progress(total: int) -> Any:
     silent = contextlib.nullcontext(lambda done, note: None)
     return progress("train", total) if _first() else silent
-
-
-def _due(step: int, every: int) -> bool:
-    return every > 0 and step % every == 0
