@@ -15,6 +15,8 @@ from research.errors import UserError
 
 PORT = 10001
 """Of Ray's client server, unless told."""
+TRIES = 3
+"""How often a cluster is asked for a server of our own, which may die as it starts."""
 VERSIONS = {"v5e": "v5litepod", "tpu7x": "v7x"}
 """Ray's names of TPU generations, where they are others."""
 
@@ -106,13 +108,12 @@ class Engine:
             if self.where:
                 host, colon, port = self.where[2:].rpartition(":")
                 address = f"{host}:{port}" if colon else f"{port}:{PORT}"
-                ray.init(f"ray://{address}", **told)
+                _join(ray, f"ray://{address}", told)
             else:
                 self._nearby(ray, told)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
             raise UserError(
-                f"--on=ray:{self.where}: no cluster there ({reason})"
+                f"--on=ray:{self.where}: no cluster there ({_reason(error)})"
             ) from error
         self._ray = ray
         return ray
@@ -154,3 +155,22 @@ class Engine:
                 "excludes": [".git", ".venv", "runs"],
             }
         return options
+
+
+def _join(ray: Any, address: str, told: dict[str, Any]) -> None:
+    """Connects to the client server of a cluster."""
+    for left in reversed(range(TRIES)):
+        try:
+            ray.init(address, **told)
+            return
+        except ConnectionAbortedError:
+            if not left:
+                raise
+
+
+def _reason(error: Exception) -> str:
+    """An error in a line; of one that brings the server's traceback, its last one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any(line.startswith("Traceback") for line in lines):
+        return lines[-1]
+    return " ".join(lines)

@@ -10,7 +10,7 @@ import pytest
 from etils import epath
 
 from launch import engines
-from launch.engines import attempt, record, runner
+from launch.engines import attempt, ray, record, runner
 from launch.engines.board import Board
 from launch.engines.need import Need
 from launch.engines.record import Budget
@@ -97,6 +97,30 @@ def test_a_cluster_that_is_not_there_is_told(tmp_path):
     assert done.returncode == 2
     assert "error: --on=ray://127.0.0.1:1: no cluster there" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class Ray:
+    """A client of a cluster whose server dies as it starts, so many times."""
+
+    def __init__(self, deaths):
+        self.deaths, self.asked = deaths, []
+
+    def init(self, address, **told):
+        self.asked.append(address)
+        if len(self.asked) <= self.deaths:
+            text = "Initialization failure from server:\nTraceback (most recent ...):"
+            raise ConnectionAbortedError(
+                f"{text}\n  at ...\nRuntimeError: see its log\n"
+            )
+
+
+def test_a_server_that_dies_as_it_starts_is_asked_for_again():
+    client = Ray(2)
+    ray._join(client, "ray://there:10001", {"namespace": "x"})
+    assert client.asked == ["ray://there:10001"] * 3
+    with pytest.raises(ConnectionAbortedError) as error:
+        ray._join(Ray(3), "ray://there:10001", {})
+    assert ray._reason(error.value) == "RuntimeError: see F"
 
 
 def test_a_node_dies_and_its_task_goes_on_elsewhere_without_a_driver(cluster, tmp_path):
