@@ -120,7 +120,7 @@ def test_a_server_that_dies_as_it_starts_is_asked_for_again():
     assert client.asked == ["ray://there:10001"] * 3
     with pytest.raises(ConnectionAbortedError) as error:
         ray._join(Ray(3), "ray://there:10001", {})
-    assert ray._reason(error.value) == "RuntimeError: see F"
+    assert ray._reason(error.value) == "RuntimeError: see its log"
 
 
 def test_a_node_dies_and_its_task_goes_on_elsewhere_without_a_driver(cluster, tmp_path):
