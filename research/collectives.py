@@ -45,8 +45,8 @@ class Instruction(NamedTuple):
 def count(hlo: str) -> dict[str, Collective]:
     """The collectives of a compiled module, each as often as it runs.
 
-    A loop's body counts as often as its known trip count says. A TPU's fused
-    reduce-scatter, which is named all-reduce-scatter, counts as a reduce-scatter.
+    A loop's body counts as often as its known trip count says. A TPU's reduce-scatter,
+    which is a fused computation named all-reduce-scatter, counts as one.
 
     Args:
       hlo: `compiled.as_text()`.
@@ -76,7 +76,7 @@ def _walk(computations, name: str, times: int, found: dict[str, Collective]) -> 
     for line in computations.get(name, ()):
         kind = line.opcode.removesuffix("-start")
         sizes = _sizes(line.shape)
-        if line.name.startswith("all-reduce-scatter"):
+        if "calls=%all-reduce-scatter" in line.text:
             _add(found, "reduce-scatter", times, sum(sizes))
         elif kind in KINDS:
             started = line.opcode != kind and kind != "all-reduce"

@@ -79,13 +79,14 @@ HloModule step
   ROOT %s = f32[] add(%a, %b)
 }
 
-%fused (p: bf16[8,4]) -> bf16[2,4] {
+%all-reduce-scatter.8.clone.1 (p: bf16[8,4]) -> bf16[2,4] {
   %r = bf16[8,4]{1,0} all-reduce(%p), to_apply=%add
   ROOT %d = bf16[2,4]{1,0} dynamic-slice(%r, %c)
 }
 
 %body (t: (s32[], bf16[8,4])) -> (s32[], bf16[8,4]) {
-  %all-reduce-scatter.3 = bf16[2,4]{1,0} fusion(%x), kind=kCustom, calls=%fused
+  %fusion.46 = bf16[2,4]{1,0} fusion(%x), kind=kCustom, \
+calls=%all-reduce-scatter.8.clone.1, metadata={}
   ROOT %g = (bf16[2,4]{1,0}, bf16[8,4]{1,0}) all-gather-start(%y), dimensions={0}
 }
 
