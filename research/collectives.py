@@ -23,6 +23,9 @@ OPCODE = re.compile(r"(?:^|[\s)}])([a-z][\w\-]*)\(")
 SHAPE = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 CALLED = re.compile(r"(?:calls|to_apply|body|condition)=([^,\s]+)")
 BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+CHANNEL = re.compile(r"channel_id=\d+")
+CONDITION = re.compile(r"condition=%([\w.\-]+)")
+CONSTANT = re.compile(r"constant\((\d+)\)")
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
@@ -45,16 +48,21 @@ class Instruction(NamedTuple):
 def count(hlo: str) -> dict[str, Collective]:
     """The collectives of a compiled module, each as often as it runs.
 
-    A loop's body counts as often as its known trip count says. A TPU's reduce-scatter,
-    which is a fused computation named all-reduce-scatter, counts as one.
+    A loop's body counts as often as its trip count says, that of a loop without one
+    once. Of a TPU: an asynchronous collective, which stands in fused computations of
+    one channel where it starts, goes on and is done, counts once; a fused computation
+    named all-reduce-scatter counts as a reduce-scatter.
 
     Args:
       hlo: `compiled.as_text()`.
     """
     computations, entry = _computations(hlo)
-    found: dict[str, Collective] = {}
-    _walk(computations, entry, 1, found)
-    return dict(sorted(found.items()))
+    each: dict[tuple[str, str], Collective] = {}
+    _walk(computations, entry, 1, each)
+    found = {kind: Collective(0, 0) for kind, _ in sorted(each)}
+    for (kind, _), (times, size) in each.items():
+        found[kind] = Collective(found[kind].count + times, found[kind].bytes + size)
+    return found
 
 
 def _computations(hlo: str) -> tuple[dict[str, list[Instruction]], str]:
@@ -72,22 +80,44 @@ def _computations(hlo: str) -> tuple[dict[str, list[Instruction]], str]:
     return computations, entry
 
 
-def _walk(computations, name: str, times: int, found: dict[str, Collective]) -> None:
+def _walk(computations, name: str, times: int, found: dict, fused=False) -> None:
     for line in computations.get(name, ()):
         kind = line.opcode.removesuffix("-start")
         sizes = _sizes(line.shape)
         if "calls=%all-reduce-scatter" in line.text:
-            _add(found, "reduce-scatter", times, sum(sizes))
+            _add(found, "reduce-scatter", line.name, times, sum(sizes))
         elif kind in KINDS:
             started = line.opcode != kind and kind != "all-reduce"
+            channel = CHANNEL.search(line.text) if fused else None
             # What a started one gives comes after its operand.
-            _add(found, kind, times, sizes[1] if started else sum(sizes))
+            size = sizes[1] if started else sum(sizes)
+            _add(found, kind, channel[0] if channel else line.name, times, size)
         else:
-            trips = TRIPS.search(line.text)
-            loop = line.opcode == "while" and trips
-            inside = times * int(trips[1]) if loop else times
+            loops = line.opcode == "while"
+            inside = times * _trips(computations, line.text) if loops else times
             for called in _called(line.text):
-                _walk(computations, called, inside, found)
+                fuses = fused or line.opcode == "fusion"
+                _walk(computations, called, inside, found, fuses)
+
+
+def _add(found: dict, kind: str, name: str, times: int, size: int) -> None:
+    before = found.get((kind, name), Collective(0, 0))
+    if times > before.count:
+        found[kind, name] = Collective(times, times * size)
+
+
+def _trips(computations, text: str) -> int:
+    """How often a loop runs: as it says, or as the end of its count in the condition.
+
+    A loop that ends otherwise counts once.
+    """
+    if told := TRIPS.search(text):
+        return int(told[1])
+    condition = CONDITION.search(text)
+    lines = computations.get(condition[1], ()) if condition else ()
+    ends = [found[1] for line in lines if (found := CONSTANT.match(line.text))]
+    counts = any("direction=LT" in line.text for line in lines)
+    return int(ends[0]) if counts and len(ends) == 1 else 1
 
 
 def _called(text: str) -> list[str]:
@@ -96,11 +126,6 @@ def _called(text: str) -> list[str]:
     for found in BRANCHES.finditer(text):
         names += found[1].split(",")
     return [name.strip().lstrip("%") for name in names]
-
-
-def _add(found: dict[str, Collective], kind: str, times: int, size: int) -> None:
-    before = found.get(kind, Collective(0, 0))
-    found[kind] = Collective(before.count + times, before.bytes + times * size)
 
 
 def _sizes(shape: str) -> list[int]:

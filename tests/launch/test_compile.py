@@ -84,6 +84,26 @@ HloModule step
   ROOT %d = bf16[2,4]{1,0} dynamic-slice(%r, %c)
 }
 
+%begins (p: bf16[2]) -> bf16[4] {
+  %all-gather.1 = bf16[4]{0} all-gather(%p), channel_id=5, dimensions={0}
+}
+
+%ends (p: bf16[2]) -> bf16[4] {
+  %all-gather.2 = bf16[4]{0} all-gather(%p), channel_id=5, dimensions={0}
+}
+
+%more (t: (s32[], bf16[2])) -> pred[] {
+  %five = s32[]{:T(128)} constant(5)
+  ROOT %lt = pred[]{:T(512)} compare(%i, %five), direction=LT
+}
+
+%again (t: (s32[], bf16[2])) -> (s32[], bf16[2]) {
+  %x = bf16[4]{0} fusion(%y), kind=kCustom, calls=%begins
+  %z = bf16[4]{0} fusion(%x), kind=kCustom, calls=%ends
+  %s = (s32[2]{0}, s32[3]{0}) all-to-all(%u, %v), channel_id=1, dimensions={0}
+  %t = (s32[2]{0}, s32[3]{0}) all-to-all(%u, %v), channel_id=1, dimensions={0}
+}
+
 %body (t: (s32[], bf16[8,4])) -> (s32[], bf16[8,4]) {
   %fusion.46 = bf16[2,4]{1,0} fusion(%x), kind=kCustom, \
 calls=%all-reduce-scatter.8.clone.1, metadata={}
@@ -93,6 +113,7 @@ calls=%all-reduce-scatter.8.clone.1, metadata={}
 ENTRY %main (p: bf16[8,4]) -> bf16[8,4] {
   %w = (s32[], bf16[8,4]{1,0}) while(%t), condition=%c, body=%body, \
 backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
+  %n = (s32[], bf16[2]{0}) while(%t), condition=%more, body=%again, metadata={}
   %k = (f32[2]{0}, f32[]) all-reduce(%u, %v), to_apply=%add
   ROOT %e = bf16[8,4]{1,0} copy(%w)
 }
@@ -102,7 +123,8 @@ backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
 def test_a_tpus_text_is_read():
     found = collectives.count(HLO)
     assert found["reduce-scatter"] == (12, 12 * 2 * 4 * 2)
-    assert found["all-gather"] == (12, 12 * 8 * 4 * 2)
+    assert found["all-gather"] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
+    assert found["all-to-all"] == (10, 5 * 2 * 20)
     assert found["all-reduce"] == (1, 12)
 
 
