@@ -84,7 +84,7 @@ def _walk(computations, name: str, times: int, found: dict, fused=False) -> None
     for line in computations.get(name, ()):
         kind = line.opcode.removesuffix("-start")
         sizes = _sizes(line.shape)
-        if "calls=%all-reduce-scatter" in line.text:
+        if "%all-reduce-scatter" in f"%{line.name} {line.text}":
             _add(found, "reduce-scatter", line.name, times, sum(sizes))
         elif kind in KINDS:
             started = line.opcode != kind and kind != "all-reduce"

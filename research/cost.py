@@ -10,6 +10,7 @@ from jax.interpreters import partial_eval
 
 class Cost(NamedTuple):
     flops: float  # of one step, over all devices
+    recomputed_flops: float  # what rematerialisation adds to them
     peak_bytes: int  # of one device
 
 

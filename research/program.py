@@ -1,5 +1,6 @@
 """A config made ready to run: data, network, mesh, and the functions of a step."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ class Program(NamedTuple):
     mesh: Mesh
     init: Callable[[jax.Array], State]
     step: Callable[[State, dict], State]
+    plain: Callable[[State, dict], State]  # the step, but that nothing is recomputed
     evaluate: Callable
     abstract: State  # shapes with shardings
     batch: dict  # likewise
@@ -55,27 +57,33 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
     options = models.Options(**config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if symbols else open_data(config, objective)
-    network = objective.network(options, symbols or data.symbols)
+    symbols = symbols or data.symbols
+    network = objective.network(options, symbols)
     specs = objective.arrays(config.data.length) | {"example": Spec(())}
     init = state.initializer(objective, network, optimizer, specs, config.train.batch)
     with sharding.context(mesh):
         boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
     where = state.shardings(boxed, optimizer, mesh)
-    step = make_step(
-        objective,
-        network,
-        optimizer,
-        seed=config.seed,
-        accumulate=config.train.accumulate,
-        dropout=config.model.dropout > 0,
-        log_every=config.train.log_every,
-    )
+
+    def step_of(options: models.Options) -> Callable:
+        step = make_step(
+            objective,
+            objective.network(options, symbols),
+            optimizer,
+            seed=config.seed,
+            accumulate=config.train.accumulate,
+            dropout=config.model.dropout > 0,
+            log_every=config.train.log_every,
+        )
+        return jax.jit(step, donate_argnums=0, out_shardings=where)
+
     return Program(
         objective=objective,
         data=data,
         mesh=mesh,
         init=jax.jit(lambda key: state.unboxed(init(key)), out_shardings=where),
-        step=jax.jit(step, donate_argnums=0, out_shardings=where),
+        step=step_of(options),
+        plain=step_of(dataclasses.replace(options, remat="none")),
         evaluate=jax.jit(
             make_evaluate(objective, network, seed=config.seed),
             out_shardings=(sharding.replicated(mesh), where.carry),
@@ -120,8 +128,17 @@ def compile_step(program: Program) -> tuple[Any, cost.Cost]:
     with sharding.context(program.mesh):
         lowered = program.step.lower(program.abstract, program.batch)
         compiled = lowered.compile()
-        count = cost.flops(program.step, program.abstract, program.batch)
-    return compiled, cost.Cost(count, cost.peak_bytes(compiled))
+    return compiled, cost.Cost(*flops(program), cost.peak_bytes(compiled))
+
+
+def flops(program: Program) -> tuple[float, float]:
+    """FLOPs of a step, and those that its remat policy adds to them."""
+    with sharding.context(program.mesh):
+        plain, whole = (
+            cost.flops(step, program.abstract, program.batch)
+            for step in (program.plain, program.step)
+        )
+    return plain, whole - plain
 
 
 def described(program: Program, config: Any, price: cost.Cost) -> Iterator[str]:

@@ -38,6 +38,20 @@ def test_flops_are_those_of_an_analytic_count():
     forward = 3 * block + 2 * width * rows
     assert facts["flops_per_token"] == pytest.approx(3 * forward, rel=0.03)
     assert facts["flops_per_step"] == facts["flops_per_token"] * 16 * 32
+    assert facts["recomputed_flops_per_step"] == 0
+
+
+def test_what_remat_recomputes_is_told_apart():
+    config = load("experiments/lm.py", SMALL | {"model.remat": "full"})
+    again = command.measure(config, "cpu:1", jax.devices()[:1])
+    plain = load("experiments/lm.py", SMALL)
+    plain = command.measure(plain, "cpu:1", jax.devices()[:1])
+    assert again["flops_per_step"] == plain["flops_per_step"]
+    width, inner, length = 64, 128, 32
+    block = 4 * 2 * width**2 + 2 * 2 * width * inner + 2 * 2 * length * width
+    # Everything of a block is computed again but its last product, which nobody needs.
+    forward = 3 * (block - 2 * width * inner) * 16 * 32
+    assert again["recomputed_flops_per_step"] == pytest.approx(forward, rel=0.03)
 
 
 def test_a_mesh_talks_and_one_device_does_not():
@@ -166,7 +180,8 @@ def test_a_search_finds_the_least_remat_that_fits(monkeypatch, capsys):
             "device": "cpu",
             "fits": peak <= 24,
             "peak_bytes_per_device": peak,
-            "flops_per_token": 1.0 + (config.model.remat != "none"),
+            "flops_per_step": 1.0,
+            "recomputed_flops_per_step": float(config.model.remat != "none"),
             "collectives": {"all-reduce": {"count": 1, "bytes": mesh["tensor"]}},
         }
 
