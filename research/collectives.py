@@ -23,6 +23,7 @@ OPCODE = re.compile(r"(?:^|[\s)}])([a-z][\w\-]*)\(")
 SHAPE = re.compile(r"\b([a-z]+\d*[a-z0-9]*)\[([\d,]*)\]")
 CALLED = re.compile(r"(?:calls|to_apply|body|condition)=([^,\s]+)")
 BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+SCATTER = "all-reduce-scatter"
 CHANNEL = re.compile(r"channel_id=\d+")
 CONDITION = re.compile(r"condition=%([\w.\-]+)")
 CONSTANT = re.compile(r"constant\((\d+)\)")
@@ -84,7 +85,7 @@ def _walk(computations, name: str, times: int, found: dict, fused=False) -> None
     for line in computations.get(name, ()):
         kind = line.opcode.removesuffix("-start")
         sizes = _sizes(line.shape)
-        if "%all-reduce-scatter" in f"%{line.name} {line.text}":
+        if line.name.startswith(SCATTER) or f"calls=%{SCATTER}" in line.text:
             _add(found, "reduce-scatter", line.name, times, sum(sizes))
         elif kind in KINDS:
             started = line.opcode != kind and kind != "all-reduce"

@@ -116,6 +116,8 @@ HloModule step
   %z = bf16[4]{0} fusion(%x), kind=kCustom, calls=%ends
   %s = (s32[2]{0}, s32[3]{0}) all-to-all(%u, %v), channel_id=1, dimensions={0}
   %t = (s32[2]{0}, s32[3]{0}) all-to-all(%u, %v), channel_id=1, dimensions={0}
+  %all-reduce-scatter.9 = bf16[2]{0} fusion(%y), kind=kCustom, calls=%ends.1
+  %o = bf16[2]{0} fusion(%all-reduce-scatter.9), kind=kLoop, calls=%ends.2
 }
 
 %body (t: (s32[], bf16[8,4])) -> (s32[], bf16[8,4]) {
@@ -136,7 +138,7 @@ backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
 
 def test_a_tpus_text_is_read():
     found = collectives.count(HLO)
-    assert found["reduce-scatter"] == (12, 12 * 2 * 4 * 2)
+    assert found["reduce-scatter"] == (12 + 5, 12 * 2 * 4 * 2 + 5 * 2 * 2)
     assert found["all-gather"] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
     assert found["all-to-all"] == (10, 5 * 2 * 20)
     assert found["all-reduce"] == (1, 12)
