@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from research import models
-from research.objectives.losses import Term
+from research.objectives.shared.losses import Term
 from research.state import GRADIENT_NORM, State
 
 

@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 
 from research import metrics
-from research.objectives.losses import Term
+from research.objectives.shared.losses import Term
 from research.state import GRADIENT_NORM, State
 from research.step import gradient, make_evaluate, make_step
 

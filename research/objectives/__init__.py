@@ -9,26 +9,7 @@ import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError, unknown
-from research.objectives.losses import Term
-
-SHARED = (
-    "compose",
-    "contrastive",
-    "copying",
-    "hiding",
-    "layout",
-    "losses",
-    "reading",
-    "recurrence",
-    "relations",
-    "rewrite",
-    "segments",
-    "sides",
-    "spans",
-    "units",
-)
-"""Modules of this folder that hold functions objectives share."""
-
+from research.objectives.shared.losses import Term
 
 FAMILIES = (
     "LM",
@@ -80,9 +61,9 @@ class Objective(Protocol):
 
 
 def names() -> list[str]:
-    """Every objective there is: the modules of this folder."""
-    found = (module.name for module in pkgutil.iter_modules(__path__))
-    return sorted(name for name in found if name not in SHARED)
+    """Every objective there is: the modules of this folder, none of its folders."""
+    found = pkgutil.iter_modules(__path__)
+    return sorted(module.name for module in found if not module.ispkg)
 
 
 def cls(name: str) -> type:

@@ -9,8 +9,8 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
-from research.objectives import layout, rewrite, sides
-from research.objectives.losses import Term
+from research.objectives.shared import layout, rewrite, sides
+from research.objectives.shared.losses import Term
 
 NOISES = ("permute", "mask", "delete", "infill", "insert", "rotate")
 """In the order in which a text goes through them (fairseq's)."""

@@ -20,8 +20,8 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, take
 from research.errors import UserError
-from research.objectives import layout
-from research.objectives.losses import Term
+from research.objectives.shared import layout
+from research.objectives.shared.losses import Term
 
 
 @dataclass(frozen=True)

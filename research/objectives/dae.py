@@ -14,9 +14,9 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError
-from research.objectives import sides, spans
-from research.objectives.losses import Term
-from research.objectives.spans import counts
+from research.objectives.shared import sides, spans
+from research.objectives.shared.losses import Term
+from research.objectives.shared.spans import counts
 
 CHOOSE = ("spans", "iid", "prefix", "all")
 FILL = ("sentinel", "mask", "bert", "drop", "shuffle")

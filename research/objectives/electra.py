@@ -30,10 +30,10 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
-from research.objectives import layout
-from research.objectives.copying import copied
-from research.objectives.losses import CHUNK, Term, binary, cross_entropy
 from research.objectives.mlm import budget, hide
+from research.objectives.shared import layout
+from research.objectives.shared.copying import copied
+from research.objectives.shared.losses import CHUNK, Term, binary, cross_entropy
 
 BLOCK = 128
 """Rows of a vocabulary table come in multiples of this many."""

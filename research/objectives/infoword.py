@@ -26,9 +26,9 @@ from research.batch import (
     take,
 )
 from research.data import noise
-from research.objectives import contrastive, layout
-from research.objectives.hiding import budget, hide
-from research.objectives.losses import Term, recovery
+from research.objectives.shared import contrastive, layout
+from research.objectives.shared.hiding import budget, hide
+from research.objectives.shared.losses import Term, recovery
 
 
 @dataclass(frozen=True)

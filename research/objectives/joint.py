@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
-from research.objectives import compose, layout, reading
-from research.objectives.losses import Term
+from research.objectives.shared import compose, layout, reading
+from research.objectives.shared.losses import Term
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
-from research.objectives import layout, recurrence
-from research.objectives.losses import Term, recovery
+from research.objectives.shared import layout, recurrence
+from research.objectives.shared.losses import Term, recovery
 
 SIDES = ("forward", "backward")
 

@@ -14,8 +14,8 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
 from research.data import noise
-from research.objectives import layout, sides, spans
-from research.objectives.losses import Term
+from research.objectives.shared import layout, sides, spans
+from research.objectives.shared.losses import Term
 
 STARTS = ("uniform", "edges")
 FIRSTS = ("mask", "previous")

@@ -16,8 +16,8 @@ import numpy as np
 from research.batch import Example, Reads, Spec, Symbols
 from research.data import noise
 from research.errors import UserError
-from research.objectives import compose, reading
-from research.objectives.losses import Term
+from research.objectives.shared import compose, reading
+from research.objectives.shared.losses import Term
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
-from research.objectives import layout, relations, units
-from research.objectives.hiding import (
+from research.objectives.shared import layout, relations, units
+from research.objectives.shared.hiding import (
     DRAWS,
     FATES,
     ROUNDINGS,
@@ -26,7 +26,7 @@ from research.objectives.hiding import (
     num_trigrams,
     shuffle,
 )
-from research.objectives.losses import Term, cross_entropy, recovery
+from research.objectives.shared.losses import Term, cross_entropy, recovery
 
 STREAMS = {
     "stream": "stream",

@@ -25,8 +25,8 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
-from research.objectives import layout, recurrence, segments
-from research.objectives.losses import Term, recovery
+from research.objectives.shared import layout, recurrence, segments
+from research.objectives.shared.losses import Term, recovery
 
 
 @dataclass(frozen=True)

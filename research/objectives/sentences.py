@@ -17,8 +17,8 @@ from research import models
 from research.batch import SENTENCE, Example, Reads, Spec, Symbols, group_specs
 from research.data import lexicon as lexicons
 from research.data import noise
-from research.objectives import layout, relations, units
-from research.objectives.losses import Term
+from research.objectives.shared import layout, relations, units
+from research.objectives.shared.losses import Term
 
 OF_PIECES = ("reorder", "discourse")
 

@@ -23,9 +23,9 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
-from research.objectives import layout
-from research.objectives.losses import Term, binary
 from research.objectives.mlm import STREAMS
+from research.objectives.shared import layout
+from research.objectives.shared.losses import Term, binary
 
 TASKS = ("document", "capital")
 

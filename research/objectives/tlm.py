@@ -23,9 +23,9 @@ from research.batch import (
 )
 from research.data import noise
 from research.errors import UserError
-from research.objectives import layout
-from research.objectives.hiding import budget, hide
-from research.objectives.losses import Term, recovery
+from research.objectives.shared import layout
+from research.objectives.shared.hiding import budget, hide
+from research.objectives.shared.losses import Term, recovery
 
 SIDES = ("both", "one", "first", "second")
 

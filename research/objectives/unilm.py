@@ -26,8 +26,8 @@ from research.batch import (
     scored_specs,
 )
 from research.data import noise
-from research.objectives import hiding, layout, relations
-from research.objectives.losses import Term, recovery
+from research.objectives.shared import hiding, layout, relations
+from research.objectives.shared.losses import Term, recovery
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
 FIRST_KIND = np.array([0, 4, 2, 3])

@@ -27,9 +27,9 @@ from research.batch import (
 from research.data import lexicon as lexicons
 from research.data import noise
 from research.errors import UserError
-from research.objectives import layout, units
-from research.objectives.hiding import budget, hide
-from research.objectives.losses import Term, binary, recovery
+from research.objectives.shared import layout, units
+from research.objectives.shared.hiding import budget, hide
+from research.objectives.shared.losses import Term, binary, recovery
 
 
 @dataclass(frozen=True)

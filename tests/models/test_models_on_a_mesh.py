@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from research import models, sharding
-from research.objectives import losses
+from research.objectives.shared import losses
 
 SIZE = 200
 

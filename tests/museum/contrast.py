@@ -4,7 +4,7 @@ from tests.museum import Mutant
 
 ELECTRA = "research/objectives/electra.py"
 INFOWORD = "research/objectives/infoword.py"
-CONTRASTIVE = "research/objectives/contrastive.py"
+CONTRASTIVE = "research/objectives/shared/contrastive.py"
 WKLM = "research/objectives/wklm.py"
 JOINT = "research/objectives/joint.py"
 

@@ -2,10 +2,10 @@
 
 from tests.museum import Mutant
 
-HIDING = "research/objectives/hiding.py"
-UNITS = "research/objectives/units.py"
+HIDING = "research/objectives/shared/hiding.py"
+UNITS = "research/objectives/shared/units.py"
 MLM = "research/objectives/mlm.py"
-RELATIONS = "research/objectives/relations.py"
+RELATIONS = "research/objectives/shared/relations.py"
 NOISE = "research/data/noise.py"
 
 TEST_HIDING = "tests/objectives/test_hiding.py"

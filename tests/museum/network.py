@@ -5,7 +5,7 @@ from tests.museum import Mutant
 ATTENTION = "research/models/attention.py"
 RELATIVE = "research/models/relative.py"
 POSITIONS = "research/models/positions.py"
-LOSSES = "research/objectives/losses.py"
+LOSSES = "research/objectives/shared/losses.py"
 OPTIMIZER = "research/optimizer.py"
 
 TEST_ATTENTION = "tests/models/test_attention.py"

@@ -5,8 +5,8 @@ from tests.museum import Mutant
 PLM = "research/objectives/plm.py"
 LM = "research/objectives/lm.py"
 UNILM = "research/objectives/unilm.py"
-SEGMENTS = "research/objectives/segments.py"
-RECURRENCE = "research/objectives/recurrence.py"
+SEGMENTS = "research/objectives/shared/segments.py"
+RECURRENCE = "research/objectives/shared/recurrence.py"
 
 TEST_PLM = "tests/objectives/test_plm.py"
 TEST_PAIRS = "tests/objectives/test_plm_pairs.py"

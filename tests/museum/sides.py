@@ -2,10 +2,10 @@
 
 from tests.museum import Mutant
 
-SIDES = "research/objectives/sides.py"
-SPANS = "research/objectives/spans.py"
+SIDES = "research/objectives/shared/sides.py"
+SPANS = "research/objectives/shared/spans.py"
 DAE = "research/objectives/dae.py"
-REWRITE = "research/objectives/rewrite.py"
+REWRITE = "research/objectives/shared/rewrite.py"
 BART = "research/objectives/bart.py"
 MASS = "research/objectives/mass.py"
 MIX = "research/objectives/mix.py"

@@ -9,8 +9,8 @@ from texts import keys, rows, symbols, texts
 from research import objectives
 from research.batch import SENTENCE
 from research.errors import UserError
-from research.objectives import rewrite
 from research.objectives.bart import NOISES
+from research.objectives.shared import rewrite
 
 OF = symbols(size=400, sentinels=20)
 NONE = dict.fromkeys(NOISES, 0.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from research import models
-from research.objectives import losses
-from research.objectives.copying import copied
+from research.objectives.shared import losses
+from research.objectives.shared.copying import copied
 
 SIZE, ROWS = 100, 128
 

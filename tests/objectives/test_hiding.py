@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from texts import keys, symbols
 
-from research.objectives import hiding, layout
+from research.objectives.shared import hiding, layout
 
 LEVEL = 1e-4
 OF = symbols()

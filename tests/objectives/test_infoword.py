@@ -15,7 +15,8 @@ from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.errors import UserError
-from research.objectives import contrastive, infoword
+from research.objectives import infoword
+from research.objectives.shared import contrastive
 
 LEVEL = 1e-4
 OF = symbols(size=96)

@@ -13,8 +13,8 @@ from texts import keys, symbols, texts
 from research import models, objectives, state
 from research.batch import LAST_STEP, Spec
 from research.errors import UserError
-from research.objectives import reading
-from research.objectives.losses import Term
+from research.objectives.shared import reading
+from research.objectives.shared.losses import Term
 from research.step import make_step, value
 
 OF = symbols(size=96, sentinels=40)

@@ -7,7 +7,7 @@ from texts import keys, symbols, texts
 from research import objectives
 from research.batch import WORD, Lexicon
 from research.errors import UserError
-from research.objectives import layout, units
+from research.objectives.shared import layout, units
 
 OF = symbols(size=96, labels=())
 A, B, C, D = (int(token) for token in OF.ordinary[:4])

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from research.objectives import losses
+from research.objectives.shared import losses
 
 FORMS = ("dense", "chunked", "fused")
 

@@ -17,7 +17,8 @@ from texts import keys, rows, symbols, texts
 from research import models, objectives
 from research.batch import LAST_STEP
 from research.errors import UserError
-from research.objectives import compose, mix, reading
+from research.objectives import mix
+from research.objectives.shared import compose, reading
 
 LEVEL = 1e-4
 OF = symbols(size=96, sentinels=40)

@@ -10,7 +10,7 @@ from texts import symbols, texts
 
 from research.batch import FAR, NEXT, OTHER, SENTENCE, Reads
 from research.errors import UserError
-from research.objectives import reading
+from research.objectives.shared import reading
 
 OF = symbols()
 LENGTHS = st.integers(5, 30)

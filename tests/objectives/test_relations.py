@@ -9,7 +9,7 @@ from scipy import stats
 from texts import keys, symbols, texts
 
 from research.batch import FAR, NEXT, OTHER
-from research.objectives import layout, relations
+from research.objectives.shared import layout, relations
 
 LEVEL = 1e-4
 OF = symbols()

@@ -10,7 +10,7 @@ from scipy import stats
 from texts import keys, symbols
 
 from research.batch import SENTENCE, WORD
-from research.objectives import rewrite
+from research.objectives.shared import rewrite
 
 OF = symbols(size=400, sentinels=20)
 LEVEL = 1e-4

@@ -14,7 +14,8 @@ from texts import keys, symbols, texts
 from research import objectives
 from research.batch import SENTENCE, WORD, Lexicon
 from research.errors import UserError
-from research.objectives import relations, sentences
+from research.objectives import sentences
+from research.objectives.shared import relations
 
 LEVEL = 1e-4
 OF = symbols(size=96)

@@ -5,7 +5,7 @@ from scipy import stats
 from texts import keys
 
 from research import objectives
-from research.objectives import spans
+from research.objectives.shared import spans
 
 LEVEL = 1e-4
 

@@ -7,7 +7,7 @@ from texts import keys, symbols, texts
 
 from experiments import ul2
 from research import objectives
-from research.objectives.spans import counts
+from research.objectives.shared.spans import counts
 
 OF = symbols(size=800, sentinels=160)
 LEVEL = 1e-4

@@ -15,8 +15,8 @@ from texts import keys, symbols, texts
 from research.batch import WORD, Example
 from research.data import training, vocabulary
 from research.data.corpora import Corpus, Document
-from research.objectives import layout, units
-from research.objectives.hiding import budget
+from research.objectives.shared import layout, units
+from research.objectives.shared.hiding import budget
 
 LEVEL = 1e-4
 OF = symbols()

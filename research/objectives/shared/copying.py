@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.objectives.losses import Term, cut, join, logits_of
+from research.objectives.shared.losses import Term, cut, join, logits_of
 
 
 class Gated(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from research.batch import Spec, Symbols, group_specs, scored_specs, take
-from research.objectives import layout
-from research.objectives.losses import Term, cross_entropy
+from research.objectives.shared import layout
+from research.objectives.shared.losses import Term, cross_entropy
 
 
 def specs(length: int, target: int) -> dict[str, Spec]:

@@ -11,7 +11,7 @@ import numpy as np
 from research import models
 from research.batch import FAR, NEXT, OTHER, Example, Reads, Spec
 from research.data import noise
-from research.objectives.losses import Term
+from research.objectives.shared.losses import Term
 
 ANSWERS = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}
 """How many answers a question has.

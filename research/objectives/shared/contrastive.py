@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from research.objectives.losses import Term
+from research.objectives.shared.losses import Term
 
 HIDDEN = -1e9
 """The logit of what is no candidate."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from research.batch import SENTENCE, Example, Symbols
 from research.data import noise
-from research.objectives import layout
-from research.objectives.layout import Text
+from research.objectives.shared import layout
+from research.objectives.shared.layout import Text
 
 AHEAD = 4
 """Lengths of a row that are read beyond it, for segments from elsewhere."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from research.batch import SENTENCE, WORD, Symbols
 from research.data import noise
-from research.objectives import spans
+from research.objectives.shared import spans
 
 
 class Draft(NamedTuple):

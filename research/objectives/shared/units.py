@@ -10,7 +10,7 @@ from research.batch import WORD, Lexicon, Symbols
 from research.data import lexicon as lexicons
 from research.data import noise
 from research.errors import UserError, unknown
-from research.objectives.layout import Text
+from research.objectives.shared.layout import Text
 
 UNITS = ("token", "word", "ngram", "span", "lexicon")
 LONGEST = {"ngram": 3, "span": 10}

@@ -8,7 +8,7 @@ import numpy as np
 
 from research.batch import Symbols
 from research.data import noise
-from research.objectives import layout, units
+from research.objectives.shared import layout, units
 
 ROUNDINGS = ("nearest", "up", "random")
 DRAWS = ("ordinary", "all")
