@@ -28,6 +28,9 @@ LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 PORT = 8476
 """On which process 0 listens, where GKE itself tells no cluster."""
 
+ALONE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+"""One job a node pool: a slice is one, and another trial's pods would break it up."""
+
 RESTART = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 RANK = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
@@ -101,6 +104,9 @@ class Engine:
         labels = {"kueue.x-k8s.io/queue-name": self.where}
         labels |= {"palimpsest/sweep": task.folder.parent.name}
         labels |= {"palimpsest/wave": str(wave)}
+        annotations = {"palimpsest/trial": task.name}
+        if self.need.slice and self.need.hosts > 1:
+            annotations |= ALONE
         hopeless = {
             "action": "FailJob",
             "onExitCodes": {
@@ -129,7 +135,7 @@ class Engine:
                 "name": name,
                 "namespace": self.namespace,
                 "labels": labels,
-                "annotations": {"palimpsest/trial": task.name},
+                "annotations": annotations,
             },
             "spec": {
                 "failurePolicy": {

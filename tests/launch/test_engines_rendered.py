@@ -71,6 +71,13 @@ def test_a_job_set_has_a_pod_a_host_and_all_its_chips(need):
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=str)
+def test_a_slice_of_several_hosts_is_shared_with_no_other_trial(need):
+    found, *_ = _gke(need)
+    keys = [key for key in found["metadata"]["annotations"] if "exclusive" in key]
+    assert len(keys) == int(bool(need.slice) and need.hosts > 1)
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=str)
 def test_a_pod_makes_an_attempt_at_the_trial_itself(need):
     found, _, pod, _ = _gke(need)
     words = pod["containers"][0]["command"]
