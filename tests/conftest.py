@@ -8,6 +8,7 @@ os.environ["XLA_FLAGS"] = (
 )
 
 import jax
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no fault of a test.
@@ -16,3 +17,10 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiles_in_half_the_time(request):
+    """Programs run for moments here; a module that trains for long has OPTIMISED."""
+    optimised = getattr(request.module, "OPTIMISED", False)
+    jax.config.update("jax_disable_most_optimizations", not optimised)
