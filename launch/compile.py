@@ -86,7 +86,8 @@ def topology(name: str) -> Sequence[Any]:
             f"--topology={name} needs the package libtpu: pip install 'palimpsest[aot]'"
         ) from error
     try:
-        found = topologies.get_topology_desc(platform="tpu", topology_name=name)
+        whole = {"chip_config_name": "megacore"} if name.startswith("v4:") else {}
+        found = topologies.get_topology_desc(name, platform="tpu", **whole)
     except (jax.errors.JaxRuntimeError, ValueError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--topology={name}: no such slice ({reason})") from error
@@ -97,7 +98,7 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     """What the step of a config is on a slice, as the command prints it."""
     import jax
 
-    from research import collectives, cost, sharding, state
+    from research import cost, sharding, state
     from research.program import build, flops
 
     program = build(config, devices, symbols=symbols(config))
@@ -134,15 +135,29 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     if compiled is None:
         return facts
     memory = compiled.memory_analysis()
-    talk = collectives.count(compiled.as_text())
     return facts | {
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
-        "collectives": {kind: found._asdict() for kind, found in talk.items()},
+        "collectives": _talk(compiled),
         "stays_whole": program.whole,
     }
+
+
+def _talk(compiled: Any) -> dict[str, dict] | None:
+    """The collectives by kind; None where JAX cannot read what libtpu has compiled."""
+    import jax
+
+    from research import collectives
+
+    try:
+        text = compiled.as_text()
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).splitlines()[0]
+        print(f"collectives: the text cannot be read ({reason})", file=sys.stderr)
+        return None
+    return {kind: one._asdict() for kind, one in collectives.count(text).items()}
 
 
 def _tree(params: Any) -> dict[str, str]:
@@ -242,7 +257,7 @@ def load_again(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any
 def _cost(facts: dict) -> tuple:
     """What fits first, then by seconds a token of work and of talk, by data sheets."""
     tokens = facts["batch"] * facts["length"]
-    talk = sum(one["bytes"] for one in facts.get("collectives", {}).values())
+    talk = sum(one["bytes"] for one in (facts.get("collectives") or {}).values())
     chip = chips.of(facts["device"])
     flops = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
     work = flops / tokens / facts["num_devices"]

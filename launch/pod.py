@@ -91,7 +91,7 @@ def compiled(case: Case) -> dict:
     config = load(spec, MESHES.get(case.topology, {}))
     facts = measure(config, case.topology, topology(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
-    talk = facts.get("collectives", {})
+    talk = facts.get("collectives") or {}
     return {name: facts[name] for name in kept} | {
         "collectives": {kind: one["count"] for kind, one in talk.items()},
         "tree": facts["tree"],
