@@ -12,8 +12,9 @@ from texts import symbols
 from research.batch import PARAGRAPH, WORD, Example, take, visible
 
 NUM_STATES = 6
-OF = symbols(size=5 + 16 + 2 * NUM_STATES, sentinels=16)
-"""Each state has a symbol in either of two languages."""
+OF = symbols(size=5 + 16 + NUM_STATES, sentinels=16)
+BOTH = symbols(size=5 + 16 + 2 * NUM_STATES, sentinels=16)
+"""The vocabulary of two languages, in which each state has a symbol."""
 
 LENGTH = 24
 """No text is longer."""
@@ -44,7 +45,7 @@ def translated(num_rows: int, width: int, seed: int) -> Example:
     size = np.random.default_rng(seed).integers(width // 4, width // 2 + 1, num_rows)
     place, size = np.arange(width), size[:, None]
     state = np.take_along_axis(states_of(text.token), place % size, axis=1)
-    token = OF.ordinary[state + NUM_STATES * (place >= size)]
+    token = BOTH.ordinary[state + NUM_STATES * (place >= size)]
     flags = np.where(place == size, WORD | PARAGRAPH, WORD).astype(np.uint8)
     length = 2 * size[:, 0].astype(np.int32)
     token = np.where(place < length[:, None], token, OF.pad)

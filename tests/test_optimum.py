@@ -5,6 +5,7 @@ below it is a leak, one above has not been learnt.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,10 +19,14 @@ from chain import LENGTH, NUM_STATES, OF
 from texts import keys
 
 from research import models, objectives
+from research.batch import Symbols
+
+OPTIMISED = True
 
 OPTIONS = models.Options(
-    layers=2, width=64, heads=4, feedforward=128, position="rotary", unroll=2, kinds=6
+    layers=2, width=64, heads=4, feedforward=128, position="rotary", unroll=2
 )
+KINDS = replace(OPTIONS, kinds=6)
 RATE = 3e-3
 BATCH = 64
 ABOVE, BELOW = 0.03, 0.01
@@ -35,19 +40,21 @@ class Case(NamedTuple):
     fields: dict[str, Any]
     best: Callable
     steps: int
+    options: models.Options = OPTIONS
     texts: Callable = chain.texts
+    of: Symbols = OF
 
 
 def train(case: Case) -> tuple[float, dict]:
     """The loss of a trained network, its first term, on a batch it has not seen."""
     objective = objectives.load(case.objective, **case.fields)
-    network = objective.network(OPTIONS, OF)
+    network = objective.network(case.options, case.of)
     raw = objective.reads(LENGTH).length
     key = jax.random.key(0)
 
     def make(count, seed):
         example = case.texts(count, raw, seed)
-        batch = objective.corrupt(example, keys(count, seed), OF, LENGTH)
+        batch = objective.corrupt(example, keys(count, seed), case.of, LENGTH)
         return batch | {"example": np.arange(count, dtype=np.int32)}
 
     def loss(params, batch):
@@ -101,8 +108,16 @@ CASES = {
         1000,
     ),
     "plm": Case("plm", {"span": 2}, chain.best_of_one, 1000),
-    "unilm": Case("unilm", MASKS, chain.best_unilm, 1000),
-    "tlm": Case("tlm", MASKS | {"rate": 0.5}, chain.best_tlm, 1000, chain.translated),
+    "unilm": Case("unilm", MASKS, chain.best_unilm, 1000, KINDS),
+    "tlm": Case(
+        "tlm",
+        MASKS | {"rate": 0.5},
+        chain.best_tlm,
+        1000,
+        KINDS,
+        chain.translated,
+        chain.BOTH,
+    ),
     "dae": Case("dae", {"rate": 0.3, "span": 2.0}, chain.best_dae, 800),
 }
 
