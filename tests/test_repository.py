@@ -1,7 +1,11 @@
 """The repository keeps its own rules: style, layers, sizes, experiments that load."""
 
 import ast
+import importlib
+import itertools
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +109,35 @@ def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():
         "--scale=smoke",
     ):
         assert word in plan
+
+
+def _told(page: str) -> list[str]:
+    """The command lines that a page shows, each on one line."""
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+    return re.sub(r"\\\n\s*", "", "".join(blocks)).splitlines()
+
+
+COMMANDS = [
+    (page, line[line.index("python -m launch.") :])
+    for page in ("README.md", "docs/pods.md")
+    for line in _told(page)
+    if "python -m launch." in line
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda each: each[:60])
+def test_a_page_shows_commands_that_parse(page, line):
+    line = line.replace("$i", "0")
+    quoted = line.removesuffix("'") if line.count("'") % 2 else line
+    words = itertools.takewhile(lambda w: w not in ("&", "|"), shlex.split(quoted))
+    _, _, module, *flags = words
+    args = importlib.import_module(module).parser().parse_args(flags)
+    if "config" in args:
+        config.load(args.config, args.overrides)
+
+
+def test_pages_show_makes_own_targets():
+    lines = [line for page in ("README.md", "docs/pods.md") for line in _told(page)]
+    targets = {line.split()[1] for line in lines if line.startswith("make ")}
+    known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+    assert targets and targets <= set(known)
