@@ -124,7 +124,8 @@ def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close)
     def definition(query, key, value, bias):
         score = 0.3 * jnp.einsum("blhk,bmhk->bhlm", query, key)
         e = jnp.exp(score + bias if biased else score) * mask[:, None]
-        p = e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)
+        total = e.sum(-1, keepdims=True)
+        p = e / jnp.where(total == 0, 1, total)
         return jnp.einsum("bhlm,bmhk->blhk", p, value)
 
     for arguments in ((0, 1, 2), (0, 1, 2, 3)):
