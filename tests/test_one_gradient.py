@@ -71,7 +71,7 @@ def test_a_mesh_and_micro_batches_change_nothing(name, fields):
     one = {"data": 1, "fsdp": 1, "tensor": 1}
     whole = run(one, 1)
     split = run({"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.splits else 1)
-    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(whole[0]))
+    largest = np.max([np.abs(leaf).max() for leaf in jax.tree.leaves(whole[0])])
     assert largest > 1e-3
     for expected, got in zip(
         jax.tree.leaves(whole[0]), jax.tree.leaves(split[0]), strict=True
