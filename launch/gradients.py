@@ -37,6 +37,9 @@ TOLERANCE = 1e-5
 COLUMN = 16
 
 WORDS = ("The", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
+RARE = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
+"""Words enough to fill a vocabulary of any kind."""
+
 XLA = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """Compiles in half the time; the programs are run for moments."""
 
@@ -70,7 +73,8 @@ def text(folder: Path) -> dict[str, str]:
     draw = random.Random(0)
 
     def sentence() -> str:
-        return " ".join(draw.choices(WORDS, k=draw.randint(3, 8))) + "."
+        words = draw.choices(WORDS, k=draw.randint(2, 6)) + draw.choices(RARE, k=2)
+        return " ".join(draw.sample(words, len(words))) + "."
 
     def document() -> str:
         return "\n".join(" ".join(sentence() for _ in range(4)) for _ in range(2))

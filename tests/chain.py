@@ -4,11 +4,13 @@ Functions `best...` give -log p of a batch's targets, in nats a scored token, fo
 who knows the chain and sees what the objective says that its network sees.
 """
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
-from texts import symbols
+from texts import keys, symbols
 
+from research import objectives
 from research.batch import PARAGRAPH, WORD, Example, take, visible
 
 NUM_STATES = 6
@@ -170,4 +172,37 @@ def best_dae(batch) -> float:
                 more[size:] += ways[:-size] * (step[left, right] if right >= 0 else 1)
             ways = more
         log_p -= np.log(ways[-1])
+    return -log_p / batch["weight"].sum()
+
+
+def best_bart(batch, *, fields: dict, num_draws: int = 100_000) -> float:
+    """-log p of the whole text, over all places that what is read may have had in it.
+
+    How likely each noise is, is counted: it does not depend on the text, so it is seen
+    on one whose tokens all differ. Those of the batch are among what is counted.
+    """
+    noises = defaultdict(list)  # which places are masks -> places of the rest, count
+    objective = objectives.load("bart", **fields)
+    length = batch["encoder_token"].shape[1]
+    raw = length - 2
+    text = Example(*(np.repeat(array, num_draws, axis=0) for array in texts(1, raw, 0)))
+    text = text._replace(token=np.tile(BOTH.ordinary[:raw], (num_draws, 1)))
+    drawn = objective.corrupt(text, keys(num_draws, 0), BOTH, length)["encoder_token"]
+    for row, count in zip(*np.unique(drawn, axis=0, return_counts=True), strict=True):
+        place = row[np.isin(row, BOTH.ordinary)] - BOTH.ordinary[0]
+        noises[tuple(np.flatnonzero(row == BOTH.mask)), len(place)].append((place, count))
+
+    log_p = 0.0
+    for read, target in zip(batch["encoder_token"], batch["target"], strict=True):
+        kept, clean = states_of(read), states_of(target[1:-1])
+        kept = kept[kept >= 0]
+        found = noises[tuple(np.flatnonzero(read == BOTH.mask)), len(kept)]
+        joint = sum(count * (clean[place] == kept).all() for place, count in found)
+        log_p += np.log(joint * START[clean[0]])
+        log_p += np.log(CHAIN[clean[:-1], clean[1:]]).sum()
+        total = 0.0
+        for place, count in found:
+            steps = STEPS[np.diff(place), kept[:-1], kept[1:]]
+            total += count * np.prod(steps) * (START[kept[0]] if len(kept) else 1)
+        log_p -= np.log(total)
     return -log_p / batch["weight"].sum()

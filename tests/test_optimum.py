@@ -43,18 +43,19 @@ class Case(NamedTuple):
     options: models.Options = OPTIONS
     texts: Callable = chain.texts
     of: Symbols = OF
+    length: int = LENGTH
 
 
 def train(case: Case) -> tuple[float, dict]:
     """The loss of a trained network, its first term, on a batch it has not seen."""
     objective = objectives.load(case.objective, **case.fields)
     network = objective.network(case.options, case.of)
-    raw = objective.reads(LENGTH).length
+    raw = objective.reads(case.length).length
     key = jax.random.key(0)
 
     def make(count, seed):
         example = case.texts(count, raw, seed)
-        batch = objective.corrupt(example, keys(count, seed), case.of, LENGTH)
+        batch = objective.corrupt(example, keys(count, seed), case.of, case.length)
         return batch | {"example": np.arange(count, dtype=np.int32)}
 
     def loss(params, batch):
@@ -90,6 +91,7 @@ def train(case: Case) -> tuple[float, dict]:
     return float(jax.jit(loss)(state[0], jax.tree.map(jnp.asarray, test))), test
 
 
+INFILL = {"permute": 0.0, "infill": 0.5, "unit": "token"}
 MASKS = {"mask": 1.0, "random": 0.0}
 CASES = {
     "lm": Case("lm", {}, partial(chain.best_of_one, read=1), 200),
@@ -118,7 +120,15 @@ CASES = {
         chain.translated,
         chain.BOTH,
     ),
-    "dae": Case("dae", {"rate": 0.3, "span": 2.0}, chain.best_dae, 800),
+    "dae": Case("dae", {"rate": 0.3, "span": 2.0}, chain.best_dae, 1000),
+    "bart": Case(
+        "bart",
+        INFILL,
+        partial(chain.best_bart, fields=INFILL),
+        1500,
+        of=chain.BOTH,
+        length=10,
+    ),
 }
 
 
