@@ -38,7 +38,7 @@ setup(
         "tokenizers>=0.21",
     ],
     extras_require={
-        "aot": ["libtpu>=0.0.40"],
+        "aot": ["jax[tpu]"],  # the libtpu that this JAX asks for
         "cuda": ["jax[cuda13]"],
         "dev": [
             "hypothesis>=6.100",

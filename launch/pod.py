@@ -60,8 +60,10 @@ def run(args) -> int:
         found = differences(golden(case), facts)
         wrong += bool(found)
         word = "differs" if found else "as before"
-        print(f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}: ")
-        print(f"  {word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device")
+        print(
+            f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}: "
+            f"{word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device"
+        )
         for line in found:
             print(f"  {line}")
         sys.stdout.flush()
