@@ -190,7 +190,9 @@ def best_bart(batch, *, fields: dict, num_draws: int = 100_000) -> float:
     drawn = objective.corrupt(text, keys(num_draws, 0), BOTH, length)["encoder_token"]
     for row, count in zip(*np.unique(drawn, axis=0, return_counts=True), strict=True):
         place = row[np.isin(row, BOTH.ordinary)] - BOTH.ordinary[0]
-        noises[tuple(np.flatnonzero(row == BOTH.mask)), len(place)].append((place, count))
+        noises[tuple(np.flatnonzero(row == BOTH.mask)), len(place)].append(
+            (place, count)
+        )
 
     log_p = 0.0
     for read, target in zip(batch["encoder_token"], batch["target"], strict=True):
