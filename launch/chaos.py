@@ -27,7 +27,7 @@ from research.errors import UserError
 
 SMALL = {
     "data.length": 32,
-    "data.vocabulary_size": 384,
+    "data.vocabulary_size": 512,
     "model.layers": 2,
     "model.width": 32,
     "model.heads": 2,
