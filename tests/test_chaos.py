@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import pytest
 from test_multiprocess import QUICK, corpus
 
 from launch import chaos
+from launch.config import load
+from research import program
 from research.checkpoint import Checkpoints
 from research.state import State
 
@@ -69,3 +72,8 @@ def test_what_differs_is_named(runs, tmp_path):
     finish(tmp_path / "more", 1.0, 0.25)
     (line,) = chaos.differences(alone, tmp_path / "more")
     assert "metrics.jsonl differs" in line
+
+
+def test_the_run_of_make_chaos_finds_its_text(tmp_path):
+    config = load("experiments/mlm.py", chaos.SMALL | {"data.cache_dir": str(tmp_path)})
+    assert program.build(config, jax.devices()[:1]).data.counts["train/examples"] > 0
