@@ -31,4 +31,6 @@ def get_config(size: str = "small"):
         config.data.vocabulary_size = 32_100
         config.optimizer.warmup_steps = 10_000
         config.train.update(steps=1_000_000, batch=2048)
+    if size == "large":
+        config.model.remat = "full"  # with "dots" libtpu 0.0.42 overflows its stack
     return config
