@@ -148,6 +148,18 @@ def best_tlm(batch) -> float:
     return best(batch, known, sees, where, twice=True)
 
 
+def best_mass(batch) -> float:
+    """Of what the encoder reads, and the span's tokens before the target."""
+    token, written = batch["encoder_token"], batch["target"]
+    column, slot = np.arange(token.shape[1]), np.arange(written.shape[1])
+    begin = np.argmax(token == OF.mask, axis=1)[:, None]
+    place = np.concatenate([column + 0 * begin, begin + slot], axis=1)
+    known = Evidence(place, states_of(np.concatenate([token, written], axis=1)))
+    number = np.arange(place.shape[1]) - len(column)
+    sees = np.broadcast_to(number < slot[:, None], (len(token), len(slot), len(number)))
+    return best(batch, known, sees, begin + slot)
+
+
 def best_dae(batch) -> float:
     """-log p of the whole target, over all ways to divide the hidden tokens into spans.
 

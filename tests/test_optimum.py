@@ -121,6 +121,14 @@ CASES = {
         chain.BOTH,
     ),
     "dae": Case("dae", {"rate": 0.3, "span": 2.0}, chain.best_dae, 1000),
+    "mass": Case(
+        "mass",
+        MASKS | {"rate": 0.25},  # of a long span it learns the left side alone
+        chain.best_mass,
+        2500,
+        replace(OPTIONS, position="learned"),
+        length=8,
+    ),
     "bart": Case(
         "bart",
         INFILL,
