@@ -39,7 +39,7 @@ def info_nce(
     best = jnp.max(jnp.where(other_BC, logits_BC, HIDDEN), axis=1)
     weight = weight * jnp.any(other_BC, axis=1)
     correct = jnp.sum(jnp.where(own > best, weight, 0.0))
-    loss = jnp.logaddexp(own, others) - own
+    loss = jax.nn.softplus(others - own)
     total = jnp.sum(jnp.where(weight > 0, weight * loss, 0.0))
     return Term(total, jnp.sum(weight)), jax.lax.stop_gradient(correct)
 
@@ -81,5 +81,5 @@ def sampled(
     others = jax.nn.logsumexp(other_BKN, axis=-1)
     right = own > jnp.max(other_BKN, axis=-1)
     correct = jnp.sum(jnp.where(right, weight, 0.0))
-    loss = jnp.logaddexp(own, others) - own
+    loss = jax.nn.softplus(others - own)
     return Term(jnp.sum(weight * loss), jnp.sum(weight)), jax.lax.stop_gradient(correct)
