@@ -82,7 +82,7 @@ def train(
         "metrics": loop.writer.latest(),
         "parameters": count(program.abstract.params),
         "tokens_seen": config.train.steps * tokens(config),
-        "tokens_scored": loop.writer.latest()["tokens_scored"],
+        "tokens_scored": loop.writer.latest().get("tokens_scored"),  # told to process 0
         "flops_per_step": cost.flops,
         "flops_per_token": cost.flops / tokens(config),
         "peak_bytes": cost.peak_bytes,
