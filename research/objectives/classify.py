@@ -20,7 +20,7 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, take
 from research.errors import UserError
-from research.objectives.shared import layout
+from research.objectives.shared import layout, relations
 from research.objectives.shared.losses import Term
 
 
@@ -119,15 +119,8 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, and accuracy (not differentiated)."""
         logits_BN = net.head("label", self._state(net, batch))
-        label, weight = batch["label"], batch["label_weight"]
-        log_p = jax.nn.log_softmax(logits_BN)
-        loss = -jnp.take_along_axis(log_p, label[:, None], axis=1)[:, 0]
-        right = weight * (jnp.argmax(logits_BN, axis=1) == label)
-        total = jnp.sum(weight)
-        return {
-            "label": Term(jnp.sum(weight * loss), total),
-            "accuracy": Term(jnp.sum(right), total, 0.0),
-        }, ()
+        found = relations.score("label", logits_BN, batch)
+        return {"label": found["label"], "accuracy": found["label_accuracy"]}, ()
 
 
 def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
