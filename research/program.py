@@ -65,10 +65,10 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
         boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
     where = state.shardings(boxed, optimizer, mesh)
 
-    def step_of(options: models.Options) -> Callable:
+    def step_of(network: Any) -> Callable:
         step = make_step(
             objective,
-            objective.network(options, symbols),
+            network,
             optimizer,
             seed=config.seed,
             accumulate=config.train.accumulate,
@@ -77,13 +77,17 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
         )
         return jax.jit(step, donate_argnums=0, out_shardings=where)
 
+    step = plain = step_of(network)
+    if options.remat != "none":
+        keeping = dataclasses.replace(options, remat="none")
+        plain = step_of(objective.network(keeping, symbols))
     return Program(
         objective=objective,
         data=data,
         mesh=mesh,
         init=jax.jit(lambda key: state.unboxed(init(key)), out_shardings=where),
-        step=step_of(options),
-        plain=step_of(dataclasses.replace(options, remat="none")),
+        step=step,
+        plain=plain,
         evaluate=jax.jit(
             make_evaluate(objective, network, seed=config.seed),
             out_shardings=(sharding.replicated(mesh), where.carry),
@@ -134,11 +138,10 @@ def compile_step(program: Program) -> tuple[Any, cost.Cost]:
 def flops(program: Program) -> tuple[float, float]:
     """FLOPs of a step, and those that its remat policy adds to them."""
     with sharding.context(program.mesh):
-        plain, whole = (
-            cost.flops(step, program.abstract, program.batch)
-            for step in (program.plain, program.step)
-        )
-    return plain, whole - plain
+        plain = cost.flops(program.plain, program.abstract, program.batch)
+        if program.plain is program.step:
+            return plain, 0.0
+        return plain, cost.flops(program.step, program.abstract, program.batch) - plain
 
 
 def described(program: Program, config: Any, price: cost.Cost) -> Iterator[str]:

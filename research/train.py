@@ -85,6 +85,7 @@ def train(
         "tokens_scored": loop.writer.latest().get("tokens_scored"),  # told to process 0
         "flops_per_step": cost.flops,
         "flops_per_token": cost.flops / tokens(config),
+        "recomputed_flops_per_step": cost.recomputed_flops,
         "peak_bytes": cost.peak_bytes,
         "compile_seconds": seconds,
         "train_seconds": loop.seconds,
