@@ -137,6 +137,7 @@ def test_a_page_shows_commands_that_parse(page, line):
 
 
 def test_pages_show_makes_own_targets():
+    assert {page for page, _ in COMMANDS} == {"README.md", "docs/pods.md"}
     lines = [line for page in ("README.md", "docs/pods.md") for line in _told(page)]
     targets = {line.split()[1] for line in lines if line.startswith("make ")}
     known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
