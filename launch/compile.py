@@ -50,7 +50,7 @@ def before_jax(name: str) -> None:
     """Environment that JAX reads when it starts."""
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_STDERR_LOG_LEVEL": "3"}
     os.environ |= {"TPU_WORKER_HOSTNAMES": "localhost"}
-    os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # none of them drives a TPU
+    os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # none of them drives a TPU
     if name != "gpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     if name.startswith("cpu:") and name[4:].isdecimal():
