@@ -1,0 +1,23 @@
+"""Fill in the middle (Bavarian et al. 2022): half of the texts are read middle last.
+
+python -m launch.train --config=experiments/fim.py:tiny --workdir=runs/fim
+
+Hidden is the future, of a text that is cut at two uniform places and read as prefix,
+suffix, middle.
+
+Look at: valid/loss at objective.rate=0 and 0.5; the paper finds no loss to the left to
+right model. Departs: what is cut is a window of the stream, not a document.
+"""
+
+from experiments import base
+
+SIZES = ("tiny", "small")
+
+
+def get_config(size: str = "small"):
+    config = base.get_config(size)
+    config.objective.name = "fim"
+    config.model.position = "rotary"
+    config.optimizer.update(beta2=0.95, weight_decay=0.1, schedule="cosine")
+    config.optimizer.final_rate = 0.1
+    return config

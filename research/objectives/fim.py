@@ -1,0 +1,80 @@
+"""Fill in the middle: a causal model that also reads what comes after (Bavarian 2022).
+
+A text is cut at two uniform places and read as prefix, suffix, middle, each behind a
+mark of its own; all three are scored, the marks are not (section 3).
+"""
+
+# B batch, L length, R raw tokens an example
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from research import models
+from research.batch import Example, Reads, Spec, Symbols
+from research.data import noise
+from research.errors import UserError
+from research.objectives import lm
+from research.objectives.shared.losses import Term, recovery
+
+MARKS = 3
+"""The first sentinels stand before prefix, suffix and middle."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads L - 3 tokens; other texts are plain language modelling."""
+
+    rate: float = 0.5  # share of texts whose middle comes last
+    cross_entropy: str = "fused"  # dense | chunked | fused
+
+    family = "LM"
+    pattern = "causal"
+    splits = True
+
+    def __post_init__(self):
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
+
+    def reads(self, length: int) -> Reads:
+        return Reads("stream", length - MARKS)
+
+    def arrays(self, length: int) -> dict[str, Spec]:
+        return lm.Objective().arrays(length)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+    ) -> dict[str, np.ndarray]:
+        """Moves the middle to the end, and hides the future."""
+        size = example.length[:, None].astype(np.int64)
+        cuts = (noise.uniform(key, "cuts", 2) * (size + 1)).astype(np.int64)
+        first, last = np.split(np.sort(cuts, axis=1), 2, axis=1)
+        place, middle = np.arange(length), first + size - last + MARKS
+        shift = np.where(place < middle, last - first - 2, first - middle)
+        moved = np.where(place <= first, place - 1, place + shift)
+        turn = (noise.uniform(key, "moved", 1) < self.rate) & (size > 0)
+        order = np.clip(np.where(turn, moved, place), 0, example.token.shape[1] - 1)
+        token = np.take_along_axis(example.token, order, axis=1)
+        for mark, at in enumerate((0 * first, first + 1, middle - 1)):
+            token = np.where(turn & (place == at), symbols.sentinels[mark], token)
+        size = size + MARKS * turn
+        token = np.where(place < size, token, symbols.pad)
+        flags = np.zeros(token.shape, np.uint8)
+        text = example._replace(token=token, flags=flags, length=size[:, 0])
+        batch = lm.Objective().corrupt(text, key, symbols, length)
+        marks = np.isin(batch["target"], symbols.sentinels[:MARKS])
+        return batch | {"weight": batch["weight"] * ~marks}
+
+    def network(self, options: Any, symbols: Symbols) -> Any:
+        """Raises UserError: there are fewer sentinels than marks."""
+        if len(symbols.sentinels) < MARKS:
+            raise UserError(
+                f"objective.name=fim marks with sentinels: data.sentinels >= {MARKS}"
+            )
+        return models.Transformer(options, size=symbols.size, pattern=self.pattern)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: fim, and accuracy (not differentiated)."""
+        readout = net.readout(net.states(batch))
+        return recovery("fim", readout, batch, self.cross_entropy), ()
