@@ -17,8 +17,9 @@ from typing import NamedTuple, Protocol
 import launch
 from research.checkpoint import FOLDER, TEMPORARY, finished
 
-POLL, PATIENCE = 0.002, 600.0
-"""Seconds between two looks at a life, and until one without an end is given up."""
+POLL, PATIENCE, WAIT = 0.002, 600.0, 60
+"""Seconds between two looks at a life, until one without an end is given up, and that
+its processes wait for each other."""
 
 
 class Run(NamedTuple):
@@ -41,7 +42,7 @@ class Run(NamedTuple):
         flags = [*self.flags, f"--workdir={self.workdir}"]
         if self.processes > 1:
             flags += [f"--coordinator=localhost:{port}", f"--process_id={index}"]
-            flags += [f"--num_processes={self.processes}"]
+            flags += [f"--num_processes={self.processes}", f"--wait={WAIT}"]
         environment = {"JAX_PLATFORMS": "cpu"}
         if self.devices:
             count = f"--xla_force_host_platform_device_count={self.devices}"

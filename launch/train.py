@@ -49,6 +49,8 @@ def run(args) -> int:
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
+    if peers.count > 1:
+        end(launch.DONE)
     return launch.DONE
 
 
@@ -75,6 +77,12 @@ def give_up(error: BaseException, peers) -> NoReturn:
         traceback.print_exception(error)
     elif code != launch.PREEMPTED or peers.index == 0:
         launch.say(code, line)
+    end(code)
+
+
+def end(code: int) -> NoReturn:
+    """Without JAX's own goodbye, which waits for one that is killed meanwhile."""
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 

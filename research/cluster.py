@@ -1,28 +1,34 @@
 """The processes of a run, found by themselves or told by flags, and joined."""
 
 import contextlib
+import ctypes
 import glob
 import hashlib
 import importlib.util
 import json
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from research.errors import UserError
-from research.peers import Address, Hub, Peers
+from research.peers import GONE, HEARING, Address, Hub, Peers
 
 HEARTBEAT = 30
 """Seconds without one, after which JAX gives a process up; `Peers` hears earlier."""
 
 FLAGS = "--coordinator=HOST:PORT --num_processes=N --process_id=I"
 KEY = "palimpsest/hub"
+
+_handlers: list[object] = []
+"""Of signals, in C, which holds no reference to them."""
 
 
 class Place(NamedTuple):
@@ -168,23 +174,36 @@ def _connect(index: int, count: int, wait: int, lost: int) -> Peers:
 
 @contextlib.contextmanager
 def _deadline(seconds: int, place: Place, lost: int) -> Iterator[None]:
-    """Ends the process, in a line, if the others have not come in time."""
+    """Ends the process, in a line, if the others have not come, or one has gone.
 
-    def late() -> None:
+    JAX's client aborts the process where it hears of another's end before `Peers` do.
+    From here on an abort waits for their news, which ends the process by its right
+    code; without any it goes on.
+    """
+
+    def give_up(why: str) -> NoReturn:
         where = f" at {place.coordinator}" if place.coordinator else ""
-        print(
-            f"error: not all processes have met{where} within {seconds} s; see the "
-            "logs of the others, or give them more time by --wait",
-            file=sys.stderr,
-            flush=True,
-        )
+        line = f"error: not all processes have met{where}{why}"
+        print(line, file=sys.stderr, flush=True)
         os._exit(lost)
 
-    timer = threading.Timer(seconds, late)
+    late = f" within {seconds} s; see the logs of the others, or give them more time "
+    timer = threading.Timer(seconds, give_up, [late + "by --wait"])
     timer.daemon = True
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int)
+    def aborted(_: int) -> None:
+        time.sleep(HEARING)
+        if timer.is_alive():
+            give_up(f": one {GONE}")
+
+    _handlers.append(aborted)
+    ctypes.CDLL(None).signal(int(signal.SIGABRT), aborted)
     timer.start()
     try:
         yield
+    except jax.errors.JaxRuntimeError:
+        give_up(f": one {GONE}")
     finally:
         timer.cancel()
 

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,6 +24,9 @@ GONE = "was killed, or its machine is gone"
 
 HEARING = 5.0
 """Seconds in which news of another's end is sure to come, if there is any."""
+
+MEETING = 20.0
+"""Seconds after which a process that the hub has not heard of is given up."""
 
 
 class Address(NamedTuple):
@@ -59,11 +63,19 @@ class Hub:
         self.reason = ""  # why the run is asked to stop
         self.over = False
         _background(self._accept, "hub")
+        _background(self._miss, "hub of all")
 
     def _accept(self) -> None:
         while True:
             connection, _ = self.server.accept()
             _background(self._serve, "hub of one", Wire(connection))
+
+    def _miss(self) -> None:
+        """All have met already to learn where the hub is; a wire takes no time."""
+        time.sleep(MEETING)
+        with self.lock:
+            for index in set(range(self.count)) - self.wires.keys():
+                self._end(index, self.lost, GONE)
 
     def _serve(self, wire: "Wire") -> None:
         hello = next(iter(wire), {})
@@ -112,7 +124,8 @@ class Hub:
     def _end(self, index: int, code: int, line: str) -> None:
         if not self.over:
             self.over = True
-            self._tell(code=code, line=f"{self.names[index]} {line}", of=index)
+            name = self.names.get(index, f"process {index}")
+            self._tell(code=code, line=f"{name} {line}", of=index)
 
     def _tell(self, **news: Any) -> None:
         for index in sorted(self.wires, reverse=True):  # for 0 may take us with it

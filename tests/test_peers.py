@@ -8,9 +8,6 @@ import time
 
 import pytest
 
-from research import cluster
-from research.errors import UserError
-
 LOST, SOON = 75, 10.0
 
 PROCESS = """
@@ -135,75 +132,3 @@ def test_the_end_of_one_that_has_left_is_no_news():
     leave = "time.sleep(index / 4); peers.leave(); say('left')"
     codes, words, errors = Party(leave, leave, leave).end()
     assert codes == [0, 0, 0] and words == ["left\n"] * 3 and errors == [""] * 3
-
-
-SLURM = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_NODELIST": "n[1-2]",
-    "SLURM_NTASKS": "2",
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-}
-OMPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}
-ORTE = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1:34911"}
-
-
-@pytest.mark.parametrize(
-    ("environment", "several"),
-    [
-        ({}, False),
-        (SLURM, True),
-        (SLURM | {"SLURM_NTASKS": "1"}, False),
-        ({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8"}, False),  # a batch script's own
-        (OMPI | ORTE, True),
-        (OMPI | ORTE | {"OMPI_COMM_WORLD_SIZE": "1"}, False),
-        ({"TPU_WORKER_HOSTNAMES": "t0,t1", "TPU_WORKER_ID": "0"}, True),
-        ({"TPU_WORKER_HOSTNAMES": "localhost"}, False),
-        ({"MEGASCALE_NUM_SLICES": "2"}, True),
-        ({"JOB_COMPLETION_INDEX": "1"}, False),  # kubernetes is not installed
-    ],
-)
-def test_a_cluster_is_seen_in_the_environment(environment, several):
-    place = cluster.find(environment=environment)
-    assert place == (cluster.Place(None, None, None) if several else None)
-
-
-def test_flags_come_first_and_the_environment_fills_in():
-    def find(*flags, **environment):
-        return cluster.find(*flags, environment=environment)
-
-    assert find("h:1234", 2, 1) == ("h:1234", 2, 1)
-    assert find("h:1234", 2, 1, **OMPI, **ORTE) == ("h:1234", 2, 1)
-    assert find("h:1234", **OMPI) == ("h:1234", 4, 3)
-    assert find("h:1234", 3, JOB_COMPLETION_INDEX="2") == ("h:1234", 3, 2)
-    assert find(None, 1, None, **SLURM) is None
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("h:1234", None, None), "all three"),
-        (("h:1234", 2, None), "all three"),
-        ((None, 2, 1), "all three"),
-        ((None, None, 0), "all three"),
-        (("h", 2, 1), "--coordinator=h: give HOST:PORT"),
-        (("h:99999", 2, 1), "HOST:PORT"),
-        (("h:1234", 2, 2), "--num_processes=2 --process_id=2"),
-        (("h:1234", 2, -1), "--process_id=-1"),
-        (("h:1234", 0, 0), "--num_processes=0"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(flags, words):
-    with pytest.raises(UserError, match=words):
-        cluster.find(*flags, environment={})
-
-
-def test_an_open_mpi_without_an_address_is_told():
-    with pytest.raises(UserError, match="add --coordinator"):
-        cluster.find(environment=OMPI)
-
-
-def test_the_kubernetes_package_finds_the_other_pods(monkeypatch):
-    pod = {"JOB_COMPLETION_INDEX": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: object())
-    assert cluster.find(environment=pod) == (None, None, None)
