@@ -42,11 +42,9 @@ mutants: env
 
 # XLA's TPU compiler as this JAX asks for it, beside the environment: JAX would look for
 # a TPU if it were in it.
-LIBTPU := import importlib.metadata as m; print(*(word.split(";")[0] \
-	for word in m.requires("jax") if word.startswith("libtpu")))
-
 $(AOT)/stamp: $(VENV)/stamp
-	$(BIN)/uv pip install --quiet --target $(AOT) "$$($(BIN)/python -c '$(LIBTPU)')"
+	$(BIN)/uv pip install --quiet --target $(AOT) \
+		"$$($(BIN)/python -c 'from launch.slices import libtpu; print(libtpu())')"
 	touch $@
 
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.

@@ -26,6 +26,7 @@ setup(
         "numpy>=2.0",
         "optax>=0.2.6,<0.3",
         "orbax-checkpoint>=0.11,<0.13",
+        "packaging>=24",
         "pyyaml>=6.0",
         "rich>=13",
         "scipy>=1.13",

@@ -18,9 +18,8 @@ from typing import Any
 
 from launch import Parser, chips, main
 from launch.config import load, override
-from research.errors import UserError
+from launch.slices import before_jax, topology
 
-TPU = re.compile(r"(v4|v5e|v5p|v6e|tpu7x):\d+x\d+(x\d+)?")
 DOES_NOT_FIT = 3
 """Exit code of a step that is right but too large for the slice."""
 
@@ -46,59 +45,11 @@ def run(args) -> int:
     return 0 if facts["fits"] else DOES_NOT_FIT
 
 
-def before_jax(name: str) -> None:
-    """Environment that JAX reads when it starts."""
-    os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_STDERR_LOG_LEVEL": "3"}
-    os.environ |= {"TPU_WORKER_HOSTNAMES": "localhost"}
-    os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # none of them drives a TPU
-    if name != "gpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"
-    if name.startswith("cpu:") and name[4:].isdecimal():
-        flags = f"--xla_force_host_platform_device_count={name[4:]}"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
-
-
-def topology(name: str) -> Sequence[Any]:
-    """The devices of a slice; those of a TPU are descriptions.
-
-    Raises:
-      UserError: no such topology, or what it needs is not installed.
-    """
-    import jax
-    from jax.experimental import topologies
-
-    if re.fullmatch(r"cpu:[1-9]\d*", name):
-        return jax.devices("cpu")[: int(name[4:])]
-    if name == "gpu":
-        try:
-            return jax.devices("gpu")
-        except RuntimeError as error:
-            raise UserError("--topology=gpu: there is no GPU here") from error
-    if not TPU.fullmatch(name):
-        raise UserError(
-            f"--topology={name}: it is cpu:N, gpu, or a TPU slice such as v4:2x2x1, "
-            "v5e:4x4, v5p:2x2x2, v6e:16x16, tpu7x:2x2x1"
-        )
-    try:
-        import libtpu  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"--topology={name} needs the package libtpu: pip install 'palimpsest[aot]'"
-        ) from error
-    try:
-        whole = {"chip_config_name": "megacore"} if name.startswith("v4:") else {}
-        found = topologies.get_topology_desc(name, platform="tpu", **whole)
-    except (jax.errors.JaxRuntimeError, ValueError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"--topology={name}: no such slice ({reason})") from error
-    return found.devices
-
-
 def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     """What the step of a config is on a slice, as the command prints it."""
     import jax
 
-    from research import cost, sharding, state
+    from research import collectives, cost, sharding, state
     from research.program import build, flops
 
     program = build(config, devices, symbols=symbols(config))
@@ -140,24 +91,12 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "output_bytes": memory.output_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
-        "collectives": _talk(compiled),
+        "collectives": {
+            kind: one._asdict()
+            for kind, one in collectives.count(compiled.as_text()).items()
+        },
         "stays_whole": program.whole,
     }
-
-
-def _talk(compiled: Any) -> dict[str, dict] | None:
-    """The collectives by kind; None where JAX cannot read what libtpu has compiled."""
-    import jax
-
-    from research import collectives
-
-    try:
-        text = compiled.as_text()
-    except jax.errors.JaxRuntimeError as error:
-        reason = str(error).splitlines()[0]
-        print(f"collectives: the text cannot be read ({reason})", file=sys.stderr)
-        return None
-    return {kind: one._asdict() for kind, one in collectives.count(text).items()}
 
 
 def _tree(params: Any) -> dict[str, str]:
@@ -257,7 +196,7 @@ def load_again(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any
 def _cost(facts: dict) -> tuple:
     """What fits first, then by seconds a token of work and of talk, by data sheets."""
     tokens = facts["batch"] * facts["length"]
-    talk = sum(one["bytes"] for one in (facts.get("collectives") or {}).values())
+    talk = sum(one["bytes"] for one in facts.get("collectives", {}).values())
     chip = chips.of(facts["device"])
     flops = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
     work = flops / tokens / facts["num_devices"]

@@ -9,14 +9,18 @@ few that stand for all: tiny networks of every kind, on four chips.
 """
 
 import json
+import multiprocessing
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch import Parser, main
-from launch.compile import before_jax, measure, topology
+from launch.compile import measure
 from launch.config import load, module_at
+from launch.slices import before_jax, topology
 from research.errors import UserError
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +57,12 @@ def run(args) -> int:
         raise UserError(f"--only={args.only}: no experiment has this in its name")
     wrong = 0
     for number, case in enumerate(chosen, 1):
-        facts = compiled(case)
+        title = f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}"
+        facts = apart(case)
+        if facts is None:
+            wrong += 1
+            print(f"{title}: the compiler crashed", flush=True)
+            continue
         if args.update:
             case.golden.parent.mkdir(parents=True, exist_ok=True)
             case.golden.write_text(json.dumps(facts, indent=1) + "\n")
@@ -61,8 +70,7 @@ def run(args) -> int:
         wrong += bool(found)
         word = "differs" if found else "as before"
         print(
-            f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}: "
-            f"{word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device"
+            f"{title}: {word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device"
         )
         for line in found:
             print(f"  {line}")
@@ -87,13 +95,23 @@ def cases(*, ci: bool) -> Iterator[Case]:
             yield Case(path.stem, size, slices[size])
 
 
+def apart(case: Case) -> dict | None:
+    """`compiled` in a process of its own; None if the compiler took it down."""
+    fork = multiprocessing.get_context("fork")  # this process has not begun with JAX
+    with ProcessPoolExecutor(1, mp_context=fork) as pool:
+        try:
+            return pool.submit(compiled, case).result()
+        except BrokenProcessPool:
+            return None
+
+
 def compiled(case: Case) -> dict:
     """What is kept of a compiled step."""
     spec = f"{ROOT / 'experiments' / case.name}.py:{case.size}"
     config = load(spec, MESHES.get(case.topology, {}))
     facts = measure(config, case.topology, topology(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
-    talk = facts.get("collectives") or {}
+    talk = facts.get("collectives", {})
     return {name: facts[name] for name in kept} | {
         "collectives": {kind: one["count"] for kind, one in talk.items()},
         "tree": facts["tree"],

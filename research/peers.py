@@ -6,7 +6,6 @@ or its machine is gone. Either way the hub tells the others, and they end at onc
 """
 
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -17,8 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-SILENCE = 10
-"""Seconds after which the system takes a machine that answers no more for dead."""
+from research.wire import Wire, listen
 
 GONE = "was killed, or its machine is gone"
 
@@ -50,7 +48,7 @@ class Hub:
     def __init__(self, count: int, host: str, *, lost: int):
         self.count, self.lost = count, lost
         near = host in ("localhost", "127.0.0.1", "::1")
-        self.server = _listen("127.0.0.1" if near else "")
+        self.server = listen("127.0.0.1" if near else "")
         reached = "127.0.0.1" if near else host
         port = self.server.getsockname()[1]
         token, name = secrets.token_hex(16), socket.gethostname()
@@ -61,7 +59,7 @@ class Hub:
         self.left: set[int] = set()
         self.at: dict[int, int] = {}  # how often each has asked
         self.reason = ""  # why the run is asked to stop
-        self.over = False
+        self.last: dict[str, Any] = {}  # the news that ends the run
         _background(self._accept, "hub")
         _background(self._miss, "hub of all")
 
@@ -77,7 +75,7 @@ class Hub:
             for index in set(range(self.count)) - self.wires.keys():
                 self._end(index, self.lost, GONE)
 
-    def _serve(self, wire: "Wire") -> None:
+    def _serve(self, wire: Wire) -> None:
         hello = next(iter(wire), {})
         if hello.get("token") != self.address.token:
             wire.close()
@@ -86,6 +84,7 @@ class Hub:
         with self.lock:
             self.names[index] = f"process {index} on {hello['host']}"
             self.wires[index] = wire
+            wire.send(**(self.last or {"welcome": True}))
             if self.reason:
                 wire.send(when=True)
         for news in wire:
@@ -116,16 +115,18 @@ class Hub:
         """The point to stop at: the next of whoever is ahead."""
         points, self.at = list(self.at.values()), {}
         if 0 in points:  # and so no step has been done since the start
-            self.over = True
-            self._tell(code=self.lost, line=self.reason, of=None)
+            self._finish(code=self.lost, line=self.reason, of=None)
         elif points:
             self._tell(until=max(points) + 1)
 
     def _end(self, index: int, code: int, line: str) -> None:
-        if not self.over:
-            self.over = True
-            name = self.names.get(index, f"process {index}")
-            self._tell(code=code, line=f"{name} {line}", of=index)
+        name = self.names.get(index, f"process {index}")
+        self._finish(code=code, line=f"{name} {line}", of=index)
+
+    def _finish(self, **news: Any) -> None:
+        if not self.last:
+            self.last = news
+            self._tell(**news)
 
     def _tell(self, **news: Any) -> None:
         for index in sorted(self.wires, reverse=True):  # for 0 may take us with it
@@ -154,7 +155,8 @@ class Peers:
         self._gate = threading.Lock()
         self._asked = 0  # how often; once it has, there is something to lose
         self._until: int | None = None  # how often all will have asked when they stop
-        self._left, self._told = threading.Event(), threading.Event()
+        self._met, self._left = threading.Event(), threading.Event()
+        self._told = threading.Event()
         self._wire: Wire | None = None
         if count > 1:
             self._hub = f"process 0 on {address.name}"
@@ -166,6 +168,7 @@ class Peers:
             name = socket.gethostname()
             self._wire.send(token=address.token, index=index, host=name)
             _background(self._listen, "peers")
+            self._met.wait()  # else news might miss this one
 
     def stops(self) -> bool:
         """Whether the run is to be saved and stopped here.
@@ -248,6 +251,8 @@ class Peers:
                 case {"until": point}:
                     self._until = point
                     self._gate.release()
+                case {"welcome": True}:
+                    self._met.set()
                 case {"bye": True}:
                     self._left.set()
         if not (self._left.is_set() or self._told.is_set()):
@@ -257,54 +262,6 @@ class Peers:
         """Ends the process from any thread; the main one may be waiting for ever."""
         print(f"error: {line}", file=sys.stderr, flush=True)
         os._exit(code)
-
-
-class Wire:
-    """A connection that carries JSON objects, one a line."""
-
-    def __init__(self, connection: socket.socket):
-        connection.settimeout(None)
-        _keep_alive(connection)
-        self.connection = connection
-        self.lines = connection.makefile("r", encoding="utf-8")
-        self.lock = threading.Lock()
-
-    def send(self, **news: Any) -> None:
-        """Sends, if there is still one to hear it; its end is news of its own."""
-        line = (json.dumps(news) + "\n").encode()
-        with self.lock, contextlib.suppress(OSError):
-            self.connection.sendall(line)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        with contextlib.suppress(OSError, ValueError):
-            for line in self.lines:
-                yield json.loads(line)
-
-    def close(self) -> None:
-        self.lines.close()
-        self.connection.close()
-
-
-def _listen(host: str) -> socket.socket:
-    if host or not socket.has_dualstack_ipv6():
-        return socket.create_server((host, 0))
-    family = socket.AF_INET6
-    return socket.create_server(("", 0), family=family, dualstack_ipv6=True)
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """The system asks an idle peer's system whether it lives: no thread need run."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = {
-        "TCP_NODELAY": 1,
-        "TCP_KEEPIDLE": SILENCE // 2,
-        "TCP_KEEPINTVL": 1,
-        "TCP_KEEPCNT": SILENCE // 2,
-        "TCP_USER_TIMEOUT": 1000 * SILENCE,
-    }
-    for name, value in options.items():
-        if hasattr(socket, name):  # not every system has all of them
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _background(target: Any, name: str, *args: Any) -> threading.Thread:

@@ -100,6 +100,24 @@ def test_a_hub_that_is_gone_before_it_is_reached_was_lost():
     assert done.stderr.startswith("error: process 0 on there was killed")
 
 
+SLOW_HUB = """
+import time
+from research.peers import Hub, Peers
+serve = Hub._serve
+Hub._serve = lambda *words: (time.sleep(0.5), serve(*words))
+hub = Hub(2, "localhost", lost=75)
+Peers(1, 2, hub.address, lost=75)
+print(*hub.wires, flush=True)
+"""
+
+
+def test_a_process_goes_on_when_the_hub_knows_it():
+    """Else news told to all that are known would miss it."""
+    words = [sys.executable, "-c", SLOW_HUB]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SOON)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_asked_to_stop_all_do_after_the_same_step():
     party = Party(STEPS, STEPS, STEPS)
     time.sleep(0.3)

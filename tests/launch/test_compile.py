@@ -1,5 +1,6 @@
 """launch.compile on fake devices: what it says of a step is what the step is."""
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from launch import compile as command
-from launch import pod
+from launch import pod, slices
 from launch.config import load
 from research import collectives
 from research.errors import UserError
@@ -156,7 +157,43 @@ def test_a_tpus_text_is_read():
 )
 def test_a_wrong_topology_is_named(name, words):
     with pytest.raises(UserError, match=words):
-        command.topology(name)
+        slices.topology(name)
+
+
+@pytest.mark.parametrize("version", ["0.0.99", None])
+def test_another_libtpu_than_jax_asks_for_is_refused(version, monkeypatch):
+    def found(name):
+        if not version:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    with pytest.raises(UserError, match=rf"needs libtpu==.*{version or 'brings'}"):
+        slices.topology("v5e:2x2")
+
+
+CRASH = """
+import json, os, sys
+from launch import pod, slices
+
+def compiled(case):
+    if case.name == "electra":
+        os.kill(os.getpid(), 11)
+    return json.loads(case.golden.read_text())
+
+pod.compiled = compiled
+sys.exit(pod.run(pod.parser().parse_args(["--ci"])))
+"""
+
+
+def test_a_crash_of_the_compiler_costs_one_case():
+    command = [sys.executable, "-c", CRASH]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1, done.stderr
+    *lines, last = done.stdout.splitlines()
+    (crash,) = [line for line in lines if "as before" not in line]
+    assert crash.endswith("electra:tiny on v5e:2x2: the compiler crashed")
+    assert last == "4 of 5 compile as before"
 
 
 def test_xlas_refusal_tells_what_is_needed():
