@@ -18,7 +18,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test chaos mutants pod docs env lint lock
+.PHONY: compare test chaos mutants pod docs slices env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -50,6 +50,10 @@ $(AOT)/stamp: $(VENV)/stamp
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.
 pod: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m launch.pod $(POD)
+
+# The table of docs/pods.md: what steps come to on slices of TPUs.
+slices: $(AOT)/stamp
+	PYTHONPATH=$(AOT) $(BIN)/python -m docs.slices
 
 lint: env
 	$(BIN)/ruff check .

@@ -40,6 +40,7 @@ SAME = {
     "model.width": 64,
     "model.heads": 2,
     "model.feedforward": 256,
+    "model.activation": "gelu",
     "model.dropout": 0.0,
     "optimizer.name": "adamw",
     "optimizer.learning_rate": 1e-3,
@@ -47,6 +48,9 @@ SAME = {
     "train.batch": 16,
     "train.log_every": 1,
 }
+"""What all objectives are measured with. Smooth, for rounding tells on which side of
+its corner a ReLU is: T5's loss then differs by 2e-5 after 40 steps, else by 8e-7.
+"""
 
 
 def configured(
