@@ -16,6 +16,7 @@ Departs: the released version 1 has dropout, version 2 none; this is version 1.
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 
 
 def get_config(size: str = "small"):

@@ -16,6 +16,9 @@ batch of base is not printed either. The last 10 % of the large run keep their d
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {
+    "large": ("v5e:16x16", {"mesh.fsdp": 16, "mesh.tensor": 4, "train.accumulate": 5})
+}
 
 
 def get_config(size: str = "small"):

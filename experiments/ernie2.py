@@ -21,6 +21,7 @@ a search engine's logs. Its batch is 393,216 tokens. The vocabulary tells case.
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 TASKS = {
     "masked": {"objective": "mlm", "unit": "lexicon", "kinds": "phrase, entity"},
     "capital": {"objective": "tagging", "task": "capital"},

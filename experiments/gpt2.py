@@ -16,6 +16,7 @@ first two of four; "large" is the one of 24 layers (345M).
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:8x8", {"mesh.fsdp": 8})}
 
 
 def get_config(size: str = "small"):

@@ -17,6 +17,7 @@ sees the encoder's masks, which the released code hides; the batch is its comman
 from experiments import base
 
 SIZES = ("tiny", "small", "base")
+SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}
 
 
 def get_config(size: str = "small"):

@@ -13,6 +13,7 @@ doc_sentences, segment_pair, sentence_pair, and objective.sentence=nsp.
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 
 
 def get_config(size: str = "small"):

@@ -17,6 +17,7 @@ Departs: one corpus in place of the multi-task mixture of the published models.
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 
 
 def get_config(size: str = "small"):

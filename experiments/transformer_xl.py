@@ -15,6 +15,7 @@ attention; a memory is as long in an evaluation as in training (paper: 640, 1600
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsdp": 8})}
 
 
 def get_config(size: str = "small"):

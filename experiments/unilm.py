@@ -18,6 +18,9 @@ has two rows, not six), and so should be given more than its rate of 3e-5. A bat
 from experiments import base
 
 SIZES = ("tiny", "small", "large")
+SLICES = {
+    "large": ("v5e:4x4", {"mesh.fsdp": 2, "mesh.tensor": 8, "train.accumulate": 15})
+}
 
 
 def get_config(size: str = "small"):

@@ -18,6 +18,7 @@ Departs: the paper does not give its peak learning rate; it is RoBERTa's here.
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 
 
 def get_config(size: str = "small"):

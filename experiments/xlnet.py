@@ -17,6 +17,7 @@ paper's batch of 8192 (the README's command: 2048).
 from experiments import base
 
 SIZES = ("tiny", "small", "base", "large")
+SLICES = {"base": ("v5e:8x8", {"mesh.fsdp": 8})}
 
 
 def get_config(size: str = "small"):

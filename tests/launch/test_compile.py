@@ -247,6 +247,19 @@ def test_the_command_prints_one_object(tmp_path):
     assert facts["fits"] and np.isfinite(facts["compile_seconds"])
 
 
+def test_every_published_size_was_compiled_and_fits_its_slice():
+    cases = [*pod.cases(ci=True), *pod.cases(ci=False)]
+    assert {case.golden for case in cases} == set(pod.GOLDENS.glob("*.json"))
+    for case in cases:
+        facts = pod.golden(case)
+        assert facts["fits"] and facts["topology"] == case.topology, case
+
+
+def test_what_does_not_fit_is_wrong_whatever_was_before():
+    facts = pod.golden(next(pod.cases(ci=True))) | {"fits": False}
+    assert pod.differences(facts, facts) == ["it does not fit"]
+
+
 def test_what_is_worse_than_the_golden_is_shown():
     before = {
         "topology": "v5e:2x2",

@@ -71,6 +71,32 @@ def test_a_job_set_has_a_pod_a_host_and_all_its_chips(need):
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=str)
+def test_the_queue_has_the_fields_of_kueues_definitions(need):
+    """As its CustomResourceDefinitions of v1beta2 require them (config/components)."""
+    flavor, cluster, local = _gke(need, spot="yes")[-1]
+    for kind, one in {
+        "ResourceFlavor": flavor, "ClusterQueue": cluster, "LocalQueue": local
+    }.items():  # fmt: skip
+        assert one.keys() == {"apiVersion", "kind", "metadata", "spec"}
+        assert (one["apiVersion"], one["kind"]) == ("kueue.x-k8s.io/v1beta2", kind)
+        assert ("namespace" in one["metadata"]) == (kind == "LocalQueue")
+    labels = flavor["spec"]["nodeLabels"]
+    assert flavor["spec"].keys() == {"nodeLabels"} and len(labels) <= 8
+    assert all(isinstance(value, str) for value in labels.values())
+    assert local["spec"].keys() == {"clusterQueue"}
+    assert cluster["spec"].keys() == {"namespaceSelector", "resourceGroups"}
+    (group,) = cluster["spec"]["resourceGroups"]
+    assert group.keys() == {"coveredResources", "flavors"} and group["coveredResources"]
+    (quota,) = group["flavors"]
+    assert quota.keys() == {"name", "resources"} and len(quota["name"]) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", quota["name"])
+    assert [one["name"] for one in quota["resources"]] == group["coveredResources"]
+    for one in quota["resources"]:
+        assert one.keys() == {"name", "nominalQuota"}
+        assert isinstance(one["nominalQuota"], int) and one["nominalQuota"] > 0
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=str)
 def test_a_slice_of_several_hosts_is_shared_with_no_other_trial(need):
     found, *_ = _gke(need)
     keys = [key for key in found["metadata"]["annotations"] if "exclusive" in key]
