@@ -44,12 +44,16 @@ SAME = {
     "model.dropout": 0.0,
     "optimizer.name": "adamw",
     "optimizer.learning_rate": 1e-3,
+    "optimizer.bias_correction": True,
     "optimizer.warmup_steps": 4,
     "train.batch": 16,
     "train.log_every": 1,
 }
-"""What all objectives are measured with. Smooth, for rounding tells on which side of
-its corner a ReLU is: T5's loss then differs by 2e-5 after 40 steps, else by 8e-7.
+"""What all objectives are measured with, so that training does not enlarge rounding.
+
+The activation is smooth: rounding tells on which side of its corner a ReLU is. Adam is
+corrected: without it InfoWord's first steps are three times as large; its loss, 1e-7
+apart at first, is 2e-5 apart after 45.
 """
 
 
