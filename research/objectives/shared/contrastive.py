@@ -28,10 +28,8 @@ def info_nce(
       document: [B] int.
       weight: [B] float32; a row of weight 0 is nobody's candidate.
     """
-    mean_D = jax.lax.stop_gradient(jnp.mean(answer_BD, axis=0, dtype=jnp.float32))
-    apart_BD = (answer_BD - mean_D).astype(query_BD.dtype)  # the same for all
-    logits_BC = jnp.einsum(  # candidates, and so without effect but on rounding
-        "bd,cd->bc", query_BD, apart_BD, preferred_element_type=jnp.float32
+    logits_BC = jnp.einsum(
+        "bd,cd->bc", query_BD, answer_BD, preferred_element_type=jnp.float32
     )
     number = jnp.arange(len(weight))
     own_BC = number[:, None] == number[None]
