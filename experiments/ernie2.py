@@ -40,10 +40,9 @@ def get_config(size: str = "small"):
         config.train.update(steps=200_000, batch=768)
         config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)
     starts = [n * config.train.steps // len(TASKS) for n in range(len(TASKS) + 1)]
-    parts = {name: dict(task) for name, task in TASKS.items()}
-    for n, part in enumerate(parts.values()):
-        part["weight"] = [[starts[n] - 1, 0.0]] if n else []
+    config.objective.update(name="joint", kinds=2, parts=TASKS)
+    for n, part in enumerate(map(config.objective.parts.get, TASKS)):
+        part.weight = [[starts[n] - 1, 0.0]] if n else []
         for m in range(n, len(TASKS)):  # of m + 1 tasks each has an equal share
-            part["weight"] += [[s, 1 / (m + 1)] for s in (starts[m], starts[m + 1] - 1)]
-    config.objective.update(name="joint", kinds=2, parts=parts)
+            part.weight += [[s, 1 / (m + 1)] for s in (starts[m], starts[m + 1] - 1)]
     return config
