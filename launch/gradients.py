@@ -2,11 +2,12 @@
 
     python -m launch.gradients [--objectives=lm,mlm] [--steps=50]
 
-For each objective (its experiment at size tiny, on text that is made up here) the real
-train step runs under every way of WAYS: meshes, micro-batches, processes. A cell shows
-two differences from one device: that of the first gradient, over its largest entry
-(read off AdamW's first moment, from parameters with noise added, so that none is zero),
-and the largest of a loss, relative, over all steps. Any above 1e-5 is an error.
+For each objective (its experiment at size tiny, with the keys of `launch.ways.SAME`, on
+text that is made up here) the real train step runs under every way of WAYS: meshes,
+micro-batches, processes. A cell shows two differences from one device: that of the
+first gradient, over its largest entry (read off AdamW's first moment, from parameters
+with noise added, so that none is zero), and the largest of a loss, relative, over all
+steps. Any above 1e-5 is an error.
 """
 
 import argparse

@@ -174,7 +174,7 @@ def test_another_libtpu_than_jax_asks_for_is_refused(version, monkeypatch):
 
 CRASH = """
 import json, os, sys
-from launch import pod, slices
+from launch import pod
 
 def compiled(case):
     if case.name == "electra":
