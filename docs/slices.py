@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from launch import pod
+
 PAGE = Path(__file__).with_name("pods.md")
 OBJECTIVES = ("lm", "mlm", "plm", "dae", "electra")
 SLICES = {"v5e:4x4": 4, "v5p:2x2x2": 4, "v6e:16x16": 16}
@@ -40,8 +42,10 @@ def cases():
             config = ["--config=experiments/base.py:base"]
             objective = f"--config.objective.name={name}"
             yield name, topology, [*config, objective, f"--config.mesh.fsdp={fsdp}"]
+    topology, keys = pod.SLICES["large"]
+    own = [f"--config.{key}={value}" for key, value in keys.items()]
     for label, config in LARGEST.items():
-        yield label, "v5e:16x16", [f"--config={config}", "--config.mesh.fsdp=16"]
+        yield label, topology, [f"--config={config}", *own]
 
 
 def row(label: str, topology: str, flags: list[str]) -> str:
