@@ -30,26 +30,26 @@ test: env
 
 # A small run killed 50 times, then with two processes, then on fewer devices.
 chaos: env
-	$(BIN)/python -m launch.chaos --workdir=$(CHAOS)/one --kills=$(KILLS) \
+	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/one --kills=$(KILLS) \
 		--devices=8,4,2
-	$(BIN)/python -m launch.chaos --workdir=$(CHAOS)/two --kills=$(KILLS) \
+	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/two --kills=$(KILLS) \
 		--processes=2
 	rm -r $(CHAOS)
 
 # Bugs that others shipped, built into copies of the project: the tests kill them all.
 mutants: env
-	$(BIN)/python -m tests.museum
+	$(BIN)/python -m tests.proofs.mutation
 
 # XLA's TPU compiler as this JAX asks for it, beside the environment: JAX would look for
 # a TPU if it were in it.
 $(AOT)/stamp: $(VENV)/stamp
 	$(BIN)/uv pip install --quiet --target $(AOT) \
-		"$$($(BIN)/python -c 'from launch.slices import libtpu; print(libtpu())')"
+		"$$($(BIN)/python -c 'from launch.hardware.tpu_topology import libtpu; print(libtpu())')"
 	touch $@
 
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.
 pod: $(AOT)/stamp
-	PYTHONPATH=$(AOT) $(BIN)/python -m launch.pod $(POD)
+	PYTHONPATH=$(AOT) $(BIN)/python -m tests.proofs.compile_regression $(POD)
 
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp
@@ -77,7 +77,7 @@ lock: env
 # The page of what is proven, drawn up from the code and a run of its tests.
 docs: env
 	$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml=$(VENV)/proof.xml \
-		tests/test_contract.py tests/test_laws.py tests/test_one_gradient.py \
-		tests/test_optimum.py tests/test_experiments.py tests/objectives
+		tests/laws/test_contract.py tests/laws/test_laws.py tests/laws/test_one_gradient.py \
+		tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
 	$(BIN)/python -m docs.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
 	mv $(VENV)/page.md docs/objectives.md

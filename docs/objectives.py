@@ -113,8 +113,8 @@ def facts(path: Path) -> tuple[str, str]:
 
     from launch.compile import symbols
     from launch.config import load, module_at
-    from research.program import build
-    from research.state import count
+    from research.run.setup import build
+    from research.run.state import count
 
     told = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):

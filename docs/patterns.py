@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 
 from research import objectives
 from research.batch import NEVER, WORD, Example, Symbols, take, visible
-from research.data import noise
+from research.data import counter_rng
 
 TEXT = "the page was scraped off and can be read again by whoever holds it to light"
 SPECIALS = ("·", "<s>", "</s>", "▁▁", "?", "<x>", "<y>", "<z>")
@@ -45,7 +45,7 @@ def rows(name: str, fields: dict, seed: int) -> tuple[dict, list[str]]:
     flags = np.full(token.shape, WORD, np.uint8)
     length = np.array([token.shape[1]], np.int32)
     example = Example(token, flags, length, length * 0 - 1)
-    key = noise.row_key(seed, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    key = counter_rng.row_key(seed, np.zeros(1, np.int64), np.zeros(1, np.int64))
     return objective.corrupt(example, key, symbols(words), 12), spelling
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launch import pod
+from tests.proofs import compile_regression
 
 PAGE = Path(__file__).with_name("pods.md")
 OBJECTIVES = ("lm", "mlm", "plm", "dae", "electra")
@@ -42,7 +42,7 @@ def cases():
             config = ["--config=experiments/base.py:base"]
             objective = f"--config.objective.name={name}"
             yield name, topology, [*config, objective, f"--config.mesh.fsdp={fsdp}"]
-    topology, keys = pod.SLICES["large"]
+    topology, keys = compile_regression.SLICES["large"]
     own = [f"--config.{key}={value}" for key, value in keys.items()]
     for label, config in LARGEST.items():
         yield label, topology, [f"--config={config}", *own]

@@ -9,8 +9,9 @@ import json
 import tempfile
 import time
 
-from launch import Parser, chips, main
+from launch.cli import Parser, main
 from launch.config import load
+from launch.hardware import accelerators
 
 
 def run(args) -> None:
@@ -27,10 +28,10 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     """Times `turns` x `steps` steps of the loop and as many of the bare step."""
     import jax
 
-    from research import sharding
     from research.data.progress import progress
-    from research.peers import Peers
-    from research.program import build, compile_step, train_batches
+    from research.distributed import sharding
+    from research.distributed.failure_detector import Peers
+    from research.run.setup import build, compile_step, train_batches
     from research.train import Loop
 
     program = build(config)
@@ -76,7 +77,7 @@ def figures(cost, seconds: float, tokens: int) -> dict:
 
     devices = jax.devices()
     kind, rate = devices[0].device_kind, cost.flops / seconds
-    chip = chips.of(kind)
+    chip = accelerators.of(kind)
     return {
         "device": kind,
         "num_devices": len(devices),

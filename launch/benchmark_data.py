@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from launch import Parser, main
+from launch.cli import Parser, main
 from launch.config import load
 from research import objectives
 from research.data.pipeline import open_data

@@ -16,9 +16,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launch import Parser, chips, main
+from launch.cli import Parser, main
 from launch.config import load, override
-from launch.slices import before_jax, topology
+from launch.hardware import accelerators
+from launch.hardware.tpu_topology import before_jax, topology
 
 DOES_NOT_FIT = 3
 """Exit code of a step that is right but too large for the slice."""
@@ -40,7 +41,7 @@ def run(args) -> int:
         print(json.dumps({"best": fitting, "tried": len(found)}, indent=2))
         return 0 if fitting else DOES_NOT_FIT
     facts = measure(config, args.topology, devices)
-    del facts["tree"]  # launch.pod's
+    del facts["tree"]  # tests.proofs.compile_regression's
     print(json.dumps(facts, indent=2))
     return 0 if facts["fits"] else DOES_NOT_FIT
 
@@ -49,21 +50,22 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     """What the step of a config is on a slice, as the command prints it."""
     import jax
 
-    from research import collectives, cost, sharding, state
-    from research.program import build, flops
+    from research.distributed import sharding
+    from research.run import flops, hlo_collectives, state
+    from research.run.setup import build, step_flops
 
     program = build(config, devices, symbols=symbols(config))
-    chip = chips.of(devices[0].device_kind)
+    chip = accelerators.of(devices[0].device_kind)
     with sharding.context(program.mesh):
         lowered = program.step.lower(program.abstract, program.batch)
         began, compiled, peak = time.monotonic(), None, None
         try:
             compiled = lowered.compile()
-            peak = cost.peak_bytes(compiled)
+            peak = flops.peak_bytes(compiled)
         except jax.errors.JaxRuntimeError as error:
             peak = _needed(error)
     seconds = time.monotonic() - began
-    needed, recomputed = flops(program)
+    needed, recomputed = step_flops(program)
     facts = {
         "topology": name,
         "device": devices[0].device_kind,
@@ -93,7 +95,7 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "temporary_bytes": memory.temp_size_in_bytes,
         "collectives": {
             kind: one._asdict()
-            for kind, one in collectives.count(compiled.as_text()).items()
+            for kind, one in hlo_collectives.count(compiled.as_text()).items()
         },
         "stays_whole": program.whole,
     }
@@ -135,7 +137,7 @@ def symbols(config: Any) -> Any:
     import numpy as np
 
     from research.batch import Lexicon, Symbols
-    from research.data import vocabulary
+    from research.data.tokenizers import vocabulary
 
     def lexicon(ordinary):
         kind = np.repeat(np.arange(len(KINDS), dtype=np.int32), 2)
@@ -197,7 +199,7 @@ def _cost(facts: dict) -> tuple:
     """What fits first, then by seconds a token of work and of talk, by data sheets."""
     tokens = facts["batch"] * facts["length"]
     talk = sum(one["bytes"] for one in facts.get("collectives", {}).values())
-    chip = chips.of(facts["device"])
+    chip = accelerators.of(facts["device"])
     flops = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
     work = flops / tokens / facts["num_devices"]
     seconds = work / (chip.flops if chip else 1e12) + talk / tokens / LINK

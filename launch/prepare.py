@@ -14,11 +14,11 @@ import json
 
 from etils import epath
 
-import launch
+from launch import cli
+from launch.backends import attempt_log, run_attempt, scheduler, submit
 from launch.config import load
-from launch.engines import attempt, driving, record, runner
 from research import objectives
-from research.data import written
+from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
 
@@ -57,7 +57,7 @@ class Shard:
 
     @property
     def _result(self) -> epath.Path:
-        return self.folder / attempt.RESULT
+        return self.folder / run_attempt.RESULT
 
 
 def run(args) -> int:
@@ -72,11 +72,13 @@ def run(args) -> int:
     _print(data.counts)
     if args.output:
         folder = epath.Path(args.output)
-        written.write(config, data, folder, args.batches)
+        saved_batches.write(config, data, folder, args.batches)
         print(f"{args.batches} batches in {folder}: --config.data.task={folder}")
     if args.workdir:
-        record.write_json(epath.Path(args.workdir) / attempt.RESULT, data.counts)
-    return launch.DONE
+        attempt_log.write_json(
+            epath.Path(args.workdir) / run_attempt.RESULT, data.counts
+        )
+    return cli.DONE
 
 
 def _spread(args) -> int:
@@ -88,21 +90,19 @@ def _spread(args) -> int:
         )
     words = [f"--config={args.config}"]
     words += [f"--config.{key}={value}" for key, value in args.overrides.items()]
-    workdir = record.root(args.workdir)
+    workdir = attempt_log.root(args.workdir)
     shards = [
         Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", words)
         for n in range(args.shards)
     ]
-    flags = driving.read_flags(args)
-    driving.engine(flags)  # what is wrong with it is told at once
-    with runner.driving(workdir):
+    flags = submit.read_flags(args)
+    submit.engine(flags)  # what is wrong with it is told at once
+    with scheduler.driving(workdir):
         for shard in shards:  # what was made then is found, and may be of other text
-            (shard.folder / attempt.RESULT).unlink(missing_ok=True)
-        before = [each.round for s in shards for each in record.read(s.folder)]
+            (shard.folder / run_attempt.RESULT).unlink(missing_ok=True)
+        before = [each.round for s in shards for each in attempt_log.read(s.folder)]
         number = 1 + max(before, default=0)
-        code = driving.drive(
-            shards, flags, workdir=workdir, round=number, noun="shards"
-        )
+        code = submit.drive(shards, flags, workdir=workdir, round=number, noun="shards")
     if all(shard.done for shard in shards):
         _print(shards[0].counts)
     return code
@@ -113,16 +113,16 @@ def _print(counts: dict[str, int]) -> None:
         print(f"{name} {count}")
 
 
-def parser() -> launch.Parser:
-    parser = launch.Parser(__doc__)
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--batches", type=int, help="steps whose batches are written")
     parser.add_argument("--output", help="the folder they are written to")
     parser.add_argument("--shards", type=int, help="processes that share the work")
     parser.add_argument("--workdir", help="the folder of their logs")
-    driving.add_flags(parser)
+    submit.add_flags(parser)
     return parser
 
 
 if __name__ == "__main__":
-    launch.main(run, parser())
+    cli.main(run, parser())

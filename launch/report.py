@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import launch
-from launch import figures, render, tables, trials
-from launch.tables import Grid, Rows, Table
-from launch.trials import Trial
+from launch import cli
+from launch.reports import figures, formats, tables
+from launch.reports.tables import Grid, Rows, Table
+from launch.sweeps import trials
+from launch.sweeps.trials import Trial
 
 
 class Group(NamedTuple):
@@ -52,7 +53,7 @@ def gather(table: Table, found: list[Trial]) -> Report:
 
 def _caption(table: Table, name: str) -> str:
     dotted = f"; dotted: {table.baseline}" if table.baseline else ""
-    return f"{name}: mean, {render.LEVEL} confidence interval, seeds as dots{dotted}"
+    return f"{name}: mean, {formats.LEVEL} confidence interval, seeds as dots{dotted}"
 
 
 def groups(rows: Rows) -> list[Group]:
@@ -109,7 +110,7 @@ def _tables(report: Report) -> Iterable[tuple[str, list[list[str]]]]:
                 [
                     key,
                     *(
-                        " · ".join(map(_text, by_row[row])) or render.DASH
+                        " · ".join(map(_text, by_row[row])) or formats.DASH
                         for row in rows
                     ),
                 ]
@@ -123,7 +124,7 @@ def _tables(report: Report) -> Iterable[tuple[str, list[list[str]]]]:
 
 
 def markdown(report: Report) -> str:
-    parts = [f"# {report.table.title}", render.markdown(report.table, report.grid)]
+    parts = [f"# {report.table.title}", formats.markdown(report.table, report.grid)]
     for file, (caption, _) in report.figures.items():
         parts.append(f"![{caption}]({file})\n\n{caption}")
     for title, (header, *lines) in _tables(report):
@@ -143,12 +144,12 @@ def page(report: Report) -> str:
     )
     details = "\n".join(
         f"<details><summary>{html.escape(title)}</summary>\n<div class='wide'>"
-        f"{render.html_lines(lines)}</div></details>"
+        f"{formats.html_lines(lines)}</div></details>"
         for title, lines in _tables(report)
     )
     return PAGE.format(
         title=html.escape(report.table.title),
-        table=render.html_table(report.table, report.grid),
+        table=formats.html_table(report.table, report.grid),
         figures=drawn,
         details=details,
     )
@@ -206,16 +207,16 @@ def run(args: argparse.Namespace) -> None:
         (folder / file).write_text(svg)
     (folder / "report.md").write_text(markdown(report))
     (folder / "report.html").write_text(page(report))
-    print(render.markdown(report.table, report.grid))
+    print(formats.markdown(report.table, report.grid))
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
 
 
-def parser() -> launch.Parser:
-    parser = launch.Parser(__doc__, overrides=False)
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="of the sweep")
     return parser
 
 
 if __name__ == "__main__":
-    launch.main(run, parser())
+    cli.main(run, parser())

@@ -23,10 +23,10 @@ from typing import Any
 
 from etils import epath
 
-import launch
-from launch import status, trials
-from launch.engines import driving, runner
-from launch.trials import Trial
+from launch import cli
+from launch.backends import scheduler, submit
+from launch.sweeps import status, trials
+from launch.sweeps.trials import Trial
 from research.errors import UserError, unknown
 
 ACTIONS = ("run", "status", "resume", "logs", "stop")
@@ -45,27 +45,27 @@ def run(args: argparse.Namespace) -> int:
         case "logs":
             status.logs(planned, named=args.trial, lines=args.lines)
         case "stop":
-            _stop(driving.engine(head), workdir)
+            _stop(submit.engine(head), workdir)
         case "resume":
-            with runner.driving(workdir):
+            with scheduler.driving(workdir):
                 return _drive(head | {"round": head["round"] + 1}, planned, workdir)
-    return launch.DONE
+    return cli.DONE
 
 
 def _run(args: argparse.Namespace) -> int:
     """Plans a sweep, and shows or runs it."""
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
-    head = {"sweep": args.sweep, "scale": args.scale, **driving.read_flags(args)}
-    driving.engine(head)  # what is wrong with it is told at once
+    head = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
+    submit.engine(head)  # what is wrong with it is told at once
     planned = trials.plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )
     if args.dry_run:
-        driving.show(planned, head, round=1)
-        return launch.DONE
+        submit.show(planned, head, round=1)
+        return cli.DONE
     workdir = trials.root(args.workdir)
-    with runner.driving(workdir):
+    with scheduler.driving(workdir):
         before = 0
         if (workdir / "sweep.json").exists():
             before = trials.header(workdir).get("round", 0)
@@ -76,7 +76,7 @@ def _drive(head: dict[str, Any], planned: list[Trial], workdir: epath.Path) -> i
     """Runs what has no result on the engine that `head` names, and keeps `head`."""
     kept = {name: value for name, value in head.items() if name != "trials"}
     trials.write(planned, workdir, **kept)
-    return driving.drive(
+    return submit.drive(
         planned, head, workdir=workdir, round=head["round"], noun="trials"
     )
 
@@ -89,15 +89,15 @@ def _stop(engine: Any, workdir: epath.Path) -> None:
     """
     if hasattr(engine, "render"):
         raise UserError(f"the sweep of {workdir} was rendered: stop it where it runs")
-    who = runner.driver(workdir)
+    who = scheduler.driver(workdir)
     if who:
         if who["host"] != socket.gethostname():
             raise UserError(f"process {who['pid']} on {who['host']} runs {workdir}")
         os.kill(who["pid"], signal.SIGTERM)
-        while runner.driver(workdir) == who:
+        while scheduler.driver(workdir) == who:
             time.sleep(0.1)
-    engine.cancel(runner.jobs(workdir).values())
-    runner.forget(workdir)
+    engine.cancel(scheduler.jobs(workdir).values())
+    scheduler.forget(workdir)
 
 
 def _reach(workdir: str) -> None:
@@ -115,7 +115,7 @@ def _reach(workdir: str) -> None:
         raise UserError(f"--workdir={workdir} is out of reach ({reason})") from error
 
 
-class Parser(launch.Parser):
+class Parser(cli.Parser):
     """Also takes an action as the first word."""
 
     def parse_args(self, args=None, namespace=None):
@@ -139,9 +139,9 @@ def parser() -> Parser:
     parser.add_argument("--dry_run", action="store_true", help="show the trials alone")
     parser.add_argument("--trial", default="", help="logs: of which, by id or name")
     parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
-    driving.add_flags(parser)
+    submit.add_flags(parser)
     return parser
 
 
 if __name__ == "__main__":
-    launch.main(run, parser())
+    cli.main(run, parser())

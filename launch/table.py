@@ -8,32 +8,33 @@ A number whose run is missing is refused.
 import argparse
 from pathlib import Path
 
-import launch
-from launch import render, tables, trials
+from launch import cli
+from launch.reports import formats, tables
+from launch.sweeps import trials
 from research.errors import unknown
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table of a command line, or writes it to a file."""
-    if args.format not in render.FORMATS:
-        raise unknown("format", args.format, render.FORMATS)
+    if args.format not in formats.FORMATS:
+        raise unknown("format", args.format, formats.FORMATS)
     table = tables.load(args.table)
     grid = tables.cells(table, trials.read(args.workdir))
-    text = render.FORMATS[args.format](table, grid)
+    text = formats.FORMATS[args.format](table, grid)
     if args.output:
         Path(args.output).write_text(text)
     else:
         print(text, end="")
 
 
-def parser() -> launch.Parser:
-    parser = launch.Parser(__doc__, overrides=False)
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
     parser.add_argument("--workdir", required=True, help="of the sweep")
-    parser.add_argument("--format", default="md", help=" | ".join(render.FORMATS))
+    parser.add_argument("--format", default="md", help=" | ".join(formats.FORMATS))
     parser.add_argument("--output", default="", help="a file; without it: printed")
     return parser
 
 
 if __name__ == "__main__":
-    launch.main(run, parser())
+    cli.main(run, parser())

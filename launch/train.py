@@ -18,8 +18,8 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-import launch
-from launch import Parser, main
+from launch import cli
+from launch.cli import Parser, main
 from launch.config import load
 
 
@@ -27,17 +27,17 @@ def run(args) -> int:
     config = load(args.config, args.overrides)
     import jax  # only now: a wrong key is told at once
 
-    from research import cluster
     from research.data import cache
+    from research.distributed import processes
     from research.train import train
 
-    place = cluster.find(args.coordinator, args.num_processes, args.process_id)
+    place = processes.find(args.coordinator, args.num_processes, args.process_id)
     jax.config.update(
         "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     hush()
-    peers = cluster.join(place, wait=args.wait, lost=launch.PREEMPTED)
+    peers = processes.join(place, wait=args.wait, lost=cli.PREEMPTED)
     try:
         with peers.heeding():
             result = train(config, args.workdir, peers=peers)
@@ -50,8 +50,8 @@ def run(args) -> int:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
     if peers.count > 1:
-        end(launch.DONE)
-    return launch.DONE
+        end(cli.DONE)
+    return cli.DONE
 
 
 def hush() -> None:
@@ -68,15 +68,15 @@ def hush() -> None:
 
 def give_up(error: BaseException, peers) -> NoReturn:
     """Ends one process of several: the others hear why, and wait for nothing more."""
-    code, line = launch.verdict(error) or (launch.FAILED, repr(error))
-    if code == launch.PREEMPTED:
+    code, line = cli.verdict(error) or (cli.FAILED, repr(error))
+    if code == cli.PREEMPTED:
         peers.leave()  # all of them have saved the same step
     else:
-        peers.fail(code, line, outside=code == launch.FAILED)
-    if code == launch.FAILED:
+        peers.fail(code, line, outside=code == cli.FAILED)
+    if code == cli.FAILED:
         traceback.print_exception(error)
-    elif code != launch.PREEMPTED or peers.index == 0:
-        launch.say(code, line)
+    elif code != cli.PREEMPTED or peers.index == 0:
+        cli.say(code, line)
     end(code)
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from research import models
-from research.objectives.shared.losses import Term
-from research.state import GRADIENT_NORM, State
+from research.objectives.losses.cross_entropy import Term
+from research.run.state import GRADIENT_NORM, State
 
 
 def value(terms: dict[str, Term], weights: dict[str, jax.Array]) -> jax.Array:

@@ -12,14 +12,15 @@ import jax
 import jax.numpy as jnp
 from etils import epath
 
-from research import cluster, metrics, provenance, sharding
-from research.checkpoint import Checkpoints
-from research.cost import Cost
+from research.checkpoints.checkpoint import Checkpoints
+from research.checkpoints.partial_restore import initial_params
 from research.data.progress import progress
+from research.distributed import processes, sharding
+from research.distributed.failure_detector import Peers
 from research.errors import NonFiniteLossError, PreemptedError
-from research.initial import initial_params
-from research.peers import Peers
-from research.program import (
+from research.run import metric_writer, provenance
+from research.run.flops import Cost
+from research.run.setup import (
     Program,
     build,
     compile_step,
@@ -30,7 +31,7 @@ from research.program import (
     tokens,
     train_batches,
 )
-from research.state import State, count
+from research.run.state import State, count
 
 
 def train(
@@ -64,7 +65,7 @@ def train(
     if (workdir / "config.json").exists():
         old = json.loads((workdir / "config.json").read_text())
         provenance.check_same(workdir, old, plain)
-    if cluster.from_first((workdir / "result.json").exists()):
+    if processes.from_first((workdir / "result.json").exists()):
         _say(f"{workdir} has its result already")
         return json.loads((workdir / "result.json").read_text())
     provenance.make(workdir)
@@ -94,7 +95,7 @@ def train(
         "provenance": origin,
     }
     if _first():
-        metrics.write_json(workdir / "result.json", result)
+        metric_writer.write_json(workdir / "result.json", result)
     return result
 
 
@@ -131,7 +132,7 @@ class Loop:
         self.train, self.peers = config.train, peers
         self.workdir = epath.Path(workdir)
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
-        self.writer: metrics.Writer
+        self.writer: metric_writer.Writer
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
         self.nothing = eval_zeros(program)
         self.seconds = 0.0  # in steps, without compiling, evaluating and saving
@@ -146,7 +147,7 @@ class Loop:
         state, start = self.start()
         batches = train_batches(self.program, start, self.train.steps)
         try:
-            if cluster.from_first(self._lacks_evaluation(start)):
+            if processes.from_first(self._lacks_evaluation(start)):
                 self._evaluate(start, state)
             report, guard = _progress(self.train.steps), jax.transfer_guard("disallow")
             with report as self.report, guard:
@@ -213,7 +214,7 @@ class Loop:
     def start(self) -> tuple[State, int]:
         """The state to go on from, and the steps it has done."""
         state, step = self._restored() or (self._fresh(), 0)
-        self.writer = metrics.Writer(self.workdir, step=step, silent=not _first())
+        self.writer = metric_writer.Writer(self.workdir, step=step, silent=not _first())
         self.read = step
         return state, step
 
@@ -243,7 +244,7 @@ class Loop:
     def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
         """Reads a step's metrics; a partial window is only checked, not written."""
         sums = jax.device_get(sums)
-        means = metrics.means(sums)
+        means = metric_writer.means(sums)
         if not math.isfinite(means["loss"]):
             raise NonFiniteLossError(
                 f"{self.workdir}: train/loss is {means['loss']} by step {step} (step "
@@ -261,7 +262,7 @@ class Loop:
         tokens_scored = self.writer.latest().get("tokens_scored", 0.0)
         line = {f"train/{name}": value for name, value in means.items()}
         line["tokens_seen"] = step * tokens(self.config)
-        line["tokens_scored"] = tokens_scored + metrics.scored(sums)
+        line["tokens_scored"] = tokens_scored + metric_writer.scored(sums)
         self.writer.write(step, line)
         speed = {"seconds": self.seconds, "tokens_per_second": rate}
         self.writer.write_speed(step, speed)
@@ -278,7 +279,7 @@ class Loop:
                 self._stop(step, state)
             jax.block_until_ready(sums)
             sums, carry = self.program.evaluate(state.params, carry, sums, batch)
-        means = metrics.means(jax.device_get(sums))
+        means = metric_writer.means(jax.device_get(sums))
         split = self.config.data.eval_split
         self.writer.write(step, {f"{split}/{name}": x for name, x in means.items()})
 

@@ -5,8 +5,8 @@ import pytest
 from docs import objectives, slices
 
 REPORT = """<testsuite>
-<testcase classname="tests.test_contract" name="test_a[mlm]"/>
-<testcase classname="tests.test_laws" name="test_b[mlm]">{}</testcase>
+<testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
+<testcase classname="tests.laws.test_laws" name="test_b[mlm]">{}</testcase>
 </testsuite>"""
 
 

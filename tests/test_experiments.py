@@ -14,8 +14,9 @@ import pytest
 
 from experiments import base
 from launch.config import load
-from research import models, objectives, sharding
-from research.program import build, train_batches
+from research import models, objectives
+from research.distributed import sharding
+from research.run.setup import build, train_batches
 
 FOLDER = Path(base.__file__).parent
 NAMES = sorted(

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import config, tables, trials
+from launch import config
+from launch.reports import tables
+from launch.sweeps import trials
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = [

@@ -9,9 +9,9 @@ import optax
 import pytest
 from flax import linen as nn
 
-from research import metrics
-from research.objectives.shared.losses import Term
-from research.state import GRADIENT_NORM, State
+from research.objectives.losses.cross_entropy import Term
+from research.run import metric_writer
+from research.run.state import GRADIENT_NORM, State
 from research.step import gradient, make_evaluate, make_step
 
 ROWS = 8
@@ -94,7 +94,7 @@ def test_a_term_that_nothing_weighs_teaches_nothing():
     expected = (often * 2 * (0.3 * batch["x"] - batch["y"]) * batch["x"]).sum()
     np.testing.assert_allclose(taught(batch)[0], expected, rtol=1e-5)
     nothing, sums = taught(batch | {"weight": 0 * batch["weight"]})
-    assert nothing == 0 and metrics.means(sums)["loss"] == 0
+    assert nothing == 0 and metric_writer.means(sums)["loss"] == 0
 
 
 def test_micro_batches_drop_for_themselves():
@@ -162,7 +162,7 @@ def test_an_evaluation_does_not_depend_on_its_batches(size):
         for first in range(0, ROWS, size):
             part = {name: x[first : first + size] for name, x in batch.items()}
             sums, _ = evaluate(params, (), sums, part)
-        return metrics.means(jax.device_get(sums))
+        return metric_writer.means(jax.device_get(sums))
 
     whole, parts = mean(ROWS), mean(size)
     np.testing.assert_allclose(list(parts.values()), list(whole.values()), rtol=1e-5)

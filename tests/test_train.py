@@ -11,10 +11,10 @@ import pytest
 
 from launch.config import load
 from research import train as loop
-from research.checkpoint import finished
+from research.checkpoints.checkpoint import finished
+from research.distributed.failure_detector import Peers
 from research.errors import PreemptedError, UserError
-from research.peers import Peers
-from research.program import build
+from research.run.setup import build
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 

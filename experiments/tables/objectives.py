@@ -5,8 +5,8 @@ python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/m
 
 import math
 
-from launch.tables import Column, Curve, Rows, Table
-from launch.trials import Trial
+from launch.reports.tables import Column, Curve, Rows, Table
+from launch.sweeps.trials import Trial
 
 NAMES = {
     "lm": "lm (GPT)",

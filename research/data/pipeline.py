@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from research.batch import Symbols
-from research.data import cache, written
-from research.data.opening import open_text, rates_of
+from research.data import cache
+from research.data.loading import saved_batches
+from research.data.loading.build import open_text, rates_of
 from research.errors import UserError, unknown
 
 # n rows asked for, N examples of an epoch
@@ -185,14 +186,14 @@ def open_data(config: Any, objective: Any) -> Data:
     data = config.data
     if data.reader not in READERS:
         raise unknown("data.reader", data.reader, READERS)
-    if written.found(data.task):
-        return assemble(config, *written.read(config))
+    if saved_batches.found(data.task):
+        return assemble(config, *saved_batches.read(config))
     if not rates_of(config) or _is_registered(data.task):
         if "/" in data.task:
             raise UserError(
                 f"data.task {data.task!r} holds no whole batches of launch.prepare"
             )
-        from research.data import tasks  # and TensorFlow
+        from research.data.seqio import tasks  # and TensorFlow
 
         return assemble(config, *tasks.open_any(config, objective), {})
     opened = open_text(config, objective)
@@ -203,7 +204,7 @@ def open_data(config: Any, objective: Any) -> Data:
         for name, count in source.counts().items()
     }
     if data.reader == "seqio":
-        from research.data import tasks
+        from research.data.seqio import tasks
 
         train, held_out = tasks.open_own(config, objective, opened)
     opened_data = assemble(config, opened.symbols, train, held_out, counts)
@@ -214,7 +215,7 @@ def _is_registered(task: str) -> bool:
     """Whether seqio has a task of that name that is not ours."""
     if not task or "seqio" not in sys.modules:
         return False  # then nobody has registered one
-    from research.data import tasks
+    from research.data.seqio import tasks
 
     return tasks.registered(task) and task not in tasks.OWN
 

@@ -1,6 +1,8 @@
 """The networks, and how they are bound to parameters; only this folder imports flax."""
 
-from research.models.bind import (
+from research.models.electra import TIES, Pair, Twin
+from research.models.encoder_decoder import EncoderDecoder, Memory
+from research.models.flax_bridge import (
     apply,
     axes,
     constrain,
@@ -9,11 +11,9 @@ from research.models.bind import (
     logical_rules,
     unbox,
 )
-from research.models.encdec import EncoderDecoder, Memory
-from research.models.heads import HeadSpec, Readout
-from research.models.merged import merged
+from research.models.layers.heads import HeadSpec, Readout
+from research.models.merge import merged
 from research.models.options import Options
-from research.models.pair import TIES, Pair, Twin
 from research.models.transformer import Transformer
 
 __all__ = [

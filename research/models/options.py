@@ -1,6 +1,6 @@
 """What a network is made of: the `model` section of a config, checked.
 
-Parameters and activations carry logical axis names, which `research.sharding` maps to
+Parameters and activations carry logical axis names, which `research.distributed.sharding` maps to
 the mesh: batch, length, layers, vocab, embed (the width of the residual stream and of
 tables), heads (heads x head width) and feedforward.
 """

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.errors import UserError
-from research.models.heads import Boundary, Head, HeadSpec, Output, Readout
+from research.models.blocks import Past, Stack
+from research.models.layers.embeddings import Embed, Table
+from research.models.layers.heads import Boundary, Head, HeadSpec, Output, Readout
 from research.models.options import Options
-from research.models.stack import Past, Stack
-from research.models.tables import Embed, Table
 
 
 class Transformer(nn.Module):

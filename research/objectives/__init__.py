@@ -9,7 +9,7 @@ import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError, unknown
-from research.objectives.shared.losses import Term
+from research.objectives.losses.cross_entropy import Term
 
 FAMILIES = (
     "LM",

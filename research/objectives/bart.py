@@ -9,8 +9,9 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
-from research.objectives.shared import layout, rewrite, sides
-from research.objectives.shared.losses import Term
+from research.objectives.corruption import bart_noise
+from research.objectives.inputs import input_format, seq2seq
+from research.objectives.losses.cross_entropy import Term
 
 NOISES = ("permute", "mask", "delete", "infill", "insert", "rotate")
 """In the order in which a text goes through them (fairseq's)."""
@@ -63,52 +64,54 @@ class Objective:
     def reads(self, length: int) -> Reads:
         """What leaves room for bos, eos and all masks that are inserted."""
         num_raw = np.arange(1, length - 1)
-        room = num_raw + rewrite.share(self.insert, num_raw) <= length - 2
+        room = num_raw + bart_noise.share(self.insert, num_raw) <= length - 2
         return Reads(self.text, int(num_raw[room][-1]))
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        return sides.specs(length, self.reads(length).length + 2)
+        return seq2seq.specs(length, self.reads(length).length + 2)
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Sends each text through its noises."""
         raw = self.reads(length).length
-        clean = layout.enclose(example, symbols, raw + 2)
+        clean = input_format.enclose(example, symbols, raw + 2)
         width, num_raw = length - 2, np.minimum(example.length, raw)
         room = ((0, 0), (0, max(width - example.token.shape[1], 0)))
         here = np.arange(width) < num_raw[:, None]
         token = np.pad(example.token, room)[:, :width]
         flags = np.pad(example.flags, room)[:, :width]
-        text = rewrite.Draft(np.where(here, token, symbols.pad), flags * here, num_raw)
+        text = bart_noise.Draft(
+            np.where(here, token, symbols.pad), flags * here, num_raw
+        )
         text = self._noisy(text, key, symbols)
-        noisy = sides.pack(
+        noisy = seq2seq.pack(
             text.token, text.here, num_raw > 0, symbols, length, symbols.bos
         )
-        return sides.batch(noisy, clean, symbols, symbols.eos)
+        return seq2seq.batch(noisy, clean, symbols, symbols.eos)
 
-    def _noisy(self, text, key, symbols) -> rewrite.Draft:
+    def _noisy(self, text, key, symbols) -> bart_noise.Draft:
         """The text after all noises."""
         how = dict(symbols=symbols, unit=self.unit)
         if self.permute:
-            text = rewrite.permute_sentences(text, key, self.permute)
+            text = bart_noise.permute_sentences(text, key, self.permute)
         if self.mask:
-            text = rewrite.mask(text, key, rate=self.mask, random=self.random, **how)
+            text = bart_noise.mask(text, key, rate=self.mask, random=self.random, **how)
         if self.delete:
-            text = rewrite.delete(text, key, rate=self.delete, **how)
+            text = bart_noise.delete(text, key, rate=self.delete, **how)
         if self.infill:
             spans = dict(mean=self.poisson, random=self.random)
-            text = rewrite.infill(text, key, rate=self.infill, **spans, **how)
+            text = bart_noise.infill(text, key, rate=self.infill, **spans, **how)
         if self.insert:
-            count = rewrite.share(self.insert, text.length)
-            text = rewrite.insert(
+            count = bart_noise.share(self.insert, text.length)
+            text = bart_noise.insert(
                 text, key, symbols, count, role="insert", random=self.random
             )
-        return rewrite.rotate(text, key, self.rotate) if self.rotate else text
+        return bart_noise.rotate(text, key, self.rotate) if self.rotate else text
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         return models.EncoderDecoder(options, size=symbols.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""
-        return sides.recovered("bart", net, batch, self.cross_entropy), ()
+        return seq2seq.recovered("bart", net, batch, self.cross_entropy), ()

@@ -20,8 +20,8 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, take
 from research.errors import UserError
-from research.objectives.shared import layout, relations
-from research.objectives.shared.losses import Term
+from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class Objective:
           UserError: the documents have no labels.
         """
         _check(symbols)
-        token, num_tokens = layout.enclose(example, symbols, length, bos=self.bos)
+        token, num_tokens = input_format.enclose(example, symbols, length, bos=self.bos)
         pattern = {"": self.pattern, "encoder_": "full", "decoder_": "causal"}
         batch = {}
         for side in self._sides():
-            batch |= getattr(layout, pattern[side])(token, num_tokens, side)
+            batch |= getattr(input_format, pattern[side])(token, num_tokens, side)
         if self.pool == "token":
             begins = self.architecture == "encoder" and self.bos == "first"
             read = num_tokens * 0 if begins else np.maximum(num_tokens - 1, 0)
@@ -119,7 +119,7 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, and accuracy (not differentiated)."""
         logits_BN = net.head("label", self._state(net, batch))
-        found = relations.score("label", logits_BN, batch)
+        found = sentence_pairs.score("label", logits_BN, batch)
         return {"label": found["label"], "accuracy": found["label_accuracy"]}, ()
 
 

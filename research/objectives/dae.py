@@ -14,9 +14,10 @@ import numpy as np
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
 from research.errors import UserError
-from research.objectives.shared import sides, spans
-from research.objectives.shared.losses import Term
-from research.objectives.shared.spans import counts
+from research.objectives.corruption import spans
+from research.objectives.corruption.spans import counts
+from research.objectives.inputs import seq2seq
+from research.objectives.losses.cross_entropy import Term
 
 CHOOSE = ("spans", "iid", "prefix", "all")
 FILL = ("sentinel", "mask", "bert", "drop", "shuffle")
@@ -115,7 +116,7 @@ class Objective:
         return Reads("stream", self.lengths(length).raw)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        return sides.specs(length, self.lengths(length).target)
+        return seq2seq.specs(length, self.lengths(length).target)
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
@@ -141,17 +142,17 @@ class Objective:
         mode = symbols.sentinels[-MODES.index(self.mode)] if self.mode else None
         read, kept = self._read(token, hidden, runs, key, symbols)
         some = num_raw > 0
-        encoder = sides.pack(read, kept & here, some, symbols, length, mode)
+        encoder = seq2seq.pack(read, kept & here, some, symbols, length, mode)
         written, kept = self._written(token, hidden, runs, symbols)
-        target = sides.pack(written, kept & here, some, symbols, full.target)
-        return sides.batch(encoder, target, symbols, symbols.pad)
+        target = seq2seq.pack(written, kept & here, some, symbols, full.target)
+        return seq2seq.batch(encoder, target, symbols, symbols.pad)
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         return models.EncoderDecoder(options, size=symbols.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        return sides.recovered("dae", net, batch, self.cross_entropy, self.z), ()
+        return seq2seq.recovered("dae", net, batch, self.cross_entropy, self.z), ()
 
     def _hidden(self, key, num_raw, width, full) -> np.ndarray:
         """[B, R] bool: what is hidden; `full`: raw tokens of the longest text."""

@@ -29,11 +29,11 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import noise
+from research.data import counter_rng
+from research.objectives.inputs import input_format
+from research.objectives.losses.copy_loss import copied
+from research.objectives.losses.cross_entropy import CHUNK, Term, binary, cross_entropy
 from research.objectives.mlm import budget, hide
-from research.objectives.shared import layout
-from research.objectives.shared.copying import copied
-from research.objectives.shared.losses import CHUNK, Term, binary, cross_entropy
 
 BLOCK = 128
 """Rows of a vocabulary table come in multiples of this many."""
@@ -106,14 +106,14 @@ class Objective:
     ) -> dict[str, np.ndarray]:
         """Hides round(rate * tokens) of a row's tokens from the generator."""
         if self.format == "stream":
-            text = layout.single(example, symbols, length)
+            text = input_format.single(example, symbols, length)
         else:  # where no second segment is left, the first stands alone
             alone = np.where(example.label == OTHER, example.first, example.length)
-            text = layout.pair(example._replace(length=alone), symbols, length)
+            text = input_format.pair(example._replace(length=alone), symbols, length)
         num_scored = self.num_scored(length)
         count = budget(text.length, self.rate, num_scored)
-        chosen = noise.choose(key, "choose", ~symbols.special[text.token], count)
-        group = layout.full(text.token, text.length) | {"kind": text.kind}
+        chosen = counter_rng.choose(key, "choose", ~symbols.special[text.token], count)
+        group = input_format.full(text.token, text.length) | {"kind": text.kind}
         return group | hide(
             text.token,
             chosen,
@@ -127,7 +127,7 @@ class Objective:
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: model.kinds is 1, where pairs have two."""
         if self.format == "segment_pair":
-            layout.check_kinds(options, 2)
+            input_format.check_kinds(options, 2)
         return models.Pair(
             options,
             size=symbols.size,

@@ -13,10 +13,10 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
-from research.data import noise
+from research.data import counter_rng
 from research.errors import UserError
 from research.objectives import lm
-from research.objectives.shared.losses import Term, recovery
+from research.objectives.losses.cross_entropy import Term, recovery
 
 MARKS = 3
 """The first sentinels stand before prefix, suffix and middle."""
@@ -48,12 +48,12 @@ class Objective:
     ) -> dict[str, np.ndarray]:
         """Moves the middle to the end, and hides the future."""
         size = example.length[:, None].astype(np.int64)
-        cuts = (noise.uniform(key, "cuts", 2) * (size + 1)).astype(np.int64)
+        cuts = (counter_rng.uniform(key, "cuts", 2) * (size + 1)).astype(np.int64)
         first, last = np.split(np.sort(cuts, axis=1), 2, axis=1)
         place, middle = np.arange(length), first + size - last + MARKS
         shift = np.where(place < middle, last - first - 2, first - middle)
         moved = np.where(place <= first, place - 1, place + shift)
-        turn = (noise.uniform(key, "moved", 1) < self.rate) & (size > 0)
+        turn = (counter_rng.uniform(key, "moved", 1) < self.rate) & (size > 0)
         order = np.clip(np.where(turn, moved, place), 0, example.token.shape[1] - 1)
         token = np.take_along_axis(example.token, order, axis=1)
         for mark, at in enumerate((0 * first, first + 1, middle - 1)):

@@ -25,10 +25,11 @@ from research.batch import (
     scored_specs,
     take,
 )
-from research.data import noise
-from research.objectives.shared import contrastive, layout
-from research.objectives.shared.hiding import budget, hide
-from research.objectives.shared.losses import Term, recovery
+from research.data import counter_rng
+from research.objectives.corruption.masking import budget, hide
+from research.objectives.inputs import input_format
+from research.objectives.losses import contrastive
+from research.objectives.losses.cross_entropy import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Objective:
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides an n-gram, and tokens outside of it."""
-        token, num_tokens = layout.enclose(example, symbols, length)
+        token, num_tokens = input_format.enclose(example, symbols, length)
         free = ~symbols.special[token]
         begin, size = spans(key, free & (num_tokens > 3)[:, None], self.longest)
         place = np.arange(length)
@@ -96,7 +97,7 @@ class Objective:
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
-            noise.choose(key, "choose", free & ~inside, count),
+            counter_rng.choose(key, "choose", free & ~inside, count),
             key,
             symbols,
             num_scored=self.num_scored(length),
@@ -104,11 +105,11 @@ class Objective:
             random=self.random,
         )
         ngram_length = np.where(size > 0, size + 2, 0)
-        group = layout.full(token, num_tokens)
+        group = input_format.full(token, num_tokens)
         return (
             group
             | hidden
-            | layout.full(ngram, ngram_length, "ngram_")
+            | input_format.full(ngram, ngram_length, "ngram_")
             | {
                 "document": (example.document & np.iinfo(np.int32).max).astype(
                     np.int32
@@ -160,9 +161,9 @@ def spans(
     length = candidate.shape[1]
     stop = np.where(candidate, length, np.arange(length))[:, ::-1]
     ahead = np.minimum.accumulate(stop, axis=1)[:, ::-1] - np.arange(length)
-    draw = noise.uniform(key, "ngram", 1)[:, 0]
+    draw = counter_rng.uniform(key, "ngram", 1)[:, 0]
     most = np.minimum(ahead.max(axis=1), longest)
     size = np.where(most > 0, 1 + (draw * most).astype(np.int64), 0)
     fits = ahead >= np.maximum(size, 1)[:, None]
-    begin = noise.choose(key, "ngram place", fits, (size > 0).astype(np.int64))
+    begin = counter_rng.choose(key, "ngram place", fits, (size > 0).astype(np.int64))
     return begin.argmax(axis=1), size

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
-from research.objectives.shared import compose, layout, reading
-from research.objectives.shared.losses import Term
+from research.objectives.inputs import composite, input_format, shared_input
+from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Objective:
     family = "joint"
 
     def __post_init__(self):
-        object.__setattr__(self, "parts", compose.parse(self.parts))
+        object.__setattr__(self, "parts", composite.parse(self.parts))
         for name in self._made:
             for other in self._made:
                 if other.startswith(name + "_"):
@@ -61,13 +61,13 @@ class Objective:
         made = {}
         for name, fields in self._named:
             own = {k: v for k, v in fields if k not in ("objective", "weight")}
-            made[name] = compose.load(name, dict(fields).get("objective", name), own)
+            made[name] = composite.load(name, dict(fields).get("objective", name), own)
         return made
 
     @functools.cached_property
-    def _weights(self) -> dict[str, compose.Schedule]:
+    def _weights(self) -> dict[str, composite.Schedule]:
         return {
-            name: compose.schedule(
+            name: composite.schedule(
                 dict(fields).get("weight", 1.0), f"weight of part {name!r}"
             )
             for name, fields in self._named
@@ -75,7 +75,7 @@ class Objective:
 
     @property
     def pattern(self) -> str:
-        return compose.pattern(self._made.values())
+        return composite.pattern(self._made.values())
 
     @property
     def splits(self) -> bool:
@@ -83,7 +83,7 @@ class Objective:
 
     def reads(self, length: int) -> Reads:
         """Raises UserError: no text serves all parts."""
-        return reading.common(self._made, length)
+        return shared_input.common(self._made, length)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         specs = {
@@ -99,7 +99,7 @@ class Objective:
         """Hides for each part in turn, from the clear text."""
         batch, base = {"step": example.step.astype(np.int32)}, self.reads(length)
         for number, (name, part) in enumerate(self._made.items()):
-            text = reading.share(example, base, part.reads(length), symbols.pad)
+            text = shared_input.share(example, base, part.reads(length), symbols.pad)
             hidden = part.corrupt(text, key, symbols, length)
             for array in hidden:
                 if self.kinds and array.endswith("kind"):
@@ -109,8 +109,8 @@ class Objective:
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: the parts' networks cannot be one, or lack kinds."""
-        layout.check_kinds(options, self.kinds * len(self._made))
-        return compose.network(self._made.values(), options, symbols)
+        input_format.check_kinds(options, self.kinds * len(self._made))
+        return composite.network(self._made.values(), options, symbols)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of all parts, their coefficients times the part's weight now.
@@ -123,7 +123,7 @@ class Objective:
             scored, carry = part.loss(net, self._of(name, batch), key)
             if jax.tree.leaves(carry):
                 memory[name] = carry
-            weight = compose.between(self._weights[name], step)
+            weight = composite.between(self._weights[name], step)
             terms |= {
                 f"{name}/{term}": value._replace(coef=weight * value.coef)
                 for term, value in scored.items()

@@ -22,9 +22,9 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import noise
-from research.objectives.shared import layout, recurrence
-from research.objectives.shared.losses import Term, recovery
+from research.data import counter_rng
+from research.objectives.inputs import input_format, recurrence
+from research.objectives.losses.cross_entropy import Term, recovery
 
 SIDES = ("forward", "backward")
 
@@ -177,7 +177,7 @@ def _shifted(example: Example, symbols: Symbols, length: int) -> dict[str, np.nd
         np.where(here, side, symbols.pad).astype(np.int32)
         for side in (example.token[:, :-1], example.token[:, 1:])
     )
-    group = layout.causal(token, end)
+    group = input_format.causal(token, end)
     return group | {"target": target, "weight": here.astype(np.float32)}
 
 
@@ -213,6 +213,6 @@ def cuts(key: np.ndarray, role: str, segment: np.ndarray) -> np.ndarray:
     row = np.arange(num_rows)[:, None] * (length + 1)
     size = np.bincount((row + segment).ravel(), minlength=num_rows * (length + 1))
     size_BS = size.reshape(num_rows, length + 1)
-    draw_BS = noise.uniform(key, role, length + 1)
+    draw_BS = counter_rng.uniform(key, role, length + 1)
     cut_BS = 1 + (draw_BS * np.maximum(size_BS - 1, 1)).astype(np.int32)
     return np.take_along_axis(cut_BS, segment, axis=1)

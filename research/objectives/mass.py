@@ -13,9 +13,10 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols
-from research.data import noise
-from research.objectives.shared import layout, sides, spans
-from research.objectives.shared.losses import Term
+from research.data import counter_rng
+from research.objectives.corruption import spans
+from research.objectives.inputs import input_format, seq2seq
+from research.objectives.losses.cross_entropy import Term
 
 STARTS = ("uniform", "edges")
 FIRSTS = ("mask", "previous")
@@ -69,13 +70,13 @@ class Objective:
         return Reads(self.text, length - 2)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        return sides.specs(length, int(self.size(length - 2)))
+        return seq2seq.specs(length, int(self.size(length - 2)))
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
     ) -> dict[str, np.ndarray]:
         """Hides one span from the encoder."""
-        token, num_tokens = layout.enclose(example, symbols, length)
+        token, num_tokens = input_format.enclose(example, symbols, length)
         num_raw = np.maximum(num_tokens - 2, 0)
         size = self.size(num_raw)
         begin = 1 + self._begin(key, num_raw - size)
@@ -92,9 +93,9 @@ class Objective:
         if self.first == "mask":
             read[:, 0] = symbols.mask
         target = np.take_along_axis(token, before + 1, axis=1)
-        decoder = layout.causal(np.where(used, read, symbols.pad), size)
+        decoder = input_format.causal(np.where(used, read, symbols.pad), size)
         decoder["position"] = np.where(used, before, 0).astype(np.int32)
-        batch = layout.full(encoder, num_tokens, "encoder_") | {
+        batch = input_format.full(encoder, num_tokens, "encoder_") | {
             "decoder_" + name: array for name, array in decoder.items()
         }
         for side in ("encoder_", "decoder_"):
@@ -110,11 +111,11 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
-        return sides.recovered("mass", net, batch, self.cross_entropy), ()
+        return seq2seq.recovered("mass", net, batch, self.cross_entropy), ()
 
     def _begin(self, key: np.ndarray, last: np.ndarray) -> np.ndarray:
         """[B]: where the span begins, in 0..last [B]."""
-        draw = noise.uniform(key, "begin", 2)
+        draw = counter_rng.uniform(key, "begin", 2)
         begin = (draw[:, 0] * (last + 1)).astype(np.int64)
         if self.start == "uniform":
             return begin

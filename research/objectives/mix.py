@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from research.batch import Example, Reads, Spec, Symbols
-from research.data import noise
+from research.data import counter_rng
 from research.errors import UserError
-from research.objectives.shared import compose, reading
-from research.objectives.shared.losses import Term
+from research.objectives.inputs import composite, shared_input
+from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Objective:
     family = "joint"
 
     def __post_init__(self):
-        object.__setattr__(self, "parts", compose.parse(self.parts))
+        object.__setattr__(self, "parts", composite.parse(self.parts))
         if self.of == "mix":
             raise ValueError("of is a module that hides text itself, not mix")
         steps = [0, *(step for points in self._shares for step, _ in points)]
         for step in sorted(set(steps)):
-            if not sum(compose.held(points, step) for points in self._shares) > 0:
+            if not sum(composite.held(points, step) for points in self._shares) > 0:
                 raise ValueError(f"the shares of all parts are 0 at step {step}")
         assert self._made  # a part that is not right is told here
 
@@ -50,7 +50,9 @@ class Objective:
     def _made(self) -> dict[str, Any]:
         """The parts' objectives by name."""
         return {
-            name: compose.load(name, self.of, {k: v for k, v in fields if k != "share"})
+            name: composite.load(
+                name, self.of, {k: v for k, v in fields if k != "share"}
+            )
             for name, fields in self._named
         }
 
@@ -59,15 +61,17 @@ class Objective:
         return self.parts or (("all", ()),)
 
     @functools.cached_property
-    def _shares(self) -> list[compose.Schedule]:
+    def _shares(self) -> list[composite.Schedule]:
         return [
-            compose.schedule(dict(fields).get("share", 1.0), f"share of part {name!r}")
+            composite.schedule(
+                dict(fields).get("share", 1.0), f"share of part {name!r}"
+            )
             for name, fields in self._named
         ]
 
     @property
     def pattern(self) -> str:
-        return compose.pattern(self._made.values())
+        return composite.pattern(self._made.values())
 
     @property
     def splits(self) -> bool:
@@ -75,7 +79,7 @@ class Objective:
 
     def reads(self, length: int) -> Reads:
         """Raises UserError: no text serves all parts, see `reading.common`."""
-        return reading.common(self._made, length)
+        return shared_input.common(self._made, length)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         """Raises UserError: the parts make arrays of different names or types."""
@@ -117,7 +121,7 @@ class Objective:
         for number, part in enumerate(self._made.values()):
             row = np.flatnonzero(drawn == number)
             text = Example(*(array[row] for array in example))
-            text = reading.share(text, base, part.reads(length), symbols.pad)
+            text = shared_input.share(text, base, part.reads(length), symbols.pad)
             hidden = part.corrupt(text, key[row], symbols, length)
             for name, array in hidden.items():
                 batch[name][row, *map(slice, array.shape[1:])] = array
@@ -128,13 +132,13 @@ class Objective:
 
         key, step: [B].
         """
-        shares_BP = np.stack([compose.held(s, step) for s in self._shares], axis=1)
+        shares_BP = np.stack([composite.held(s, step) for s in self._shares], axis=1)
         ends_BP = np.cumsum(shares_BP, axis=1)
         ends_BP /= ends_BP[:, -1:]
-        return (noise.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
+        return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
     def network(self, options: Any, symbols: Symbols) -> Any:
-        return compose.network(self._made.values(), options, symbols)
+        return composite.network(self._made.values(), options, symbols)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the module.

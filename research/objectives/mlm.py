@@ -15,8 +15,8 @@ import numpy as np
 
 from research import models
 from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
-from research.objectives.shared import layout, relations, units
-from research.objectives.shared.hiding import (
+from research.objectives.corruption import mask_units
+from research.objectives.corruption.masking import (
     DRAWS,
     FATES,
     ROUNDINGS,
@@ -26,7 +26,8 @@ from research.objectives.shared.hiding import (
     num_trigrams,
     shuffle,
 )
-from research.objectives.shared.losses import Term, cross_entropy, recovery
+from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.losses.cross_entropy import Term, cross_entropy, recovery
 
 STREAMS = {
     "stream": "stream",
@@ -86,11 +87,11 @@ class Objective:
         if self.shuffle and self.boundary:
             raise ValueError("shuffled trigrams have no boundary: one of both is 0")
         for field, values in (
-            ("unit", units.UNITS),
+            ("unit", mask_units.UNITS),
             ("replace", FATES),
             ("draw", DRAWS),
             ("rounding", ROUNDINGS),
-            ("format", (*STREAMS, *relations.UNITS)),
+            ("format", (*STREAMS, *sentence_pairs.UNITS)),
             ("sentence", SENTENCES),
         ):
             if getattr(self, field) not in values:
@@ -99,7 +100,7 @@ class Objective:
         if self.sentence != "none" and self.format in STREAMS:
             raise ValueError(
                 f"sentence {self.sentence} is asked of two spans: format is "
-                f"{' or '.join(relations.UNITS)}, not {self.format}"
+                f"{' or '.join(sentence_pairs.UNITS)}, not {self.format}"
             )
 
     def num_scored(self, length: int) -> int:
@@ -109,7 +110,7 @@ class Objective:
     def reads(self, length: int) -> Reads:
         if self.format in STREAMS:
             return Reads(STREAMS[self.format], length - 2)
-        return relations.reads(self.sentence, self.format, length, self.short)
+        return sentence_pairs.reads(self.sentence, self.format, length, self.short)
 
     def arrays(self, length: int) -> dict[str, Spec]:
         """K: hidden places, shuffled ones, and a last one for the class token."""
@@ -119,7 +120,7 @@ class Objective:
         specs = group_specs(length) | scored_specs(count)
         if self.boundary:
             specs |= {name: Spec((count,)) for name in ("left", "right", "offset")}
-        return specs | (relations.specs() if asked else {})
+        return specs | (sentence_pairs.specs() if asked else {})
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
@@ -131,24 +132,24 @@ class Objective:
         """
         answer = {}
         if self.format in STREAMS:
-            text = layout.single(example, symbols, length)
+            text = input_format.single(example, symbols, length)
         elif self.sentence == "none":
-            text = layout.pair(example, symbols, length)
+            text = input_format.pair(example, symbols, length)
         else:
-            asked = relations.ask(self.sentence, example, key)
-            text = layout.pair(example, symbols, length, asked.swapped)
+            asked = sentence_pairs.ask(self.sentence, example, key)
+            text = input_format.pair(example, symbols, length, asked.swapped)
             answer = {"label": asked.label, "label_weight": asked.label_weight}
         scored = self._hide(text, key, symbols)
-        group = layout.full(text.token, text.length) | {"kind": text.kind}
+        group = input_format.full(text.token, text.length) | {"kind": text.kind}
         return group | scored | answer
 
     def _hide(
-        self, text: layout.Text, key: np.ndarray, symbols: Symbols
+        self, text: input_format.Text, key: np.ndarray, symbols: Symbols
     ) -> dict[str, np.ndarray]:
         """Overwrites `text.token`; the arrays of all scored places."""
         most = self.num_scored(text.token.shape[1])
         count = budget(text.length, self.rate, most, rounding=self.rounding, key=key)
-        chosen = units.choose(
+        chosen = mask_units.choose(
             key,
             text,
             symbols,
@@ -185,10 +186,10 @@ class Objective:
         """Raises UserError: model.kinds is 1, where pairs have two."""
         fields = {}
         if self.format not in STREAMS:
-            layout.check_kinds(options, 2)
+            input_format.check_kinds(options, 2)
         if self.sentence != "none":
-            answers = relations.ANSWERS[self.sentence]
-            fields["heads"] = relations.heads(self.sentence, answers)
+            answers = sentence_pairs.ANSWERS[self.sentence]
+            fields["heads"] = sentence_pairs.heads(self.sentence, answers)
         if self.boundary:
             fields["offsets"] = self.boundary
         return models.Transformer(
@@ -211,7 +212,7 @@ class Objective:
             terms["sbo"] = cross_entropy(readout, batch["target"], weight, form=form)[0]
         if self.sentence != "none":
             logits = net.head(self.sentence, here[:, -1])
-            terms |= relations.score(self.sentence, logits, batch)
+            terms |= sentence_pairs.score(self.sentence, logits, batch)
         return terms, ()
 
 

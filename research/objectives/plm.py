@@ -24,9 +24,9 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import noise
-from research.objectives.shared import layout, recurrence, segments
-from research.objectives.shared.losses import Term, recovery
+from research.data import counter_rng
+from research.objectives.inputs import input_format, recurrence, xlnet_segments
+from research.objectives.losses.cross_entropy import Term, recovery
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Objective:
     def reads(self, length: int) -> Reads:
         """Text that runs on, and after it more, where a far segment is taken from."""
         pair = self.format == "pair"
-        ahead = segments.AHEAD * length if pair and self.far else 0
+        ahead = xlnet_segments.AHEAD * length if pair and self.far else 0
         stride = self._reused(length) if self.memory or pair else 0
         return Reads(
             "stream",
@@ -116,7 +116,7 @@ class Objective:
     ) -> dict[str, np.ndarray]:
         """Hides each target from itself and from what comes before it in the order."""
         backward = self._backward(example, key)
-        text = segments.read(
+        text = xlnet_segments.read(
             example,
             key,
             symbols,
@@ -147,13 +147,13 @@ class Objective:
         else:
             chosen = self._targets(key, start, ~special, edge)
 
-        order = noise.permutation(key, "order", -(-length // self.parts))
+        order = counter_rng.permutation(key, "order", -(-length // self.parts))
         inside = np.minimum(place - first, order.shape[1] - 1)
         base = part * (order.shape[1] + 1)
         drawn = base + np.take_along_axis(order, inside, axis=1)
         rank = np.where(chosen | special, drawn, base - 1).astype(np.int32)
         position = np.where(backward[:, None], length - 1 - place, place)
-        content = layout.full(token, text.length) | {
+        content = input_format.full(token, text.length) | {
             "position": position.astype(np.int32),
             "kind": text.kind,
             "rank": rank,
@@ -167,7 +167,7 @@ class Objective:
             return np.zeros(len(key), bool)
         if self.memory:
             return example.label == BACKWARD
-        return noise.uniform(key, "backward", 1)[:, 0] < 0.5
+        return counter_rng.uniform(key, "backward", 1)[:, 0] < 0.5
 
     def _targets(self, key, start, candidate, edge) -> np.ndarray:
         """[B, L] bool: spans, topped up by single tokens to a goal for each part."""
@@ -176,7 +176,7 @@ class Objective:
         goal = np.diff(total * np.arange(num_parts + 1) // num_parts, axis=1)
         chosen = np.zeros(start.shape, bool)
         if self.span:
-            chosen = noise.place_spans(
+            chosen = counter_rng.place_spans(
                 key,
                 "spans",
                 start,
@@ -192,13 +192,13 @@ class Objective:
             inside = (place >= edge[:, part, None]) & (place < edge[:, part + 1, None])
             missing = goal[:, part] - (chosen & inside).sum(axis=1)
             free = candidate & inside & ~chosen
-            chosen |= noise.choose(key, f"single {part}", free, missing)
+            chosen |= counter_rng.choose(key, f"single {part}", free, missing)
         return chosen
 
     def _with_queries(self, content, chosen, symbols) -> dict[str, np.ndarray]:
         """Appends a query for each target, and scores it."""
         length = chosen.shape[1]
-        place, used = layout.slots(chosen, self.num_scored(length))
+        place, used = input_format.slots(chosen, self.num_scored(length))
         of_target = {name: np.zeros_like(place) for name in content}
         for name, array in of_target.items():
             array[used] = content[name][chosen]
@@ -222,7 +222,7 @@ class Objective:
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: there are kinds, but too few for the format."""
         if self.format == "pair":
-            layout.check_kinds(options, segments.NUM_KINDS)
+            input_format.check_kinds(options, xlnet_segments.NUM_KINDS)
         return models.Transformer(options, size=symbols.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -15,10 +15,11 @@ import numpy as np
 
 from research import models
 from research.batch import SENTENCE, Example, Reads, Spec, Symbols, group_specs
-from research.data import lexicon as lexicons
-from research.data import noise
-from research.objectives.shared import layout, relations, units
-from research.objectives.shared.losses import Term
+from research.data import counter_rng
+from research.data.corpora import lexicon as lexicons
+from research.objectives.corruption import mask_units
+from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.losses.cross_entropy import Term
 
 OF_PIECES = ("reorder", "discourse")
 
@@ -47,11 +48,11 @@ class Objective:
     splits = True
 
     def __post_init__(self):
-        known = (*relations.ANSWERS, *OF_PIECES)
+        known = (*sentence_pairs.ANSWERS, *OF_PIECES)
         if self.relation not in known:
             raise ValueError(f"relation is {', '.join(known)}, not {self.relation!r}")
-        if self.format not in relations.UNITS:
-            told = " or ".join(relations.UNITS)
+        if self.format not in sentence_pairs.UNITS:
+            told = " or ".join(sentence_pairs.UNITS)
             raise ValueError(f"format is {told}, not {self.format!r}")
         if not 0 <= self.short <= 1:
             raise ValueError(f"short is a share, not {self.short}")
@@ -63,10 +64,10 @@ class Objective:
             return Reads("passage", length - 1 - self.pieces)
         if self.relation == "discourse":
             return Reads("sentence_pair", length - 3)
-        return relations.reads(self.relation, self.format, length, self.short)
+        return sentence_pairs.reads(self.relation, self.format, length, self.short)
 
     def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | relations.specs() | {"scored": Spec((1,))}
+        return group_specs(length) | sentence_pairs.specs() | {"scored": Spec((1,))}
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
@@ -81,10 +82,10 @@ class Objective:
         elif self.relation == "discourse":
             text, label, known = self._discourse(example, symbols, length)
         else:
-            asked = relations.ask(self.relation, example, key)
-            text = layout.pair(example, symbols, length, asked.swapped)
+            asked = sentence_pairs.ask(self.relation, example, key)
+            text = input_format.pair(example, symbols, length, asked.swapped)
             label, known = asked.label, asked.label_weight
-        return layout.full(text.token, text.length) | {
+        return input_format.full(text.token, text.length) | {
             "kind": text.kind,
             "label": label.astype(np.int32),
             "label_weight": known.astype(np.float32),
@@ -98,10 +99,10 @@ class Objective:
         start &= np.arange(start.shape[1]) < num_raw[:, None]
         start[:, :1] = False
         most = np.minimum(start.sum(axis=1) + 1, self.pieces)
-        drawn = noise.uniform(key, "pieces", 2)
+        drawn = counter_rng.uniform(key, "pieces", 2)
         num = 1 + (drawn[:, 0] * most).astype(np.int64)
-        cut = noise.choose(key, "cut", start, num - 1)
-        place, used = layout.slots(cut, self.pieces - 1)
+        cut = counter_rng.choose(key, "cut", start, num - 1)
+        place, used = input_format.slots(cut, self.pieces - 1)
         end = np.append(np.where(used, place, num_raw[:, None]), num_raw[:, None], 1)
         begin = np.pad(end[:, :-1], [(0, 0), (1, 0)])
         size = end - begin
@@ -113,14 +114,14 @@ class Objective:
             np.take_along_axis(x, shown, axis=1).astype(np.int64) for x in (begin, size)
         )
         opens = (symbols.bos, *[None] * (self.pieces - 1))
-        text = layout.compose(example, begin, size, symbols, length, opens=opens)
+        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
         text = text._replace(kind=np.zeros_like(text.kind))
         known = num_raw > 0
         return text, np.where(known, label, 0), known
 
     def _discourse(self, example, symbols, length):
         """The pairs without connective, labels and whether there is one [B]."""
-        known, wanted = units.lexicon(symbols, self.kind)
+        known, wanted = mask_units.lexicon(symbols, self.kind)
         entry = lexicons.match(
             example.token, example.flags, example.length, known, first=example.first
         )
@@ -136,7 +137,7 @@ class Objective:
         begin = np.stack([0 * first, first + gone], axis=1)
         size = np.stack([first, num_raw - first - gone], axis=1)
         opens = (symbols.bos, None)
-        text = layout.compose(example, begin, size, symbols, length, opens=opens)
+        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
         return text, label, has
 
     def num_answers(self, symbols: Symbols) -> int:
@@ -144,25 +145,25 @@ class Objective:
         if self.relation == "reorder":
             return len(orders(self.pieces))
         if self.relation == "discourse":
-            return int(units.lexicon(symbols, self.kind)[1].sum())
-        return relations.ANSWERS[self.relation]
+            return int(mask_units.lexicon(symbols, self.kind)[1].sum())
+        return sentence_pairs.ANSWERS[self.relation]
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: as `num_answers`, or model.kinds is 1 for pairs."""
         if self.relation != "reorder":
-            layout.check_kinds(options, 2)
+            input_format.check_kinds(options, 2)
         return models.Transformer(
             options,
             size=symbols.size,
             pattern=self.pattern,
-            heads=relations.heads(self.relation, self.num_answers(symbols)),
+            heads=sentence_pairs.heads(self.relation, self.num_answers(symbols)),
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: the relation's name, and its accuracy (not trained on)."""
         states = net.states(batch, scored=batch["scored"])
         logits = net.head(self.relation, states[:, 0])
-        return relations.score(self.relation, logits, batch), ()
+        return sentence_pairs.score(self.relation, logits, batch), ()
 
 
 _FACTORIAL = np.array([math.factorial(n) for n in range(7)])

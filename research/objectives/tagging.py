@@ -23,9 +23,9 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
+from research.objectives.inputs import input_format
+from research.objectives.losses.cross_entropy import Term, binary
 from research.objectives.mlm import STREAMS
-from research.objectives.shared import layout
-from research.objectives.shared.losses import Term, binary
 
 TASKS = ("document", "capital")
 
@@ -71,7 +71,7 @@ class Objective:
           UserError: capital with a vocabulary that has no pieces in both cases.
         """
         if self.task == "capital":
-            text = layout.single(example, symbols, length)
+            text = input_format.single(example, symbols, length)
             lower = _lower(symbols)
             small = lower[text.token]
             target = small != text.token
@@ -79,13 +79,13 @@ class Objective:
             text.token[:] = small
         else:
             shown, found = _segments(example, symbols, length)
-            text = layout.single(shown, symbols, length)
+            text = input_format.single(shown, symbols, length)
             target = np.zeros(text.token.shape, bool)
             width = min(found.shape[1], length - 2)
             target[:, 1 : 1 + width] = found[:, :width]
             asked = (shown.length < example.length)[:, None]
         weight = asked & ~symbols.special[text.token]
-        return layout.full(text.token, text.length) | {
+        return input_format.full(text.token, text.length) | {
             "target": (target & weight).astype(np.int32),
             "weight": weight.astype(np.float32),
         }

@@ -21,11 +21,11 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import noise
+from research.data import counter_rng
 from research.errors import UserError
-from research.objectives.shared import layout
-from research.objectives.shared.hiding import budget, hide
-from research.objectives.shared.losses import Term, recovery
+from research.objectives.corruption.masking import budget, hide
+from research.objectives.inputs import input_format
+from research.objectives.losses.cross_entropy import Term, recovery
 
 SIDES = ("both", "one", "first", "second")
 
@@ -98,7 +98,7 @@ class Objective:
         text, begin = self._lay_out(example, key, symbols, length)
         most = self.num_scored(length)
         count = budget(text.length, self.rate, most)
-        chosen = noise.choose(key, "choose", ~symbols.special[text.token], count)
+        chosen = counter_rng.choose(key, "choose", ~symbols.special[text.token], count)
         hidden = hide(
             text.token,
             chosen,
@@ -108,13 +108,15 @@ class Objective:
             mask=self.mask,
             random=self.random,
         )
-        group = layout.full(text.token, text.length)
+        group = input_format.full(text.token, text.length)
         again = np.where(text.kind == 1, begin[:, None], 0).astype(np.int32)
         group["position"] -= again
         group["kind"] = self._languages(example.source, text, group["segment"])
         return group | hidden
 
-    def _lay_out(self, example, key, symbols, length) -> tuple[layout.Text, np.ndarray]:
+    def _lay_out(
+        self, example, key, symbols, length
+    ) -> tuple[input_format.Text, np.ndarray]:
         """The rows, and [B]: where the second side begins, with its eos."""
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
         starts = (example.flags & PARAGRAPH) > 0
@@ -125,12 +127,12 @@ class Objective:
         if self.side != "both":
             second = np.full(len(key), self.side == "second")
             if self.side == "one":
-                second = noise.uniform(key, "side", 1)[:, 0] < 0.5
+                second = counter_rng.uniform(key, "side", 1)[:, 0] < 0.5
             second &= size[:, 1] > 0
             size[second, 0], size[~second, 1] = 0, 0
         begin = np.stack([0 * cut, cut], axis=1)
         opens = (symbols.eos, symbols.eos)
-        text = layout.compose(example, begin, size, symbols, length, opens=opens)
+        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
     def _languages(self, source, text, segment) -> np.ndarray:
@@ -146,7 +148,7 @@ class Objective:
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: model.kinds are fewer than the languages."""
-        layout.check_kinds(options, int(self._kinds.max()) + 1)
+        input_format.check_kinds(options, int(self._kinds.max()) + 1)
         return models.Transformer(
             options, size=symbols.size, pattern=self.pattern, transform=True
         )

@@ -25,9 +25,10 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import noise
-from research.objectives.shared import hiding, layout, relations
-from research.objectives.shared.losses import Term, recovery
+from research.data import counter_rng
+from research.objectives.corruption import masking
+from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.losses.cross_entropy import Term, recovery
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
 FIRST_KIND = np.array([0, 4, 2, 3])
@@ -96,12 +97,12 @@ class Objective:
 
     def arrays(self, length: int) -> dict[str, Spec]:
         scored = scored_specs(self.num_scored(length))
-        return group_specs(length) | scored | relations.specs()
+        return group_specs(length) | scored | sentence_pairs.specs()
 
     def mode(self, key: np.ndarray) -> np.ndarray:
         """[B] int64: the mode of each row."""
         ends = np.cumsum(self._shares)[:-1]
-        return np.searchsorted(ends, noise.uniform(key, "mode", 1)[:, 0], "right")
+        return np.searchsorted(ends, counter_rng.uniform(key, "mode", 1)[:, 0], "right")
 
     def corrupt(
         self, example: Example, key: np.ndarray, symbols: Symbols, length: int
@@ -111,12 +112,12 @@ class Objective:
         size = spans(example, key, mode)
         begin = np.pad(size, [(0, 0), (1, 0)])[:, :-1]
         opens = (symbols.bos, None)
-        text = layout.compose(example, begin, size, symbols, length, opens=opens)
+        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
         token, two = text.token, size[:, 1] > 0
         rank = sees_up_to(mode, text)
         here = np.arange(length) < text.length[:, None]
         kind = np.where(here, FIRST_KIND[mode][:, None] + text.kind, 0)
-        group = layout.full(token, text.length)
+        group = input_format.full(token, text.length)
         group |= {"kind": kind.astype(np.int32), "rank": rank, "reach": rank.copy()}
 
         candidate = ~symbols.special[token] & here
@@ -124,8 +125,8 @@ class Objective:
         candidate |= closes & (two & (mode == SEQ2SEQ))[:, None]
         num_scored = self.num_scored(length)
         sizes = gram_sizes(key, length, self.grams, self.longest)
-        count = hiding.budget(text.length, self.rate, num_scored)
-        hidden = hiding.hide(
+        count = masking.budget(text.length, self.rate, num_scored)
+        hidden = masking.hide(
             token,
             choose_grams(key, candidate, sizes, count),
             key,
@@ -134,20 +135,20 @@ class Objective:
             mask=self.mask,
             random=self.random,
         )
-        asked = relations.ask("nsp", example, key)
+        asked = sentence_pairs.ask("nsp", example, key)
         weight = asked.label_weight * (mode == BIDIRECTIONAL)
         label = np.where(weight > 0, asked.label, 0)
         return group | hidden | {"label": label, "label_weight": weight}
 
     def network(self, options: Any, symbols: Symbols) -> Any:
         """Raises UserError: there are kinds, but too few to tell the modes apart."""
-        layout.check_kinds(options, NUM_KINDS)
+        input_format.check_kinds(options, NUM_KINDS)
         return models.Transformer(
             options,
             size=symbols.size,
             pattern=self.pattern,
             transform=True,
-            heads=relations.heads("nsp", 2),
+            heads=sentence_pairs.heads("nsp", 2),
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -157,7 +158,9 @@ class Objective:
         states = net.states(batch, scored=places)
         readout = net.readout(states[:, 1:])
         terms = recovery("unilm", readout, batch, self.cross_entropy)
-        return terms | relations.score("nsp", net.head("nsp", states[:, 0]), batch), ()
+        return terms | sentence_pairs.score(
+            "nsp", net.head("nsp", states[:, 0]), batch
+        ), ()
 
 
 def spans(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
@@ -168,13 +171,13 @@ def spans(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
     inside = (place > 0) & (place < num_raw[:, None])
     starts = inside & ((example.flags & SENTENCE) > 0)
     starts = np.where(starts.any(axis=1, keepdims=True), starts, inside)
-    cut = np.argmax(noise.choose(key, "cut", starts, 1), axis=1)
+    cut = np.argmax(counter_rng.choose(key, "cut", starts, 1), axis=1)
     cut = np.where(whole, example.first, np.where(cut > 0, cut, num_raw))
     cut = np.where(mode >= FORWARD, num_raw, np.minimum(cut, num_raw))
     return np.stack([cut, num_raw - cut], axis=1)
 
 
-def sees_up_to(mode: np.ndarray, text: layout.Text) -> np.ndarray:
+def sees_up_to(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
     """[B, L]: the rank, and the reach, of every place."""
     place = np.arange(text.token.shape[1], dtype=np.int32)
     mode, end = mode[:, None], text.length[:, None]
@@ -189,7 +192,7 @@ def sees_up_to(mode: np.ndarray, text: layout.Text) -> np.ndarray:
 
 def gram_sizes(key: np.ndarray, length: int, share: float, longest: int) -> np.ndarray:
     """[B, L]: tokens that a choice of each place takes, from it on: 1 to `longest`."""
-    draw = noise.uniform(key, "grams", 2 * length).reshape(len(key), length, 2)
+    draw = counter_rng.uniform(key, "grams", 2 * length).reshape(len(key), length, 2)
     size = 2 + (draw[..., 1] * (longest - 1)).astype(np.int64)
     return np.where(draw[..., 0] < share, size, 1)
 
@@ -203,7 +206,9 @@ def choose_grams(
     first that is no candidate; those chosen before are passed over (the released code).
     """
     length = candidate.shape[1]
-    score = np.where(candidate, noise.bits(key, "choose", length), noise.LAST)
+    score = np.where(
+        candidate, counter_rng.bits(key, "choose", length), counter_rng.LAST
+    )
     order = np.argsort(score, axis=1, kind="stable")
     left = np.minimum(count, candidate.sum(axis=1))
     chosen = np.zeros((len(candidate), length + 1), bool)

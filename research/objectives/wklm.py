@@ -24,12 +24,13 @@ from research.batch import (
     group_specs,
     scored_specs,
 )
-from research.data import lexicon as lexicons
-from research.data import noise
+from research.data import counter_rng
+from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
-from research.objectives.shared import layout, units
-from research.objectives.shared.hiding import budget, hide
-from research.objectives.shared.losses import Term, binary, recovery
+from research.objectives.corruption import mask_units
+from research.objectives.corruption.masking import budget, hide
+from research.objectives.inputs import input_format
+from research.objectives.losses.cross_entropy import Term, binary, recovery
 
 
 @dataclass(frozen=True)
@@ -96,18 +97,18 @@ class Objective:
         entry = lexicons.match(example.token, example.flags, example.length, known)
         found = (entry >= 0) & wanted[entry]
         most = self.num_mentions(length)
-        asked = noise.choose(key, "mentions", found, np.full(len(key), most))
+        asked = counter_rng.choose(key, "mentions", found, np.full(len(key), most))
         gone = alternate(key, asked, self.replace)
         new = np.where(gone, other(key, entry, known), -1)
         text = rewrite(example, np.where(found, entry, -1), new, known, length - 2)
 
-        token, num_tokens = layout.enclose(text.example, symbols, length)
+        token, num_tokens = input_format.enclose(text.example, symbols, length)
         free = ~symbols.special[token]
         free[:, 1:-1] &= ~text.inside
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
-            noise.choose(key, "choose", free, count),
+            counter_rng.choose(key, "choose", free, count),
             key,
             symbols,
             num_scored=self.num_scored(length),
@@ -115,7 +116,7 @@ class Objective:
             random=self.random,
         )
         return (
-            layout.full(token, num_tokens)
+            input_format.full(token, num_tokens)
             | hidden
             | _questions(asked, gone, text, most)
         )
@@ -157,7 +158,7 @@ def entities(symbols: Symbols, kinds: str) -> tuple[Lexicon, np.ndarray]:
     Raises:
       UserError: there is no such entry.
     """
-    known, wanted = units.lexicon(symbols, kinds)
+    known, wanted = mask_units.lexicon(symbols, kinds)
     wanted = wanted & (np.bincount(known.kind)[known.kind] > 1)
     if not wanted.any():
         raise UserError(
@@ -175,7 +176,7 @@ def alternate(key: np.ndarray, asked: np.ndarray, share: float) -> np.ndarray:
     """
     row, place = np.nonzero(asked)
     first = np.append(True, np.diff(row) > 0)[: len(row)]
-    draw = noise.uniform(key, "replace", asked.shape[1])[row, place]
+    draw = counter_rng.uniform(key, "replace", asked.shape[1])[row, place]
     able = draw < np.where(first, share, share / (1 - share))
     # Of those able in an unbroken row of mentions it is the first, third, ...
     number = np.arange(len(row))
@@ -197,7 +198,7 @@ def other(key: np.ndarray, entry: np.ndarray, known: Lexicon) -> np.ndarray:
     rank = np.empty(len(by_kind), np.int64)
     rank[by_kind] = np.arange(len(by_kind)) - begin[known.kind[by_kind]]
     kind = known.kind[entry]
-    draw = noise.uniform(key, "entity", entry.shape[1])
+    draw = counter_rng.uniform(key, "entity", entry.shape[1])
     turn = 1 + (draw * (count[kind] - 1)).astype(np.int64)
     return by_kind[begin[kind] + (rank[entry] + turn) % count[kind]]
 
@@ -260,7 +261,7 @@ def _questions(asked, gone, text: Rewritten, most: int) -> dict[str, np.ndarray]
     """
     width = text.example.token.shape[1]
     asked = asked & (text.end <= width)
-    place, used = layout.slots(asked, most)
+    place, used = input_format.slots(asked, most)
     begin, end = (np.take_along_axis(x, place, axis=1) for x in (text.begin, text.end))
     answer = np.take_along_axis(gone, place, axis=1)
     each = {"before": begin, "after": end + 1, "replaced": answer}

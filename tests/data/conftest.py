@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
-import small
-from made_up import SENTINELS, SIZE, corpus_of, make_lines
 
-from research.data import training, vocabulary
+from research.data.tokenizers import train_tokenizer, vocabulary
+from tests.testing import small_data
+from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def vocabularies(tmp_path_factory) -> dict[str, vocabulary.Vocabulary]:
         kind: vocabulary.load_or_train(
             SimpleNamespace(vocabulary=kind, **config), corpus, cache
         )
-        for kind in training.KINDS
+        for kind in train_tokenizer.KINDS
     }
 
 
@@ -30,12 +30,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lexicon(folder) -> str:
-    return small.write_lexicon(folder)
+    return small_data.write_lexicon(folder)
 
 
 @pytest.fixture(scope="session")
 def corpora(folder) -> dict:
     """One corpus, and a mixture of two."""
-    one = small.write_corpus(folder, "one", seed=1)
-    two = small.write_corpus(folder, "two", seed=2, documents=90)
+    one = small_data.write_corpus(folder, "one", seed=1)
+    two = small_data.write_corpus(folder, "two", seed=2, documents=90)
     return {"one": one, "mixture": {one: 0.3, two: 0.7}}

@@ -7,16 +7,16 @@ import threading
 
 import numpy as np
 import pytest
-import toys
-from toys import join, same
 
-from research.data import index
-from research.data.examples import Part, Text
+from research.data.loading.examples import Part, Text
 from research.data.pipeline import Pipeline, prefetch
+from research.data.store import example_index
+from tests.testing import toy_objectives
+from tests.testing.toy_objectives import join, same
 
-ALONE = (toys.Stream(),)
-MIXED = (toys.Stream(), toys.Stream(((50,), (3, 40)), seed=1))
-RAW = toys.Objective()
+ALONE = (toy_objectives.Stream(),)
+MIXED = (toy_objectives.Stream(), toy_objectives.Stream(((50,), (3, 40)), seed=1))
+RAW = toy_objectives.Objective()
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def make(tmp_path):
         **options,
     ):
         parts = [
-            Part(s, index.build(s, objective.reads(8), stride, tmp_path))
+            Part(s, example_index.build(s, objective.reads(8), stride, tmp_path))
             for s in streams
         ]
         rates = dict(enumerate(rates or [1] * len(parts)))
         text = Text(
             parts,
             objective,
-            toys.symbols(),
+            toy_objectives.symbols(),
             length=8,
             seed=seed,
             rates=rates,
@@ -59,7 +59,7 @@ def pipeline(request, make):
     if request.param == "mixture":
         return lambda batch=4: make(MIXED, batch=batch, rates=[0.3, 0.7])
     unit = {"documents": "document", "pairs": "pair"}.get(request.param, "stream")
-    return lambda batch=4: make(objective=toys.Objective(unit), batch=batch)
+    return lambda batch=4: make(objective=toy_objectives.Objective(unit), batch=batch)
 
 
 def first(pipeline, num):
@@ -107,7 +107,7 @@ def test_reading_on_has_no_end_of_its_own(pipeline):
 
 @pytest.mark.parametrize("unit", ["stream", "document"])
 def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
-    whole = make(objective=toys.Objective(unit), batch=1)
+    whole = make(objective=toy_objectives.Objective(unit), batch=1)
     num = whole.num_examples
     epochs = [
         join(whole.batch(step) for step in range(epoch * num, (epoch + 1) * num))
@@ -139,7 +139,7 @@ def test_seed_changes_order_and_noise(make):
 def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
     rates = [0.5, 1.5][: len(streams)]
     short = make(streams, stride=8, rates=rates)
-    long = make(streams, toys.Objective(extra=5), stride=8, rates=rates)
+    long = make(streams, toy_objectives.Objective(extra=5), stride=8, rates=rates)
     for step in (0, 4, 1000):
         one, other = short.batch(step), long.batch(step)
         np.testing.assert_array_equal(one["token"], other["token"][:, :8])
@@ -169,7 +169,9 @@ def test_evaluation_reads_each_example_once_in_order(pipeline):
     assert (whole["weight"][num:] == 0).all()
     assert (whole["weight"][:num].sum(1) > 0).all()
     np.testing.assert_array_equal(whole["example"][:num], np.arange(num))
-    text = [row for part in pipeline().source.parts for row in toys.texts(part)]
+    text = [
+        row for part in pipeline().source.parts for row in toy_objectives.texts(part)
+    ]
     read = [row[: len(own)] for row, own in zip(whole["token"], text, strict=False)]
     for row, own in zip(read, text, strict=True):
         np.testing.assert_array_equal(row, own)
@@ -193,10 +195,10 @@ def test_hosts_share_the_evaluation(pipeline):
 
 
 def test_labels_are_those_of_the_symbols(make):
-    turned = toys.Stream(labels=("b", "a"))
-    plain = toys.Stream(labels=("a", "b"))
+    turned = toy_objectives.Stream(labels=("b", "a"))
+    plain = toy_objectives.Stream(labels=("a", "b"))
     one, other = (
-        join(make([s], toys.Objective("document")).evaluation())["label"]
+        join(make([s], toy_objectives.Objective("document")).evaluation())["label"]
         for s in (plain, turned)
     )
     np.testing.assert_array_equal(np.array([1, 0, -1])[one], other)
@@ -206,7 +208,7 @@ def test_labels_are_those_of_the_symbols(make):
 def test_fingerprint_tells_data_apart_and_not_seeds(make):
     prints = [
         make().fingerprint,
-        make([toys.Stream(seed=3)]).fingerprint,
+        make([toy_objectives.Stream(seed=3)]).fingerprint,
         make(stride=4).fingerprint,
         make(MIXED, rates=[1, 2]).fingerprint,
         make(MIXED, rates=[2, 1]).fingerprint,

@@ -13,10 +13,11 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from launch import compile as command
-from launch import pod, slices
 from launch.config import load
-from research import collectives
+from launch.hardware import tpu_topology
 from research.errors import UserError
+from research.run import hlo_collectives
+from tests.proofs import compile_regression
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -82,8 +83,8 @@ def test_a_collective_in_a_loop_counts_as_often_as_it_runs():
         jax.ShapeDtypeStruct((32, 4), jnp.float32),
         jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=rows),
     )
-    found = collectives.count(jax.jit(looped).lower(*shapes).compile().as_text())
-    assert found == {"all-reduce": collectives.Collective(7, 7 * 32 * 4 * 4)}
+    found = hlo_collectives.count(jax.jit(looped).lower(*shapes).compile().as_text())
+    assert found == {"all-reduce": hlo_collectives.Collective(7, 7 * 32 * 4 * 4)}
 
 
 HLO = """
@@ -138,7 +139,7 @@ backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
 
 
 def test_a_tpus_text_is_read():
-    found = collectives.count(HLO)
+    found = hlo_collectives.count(HLO)
     assert found["reduce-scatter"] == (12 + 5, 12 * 2 * 4 * 2 + 5 * 2 * 2)
     assert found["all-gather"] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
     assert found["all-to-all"] == (10, 5 * 2 * 20)
@@ -157,7 +158,7 @@ def test_a_tpus_text_is_read():
 )
 def test_a_wrong_topology_is_named(name, words):
     with pytest.raises(UserError, match=words):
-        slices.topology(name)
+        tpu_topology.topology(name)
 
 
 @pytest.mark.parametrize("version", ["0.0.99", None])
@@ -169,7 +170,7 @@ def test_another_libtpu_than_jax_asks_for_is_refused(version, monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", found)
     with pytest.raises(UserError, match=rf"needs libtpu==.*{version or 'brings'}"):
-        slices.topology("v5e:2x2")
+        tpu_topology.topology("v5e:2x2")
 
 
 CRASH = """
@@ -248,16 +249,20 @@ def test_the_command_prints_one_object(tmp_path):
 
 
 def test_every_published_size_was_compiled_and_fits_its_slice():
-    cases = [*pod.cases(ci=True), *pod.cases(ci=False)]
-    assert {case.golden for case in cases} == set(pod.GOLDENS.glob("*.json"))
+    cases = [*compile_regression.cases(ci=True), *compile_regression.cases(ci=False)]
+    assert {case.golden for case in cases} == set(
+        compile_regression.GOLDENS.glob("*.json")
+    )
     for case in cases:
-        facts = pod.golden(case)
+        facts = compile_regression.golden(case)
         assert facts["fits"] and facts["topology"] == case.topology, case
 
 
 def test_what_does_not_fit_is_wrong_whatever_was_before():
-    facts = pod.golden(next(pod.cases(ci=True))) | {"fits": False}
-    assert pod.differences(facts, facts) == ["it does not fit"]
+    facts = compile_regression.golden(next(compile_regression.cases(ci=True))) | {
+        "fits": False
+    }
+    assert compile_regression.differences(facts, facts) == ["it does not fit"]
 
 
 def test_what_is_worse_than_the_golden_is_shown():
@@ -271,12 +276,20 @@ def test_what_is_worse_than_the_golden_is_shown():
         "collectives": {"all-reduce": 2},
         "tree": {"token/rows": "4x2"},
     }
-    assert not pod.differences(before, before | {"peak_bytes_per_device": 1020})
-    assert not pod.differences(before, before | {"peak_bytes_per_device": 500})
-    (line,) = pod.differences(before, before | {"peak_bytes_per_device": 1021})
+    assert not compile_regression.differences(
+        before, before | {"peak_bytes_per_device": 1020}
+    )
+    assert not compile_regression.differences(
+        before, before | {"peak_bytes_per_device": 500}
+    )
+    (line,) = compile_regression.differences(
+        before, before | {"peak_bytes_per_device": 1021}
+    )
     assert "1,021 now" in line
-    (line,) = pod.differences(before, before | {"tree": {"token/rows": "4x3"}})
+    (line,) = compile_regression.differences(
+        before, before | {"tree": {"token/rows": "4x3"}}
+    )
     assert line == "tree token/rows: 4x2 before, 4x3 now"
     both = {"all-reduce": 2, "all-gather": 1}
-    (line,) = pod.differences(before, before | {"collectives": both})
+    (line,) = compile_regression.differences(before, before | {"collectives": both})
     assert line == "collectives all-gather: none before, 1 now"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch import Parser, config, main
+from launch import config
+from launch.cli import Parser, main
 from research import objectives
 from research.errors import UserError
 

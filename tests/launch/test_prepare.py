@@ -6,7 +6,7 @@ import shutil
 import pytest
 from etils import epath
 
-from launch import main
+from launch.cli import main
 from launch.prepare import parser, run
 
 

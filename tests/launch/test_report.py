@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from launch import main, render, report, tables, trials
-from tests.launch import sweeps
+from launch import report
+from launch.cli import main
+from launch.reports import formats, tables
+from launch.sweeps import trials
+from tests.testing import fake_sweep
 
-FILE = str(Path(sweeps.__file__).resolve())
+FILE = str(Path(fake_sweep.__file__).resolve())
 
 
 def _write(workdir: Path, capsys) -> str:
@@ -22,7 +25,7 @@ def _write(workdir: Path, capsys) -> str:
 
 
 def test_the_page_needs_no_other_file(tmp_path, capsys):
-    sweeps.finished(tmp_path)
+    fake_sweep.finished(tmp_path)
     _write(tmp_path, capsys)
     page = (tmp_path / "report.html").read_text()
     links = re.findall(r"""(?:src|(?<!xlink:)href)=["']([^"']*)""", page)
@@ -35,7 +38,7 @@ def test_the_page_needs_no_other_file(tmp_path, capsys):
 
 
 def test_the_markdown_names_files_that_are_there(tmp_path, capsys):
-    sweeps.finished(tmp_path)
+    fake_sweep.finished(tmp_path)
     _write(tmp_path, capsys)
     text = (tmp_path / "report.md").read_text()
     images = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
@@ -44,18 +47,18 @@ def test_the_markdown_names_files_that_are_there(tmp_path, capsys):
 
 
 def test_the_table_is_printed_and_in_both_files(tmp_path, capsys):
-    sweeps.finished(tmp_path)
+    fake_sweep.finished(tmp_path)
     printed = _write(tmp_path, capsys)
-    grid = tables.cells(sweeps.TABLE, trials.read(tmp_path))
-    table = render.markdown(sweeps.TABLE, grid)
+    grid = tables.cells(fake_sweep.TABLE, trials.read(tmp_path))
+    table = formats.markdown(fake_sweep.TABLE, grid)
     assert table in printed
     assert table.strip() in (tmp_path / "report.md").read_text()
     page = (tmp_path / "report.html").read_text()
-    assert render.html_table(sweeps.TABLE, grid) in page
+    assert formats.html_table(fake_sweep.TABLE, grid) in page
 
 
 def test_written_twice_it_is_the_same(tmp_path, capsys):
-    sweeps.finished(tmp_path)
+    fake_sweep.finished(tmp_path)
     _write(tmp_path, capsys)
     files = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
     _write(tmp_path, capsys)
@@ -63,8 +66,8 @@ def test_written_twice_it_is_the_same(tmp_path, capsys):
 
 
 def test_what_is_equal_and_what_differs_is_read_off_the_configs(tmp_path):
-    sweeps.finished(tmp_path)
-    rows = sweeps.rows(trials.read(tmp_path))
+    fake_sweep.finished(tmp_path)
+    rows = fake_sweep.rows(trials.read(tmp_path))
     for group in report.groups(rows):
         members = {row: rows[row].get(group.name, []) for row in rows}
         configs = [trial.config for row in members.values() for trial in row]
@@ -78,9 +81,9 @@ def test_what_is_equal_and_what_differs_is_read_off_the_configs(tmp_path):
 
 
 def test_provenance_shows_every_value(tmp_path):
-    planned = sweeps.finished(tmp_path)
+    planned = fake_sweep.finished(tmp_path)
     path = planned[0].folder / "result.json"
     path.write_text(path.read_text().replace('"abc"', '"other"'))
-    facts = report.provenance(sweeps.rows(trials.read(tmp_path)))
+    facts = report.provenance(fake_sweep.rows(trials.read(tmp_path)))
     assert set(facts["commit"].split("; ")) == {"abc", "other"}
     assert facts["packages"] == "jax 1"

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
-import pretend
 import pytest
 
-from launch import config, main, sweep, train, trials
+from launch import config, sweep, train
+from launch.cli import main
+from launch.sweeps import trials
 from research.errors import UserError
+from tests.testing import fake_backend
 
 SWEEP = """
 def sweep(scale):
@@ -88,7 +90,7 @@ def test_the_plan_reads_back(file, tmp_path):
 
 @pytest.fixture
 def engine(monkeypatch):
-    return pretend.install(monkeypatch)
+    return fake_backend.install(monkeypatch)
 
 
 def _sweep(file, workdir, *flags):
@@ -133,8 +135,10 @@ def test_crashes_are_retried_within_the_budget(file, tmp_path, engine, retries, 
 @pytest.mark.parametrize("parallel", [1, 2, 4])
 def test_no_more_trials_at_a_time_than_asked_for(file, tmp_path, engine, parallel):
     assert _sweep(file, tmp_path, f"--parallel={parallel}") == 0
-    assert pretend.Engine.most == min(parallel, 2)  # two are ready at first, then two
-    assert pretend.Engine.open == 0
+    assert fake_backend.Engine.most == min(
+        parallel, 2
+    )  # two are ready at first, then two
+    assert fake_backend.Engine.open == 0
 
 
 def test_an_interrupted_sweep_ends_its_jobs_and_goes_on(file, tmp_path, engine):

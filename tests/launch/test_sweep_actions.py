@@ -3,11 +3,13 @@
 import json
 import time
 
-import pretend
 import pytest
 
-from launch import main, sweep, trials
-from launch.engines import runner
+from launch import sweep
+from launch.backends import scheduler
+from launch.cli import main
+from launch.sweeps import trials
+from tests.testing import fake_backend
 
 SWEEP = """
 def sweep(scale):
@@ -20,7 +22,7 @@ def sweep(scale):
 
 @pytest.fixture
 def engine(monkeypatch):
-    return pretend.install(monkeypatch)
+    return fake_backend.install(monkeypatch)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def do(tmp_path, engine, capsys):
 
 def test_a_preemption_costs_no_retry(do, engine):
     _, codes = engine
-    codes.update({0: 75, 1: pretend.LOST, 2: 75})
+    codes.update({0: 75, 1: fake_backend.LOST, 2: 75})
     code, out, _ = do("--retries=0")
     assert code == 0 and "4 of 4" in out
     assert len(engine[0]) == 4 + 3
@@ -67,7 +69,7 @@ def test_what_would_only_fail_again_is_not_tried_again(do, engine, code):
 
 def test_a_job_that_never_begins_is_a_failure(do, engine):
     started, codes = engine
-    codes.update({0: pretend.SILENT, 1: pretend.SILENT})
+    codes.update({0: fake_backend.SILENT, 1: fake_backend.SILENT})
     assert do("--retries=1")[0] == 1
     assert started.count(started[0]) == 2
     assert do("--retries=0")[0] == 0
@@ -77,7 +79,7 @@ def test_resume_goes_on_as_the_sweep_was_started(do, engine):
     codes = engine[1]
     codes[1] = 130  # while the second trial runs
     assert do("--parallel=2", "--fake.colour=red", "--config.model.layers=3")[0] == 130
-    assert not runner.jobs(trials.root(do.workdir))
+    assert not scheduler.jobs(trials.root(do.workdir))
     codes.clear()
     before = [trial.id for trial in trials.read(do.workdir)]
     code, out, _ = do("resume")
@@ -98,10 +100,10 @@ def test_resume_tries_a_mistake_once_more(do, engine):
 
 def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
     started, codes = engine
-    pretend.Engine.outlives = True
+    fake_backend.Engine.outlives = True
     codes[1] = 130
     assert do("--parallel=2")[0] == 130
-    left = runner.jobs(trials.root(do.workdir))
+    left = scheduler.jobs(trials.root(do.workdir))
     assert 1 in [json.loads(job)[0] for job in left.values()]
     codes.clear()
     assert do("resume")[0] == 0
@@ -110,7 +112,7 @@ def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
 
 def test_status_tells_each_state_without_a_driver(do, engine):
     codes = engine[1]
-    pretend.Engine.outlives = True
+    fake_backend.Engine.outlives = True
     codes.update({0: 2, 1: 130})
     do("--retries=0", "--parallel=2")
     code, out, _ = do("status")
@@ -135,7 +137,7 @@ def test_status_while_it_runs_names_the_driver(do, engine):
     codes = engine[1]
     codes[0] = 2
     do()
-    with runner.driving(trials.root(do.workdir)):
+    with scheduler.driving(trials.root(do.workdir)):
         assert "driven by process" in do("status")[1]
         assert do("resume")[0] == 2
 
@@ -155,12 +157,12 @@ def test_logs_are_those_of_what_has_no_result_or_is_named(do, engine):
 
 def test_stop_ends_what_was_handed_over(do, engine):
     codes = engine[1]
-    pretend.Engine.outlives = True
+    fake_backend.Engine.outlives = True
     codes[0] = 130
     do()
-    assert pretend.Engine.open == 1
+    assert fake_backend.Engine.open == 1
     assert do("stop")[0] == 0
-    assert pretend.Engine.open == 0
+    assert fake_backend.Engine.open == 0
     assert "queued" not in do("status")[1]
 
 

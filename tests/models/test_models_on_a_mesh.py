@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models, sharding
-from research.objectives.shared import losses
+from research import models
+from research.distributed import sharding
+from research.objectives.losses import cross_entropy
 
 SIZE = 200
 
@@ -56,7 +57,7 @@ def pair(options, group):
         readout = net.generator.readout(net.generator.states(group))
         logits = net.discriminator.head("replaced", net.discriminator.states(group))
         label = group["token"] % 2
-        told, _ = losses.binary(logits[..., 0], label, jnp.ones(label.shape))
+        told, _ = cross_entropy.binary(logits[..., 0], label, jnp.ones(label.shape))
         return score(readout, group["token"]) + told.total / told.weight
 
     return network, loss
@@ -90,7 +91,7 @@ NETWORKS = {
 
 def score(readout, target):
     weight = jnp.ones(target.shape)
-    term, _ = losses.cross_entropy(readout, target, weight, form="fused")
+    term, _ = cross_entropy.cross_entropy(readout, target, weight, form="fused")
     return term.total / term.weight
 
 

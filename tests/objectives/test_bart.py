@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import keys, rows, symbols, texts
 
 from research import objectives
 from research.batch import SENTENCE
 from research.errors import UserError
 from research.objectives.bart import NOISES
-from research.objectives.shared import rewrite
+from research.objectives.corruption import bart_noise
+from tests.testing.example_batches import keys, rows, symbols, texts
 
 OF = symbols(size=400, sentinels=20)
 NONE = dict.fromkeys(NOISES, 0.0)
@@ -86,14 +86,14 @@ def test_noises_come_in_their_order(monkeypatch):
     called = []
 
     def spy(name):
-        noise = getattr(rewrite, name)
+        noise = getattr(bart_noise, name)
 
         def wrapped(text, *args, **kwargs):
             if kwargs.get("role") != "empty":  # infilling's own insertions
                 called.append(name)
             return noise(text, *args, **kwargs)
 
-        monkeypatch.setattr(rewrite, name, wrapped)
+        monkeypatch.setattr(bart_noise, name, wrapped)
 
     names = ["permute_sentences", "mask", "delete", "infill", "insert", "rotate"]
     for name in names:
@@ -148,7 +148,7 @@ def test_there_is_room_for_what_is_inserted(insert, length):
     raw = objective.reads(length).length
     assert objective.arrays(length)["target"].shape == (raw + 2,)
     batch = objective.corrupt(example(objective, length, [raw]), keys(1), OF, length)
-    added = int(rewrite.share(insert, np.array(raw)))
+    added = int(bart_noise.share(insert, np.array(raw)))
     assert batch["encoder_segment"].sum() == raw + added + 2
     assert raw + added + 2 >= length - 2
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.batch import take, visible
 from research.errors import UserError
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols()
 EXAMPLE = texts(14, [14, 5, 1, 0, 9], OF)._replace(

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.errors import UserError
 from research.objectives.dae import counts, lengths
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=900, sentinels=800)
 LEVEL = 1e-4

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.errors import UserError
 from research.objectives.dae import CHOOSE, FILL, TARGET, lengths
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=1400, sentinels=800)
 LEVEL = 1e-4

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.batch import NEXT, OTHER
 from research.errors import UserError
 from research.objectives import electra
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols()
 LEVEL = 1e-4

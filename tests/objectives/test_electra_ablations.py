@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.errors import UserError
 from research.objectives import electra
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols()
 KEY = jax.random.key(0)

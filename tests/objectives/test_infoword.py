@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.errors import UserError
 from research.objectives import infoword
-from research.objectives.shared import contrastive
+from research.objectives.losses import contrastive
+from tests.testing.example_batches import keys, symbols, texts
 
 LEVEL = 1e-4
 OF = symbols(size=96)

@@ -8,14 +8,15 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
-from texts import keys, symbols, texts
 
-from research import models, objectives, state
+from research import models, objectives
 from research.batch import LAST_STEP, Spec
 from research.errors import UserError
-from research.objectives.shared import reading
-from research.objectives.shared.losses import Term
+from research.objectives.inputs import shared_input
+from research.objectives.losses.cross_entropy import Term
+from research.run import state
 from research.step import make_step, value
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=96, sentinels=40)
 OPTIONS = models.Options(layers=1, width=16, heads=2, feedforward=16)
@@ -47,7 +48,7 @@ def test_each_part_hides_as_it_would_alone():
     for name, alone in [("masked", "mlm"), ("lm", "lm")]:
         part = objectives.load(alone)
         base, read = objective.reads(LENGTH), part.reads(LENGTH)
-        text = reading.share(example, base, read, OF.pad)
+        text = shared_input.share(example, base, read, OF.pad)
         for array, expected in part.corrupt(text, key, OF, LENGTH).items():
             np.testing.assert_array_equal(batch[f"{name}_{array}"], expected)
             seen.add(f"{name}_{array}")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.errors import UserError
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=400, sentinels=20)
 LEVEL = 1e-4

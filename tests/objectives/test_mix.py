@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, rows, symbols, texts
 
 from research import models, objectives
 from research.batch import LAST_STEP
 from research.errors import UserError
 from research.objectives import mix
-from research.objectives.shared import compose, reading
+from research.objectives.inputs import composite, shared_input
+from tests.testing.example_batches import keys, rows, symbols, texts
 
 LEVEL = 1e-4
 OF = symbols(size=96, sentinels=40)
@@ -174,11 +174,11 @@ def test_a_stage_is_that_of_the_step_whatever_was_made_before():
     st.integers(0, 120),
 )
 def test_a_schedule_holds_its_last_value_or_goes_straight_to_the_next(points, step):
-    points = compose.schedule(sorted(points), "it")
+    points = composite.schedule(sorted(points), "it")
     before = [value for at, value in points if at <= step] or [points[0][1]]
-    assert compose.held(points, np.array([step])) == before[-1]
+    assert composite.held(points, np.array([step])) == before[-1]
     steps, values = zip(*points, strict=True)
-    between = compose.between(points, jnp.int32(step))
+    between = composite.between(points, jnp.int32(step))
     np.testing.assert_allclose(between, np.interp(step, steps, values), atol=1e-5)
 
 
@@ -214,7 +214,7 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
     for number, part in enumerate(objective._made.values()):
         own = np.flatnonzero(drawn == number)
         base, read = objective.reads(LENGTH), part.reads(LENGTH)
-        text = reading.share(rows(example, own), base, read, OF.pad)
+        text = shared_input.share(rows(example, own), base, read, OF.pad)
         total += run(part, part.corrupt(text, key[own], OF, LENGTH)).total
     np.testing.assert_allclose(whole.total, total, rtol=1e-5)
 

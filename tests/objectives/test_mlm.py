@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
-from research import models, objectives, state
+from research import models, objectives
 from research.batch import WORD
 from research.errors import UserError
+from research.run import state
+from tests.testing.example_batches import keys, symbols, texts
 
 LEVEL = 1e-4
 OF = symbols()

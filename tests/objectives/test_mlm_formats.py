@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.batch import NEXT, OTHER
 from research.errors import UserError
 from research.objectives import mlm
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=96)
 PAIR = {"format": "segment_pair"}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.batch import NEVER, WORD, visible
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols()
 LEVEL = 1e-4

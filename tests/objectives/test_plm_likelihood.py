@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
-from texts import keys, symbols, texts
 
 from research import models, objectives
-from research.data import noise
+from research.data import counter_rng
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=32)
 KEY = jax.random.key(0)
@@ -37,7 +37,7 @@ def toy():
 
     def batch(order):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(noise, "permutation", lambda key, role, n: order[:, :n])
+            patch.setattr(counter_rng, "permutation", lambda key, role, n: order[:, :n])
             many = example._replace(
                 **{
                     name: np.repeat(array, len(order), axis=0)
@@ -126,6 +126,6 @@ def test_its_own_orders_have_the_same_mean(toy):
     # The objective's own orders estimate that mean without bias.
     losses, _, _ = toy
     every = losses(ORDERS)
-    drawn = losses(noise.permutation(keys(len(ORDERS)), "order", PLACES))
+    drawn = losses(counter_rng.permutation(keys(len(ORDERS)), "order", PLACES))
     error = drawn.std() / math.sqrt(len(drawn))
     assert abs(drawn.mean() - every.mean()) < 4 * error  # 1 seed in 16,000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.batch import SENTENCE, WORD
 from research.errors import UserError
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=1024)
 LEVEL = 1e-4

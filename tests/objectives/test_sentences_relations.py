@@ -9,13 +9,13 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.batch import SENTENCE, WORD, Lexicon
 from research.errors import UserError
 from research.objectives import sentences
-from research.objectives.shared import relations
+from research.objectives.inputs import sentence_pairs
+from tests.testing.example_batches import keys, symbols, texts
 
 LEVEL = 1e-4
 OF = symbols(size=96)
@@ -125,7 +125,7 @@ def test_a_connective_is_taken_away_and_asked_for():
         objective.num_answers(OF._replace(lexicon=None))
 
 
-@pytest.mark.parametrize("relation", relations.ANSWERS)
+@pytest.mark.parametrize("relation", sentence_pairs.ANSWERS)
 def test_pairs_are_those_of_relations(relation):
     rng = np.random.default_rng(0)
     example = texts(21, [21] * 300, OF)._replace(
@@ -133,7 +133,7 @@ def test_pairs_are_those_of_relations(relation):
         label=rng.integers(0, 3, 300).astype(np.int32),
     )
     batch = corrupt(example, 24, relation=relation)
-    asked = relations.ask(relation, example, keys(300))
+    asked = sentence_pairs.ask(relation, example, keys(300))
     np.testing.assert_array_equal(batch["label"], asked.label)
     np.testing.assert_array_equal(batch["label_weight"], asked.label_weight)
     shown = np.where(asked.swapped, 21 - example.first, example.first)

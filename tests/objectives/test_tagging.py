@@ -4,13 +4,13 @@ from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.batch import SENTENCE
-from research.data import training, vocabulary
-from research.data.corpora import Corpus, Document
+from research.data.corpora.files import Corpus, Document
+from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=96)
 
@@ -43,12 +43,12 @@ def test_document_asks_what_the_rest_has():
     assert 0.2 < share < 0.8
 
 
-@pytest.fixture(scope="module", params=training.KINDS)
+@pytest.fixture(scope="module", params=train_tokenizer.KINDS)
 def encoder(request):
     lines = [line for name in sorted(topics)[:12] for line in topics[name].split("\n")]
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
-    model = training.train(corpus, request.param, 700, 7)
+    model = train_tokenizer.train(corpus, request.param, 700, 7)
     return vocabulary.Vocabulary(model, vocabulary.find_symbols(model, 7))
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import objectives
 from research.batch import PARAGRAPH
 from research.errors import UserError
+from tests.testing.example_batches import keys, symbols, texts
 
 LEVEL = 1e-4
 OF = symbols()

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from scipy import stats
-from texts import keys, symbols, texts
 
 from experiments import ul2
 from research import objectives
-from research.objectives.shared.spans import counts
+from research.objectives.corruption.spans import counts
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols(size=800, sentinels=160)
 LEVEL = 1e-4

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.batch import NEXT, OTHER, SENTENCE, visible
 from research.errors import UserError
 from research.objectives import unilm
+from tests.testing.example_batches import keys, symbols, texts
 
 OF = symbols()
 LEVEL = 1e-4

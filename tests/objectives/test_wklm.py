@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from texts import keys, symbols, texts
 
 from research import models, objectives
 from research.batch import WORD, Lexicon
-from research.data import lexicon as lexicons
+from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.objectives import wklm
+from tests.testing.example_batches import keys, symbols, texts
 
 LEVEL = 1e-4
 ORDINARY = np.arange(25, 64)

@@ -1,0 +1,1 @@
+"""What accelerators and TPU slices are."""

@@ -1,0 +1,1 @@
+"""Sweeps: trials, their results and their state."""

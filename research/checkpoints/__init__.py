@@ -1,0 +1,1 @@
+"""Checkpoints: saved, verified, restored in whole or in part."""

@@ -1,0 +1,106 @@
+"""A config's text opened: corpora, vocabulary, streams, indices, lexicon; cached."""
+
+from typing import Any, NamedTuple
+
+from research.batch import Symbols
+from research.data import cache as caches
+from research.data.corpora import files, lexicon
+from research.data.loading.examples import Part, Text
+from research.data.loading.permutation import flattened, schedule
+from research.data.store.example_index import build as build_index
+from research.data.store.stream import build as build_stream
+from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
+from research.errors import UserError, unknown
+
+
+class Opened(NamedTuple):
+    """Two splits of a corpus or a mixture, made of one vocabulary."""
+
+    vocabulary: Vocabulary
+    symbols: Symbols
+    train: Text
+    eval: Text
+
+
+def open_text(config: Any, objective: Any) -> Opened:
+    """Corpora, vocabulary, streams and indices as config.data says; cached.
+
+    Raises:
+      UserError: a value of config.data that is not right, or a split without text.
+    """
+    data = config.data
+    _check(data)
+    rates = rates_of(config)
+    assert rates, data.task
+    schedule(rates.values())  # a wrong rate is told before the work is done
+    cache = caches.root(data.cache_dir)
+    loaded = [files.load(name, data.held_out) for name in rates]
+    vocabulary = load_or_train(data, files.join(loaded), cache)
+    reads = objective.reads(data.length)
+
+    def parts(split: str) -> list[Part]:
+        streams = [
+            build_stream(corpus, split, vocabulary, cache, data.separator)
+            for corpus in loaded
+        ]
+        return [
+            Part(stream, build_index(stream, reads, data.stride, cache))
+            for stream in streams
+        ]
+
+    train, held_out = parts(data.train_split), parts(data.eval_split)
+    labels = {name for part in train + held_out for name in part.stream.label_names}
+    symbols = vocabulary.symbols._replace(labels=tuple(sorted(labels)))
+    if data.lexicon:
+        symbols = symbols._replace(lexicon=lexicon.load(data.lexicon, vocabulary))
+    if data.alpha:
+        tokens = [part.stream.num_tokens for part in train]
+        rates = dict(zip(rates, flattened(tokens, data.alpha), strict=True))
+
+    def text(parts: list[Part]) -> Text:
+        return Text(
+            parts,
+            objective,
+            symbols,
+            length=data.length,
+            seed=config.seed,
+            rates=rates,
+            batch=config.train.batch,
+            copies=data.copies,
+        )
+
+    opened = Opened(vocabulary, symbols, text(train), text(held_out))
+    opened.train.check()
+    return opened
+
+
+def rates_of(config: Any) -> dict[str, float]:
+    """The corpora that config.data names, and their rates; {}: a task that is not ours.
+
+    Ours are `corpus:objective`, `mix:objective` and those with `:length`, for the
+    config's own objective and length.
+    """
+    data = config.data
+    corpus = data.corpus
+    if data.task:
+        ending = f":{config.objective.name}"
+        corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
+        if data.task not in (corpus + ending, f"{corpus}{ending}:{data.length}"):
+            return {}
+    if data.mixture and (corpus == "mix" or not data.task):
+        return dict(sorted(data.mixture.items()))
+    return {corpus: 1.0}
+
+
+def _check(data: Any) -> None:
+    for key in ("train_split", "eval_split"):
+        if data[key] not in files.SPLITS:
+            raise unknown(f"data.{key}", data[key], files.SPLITS)
+    if data.length < 1:
+        raise UserError(f"data.length is {data.length}; it is at least 1")
+    if data.stride < 0:
+        raise UserError(f"data.stride is {data.stride}; it is 0 or more")
+    if data.copies < 0:
+        raise UserError(f"data.copies is {data.copies}; it is 0 or more")
+    if not 0 <= data.alpha <= 1:
+        raise UserError(f"data.alpha is {data.alpha}; it is in [0, 1]")

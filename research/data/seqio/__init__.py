@@ -1,0 +1,1 @@
+"""The seqio registry's side; the only importer of TensorFlow and seqio."""

@@ -1,0 +1,1 @@
+"""Tokenised text on disk, and indices of the examples in it."""

@@ -1,0 +1,1 @@
+"""Vocabularies: trained once, loaded by every run."""

@@ -1,0 +1,1 @@
+"""Layers that blocks, embeddings and heads are made of."""

@@ -1,0 +1,1 @@
+"""How text is hidden, replaced and reordered; NumPy on whole batches."""

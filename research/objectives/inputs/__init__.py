@@ -1,0 +1,1 @@
+"""The formats in which objectives lay out their inputs."""

@@ -1,0 +1,1 @@
+"""How recovery is scored: sums and weights, never means."""

@@ -1,1 +1,0 @@
-"""Functions that objectives share; no module here is an objective."""

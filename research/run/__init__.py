@@ -1,0 +1,1 @@
+"""A run made ready: its setup, state, optimizer, cost and what it writes."""

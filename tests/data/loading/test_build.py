@@ -1,0 +1,163 @@
+"""The data laws, to the byte, for every objective on real files."""
+
+import numpy as np
+import pytest
+
+from research import objectives
+from research.errors import UserError
+from tests.testing import small_data
+from tests.testing.toy_objectives import join, same
+
+NAMES = objectives.names()
+
+
+@pytest.fixture
+def make(corpora, folder, lexicon):
+    """make(corpus, objective, batch) -> Data."""
+
+    def make(corpus, name, batch=8, **fields):
+        config = small_data.config(corpora[corpus], folder / "cache", name)
+        config.data.lexicon = lexicon
+        config.train.batch = batch
+        config.data.update(fields)
+        return small_data.open_small(config)[0]
+
+    return make
+
+
+@pytest.fixture(params=["one", "mixture"])
+def corpus(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
+    data, again = make(corpus, name), make(corpus, name)
+    assert data.fingerprint == again.fingerprint
+    last = 3 * data.train.num_examples // 8
+    read = list(data.train.batches(0, None, last + 1))
+    for step in (last, 0, last // 3, last // 3 + 1):  # also around an epoch's end
+        same(read[step], again.train.batch(step))
+        halves = make(corpus, name, batch=4).train
+        both = join(halves.batch(2 * step + half) for half in (0, 1))
+        if not halves.source.streams:  # those are cut by the batch size
+            same(timeless(read[step]), timeless(both))
+    for hosts in (1, 2, 4, 8):
+        rows = [slice(i, i + 8 // hosts) for i in range(0, 8, 8 // hosts)]
+        same(read[last], join(again.train.batch(last, own) for own in rows))
+        same(read[1], join(next(data.train.batches(1, own)) for own in rows))
+
+
+def has_text(rows):
+    """[B] bool, by the first segments there are."""
+    return next(rows[key] for key in rows if "segment" in key).any(axis=1)
+
+
+def in_order(rows):
+    """Those that have text, by the places of their examples."""
+    kept = {key: array[has_text(rows)] for key, array in rows.items()}
+    return {key: array[np.argsort(kept["example"])] for key, array in kept.items()}
+
+
+def timeless(batch):
+    """Without the steps of its rows, which the batch size decides."""
+    return {name: array for name, array in batch.items() if name != "step"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluation_scores_each_example_once(make, corpus, name):
+    data = make(corpus, name)
+    whole, num = join(data.eval.evaluation()), data.eval.num_examples
+    here = has_text(whole)
+    assert sorted(whole["example"][here]) == [*range(num)]
+    assert here[:num].all() or data.eval.source.streams
+    for key, array in whole.items():
+        if "weight" in key:
+            assert not array[~here].any()
+        if "segment" in key:
+            np.testing.assert_array_equal(array.any(axis=1), here)
+    at_once = join(make(corpus, name, batch=num).eval.evaluation())
+    same(*map(in_order, (whole, at_once)))
+
+
+def test_objectives_with_one_stride_read_the_same_text(make, corpus):
+    units = {name: objectives.load(name).reads(32).unit for name in NAMES}
+    streams = [name for name, unit in units.items() if unit == "stream"]
+    assert len(streams) > 3
+    opened = {name: make(corpus, name, stride=20).train.source for name in streams}
+    part, own = opened["lm"].schedule.at(np.arange(500))
+    epoch, place = np.divmod(own, opened["lm"].sizes[part])
+    texts = {
+        name: source.raw(part, place, epoch, 0, seed=0, shuffle=True)[0]
+        for name, source in opened.items()
+    }
+    for name, text in texts.items():
+        width = min(text.token.shape[1], texts["lm"].token.shape[1])
+        assert width >= 20, name
+        np.testing.assert_array_equal(
+            text.token[:, :width], texts["lm"].token[:, :width], err_msg=name
+        )
+
+
+def test_counts_say_what_is_read_left_out_and_read_again(make):
+    counts = make("one", "lm", length=32, stride=0).counts
+    assert counts["train/skipped"] == counts["train/repeated"] == 0
+    assert counts["train/examples"] == -(-counts["train/tokens"] // 32)
+    again = make("one", "lm", length=32, stride=16).counts
+    assert again["train/examples"] == -(-counts["train/tokens"] // 16)
+    assert again["train/repeated"] > 0.9 * counts["train/tokens"]
+    assert make("one", "lm", length=32, stride=40).counts["train/skipped"] > 0
+    cut = make("one", "classify", length=16).counts
+    assert cut["train/skipped"] > 0 == cut["train/repeated"]
+
+
+def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
+    given, flat, whole = (make("mixture", "lm", alpha=a) for a in (0.0, 0.5, 1.0))
+    plan = given.train.source.schedule
+    assert plan.count.tolist() == [3, 7]
+    for data, alpha in ((flat, 0.5), (whole, 1.0)):
+        tokens = [part.stream.num_tokens for part in data.train.source.parts]
+        shares = np.array(tokens) ** alpha / sum(size**alpha for size in tokens)
+        for source in (data.train.source, data.eval.source):
+            count = source.schedule.count
+            np.testing.assert_allclose(count / count.sum(), shares, atol=1e-4)
+    assert len({data.fingerprint for data in (given, flat, whole)}) == 3
+
+
+def test_labels_are_those_of_all_corpora(make):
+    data = make("mixture", "classify")
+    assert data.symbols.labels == ("kind 0", "kind 1", "kind 2")
+    assert set(data.train.batch(0)["label"]) == {0, 1, 2}
+
+
+def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
+    prints = {
+        make("one", "lm").fingerprint,
+        make("mixture", "lm").fingerprint,
+        make("one", "mlm").fingerprint,  # of another raw length
+        make("one", "lm", stride=7).fingerprint,
+        make("one", "lm", vocabulary_size=401).fingerprint,
+        make("one", "lm", separator="none").fingerprint,
+        make("one", "lm", eval_split="test").fingerprint,
+    }
+    assert len(prints) == 7
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("length", 0),
+        ("stride", -1),
+        ("train_split", "dev"),
+        ("eval_split", "dev"),
+        ("reader", "tfds"),
+        ("separator", "space"),
+        ("mixture", {"embedded": 0}),
+        ("copies", -1),
+        ("alpha", 1.5),
+        ("lexicon", "no/such/file.tsv"),
+    ],
+)
+def test_a_wrong_value_is_told_by_its_key(make, key, value):
+    with pytest.raises(UserError, match=rf"data\.{key}"):
+        make("one", "lm", **{key: value})

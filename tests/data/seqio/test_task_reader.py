@@ -1,0 +1,295 @@
+"""Any registered task or mixture trains: arrays as they are, text hidden by us."""
+
+import numpy as np
+import pytest
+import sentencepiece
+import seqio
+import tensorflow as tf
+
+from research.batch import LAST_STEP, Spec
+from research.data.pipeline import open_data
+from research.errors import UserError
+from tests.testing import small_data, toy_objectives
+from tests.testing.toy_objectives import join, same
+
+
+@pytest.fixture
+def make(tmp_path):
+    """make(objective) -> config, of a corpus of its own."""
+    corpus = small_data.write_corpus(tmp_path, "text", seed=1)
+
+    def make(objective="mlm", **fields):
+        return small_data.config(corpus, tmp_path / "cache", objective, **fields)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """What a test registers is gone after it."""
+    with small_data.clean_registry():
+        yield
+
+
+BYTES = seqio.ByteVocabulary(extra_ids=6)
+
+
+def text_task(name, texts, *, vocabulary=BYTES, **options):
+    """Registers a task of the user's own."""
+
+    def dataset(split, shuffle_files, seed=None):
+        own = texts if split == "train" else texts[:7]
+        return tf.data.Dataset.from_tensor_slices({"targets": own})
+
+    return seqio.TaskRegistry.add(
+        name,
+        source=seqio.FunctionDataSource(dataset, splits=["train", "validation"]),
+        preprocessors=[seqio.preprocessors.tokenize],
+        output_features={"targets": seqio.Feature(vocabulary, add_eos=False)},
+        **options,
+    )
+
+
+TEXTS = ["x" * 3, "", *(f"text number {n} " + "abc" * (n % 13) for n in range(40))]
+
+
+@pytest.fixture
+def own_texts(make):
+    """A config that trains on a task of the user's own."""
+    text_task("their_texts", TEXTS)
+    config = make(objective="lm")
+    config.data.task = "their_texts"
+    return config
+
+
+def test_texts_of_a_foreign_task_are_hidden_by_the_objective(own_texts, capsys):
+    data, _ = small_data.open_small(own_texts)
+    rows = join(data.train.batch(step) for step in range(40))
+    kept = [
+        bytes((target[weight > 0] - 3).tolist()).decode()
+        for target, weight in zip(rows["target"], rows["weight"], strict=True)
+    ]
+    assert set(kept) == {text[:32] for text in TEXTS}
+    assert kept[: len(TEXTS)] != [text[:32] for text in TEXTS]
+    assert capsys.readouterr().err.count("over 32 tokens are cut") == 1
+
+
+def test_foreign_tasks_are_seekable_and_the_same_each_time(own_texts):
+    data, again = (small_data.open_small(own_texts)[0] for _ in range(2))
+    assert data.fingerprint == again.fingerprint
+    batches = [data.train.batch(step) for step in range(12)]
+    for step in (11, 4, 5, 0):
+        same(batches[step], again.train.batch(step))
+    shares = [again.train.batch(7, slice(i, i + 2)) for i in (0, 2, 4, 6)]
+    same(batches[7], join(shares))
+
+
+def test_a_foreign_evaluation_reads_its_validation_split_once(own_texts):
+    data, _ = small_data.open_small(own_texts)
+    (batch,) = data.eval.evaluation()
+    lengths = (batch["weight"] > 0).sum(1)
+    assert lengths.tolist() == [min(32, len(text)) for text in TEXTS[:7]] + [0]
+    same(batch, next(data.eval.evaluation()))
+
+
+def test_a_foreign_mixture_is_read_and_evaluated_task_by_task(make):
+    text_task("theirs_1", TEXTS)
+    text_task("theirs_2", ["yes"] * 5)
+    seqio.MixtureRegistry.add("theirs", [("theirs_1", 1), ("theirs_2", 3)])
+    config = make(objective="lm")
+    config.data.task = "theirs"
+    data, _ = small_data.open_small(config)
+    rows = join(data.train.batch(step) for step in range(50))
+    share = ((rows["weight"] > 0).sum(1) == 3).mean()
+    assert abs(share - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 400) + 2 / len(TEXTS)
+    rows = join(data.eval.evaluation())
+    lengths = [min(32, len(text)) for text in TEXTS[:7]] + [3] * 5 + [0] * 4
+    assert (rows["weight"] > 0).sum(1).tolist() == lengths
+
+
+def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
+    symbols = small_data.open_small(own_texts)[0].symbols
+    named = [symbols.pad, symbols.eos, symbols.unk]
+    assert named == [0, BYTES.eos_id, BYTES.unk_id]
+    assert min(symbols.bos, symbols.mask) >= BYTES.vocab_size
+    assert symbols.sentinels[:6] == tuple(range(264, 258, -1))
+    ids = [*named, symbols.bos, symbols.mask, *symbols.sentinels]
+    assert len(set(ids)) == len(ids) and max(ids) < symbols.size
+    assert len(symbols.sentinels) == 20
+    assert not set(symbols.ordinary) & set(ids)
+    assert set(range(3, 259)) <= set(symbols.ordinary)
+
+
+def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
+    draw = np.random.default_rng(0)
+    words = ["".join(draw.choice([*"abcde"], 5)) for _ in range(3000)]
+    lines = [" ".join(words[i : i + 10]) for i in range(0, 3000, 10)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "model"),
+        vocab_size=60,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "model.model"), 4)
+    text_task("pieces", lines, vocabulary=vocabulary)
+    config = make(unit="word")
+    config.data.task = "pieces"
+    data, _ = small_data.open_small(config)
+    rows = join(data.train.batch(step) for step in range(10))
+    starts = np.array(
+        [
+            vocabulary.tokenizer.id_to_piece(i).startswith("\u2581")
+            if 2 < i < 60
+            else True
+            for i in range(data.symbols.size)
+        ]
+    )
+    scored = np.zeros(rows["token"].shape, bool)
+    clear = rows["token"].copy()
+    for row, weight in enumerate(rows["weight"]):
+        places = rows["scored"][row][weight > 0]
+        scored[row, places] = True
+        clear[row, places] = rows["target"][row][weight > 0]
+    inside = ~starts[clear]  # goes on a word: hidden together with the piece before it
+    assert inside[:, 1:].mean() > 0.2
+    np.testing.assert_array_equal(
+        scored[:, 1:][inside[:, 1:]], scored[:, :-1][inside[:, 1:]]
+    )
+
+
+def arrays_task(name, config, *, width=None, drop=None):
+    """Registers a task whose examples already are the objective's arrays."""
+    data, objective = small_data.open_small(config)
+    rows = data.train.rows(np.arange(40))
+    del rows["example"]
+    specs = objective.arrays(config.data.length)
+    if width:
+        rows = {k: v[:, :width] if v.ndim == 2 else v for k, v in rows.items()}
+    rows.pop(drop, None)
+
+    def dataset(split, shuffle_files, seed=None):
+        return tf.data.Dataset.from_tensor_slices(rows)
+
+    features = {
+        key: seqio.Feature(
+            seqio.PassThroughVocabulary(400),
+            dtype=tf.as_dtype(array.dtype),
+            rank=array.ndim - 1,
+            add_eos=False,
+        )
+        for key, array in rows.items()
+    }
+    seqio.TaskRegistry.add(
+        name,
+        source=seqio.FunctionDataSource(dataset, splits=["train", "valid"]),
+        preprocessors=[],
+        output_features=features,
+        shuffle_buffer_size=None,
+    )
+    return rows, specs
+
+
+@pytest.mark.parametrize("width", [None, 20])
+def test_arrays_of_a_foreign_task_pass_through(make, width):
+    config = make()
+    rows, specs = arrays_task("their_arrays", config, width=width)
+    config.data.task = "their_arrays"
+    data, _ = small_data.open_small(config)
+    batch = data.train.batch(1)
+    assert set(batch) == {*specs, "example"}
+    for name, spec in (specs | {"example": Spec(())}).items():
+        assert batch[name].shape == (8, *spec.shape)
+        assert batch[name].dtype == spec.dtype
+    for name, array in rows.items():
+        cut = (slice(None), *(slice(size) for size in array.shape[1:]))
+        np.testing.assert_array_equal(batch[name][cut], array[8:16])
+        rest = np.array(batch[name])
+        rest[cut] = 0
+        assert not rest.any()
+
+
+def test_arrays_of_another_length_are_refused(make):
+    config = make()
+    arrays_task("their_arrays", config)
+    config.data.task = "their_arrays"
+    config.data.length = 16
+    data, _ = small_data.open_small(config)
+    with pytest.raises(UserError, match=r"data\.length"):
+        data.train.batch(0)
+
+
+def test_a_task_with_neither_arrays_nor_text_is_refused(make):
+    config = make()
+    arrays_task("their_arrays", config, drop="reach")
+    config.data.task = "their_arrays"
+    with pytest.raises(UserError, match="reach"):
+        small_data.open_small(config)
+
+
+def test_a_module_before_the_name_is_imported(make, tmp_path, monkeypatch):
+    source = """
+import seqio
+import tensorflow as tf
+
+seqio.TaskRegistry.add(
+    "from_module",
+    source=seqio.FunctionDataSource(
+        lambda split, shuffle_files, seed=None: tf.data.Dataset.from_tensors(
+            {"targets": tf.constant([7, 8, 9])}
+        ),
+        splits=["train", "valid"],
+    ),
+    preprocessors=[],
+    output_features={"targets": seqio.Feature(seqio.PassThroughVocabulary(50))},
+)
+"""
+    (tmp_path / "their_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = make(objective="lm")
+    config.data.task = "their_module:from_module"
+    data, _ = small_data.open_small(config)
+    assert data.train.batch(0)["target"][:, :3].tolist() == [[7, 8, 9]] * 8
+    config.data.task = "their_module:from_modul"
+    with pytest.raises(UserError, match="from_module"):
+        small_data.open_small(config)
+
+
+def test_a_foreign_task_has_no_pairs_streams_copies_or_lexicon(own_texts):
+    for wrong in (
+        toy_objectives.Objective("pair"),
+        toy_objectives.Objective(streams=True),
+    ):
+        with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
+            open_data(own_texts, wrong)
+    for key, value in (("copies", 3), ("lexicon", "words.tsv")):
+        config = own_texts.copy_and_resolve_references()
+        config.data[key] = value
+        with pytest.raises(UserError, match=rf"data\.{key}"):
+            small_data.open_small(config)
+
+
+def test_steps_of_a_foreign_task_are_counted(own_texts):
+    data = open_data(own_texts, toy_objectives.Objective(timed=True))
+    rows = join(data.train.batch(step) for step in range(50))
+    np.testing.assert_array_equal(rows["step"], np.repeat(np.arange(50), 8))
+    some = rows["weight"].any(1)
+    assert (rows["document"][~some] == -1).all()
+    assert len({*rows["document"][some]}) == some.sum() > 300
+    assert (join(data.eval.evaluation())["step"] == LAST_STEP).all()
+
+
+def test_unknown_tasks_and_splits_are_told_with_near_ones(own_texts):
+    own_texts.data.task = "their_text"
+    with pytest.raises(UserError, match="did you mean their_texts"):
+        small_data.open_small(own_texts)
+    own_texts.data.task = "no.such.module:their_texts"
+    with pytest.raises(UserError, match="their_texts"):
+        small_data.open_small(own_texts)
+    own_texts.data.task = "their_texts"
+    own_texts.data.eval_split = "test"
+    with pytest.raises(UserError, match="validation"):
+        small_data.open_small(own_texts)

@@ -1,0 +1,38 @@
+"""What is read off a vocabulary of seqio."""
+
+import numpy as np
+import pytest
+import seqio
+
+from research.data.seqio import task_vocabulary
+from research.errors import UserError
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_words_start_at_marks_punctuation_and_ideographs(vocabularies, tmp_path, kind):
+    path = vocabularies[kind].save(tmp_path)
+    theirs = seqio.SentencePieceVocabulary(str(path))
+    starts = task_vocabulary.word_starts(theirs, 500)
+    assert starts.shape == (500,) and starts[420:].all()
+    names = vocabularies[kind].model.names
+    by_name = dict(zip(names, starts[:420].tolist(), strict=True))
+    assert by_name["学"] and by_name["▁"] and by_name[","] and by_name["。"]
+    assert all(start for name, start in by_name.items() if name.startswith("▁"))
+    assert not any(by_name[letter] for letter in "bdgka")
+    assert not any(start for name, start in by_name.items() if name.startswith("<0x"))
+
+
+def test_a_vocabulary_without_marks_starts_words_everywhere():
+    assert task_vocabulary.word_starts(seqio.ByteVocabulary(), 259).all()
+
+
+def test_extra_ids_are_sentinels_from_the_last_down():
+    symbols = task_vocabulary.symbols_of(seqio.ByteVocabulary(extra_ids=3), 5)
+    assert symbols.sentinels[:3] == (261, 260, 259)
+    assert len(symbols.sentinels) == 5 and symbols.size > 262
+    assert not np.isin(symbols.sentinels, symbols.ordinary).any()
+
+
+def test_a_vocabulary_without_a_size_is_refused():
+    with pytest.raises(UserError, match="how many ids"):
+        task_vocabulary.symbols_of(seqio.PassThroughVocabulary(0), 5)

@@ -1,0 +1,99 @@
+"""Every token of the text is read, and objectives start at the same ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from research.batch import Reads
+from research.data.store import example_index
+from research.errors import UserError
+from tests.testing import toy_objectives
+
+shards = st.lists(
+    st.lists(st.integers(0, 40), min_size=1, max_size=5), min_size=1, max_size=4
+)
+
+
+def covered(stream, built):
+    times = np.zeros(stream.num_tokens, int)
+    for start, length in zip(built.start, built.length, strict=True):
+        times[start : start + length] += 1
+    return times
+
+
+@given(shards, st.integers(1, 50), st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_windows_read_what_they_say(tmp_path_factory, sizes, length, stride):
+    stream = toy_objectives.Stream(sizes)
+    cache = tmp_path_factory.mktemp("cache")
+    built = example_index.build(stream, Reads("stream", length), stride, cache)
+    times = covered(stream, built)
+    assert built.counts["skipped"] == (times == 0).sum()
+    assert built.counts["repeated"] == np.maximum(times - 1, 0).sum()
+    if stride <= length:
+        assert (times > 0).all()
+    if stride == 0:
+        assert (times == 1).all()
+    ends = built.start + built.length
+    shard = np.searchsorted(stream.shard_offsets, built.start, side="right")
+    assert (ends <= stream.shard_offsets[shard]).all()
+    assert (built.length > 0).all()
+    assert (built.label == -1).all()
+
+
+@given(shards, st.integers(1, 30), st.integers(1, 50), st.integers(1, 50))
+@settings(max_examples=20, deadline=None)
+def test_with_one_stride_all_lengths_start_alike(
+    tmp_path_factory, sizes, stride, one, other
+):
+    stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
+    built = [
+        example_index.build(stream, Reads("stream", length), stride, cache)
+        for length in (one, other)
+    ]
+    np.testing.assert_array_equal(built[0].start, built[1].start)
+
+
+@given(shards, st.integers(1, 50))
+@settings(max_examples=20, deadline=None)
+def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length):
+    stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
+    built = example_index.build(stream, Reads("document", length), 0, cache)
+    whole = np.array([size for shard in sizes for size in shard])
+    np.testing.assert_array_equal(built.length, np.minimum(length, whole[whole > 0]))
+    np.testing.assert_array_equal(built.start, stream.document_offsets[:-1][whole > 0])
+    np.testing.assert_array_equal(built.label, stream.labels[whole > 0])
+    assert built.counts["skipped"] == np.maximum(whole - length, 0).sum()
+    assert built.counts["repeated"] == 0
+
+
+def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
+    stream = toy_objectives.Stream()
+    first = example_index.build(stream, Reads("stream", 8), 0, tmp_path)
+    others = [
+        example_index.build(stream, Reads("stream", 9), 0, tmp_path),
+        example_index.build(stream, Reads("stream", 8), 4, tmp_path),
+        example_index.build(stream, Reads("document", 8), 0, tmp_path),
+        example_index.build(
+            toy_objectives.Stream(seed=1), Reads("stream", 8), 0, tmp_path
+        ),
+    ]
+    assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 5
+    monkeypatch.setattr(example_index, "UNITS", {"stream": None})
+    again = example_index.build(stream, Reads("stream", 8), 0, tmp_path)
+    np.testing.assert_array_equal(first.start, again.start)
+    assert isinstance(again.start, np.memmap)
+
+
+@pytest.mark.parametrize(
+    "unit", [unit for unit in example_index.UNITS if unit != "stream"]
+)
+def test_a_stride_is_for_windows_alone(tmp_path, unit):
+    with pytest.raises(UserError, match=r"data\.stride is 4.*set data\.stride=0"):
+        example_index.build(toy_objectives.Stream(), Reads(unit, 8), 4, tmp_path)
+
+
+def test_unknown_unit_is_refused(tmp_path):
+    with pytest.raises(UserError, match="document"):
+        example_index.build(toy_objectives.Stream(), Reads("documents", 8), 0, tmp_path)

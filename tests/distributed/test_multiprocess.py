@@ -1,0 +1,150 @@
+"""Two real processes train one run: stopped, killed, and ended by a single process."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from research.distributed import processes
+from research.errors import UserError
+
+CHAIN = """
+import json, signal, sys
+from pathlib import Path
+from tests.proofs.run_process import Run
+
+folder = Path(sys.argv[1])
+flags = [f"--config.data.cache_dir={folder / 'cache'}", *sys.argv[2:]]
+alone = Run(folder / "alone", flags, devices=1, fork=True)
+alone_codes = alone.begin().wait()
+two = Run(folder / "two", flags, processes=2, devices=2, fork=True)
+
+life = two.begin()
+life.until(two.step)
+life.end(1, signal.SIGTERM)
+asked = life.wait()
+saved = two.saved()
+
+life = two.begin()
+life.until(lambda: two.step() > saved)
+seconds = life.end(0, signal.SIGKILL)
+killed = life.wait()
+
+one = two._replace(processes=1, flags=[*flags, "--config.mesh.fsdp=2"])
+ended = one.begin().wait()
+facts = dict(asked=asked, saved=saved, killed=killed, seconds=seconds, ended=ended)
+print(json.dumps(facts | {"alone": alone_codes}))
+"""
+SMALL = {
+    "data.vocabulary_size": 384,
+    "data.length": 32,
+    "data.held_out": 0.1,
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.feedforward": 64,
+    "optimizer.warmup_steps": 2,
+    "optimizer.learning_rate": 0.01,
+    "train.batch": 16,
+    "train.steps": 40,
+    "train.log_every": 2,
+    "train.eval_every": 40,
+    "train.checkpoint_every": 0,
+}
+WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
+SOON = 5.0
+
+
+def corpus(folder: Path) -> dict[str, str]:
+    """A few hundred sentences on disk, and the keys of a small run on them."""
+    draw = np.random.default_rng(0)
+    documents = (
+        ". ".join(" ".join(draw.choice(WORDS, 8)) for _ in range(6)) + "."
+        for _ in range(300)
+    )
+    (folder / "text.txt").write_text("\n\n".join(documents))
+    return {"data.corpus": str(folder / "text.txt"), **SMALL}
+
+
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""For commands of seconds: half the time to compile."""
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("story")
+    keys = [f"--config.{key}={value}" for key, value in corpus(folder).items()]
+    words = [str(folder), "--config=experiments/mlm.py", *keys]
+    done = subprocess.run(
+        [sys.executable, "-c", CHAIN, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": QUICK},
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def log(folder: Path, index: int) -> str:
+    return (folder / "two" / f"log{index}.txt").read_text()
+
+
+def test_asked_to_stop_both_save_the_same_step_and_want_to_be_started_again(story):
+    folder, facts = story
+    assert facts["alone"] == [0] and facts["asked"] == [75, 75]
+    assert 2 <= facts["saved"] < 40
+    line = f"stopped after step {facts['saved']}, which is saved"
+    assert log(folder, 0).count(line) == 1 and line not in log(folder, 1)
+    assert f"goes on from step {facts['saved']}" in log(folder, 0)
+
+
+def test_a_killed_process_ends_the_other_at_once_by_name(story):
+    folder, facts = story
+    assert facts["killed"] == [-9, 75]
+    assert facts["seconds"] < SOON
+    line = f"error: process 0 on {socket.gethostname()} was killed"
+    assert log(folder, 1).count(line) == 1
+    assert "Traceback" not in log(folder, 0) + log(folder, 1)
+
+
+def test_the_losses_are_those_of_one_process(story):
+    folder, facts = story
+    assert facts["ended"] == [0]
+    alone, two = (
+        [json.loads(line) for line in (folder / name / "metrics.jsonl").open()]
+        for name in ("alone", "two")
+    )
+    assert [line.keys() for line in alone] == [line.keys() for line in two]
+    for name in ("train/loss", "valid/loss", "train/gradient_norm"):
+        losses = [[x[name] for x in run if name in x] for run in (alone, two)]
+        assert len(losses[0]) == (1 if name == "valid/loss" else 20)
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_one_process_writes_and_speaks(story):
+    folder, _ = story
+    assert "parameters" in log(folder, 0) and "parameters" not in log(folder, 1)
+    assert len(list((folder / "cache" / "vocabulary").glob("*.lock"))) == 1
+    facts = json.loads((folder / "two" / "provenance.json").read_text())
+    assert facts["processes"] == 1 and facts["devices"] == 2
+
+
+def test_processes_that_differ_are_told_apart(monkeypatch):
+    rows = {}
+
+    def gathered(mine):
+        rows.setdefault("first", mine)
+        return np.stack([rows["first"], mine, rows["first"]])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    monkeypatch.setattr(processes.multihost_utils, "process_allgather", gathered)
+    processes.agree(config="a", data="b")
+    processes.agree(config="a", data="b")
+    with pytest.raises(UserError, match=r"process 1 has another data than process 0 "):
+        processes.agree(config="a", data="c")

@@ -1,0 +1,45 @@
+"""The mesh: sizes that do not fit are named, dims that do not divide stay whole."""
+
+import jax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from research.distributed import sharding
+from research.errors import UserError
+
+
+def sizes(data=-1, fsdp=1, tensor=1):
+    return {"data": data, "fsdp": fsdp, "tensor": tensor}
+
+
+def test_the_rest_is_filled_in():
+    assert dict(sharding.make_mesh(sizes(fsdp=2, tensor=2)).shape) == sizes(2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [sizes(data=3), sizes(data=0), sizes(data=-2), sizes(fsdp=-1), sizes(fsdp=16)],
+)
+def test_a_mesh_that_does_not_fit_is_named(wrong):
+    with pytest.raises(UserError, match=r"mesh\.data="):
+        sharding.make_mesh(wrong)
+
+
+def test_a_dim_that_does_not_divide_stays_whole():
+    mesh = sharding.make_mesh(sizes(data=2, fsdp=2, tensor=2))
+    assert sharding.parameter_sharding(P("embed", "heads"), (6, 8), mesh).spec == P(
+        "fsdp", "tensor"
+    )
+    odd = sharding.parameter_sharding(P("embed", "heads"), (6, 3), mesh)
+    assert odd.spec == P("fsdp", None)
+    axes = {"kernel": P("embed", "heads")}
+    shapes = {"kernel": jax.ShapeDtypeStruct((6, 3), "float32")}
+    assert sharding.whole_dims(axes, shapes, mesh) == ["heads (3) over tensor (2)"]
+
+
+@pytest.mark.parametrize(("batch", "accumulate"), [(12, 1), (16, 4), (0, 1), (8, 0)])
+def test_rows_that_do_not_divide_are_named(batch, accumulate):
+    mesh = sharding.make_mesh(sizes())
+    with pytest.raises(UserError, match=r"train\.batch"):
+        sharding.rows_divide(mesh, batch, accumulate)
+    sharding.rows_divide(mesh, 16, 2)

@@ -1,0 +1,85 @@
+"""One gradient: the same batch teaches the same, on any mesh and in any parts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from research.batch import Spec
+from research.distributed import sharding
+from research.run import state
+from research.step import gradient
+from tests.testing.objective_cases import CASES, make, network
+
+LENGTH = 24
+ROWS = 16
+KEY = jax.random.key(0)
+
+FIRST = {c.values[0]: c for c in reversed(CASES) if "only" not in c.values[1]}
+MEMORIES = [case for case in CASES if "memory" in case.values[1]]
+CHOSEN = [*FIRST.values(), *(case for case in MEMORIES if case not in FIRST.values())]
+"""Each objective once, and whatever carries a memory."""
+
+
+@pytest.mark.parametrize(("name", "fields"), CHOSEN)
+def test_a_mesh_and_micro_batches_change_nothing(name, fields):
+    objective, net = network(name, fields)
+    lengths = [objective.reads(LENGTH).length - n % 5 for n in range(ROWS - 1)]
+    _, batch = make(objective, LENGTH, [*lengths, 0])
+    batch["example"] = np.arange(ROWS, dtype=np.int32)
+    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    init = state.initializer(objective, net, optax.sgd(1.0), specs, ROWS)
+    plain = state.unboxed(jax.jit(init)(KEY))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: leaf + rng.normal(size=leaf.shape).astype(np.float32) / 10,
+        plain.params,
+    )
+    memory = jax.tree.map(
+        lambda leaf: (
+            rng.normal(size=leaf.shape).astype(leaf.dtype)
+            if jnp.issubdtype(leaf.dtype, jnp.floating)
+            else np.ones(leaf.shape, leaf.dtype)
+        ),
+        plain.carry,
+    )
+
+    def run(sizes, accumulate):
+        count = int(np.prod(list(sizes.values())))
+        mesh = sharding.make_mesh(sizes, jax.devices()[:count])
+        with sharding.context(mesh):
+            boxed = jax.eval_shape(init, KEY)
+            where = state.shardings(boxed, optax.sgd(1.0), mesh).params
+            rows = sharding.batch_sharding(mesh)
+            placed = jax.device_put(params, where)
+            fed = jax.device_put(batch | {"carry": memory}, rows)
+
+            @jax.jit
+            def grads(params, batch):
+                return gradient(
+                    objective,
+                    net,
+                    params,
+                    batch,
+                    key=KEY,
+                    dropout_key=None,
+                    accumulate=accumulate,
+                )
+
+            return jax.device_get(grads(placed, fed))
+
+    one = {"data": 1, "fsdp": 1, "tensor": 1}
+    whole = run(one, 1)
+    split = run({"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.splits else 1)
+    largest = np.max([np.abs(leaf).max() for leaf in jax.tree.leaves(whole[0])])
+    assert largest > 1e-3
+    for expected, got in zip(
+        jax.tree.leaves(whole[0]), jax.tree.leaves(split[0]), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, atol=1e-5 * largest, rtol=0)
+    for term in whole[1]:
+        np.testing.assert_allclose(split[1][term], whole[1][term], rtol=1e-5, atol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), whole[2], split[2]
+    )

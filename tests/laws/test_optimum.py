@@ -1,0 +1,152 @@
+"""Objectives reach the optimum of their own loss on a language that is known.
+
+What is the best anyone can do on the very texts of the test is computed exactly. A loss
+below it is a leak, one above has not been learnt.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from research import models, objectives
+from research.batch import Symbols
+from tests.testing import markov_chain
+from tests.testing.example_batches import keys
+from tests.testing.markov_chain import LENGTH, NUM_STATES, OF
+
+OPTIMISED = True
+
+OPTIONS = models.Options(
+    layers=2, width=64, heads=4, feedforward=128, position="rotary", unroll=2
+)
+KINDS = replace(OPTIONS, kinds=6)
+RATE = 3e-3
+BATCH = 64
+ABOVE, BELOW = 0.03, 0.01
+"""Nats a scored token: what training may leave, and what chance may give."""
+
+
+class Case(NamedTuple):
+    """What is trained, and what it is to come to."""
+
+    objective: str
+    fields: dict[str, Any]
+    best: Callable
+    steps: int
+    options: models.Options = OPTIONS
+    texts: Callable = markov_chain.texts
+    of: Symbols = OF
+    length: int = LENGTH
+
+
+def train(case: Case) -> tuple[float, dict]:
+    """The loss of a trained network, its first term, on a batch it has not seen."""
+    objective = objectives.load(case.objective, **case.fields)
+    network = objective.network(case.options, case.of)
+    raw = objective.reads(case.length).length
+    key = jax.random.key(0)
+
+    def make(count, seed):
+        example = case.texts(count, raw, seed)
+        batch = objective.corrupt(example, keys(count, seed), case.of, case.length)
+        return batch | {"example": np.arange(count, dtype=np.int32)}
+
+    def loss(params, batch):
+        score = lambda net: objective.loss(net, batch, key)[0]  # noqa: E731
+        term = next(iter(models.apply(network, params, score).values()))
+        return term.total / term.weight
+
+    @jax.jit
+    def init(batch):
+        score = lambda net: objective.loss(net, batch, key)  # noqa: E731
+        return models.unbox(models.init(network, score, key))
+
+    schedule = optax.schedules.warmup_cosine_decay_schedule(0, RATE, 50, case.steps)
+    optimizer = optax.adam(schedule, b2=0.98)
+
+    @jax.jit
+    def update(state, batches):
+        def one(state, batch):
+            params, opt = state
+            updates, opt = optimizer.update(jax.grad(loss)(params, batch), opt)
+            return (optax.apply_updates(params, updates), opt), None
+
+        return jax.lax.scan(one, state, batches)[0]
+
+    params = init(make(BATCH, 1))
+    state = params, optimizer.init(params)
+    chunk = 50
+    for first in range(0, case.steps, chunk):
+        batch = make(chunk * BATCH, 1 + first)
+        batches = {k: v.reshape(chunk, BATCH, *v.shape[1:]) for k, v in batch.items()}
+        state = update(state, batches)
+    test = make(1024, 0)
+    return float(jax.jit(loss)(state[0], jax.tree.map(jnp.asarray, test))), test
+
+
+INFILL = {"permute": 0.0, "infill": 0.5, "unit": "token"}
+MASKS = {"mask": 1.0, "random": 0.0}
+CASES = {
+    "lm": Case("lm", {}, partial(markov_chain.best_of_one, read=1), 200),
+    "backward": Case(
+        "lm",
+        {"direction": "backward"},
+        partial(markov_chain.best_of_one, read=1, turned=True),
+        200,
+    ),
+    "prefix": Case(
+        "lm", {"prefix": "random"}, partial(markov_chain.best_of_one, read=1), 400
+    ),
+    "mlm": Case("mlm", MASKS, markov_chain.best_of_one, 1000),
+    "electra": Case(
+        "electra",
+        {"mask": 1.0, "fraction": 1.0, "tie": "all"},  # the generator is a whole one
+        markov_chain.best_of_one,
+        1000,
+    ),
+    "plm": Case("plm", {"span": 2}, markov_chain.best_of_one, 1000),
+    "unilm": Case("unilm", MASKS, markov_chain.best_unilm, 1000, KINDS),
+    "tlm": Case(
+        "tlm",
+        MASKS | {"rate": 0.5},
+        markov_chain.best_tlm,
+        1000,
+        KINDS,
+        markov_chain.translated,
+        markov_chain.BOTH,
+    ),
+    "dae": Case("dae", {"rate": 0.3, "span": 2.0}, markov_chain.best_dae, 1000),
+    "mass": Case(
+        "mass",
+        MASKS | {"rate": 0.25},  # of a long span it learns the left side alone
+        markov_chain.best_mass,
+        2500,
+        replace(OPTIONS, position="learned"),
+        length=8,
+    ),
+    "bart": Case(
+        "bart",
+        INFILL,
+        partial(markov_chain.best_bart, fields=INFILL),
+        1500,
+        of=markov_chain.BOTH,
+        length=10,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_optimum_is_reached_and_not_passed(name):
+    case = CASES[name]
+    loss, batch = train(case)
+    optimum = case.best(batch)
+    print(name, loss, optimum)
+    assert 0.05 < optimum < np.log(NUM_STATES)
+    assert -BELOW < loss - optimum < ABOVE

@@ -1,0 +1,1 @@
+"""Long proofs, which make targets run: faults, parity, compilation, mutation."""

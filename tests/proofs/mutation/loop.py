@@ -1,0 +1,247 @@
+"""The loop and its data: one division, orders and rows, evaluations, checkpoints."""
+
+from tests.proofs.mutation import Mutant
+
+STEP = "research/step.py"
+ORDER = "research/data/loading/permutation.py"
+PACKING = "research/data/store/packing.py"
+INDEX = "research/data/store/example_index.py"
+EXAMPLES = "research/data/loading/examples.py"
+PIPELINE = "research/data/pipeline.py"
+CHECKPOINT = "research/checkpoints/checkpoint.py"
+
+TEST_STEP = "tests/test_step.py"
+TEST_ORDER = "tests/data/loading/test_permutation.py"
+TEST_PACKING = "tests/data/store/test_packing.py"
+TEST_EXAMPLES = "tests/data/loading/test_examples.py"
+TEST_PIPELINE = "tests/data/loading/test_pipeline.py"
+TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
+
+MUTANTS = [
+    Mutant(
+        "a term that nothing weighs gives a gradient that is no number",
+        STEP,
+        "mean = term.total / jnp.where(weight > 0, weight, 1.0)",
+        "mean = term.total / weight",
+        TEST_STEP,
+        "nothing_weighs",
+        pitfall=6,
+    ),
+    Mutant(
+        "the mean of micro-batches' means",
+        STEP,
+        "more, aux = grad(params, part, noise, weights)",
+        "more, aux = grad(params, part, noise)\n"
+        "        more = jax.tree.map(lambda leaf: leaf / accumulate, more)",
+        TEST_STEP,
+        "micro_batches_of_any_weights",
+        pitfall=11,
+    ),
+    Mutant(
+        "one division for all terms: the largest weight",
+        STEP,
+        "weight = weights[name]",
+        "weight = max(weights.values()) if name else weights[name]",
+        TEST_STEP,
+        "micro_batches_of_any_weights or means_over_the_whole",
+        pitfall=11,
+    ),
+    Mutant(
+        "all micro-batches drop the same places",
+        STEP,
+        "else jax.random.fold_in(dropout_key, index)",
+        "else jax.random.fold_in(dropout_key, 0 * index)",
+        TEST_STEP,
+        "drop_for_themselves",
+    ),
+    Mutant(
+        "every step draws the same samples",
+        STEP,
+        "key = jax.random.fold_in(jax.random.key(seed), state.step)",
+        "key = jax.random.fold_in(jax.random.key(seed), 0 * state.step)",
+        TEST_STEP,
+        "samples_anew",
+    ),
+    Mutant(
+        "what is told at a step is of all steps before it",
+        STEP,
+        "keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)",
+        "keep = jnp.where(state.step % log_every == 0, 1.0, 1.0)",
+        TEST_STEP,
+        "since_the_last_line",
+    ),
+    Mutant(
+        "an evaluation is a mean over batches, however much each of them scores",
+        STEP,
+        "return jax.tree.map(jnp.add, so_far, sums(terms)), carry",
+        "means = {\n"
+        "            name: Term(t.total / t.weight, t.weight / t.weight, t.coef)\n"
+        "            for name, t in terms.items()\n"
+        "        }\n"
+        "        return jax.tree.map(jnp.add, so_far, sums(means)), carry",
+        TEST_STEP,
+        "an_evaluation_does_not",
+        pitfall=14,
+    ),
+    Mutant(
+        "the last batch of an evaluation is filled up with rows that count again",
+        PIPELINE,
+        "rest = self.source.empty(missing)",
+        "rest = {k: np.repeat(v[:1], missing, 0) for k, v in chunk.items()}",
+        TEST_PIPELINE,
+        "evaluation_reads_each_example_once",
+        pitfall=14,
+    ),
+    Mutant(
+        "an evaluation has the noise of the run's seed",
+        EXAMPLES,
+        "step, seed=EVALUATION_SEED, shuffle=False)",
+        "step, seed=self.seed, shuffle=False)",
+        TEST_PIPELINE,
+        "evaluation_does_not_depend",
+        pitfall=14,
+    ),
+    Mutant(
+        "each host reads on by its own rows, so that their number changes the text",
+        PIPELINE,
+        "return self.rows(step * self.size + self._numbers(rows))",
+        "numbers = self._numbers(rows)\n"
+        "        return self.rows(step * len(numbers) + numbers)",
+        TEST_PIPELINE,
+        "shares_of_the_hosts",
+        pitfall=18,
+    ),
+    Mutant(
+        "a run that goes on reads its text from the beginning",
+        "research/train.py",
+        "batches = train_batches(self.program, start, self.train.steps)",
+        "batches = train_batches(self.program, 0, self.train.steps)",
+        "tests/test_train.py",
+        "resumed_equals_uninterrupted",
+        pitfall=18,
+    ),
+    Mutant(
+        "the newest checkpoint is read, whether it is whole or not",
+        CHECKPOINT,
+        "why = checksums.damage(folder)",
+        'why = ""',
+        TEST_CHECKPOINT,
+        "the_one_before_a_damaged",
+        pitfall=18,
+    ),
+    Mutant(
+        "what a kill left of a checkpoint stays, to be taken for one",
+        CHECKPOINT,
+        "if TEMPORARY in path.name or path.name.endswith(DELETED):",
+        "if path.name.endswith(DELETED):",
+        TEST_CHECKPOINT,
+        "unfinished_is_never_read",
+        pitfall=18,
+    ),
+    Mutant(
+        "of a checkpoint's files the sizes alone are looked at",
+        "research/checkpoints/checksums.py",
+        "digest == known[name][1]",
+        "size == known[name][0]",
+        TEST_CHECKPOINT,
+        "damage_to_any_file",
+        pitfall=18,
+    ),
+    Mutant(
+        "places past the end come in again at the beginning: some rows twice",
+        ORDER,
+        "row[outside] = walk(row[outside], key[outside])",
+        "row[outside] = row[outside] % np.uint64(num)",
+        TEST_ORDER,
+        "order_is_a_permutation",
+    ),
+    Mutant(
+        "every epoch has the same order",
+        ORDER,
+        "key = _hash(epoch ^ _hash(",
+        "key = _hash(0 * epoch ^ _hash(",
+        TEST_ORDER,
+        "orders_of_their_own",
+    ),
+    Mutant(
+        "a mixture begins each corpus anew with each turn of its table",
+        ORDER,
+        "return corpus, turn * self.count[corpus] + self.before[entry]",
+        "return corpus, turn * 0 + self.before[entry]",
+        TEST_ORDER,
+        "read_on_from_where_it_was",
+    ),
+    Mutant(
+        "alpha is told and not used",
+        ORDER,
+        "weight = np.array(sizes, float) ** alpha",
+        "weight = np.array(sizes, float)",
+        TEST_ORDER,
+        "an_alpha_brings",
+    ),
+    Mutant(
+        "streams are windows in turn: nothing goes on where a row ended",
+        ORDER,
+        "return epoch, row * steps + nth + epoch % 2 * (num - rows * steps)",
+        "return epoch, nth * rows + row + epoch % 2 * (num - rows * steps)",
+        TEST_EXAMPLES,
+        "follow_is_a_walk",
+    ),
+    Mutant(
+        "masks are static, though none was asked for",
+        EXAMPLES,
+        "noisy = epoch % self.copies if self.copies else epoch",
+        "noisy = epoch % self.copies if self.copies else 0 * epoch",
+        TEST_PIPELINE,
+        "noise_is_new",
+    ),
+    Mutant(
+        "static masks belong to a place of the order, and move with it",
+        EXAMPLES,
+        "key = noise.row_key(seed, noisy, self._first[corpus] + row)",
+        "key = noise.row_key(seed, noisy, self._first[corpus] + place)",
+        TEST_EXAMPLES,
+        "copies_of_the_noise",
+    ),
+    Mutant(
+        "negatives are of the same document",
+        PACKING,
+        "elsewhere += elsewhere >= document",
+        "elsewhere = 0 * elsewhere + document",
+        TEST_PACKING,
+        "how_the_second_span_stands",
+        pitfall=6,
+    ),
+    Mutant(
+        "what a negative leaves unread is lost",
+        PACKING,
+        '"goes on": np.where(label == NEXT, stop, middle),',
+        '"goes on": np.where(label == NEXT, stop, stop),',
+        TEST_PACKING,
+        "those_of_the_written_script",
+    ),
+    Mutant(
+        "long pairs always lose their ends",
+        PACKING,
+        'start=rows["start"] + _heads(key, "first", lost_one),',
+        'start=rows["start"],',
+        TEST_PACKING,
+        "takes_from_both_ends",
+    ),
+    Mutant(
+        "windows run over the edge of a shard",
+        INDEX,
+        'end = shard[np.searchsorted(shard, start, side="right")]',
+        "end = shard[-1]",
+        "tests/data/store/test_example_index.py",
+        "windows_read_what_they_say",
+    ),
+    Mutant(
+        "a cache that does not know the stride it was made with",
+        INDEX,
+        '"stride": stride,',
+        '"stride": 0,',
+        "tests/data/store/test_example_index.py",
+        "cache_is_read_and_told_apart",
+    ),
+]

@@ -1,0 +1,227 @@
+"""Networks and losses: who is seen, where places are, what a mean is divided by."""
+
+from tests.proofs.mutation import Mutant
+
+ATTENTION = "research/models/layers/attention.py"
+RELATIVE = "research/models/layers/relative.py"
+POSITIONS = "research/models/layers/positions.py"
+LOSSES = "research/objectives/losses/cross_entropy.py"
+OPTIMIZER = "research/run/optimizer.py"
+
+TEST_ATTENTION = "tests/models/layers/test_attention.py"
+TEST_RELATIVE = "tests/models/layers/test_relative.py"
+TEST_POSITIONS = "tests/models/layers/test_positions.py"
+TEST_NETWORK = "tests/models/test_transformer.py"
+TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
+TEST_OPTIMIZER = "tests/run/test_optimizer.py"
+
+MUTANTS = [
+    Mutant(
+        "the reference of all kernels forgets segments",
+        "research/batch.py",
+        "same = segment[:, :, None] == segment[:, None, :]",
+        "same = (segment[:, :, None] > 0) & (segment[:, None, :] > 0)",
+        "tests/objectives/test_lm.py",
+        "documents_apart",
+        pitfall=10,
+    ),
+    Mutant(
+        "packed documents see each other where the pattern is known",
+        ATTENTION,
+        "(query_BL[:, :, None] == key_BM[:, None, :]) & (key_BM[:, None, :] > 0)",
+        "(query_BL[:, :, None] > 0) & (key_BM[:, None, :] > 0)",
+        TEST_ATTENTION,
+        "patterns_equal_the_general_path",
+        pitfall=10,
+    ),
+    Mutant(
+        "a decoder sees the encoder's other documents",
+        "research/models/encoder_decoder.py",
+        'seen = sight(across(group["segment"], memory.segment))',
+        'seen = sight(across(group["segment"] > 0, memory.segment > 0))',
+        "tests/models/test_encoder_decoder_and_electra.py",
+        "the_encoders_same_segment",
+        pitfall=10,
+    ),
+    Mutant(
+        "the causal kernel is causal, and no more",
+        ATTENTION,
+        "same &= key <= query",
+        "same = key <= query",
+        TEST_ATTENTION,
+        "other_documents_bit_equal",
+        pitfall=10,
+    ),
+    Mutant(
+        "a query that sees nothing reads the mean of all places",
+        ATTENTION,
+        "return jnp.moveaxis(jnp.where(seeing, mixed_BHLK, 0), 1, 2)",
+        "return jnp.moveaxis(jnp.where(seeing, mixed_BHLK, mixed_BHLK), 1, 2)",
+        TEST_ATTENTION,
+        "a_query_without_keys",
+        pitfall=10,
+    ),
+    Mutant(
+        "a bias is switched off where there is a mask",
+        ATTENTION,
+        "hidden = jnp.where(mask_BLM[:, None], bias_BHLM, HIDDEN)",
+        "hidden = jnp.where(mask_BLM[:, None], 0 * bias_BHLM, HIDDEN)",
+        TEST_ATTENTION,
+        "attention_is_the_definition",
+        pitfall=17,
+    ),
+    Mutant(
+        "a bias has no gradient",
+        ATTENTION,
+        "bias_slope.astype(bias.dtype),",
+        "0 * bias_slope.astype(bias.dtype),",
+        TEST_ATTENTION,
+        "attention_is_the_definition",
+        pitfall=17,
+    ),
+    Mutant(
+        "T5's causal buckets look ahead",
+        POSITIONS,
+        "far = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)",
+        "far = jnp.abs(distance)",
+        TEST_POSITIONS,
+        "buckets_are_the_published_ones",
+    ),
+    Mutant(
+        "T5's distances run from the key to the query",
+        POSITIONS,
+        "distance_BLM = key_BM[:, None, :] - query_BL[:, :, None]",
+        "distance_BLM = query_BL[:, :, None] - key_BM[:, None, :]",
+        TEST_POSITIONS,
+        "relative_bias_is_its_tables_rows",
+    ),
+    Mutant(
+        "places are counted, whatever the positions say",
+        "research/models/layers/embeddings.py",
+        'x = x + lookup(table, group["position"])',
+        'x = x + lookup(table, jnp.arange(x.shape[1])[None] + 0 * group["position"])',
+        TEST_POSITIONS,
+        "positions_come_from_the_array",
+    ),
+    Mutant(
+        "relative distances have the other sign",
+        RELATIVE,
+        "cosine * sin - sine * cos",
+        "sine * cos - cosine * sin",
+        TEST_RELATIVE,
+        "published_formula",
+    ),
+    Mutant(
+        "one bias for content and for position",
+        RELATIVE,
+        'query = query_BLHK + self._bias("position_bias", query_BLHK.dtype)',
+        "query = query_BLHK",
+        TEST_RELATIVE,
+        "published_formula",
+    ),
+    Mutant(
+        "what is remembered lies behind rows that run backwards",
+        RELATIVE,
+        "before_BN = step_B1 * jnp.arange(-remembered, 0)[None]",
+        "before_BN = abs(step_B1) * jnp.arange(-remembered, 0)[None]",
+        TEST_RELATIVE,
+        "shift_of_rows",
+    ),
+    Mutant(
+        "GPT-2's residual layers are counted by blocks, not by what is added",
+        "research/models/layers/dense.py",
+        "std = 0.02 * (2 * options.layers) ** -0.5",
+        "std = 0.02 * options.layers**-0.5",
+        TEST_NETWORK,
+        "gpt2_scales",
+    ),
+    Mutant(
+        "T5's logits are scaled, which its initialisation does already",
+        ATTENTION,
+        "far, scale = None, 1.0 if t5 else width**-0.5",
+        "far, scale = None, width**-0.5",
+        TEST_ATTENTION,
+        "t5s_logits_are_not_scaled",
+    ),
+    Mutant(
+        "a norm without a mean, where it should have one",
+        "research/models/layers/dense.py",
+        "y = y - jnp.mean(y, axis=-1, keepdims=True)",
+        "y = y - 0 * jnp.mean(y, axis=-1, keepdims=True)",
+        "tests/models/layers/test_dense.py",
+        "norms_are_the_definitions",
+    ),
+    Mutant(
+        "rows that pad the vocabulary have a probability",
+        "research/models/layers/heads.py",
+        "return jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)",
+        "return jnp.where(jnp.arange(len(bias_V)) < size, bias_V, 0.0)",
+        TEST_NETWORK,
+        "rows_that_pad_the_vocabulary",
+    ),
+    Mutant(
+        "means are over all slots, padding included",
+        LOSSES,
+        "return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)",
+        "return Term(total, jnp.float32(weight.size)), lax.stop_gradient(correct)",
+        TEST_LOSSES,
+        "dense_form_is_the_definition",
+    ),
+    Mutant(
+        "a tie counts as right, so that a constant model looks strong",
+        LOSSES,
+        "answer_BC > others_BC",
+        "answer_BC >= others_BC",
+        TEST_LOSSES,
+        "constant_model",
+        pitfall=14,
+    ),
+    Mutant(
+        "a z-loss without a gradient",
+        LOSSES,
+        "factor_BC = weight_BC * (1 + 2 * shape.z * lse_BC) / sum_BC",
+        "factor_BC = weight_BC * (1 + 0 * shape.z * lse_BC) / sum_BC",
+        TEST_LOSSES,
+        "forms_agree_in_value_and_gradient",
+    ),
+    Mutant(
+        "label smoothing gives a share to rows that pad the vocabulary",
+        LOSSES,
+        "used_V = jnp.arange(len(bias_V)) < shape.size",
+        "used_V = jnp.arange(len(bias_V)) < len(bias_V)",
+        TEST_LOSSES,
+        "padded_rows",
+    ),
+    Mutant(
+        "biases and norms decay",
+        OPTIMIZER,
+        'return name != "scale" and not name.endswith("bias")',
+        'return name != "scales"',
+        TEST_OPTIMIZER,
+        "decay_spares",
+    ),
+    Mutant(
+        "BERT's Adam corrects the bias of its moments",
+        OPTIMIZER,
+        "if config.bias_correction:",
+        "if config.bias_correction or True:",
+        TEST_OPTIMIZER,
+        "steps_are_those_by_hand",
+    ),
+    Mutant(
+        "the first step of a warm-up has the rate 0",
+        OPTIMIZER,
+        "optax.linear_schedule(peak / warmup, peak, max(warmup - 1, 1))",
+        "optax.linear_schedule(0.0, peak, warmup)",
+        TEST_OPTIMIZER,
+        "the_peak_is_reached",
+    ),
+    Mutant(
+        "LAMB's and AdaFactor's norms are of all layers together",
+        OPTIMIZER,
+        "return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)",
+        "return fn(*leaves)",
+        TEST_OPTIMIZER,
+        "steps_are_those_by_hand",
+    ),
+]

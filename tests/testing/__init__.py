@@ -1,0 +1,1 @@
+"""What tests share: corpora, objectives, networks and backends made for them."""

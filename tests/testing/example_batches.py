@@ -1,0 +1,64 @@
+"""Made-up symbols and texts, for tests that need no corpus."""
+
+import numpy as np
+
+from research.batch import WORD, Example, Lexicon, Symbols
+from research.data import counter_rng
+
+
+def symbols(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> Symbols:
+    """Specials first: pad bos eos mask unk, sentinels, then ordinary tokens."""
+    special = np.arange(size) < 5 + sentinels
+    special[4] = False  # unk may be hidden
+    ordinary = np.arange(5 + sentinels, size, dtype=np.int32)
+    names = tuple(range(5, 5 + sentinels))
+    specials = (0, 1, 2, 3, 4, names, special)
+    lower = np.arange(size, dtype=np.int32)
+    lower[ordinary[1::4]] = ordinary[: 4 * (len(ordinary[1::4])) : 4]
+    return Symbols(size, *specials, ordinary, labels, lexicon(ordinary), lower)
+
+
+def lexicon(ordinary: np.ndarray) -> Lexicon:
+    """Every third ordinary token, and every pair of the two after it; of two kinds."""
+    third = len(ordinary) // 3
+    one, two, three = ordinary[: 3 * third].reshape(third, 3).T
+    token = np.stack([np.append(one, two), np.append(0 * one - 1, three)], axis=1)
+    size = np.repeat([1, 2], third)
+    kind = np.arange(2 * third) % 2
+    columns = (array.astype(np.int32) for array in (token, size, kind))
+    return Lexicon(*columns, ("entity", "phrase"))
+
+
+def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Example:
+    """Rows of uniform ordinary tokens, two in three of which start a word.
+
+    separators: share of tokens that is eos, as between two documents of a stream.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = np.asarray(lengths, np.int32)
+    shape = (len(lengths), width)
+    token = rng.choice(of.ordinary, shape)
+    flags = np.where(rng.random(shape) < 2 / 3, WORD, 0)
+    cut = rng.random(shape) < separators
+    token, flags = np.where(cut, of.eos, token), np.where(cut, 0, flags)
+    here = np.arange(width) < lengths[:, None]
+    return Example(
+        np.where(here, token, of.pad).astype(np.int32),
+        np.where(here, flags, 0).astype(np.uint8),
+        lengths,
+        rng.integers(-1, max(1, len(of.labels)), len(lengths)).astype(np.int32),
+        first=lengths,
+        source=np.zeros_like(lengths),
+        step=np.zeros(len(lengths), np.int64),
+        document=np.where(lengths > 0, np.arange(len(lengths)), -1),
+    )
+
+
+def keys(num_rows: int, seed: int = 0) -> np.ndarray:
+    """Keys of the first rows of an epoch."""
+    return counter_rng.row_key(seed, np.zeros(num_rows, np.int64), np.arange(num_rows))
+
+
+def rows(example: Example, of) -> Example:
+    """Some rows of an example."""
+    return Example(*(array[of] for array in example))

@@ -1,0 +1,81 @@
+"""A finished sweep for the tests of tables and reports: made-up results, real files."""
+
+import json
+from pathlib import Path
+
+from launch.reports.tables import Column, Curve, Paper, Rows, Table
+from launch.sweeps import trials
+from launch.sweeps.trials import Trial
+
+SWEEP = """
+def sweep(scale):
+    for family in ("lm", "mlm"):
+        origin = f"experiments/{family}.py", {"train.steps": 20}
+        yield origin
+        for seed in range(3):
+            yield "experiments/lm.py", {"train.init_from": origin, "seed": seed}
+    for seed in range(3):
+        yield "experiments/lm.py", {"seed": seed}
+"""
+SCORES = {"lm": (71.0, 72.5, 70.5), "mlm": (80.0, 83.0, 81.0), "none": (60.0, 62, 61)}
+
+
+def rows(found: list[Trial]) -> Rows:
+    groups = {"lm": {"first": [], "second": []}, "mlm": {"first": [], "second": []}}
+    groups["none"] = {"second": []}
+    for trial in found:
+        origin = trial.parents.get("train.init_from")
+        if trial.config["train.steps"] == 20:
+            groups[trial.config["objective.name"]]["first"].append(trial)
+        else:
+            row = origin.config["objective.name"] if origin else "none"
+            groups[row]["second"].append(trial)
+    return groups
+
+
+TABLE = Table(
+    title="A & B_c",
+    head="way",
+    note="All equal.",
+    rows=rows,
+    columns=(
+        Column("size, M", "first", lambda trial: trial.result["parameters"] / 1e6),
+        Column("score", "second", "metrics.test/score", digits=1, tested=True),
+    ),
+    baseline="none",
+    papers={("mlm", "score"): Paper(84.0, "Someone (2019), table 1")},
+    curves=(Curve("loss", "first", ("train/loss", "valid/loss")),),
+    bars=("score",),
+)
+
+
+def finished(workdir: Path) -> list[Trial]:
+    """Plans the sweep in a folder and gives each trial a result."""
+    file = workdir / "sweep.py"
+    file.write_text(SWEEP)
+    planned = trials.plan(str(file), workdir, scale="smoke", shared={})
+    trials.write(planned, workdir)
+    for row, groups in rows(planned).items():
+        for trial in groups.get("first", ()):
+            _result(trial, {"valid/loss": 3.0})
+        for trial, score in zip(groups["second"], SCORES[row], strict=True):
+            _result(trial, {"test/score": score})
+    return planned
+
+
+def _result(trial: Trial, metrics: dict[str, float]) -> None:
+    trial.folder.mkdir()
+    lines = [
+        {"step": step, "train/loss": 9 / step, "valid/loss": 8 / step}
+        for step in (5, 10, 20)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (trial.folder / "metrics.jsonl").write_text(text)
+    result = {
+        "steps": 20,
+        "metrics": metrics,
+        "parameters": 1_250_000,
+        "tokens_seen": 4e6,
+        "provenance": {"commit": "abc", "packages": {"jax": "1"}, "command": ["x"]},
+    }
+    (trial.folder / "result.json").write_text(json.dumps(result))

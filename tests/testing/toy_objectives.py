@@ -1,0 +1,132 @@
+"""A stream in memory and an objective that shows all it is given."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from research.batch import Reads, Spec, Symbols
+from research.data import counter_rng
+
+
+class Stream:
+    """Shards of documents of random tokens, with random flags and sentences."""
+
+    separator_length = 1
+
+    def __init__(self, shards=((7, 5, 9), (1, 39)), seed=0, labels=("a", "b")):
+        lengths = np.array([length for shard in shards for length in shard])
+        self.document_offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
+        ends = np.cumsum([sum(shard) + len(shard) for shard in shards])
+        self.shard_offsets = np.concatenate([[0], ends])
+        self.num_tokens = int(ends[-1])
+        self.num_documents = len(lengths)
+        self.labels = np.arange(len(lengths), dtype=np.int32) % (len(labels) + 1) - 1
+        self.label_names = labels
+        self.fingerprint = f"toy-{shards}-{seed}-{labels}"
+        rng = np.random.default_rng(seed)
+        self.token = rng.integers(9, 5000, self.num_tokens).astype(np.int32)
+        self.flags = rng.integers(0, 16, self.num_tokens).astype(np.uint8)
+        starts = rng.random(self.num_tokens) < 0.2
+        starts[self.document_offsets[1:] - 1] = False  # the separators
+        starts[self.document_offsets[:-1][lengths > 0]] = True
+        self.sentence_offsets = np.append(np.flatnonzero(starts), self.num_tokens)
+
+    def gather(self, start, length, width, pad):
+        place = np.arange(width)
+        inside = place < length[:, None]
+        at = np.where(inside, start[:, None] + place, 0)
+        token = np.where(inside, self.token[at], pad).astype(np.int32)
+        return token, np.where(inside, self.flags[at], 0).astype(np.uint8)
+
+
+TIMED = ("step", "document")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Its batch is its raw text, beside the noise that is drawn for it."""
+
+    unit: str = "stream"
+    extra: int = 0  # raw tokens beyond the length
+    streams: bool = False
+    timed: bool = False  # the batch also holds the step and document of its rows
+
+    pattern = "full"
+    splits = True
+
+    def reads(self, length):
+        return Reads(self.unit, length + self.extra, other=0.5, streams=self.streams)
+
+    def arrays(self, length):
+        return {
+            "token": Spec((length + self.extra,)),
+            "flags": Spec((length + self.extra,)),
+            "weight": Spec((length + self.extra,), np.float32),
+            "label": Spec(()),
+            "first": Spec(()),
+            "source": Spec(()),
+            "noise": Spec((4,)),
+        } | ({"step": Spec(()), "document": Spec(())} if self.timed else {})
+
+    def corrupt(self, example, key, symbols, length):
+        width = self.reads(length).length
+        assert example.token.shape == (len(key), width)
+        here = np.arange(width) < example.length[:, None]
+        assert (example.token[~here] == symbols.pad).all()
+        return {
+            "token": example.token,
+            "flags": example.flags.astype(np.int32),
+            "weight": here.astype(np.float32),
+            "label": example.label,
+            "first": example.first,
+            "source": example.source,
+            "noise": (counter_rng.bits(key, "toy", 4) >> np.uint64(40)).astype(
+                np.int32
+            ),
+        } | (
+            {name: getattr(example, name).astype(np.int32) for name in TIMED}
+            if self.timed
+            else {}
+        )
+
+
+def texts(part) -> list[np.ndarray]:
+    """The tokens of each example of an index, its spans joined."""
+    stream, index = part
+    spans = [(index.start, index.length)]
+    if index.second is not None:
+        spans.append((index.second, index.second_length))
+    return [
+        np.concatenate([stream.token[s[n] : s[n] + size[n]] for s, size in spans])
+        for n in range(len(index.start))
+    ]
+
+
+def symbols(labels=("a", "b")) -> Symbols:
+    special = np.arange(5000) < 9
+    return Symbols(
+        size=5000,
+        pad=0,
+        bos=1,
+        eos=2,
+        mask=3,
+        unk=4,
+        sentinels=(5, 6, 7, 8),
+        special=special,
+        ordinary=np.flatnonzero(~special).astype(np.int32),
+        labels=labels,
+    )
+
+
+def same(one, other) -> None:
+    """Both are the same arrays, to the byte."""
+    assert list(one) == list(other)
+    for name in one:
+        assert one[name].dtype == other[name].dtype, name
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def join(parts):
+    """Batches put together, row after row."""
+    parts = list(parts)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
