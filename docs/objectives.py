@@ -80,7 +80,7 @@ def objective_rows(passed: dict, failed: dict) -> list[str]:
     heads = ["objective", "family", "what it is", *PROOFS.values(), "own", "status"]
     rows = [heads, [":--", ":--", ":--", *["--:"] * (len(PROOFS) + 1), ":--"]]
     for name in names:
-        kind = objectives.cls(name)
+        kind = objectives.objective_class(name)
         counts = [passed[module][name] for module in (*PROOFS, "own")]
         broken = sum(failed[module][name] for module in (*PROOFS, "own"))
         status = f"{broken} fail" if broken else "proven" if all(counts[:2]) else "open"
@@ -111,7 +111,7 @@ def facts(path: Path) -> tuple[str, str]:
     """An experiment's objective, and its parameters at each size, from shapes alone."""
     import jax
 
-    from launch.compile import symbols
+    from launch.compile import vocab
     from launch.config import load, module_at
     from research.run.setup import build
     from research.run.state import count
@@ -119,7 +119,7 @@ def facts(path: Path) -> tuple[str, str]:
     told = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
         config = load(f"{path}:{size}" if size else str(path))
-        program = build(config, jax.devices()[:1], symbols=symbols(config))
+        program = build(config, jax.devices()[:1], vocab=vocab(config))
         number = count(program.abstract.params) / 1e6
         told.append(f"{size} {number:.{0 if number >= 10 else 1}f}".strip())
     return config.objective.name, ", ".join(told)

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from research import objectives
-from research.batch import NEVER, WORD, Example, Symbols, take, visible
+from research.batch import NEVER, WORD, Example, VocabInfo, attention_mask, take
 from research.data import counter_rng
 
 TEXT = "the page was scraped off and can be read again by whoever holds it to light"
@@ -26,11 +26,11 @@ PANELS = {
 }
 
 
-def symbols(words: list[str]) -> Symbols:
+def vocab(words: list[str]) -> VocabInfo:
     """A vocabulary of the text's own words."""
     size, first = len(SPECIALS) + len(words), len(SPECIALS)
     special = np.arange(size) < first
-    return Symbols(
+    return VocabInfo(
         size, 0, 1, 2, 3, 4, (5, 6, 7), special, np.arange(first, size, dtype=np.int32)
     )
 
@@ -39,20 +39,20 @@ def rows(name: str, fields: dict, seed: int) -> tuple[dict, list[str]]:
     """One example of an objective at length 12, and the vocabulary's spelling."""
     words = TEXT.split()
     spelling = [*SPECIALS, *words]
-    objective = objectives.load(name, **fields)
-    width = objective.reads(12).length
+    objective = objectives.make_objective(name, **fields)
+    width = objective.text_spec(12).length
     token = np.arange(len(SPECIALS), len(spelling), dtype=np.int32)[None, :width]
     flags = np.full(token.shape, WORD, np.uint8)
     length = np.array([token.shape[1]], np.int32)
     example = Example(token, flags, length, length * 0 - 1)
     key = counter_rng.row_key(seed, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    return objective.corrupt(example, key, symbols(words), 12), spelling
+    return objective.corrupt(example, key, vocab(words), 12), spelling
 
 
 def panel(axis, group: dict, scored: dict[int, str], spelling: list[str], title: str):
     """One square of who sees whom; the targets stand at its right."""
     group = {name: array[:, group["segment"][0] > 0] for name, array in group.items()}
-    seen = visible(group)[0]
+    seen = attention_mask(group)[0]
     token = [spelling[i] for i in group["token"][0]]
     colours = ListedColormap(["white", SEEN])
     axis.pcolormesh(

@@ -26,7 +26,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "bytebpe"
     config.objective.update(name="bart", infill=0.3, permute=1.0, poisson=3.0)
     config.objective.update(text="passage")
-    config.model.update(norm_place="post", norm_epsilon=1e-5, dropout=0.1)
+    config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(name="adamw", schedule="linear", weight_decay=0.01)
     config.optimizer.update(beta1=0.9, beta2=0.999, epsilon=1e-6, clip=0.1)
     if size in base.PUBLISHED:

@@ -24,7 +24,7 @@ SIZES = {
         "model.heads": 12,
         "model.feedforward": 3072,
         "model.dtype": "bfloat16",
-        "model.unroll": 1,
+        "model.scan_unroll": 1,
         "train.batch": 256,
     },
     "large": {
@@ -36,7 +36,7 @@ SIZES = {
         "model.feedforward": 4096,
         "model.dtype": "bfloat16",
         "model.remat": "dots",
-        "model.unroll": 1,
+        "model.scan_unroll": 1,
         "train.batch": 256,
     },
 }
@@ -75,7 +75,9 @@ def every_key() -> ConfigDict:
     data.separator = "eos"  # eos | none: what joins two documents of the stream
     data.alpha = 0.0  # 0: rates of the mixture as given; else each corpus comes at
     # (its tokens) ** alpha, 0 < alpha <= 1, also among the vocabulary's lines
-    data.copies = 0  # noises of a text: epoch e hides as e % copies; 0: ever new ones
+    data.dupe_factor = (
+        0  # noises of a text: epoch e hides as e % copies; 0: ever new ones
+    )
     data.lexicon = ""  # a file of words, phrases or entities: entry<TAB>kind a line
     data.cache_dir = ""  # of vocabularies, streams, indices; "": ~/.cache/palimpsest
 
@@ -87,27 +89,31 @@ def every_key() -> ConfigDict:
     model.width = 256  # of the residual stream
     model.heads = 4
     model.feedforward = 1024  # width inside the feed-forward layer
-    model.embedding = 0  # width of the token table; 0: model.width
+    model.embedding_width = 0  # width of the token table; 0: model.width
     model.max_length = 512  # places in a table of learned positions
-    model.kinds = 0  # kinds of places (sentence A or B, language, ...); 0: not told
-    model.segments = "absolute"  # absolute (a kind has an embedding) | relative
+    model.token_types = (
+        0  # kinds of places (sentence A or B, language, ...); 0: not told
+    )
+    model.token_type_encoding = (
+        "absolute"  # absolute (a kind has an embedding) | relative
+    )
     # (attention knows whether two places are of one kind)
     model.norm = "layernorm"  # layernorm | rmsnorm
-    model.norm_place = "pre"  # pre | post
+    model.norm_placement = "pre"  # pre | post
     model.norm_epsilon = 1e-6
     model.embedding_norm = "auto"  # auto (where norm_place is post) | always | never
     model.position = "learned"  # learned | sinusoidal | rotary | t5 | relative
     # (Transformer-XL's; a memory needs it) | none
     model.activation = "gelu"  # gelu | gelu_tanh | relu | geglu | swiglu
     model.bias = True  # biases in dense layers and norms
-    model.tied = True  # the output table is the token table
+    model.tie_embeddings = True  # the output table is the token table
     model.shared_layers = False  # one block's parameters serve all layers
     model.init = "normal"  # normal (0.02) | truncated (at twice that) | gpt2
     # (residuals scaled) | t5
     model.dropout = 0.0  # of embeddings, attention and block outputs
     model.dtype = "float32"  # float32 | bfloat16: of activations; parameters: float32
     model.remat = "none"  # none | dots | full: what a block recomputes
-    model.unroll = 4  # layers a scan step; model.layers or more: no scan
+    model.scan_unroll = 4  # layers a scan step; model.layers or more: no scan
 
     config.optimizer = optimizer = ConfigDict()
     optimizer.name = "adamw"  # adamw | adam | adafactor | lamb | sgd
@@ -116,7 +122,7 @@ def every_key() -> ConfigDict:
     optimizer.power = 1.0  # of a polynomial schedule
     optimizer.warmup_steps = 100
     optimizer.warmup = "linear"  # linear (up to the peak) | constant (at the peak: T5)
-    optimizer.final_rate = 0.0  # share of the peak that the decay ends at
+    optimizer.final_fraction = 0.0  # share of the peak that the decay ends at
     optimizer.beta1 = 0.9
     optimizer.beta2 = 0.98
     optimizer.epsilon = 1e-6
@@ -126,7 +132,7 @@ def every_key() -> ConfigDict:
     optimizer.layer_decay = (
         1.0  # of the rate, from a layer to the one below it; 1: none
     )
-    optimizer.clip = 1.0  # global norm of the gradient; 0: none
+    optimizer.clip_norm = 1.0  # global norm of the gradient; 0: none
 
     config.mesh = mesh = ConfigDict()  # axes' sizes; their product is the device count
     mesh.data = -1  # -1: the rest
@@ -142,5 +148,5 @@ def every_key() -> ConfigDict:
     train.log_every = 10  # steps
     train.eval_every = 200  # steps; 0: only at the end
     train.checkpoint_every = 200  # steps; 0: only at the end
-    train.keep = 2  # newest checkpoints that stay
+    train.keep_checkpoints = 2  # newest checkpoints that stay
     return config

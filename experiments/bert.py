@@ -20,10 +20,10 @@ SIZES = ("tiny", "small", "base", "large")
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.data.update(vocabulary="wordpiece", copies=10)
+    config.data.update(vocabulary="wordpiece", dupe_factor=10)
     config.objective.update(name="mlm", format="segment_pair", sentence="nsp")
     config.objective.update(draw="all")
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
+    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

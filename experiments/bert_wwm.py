@@ -25,7 +25,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "wordpiece"
     config.objective.update(name="mlm", unit="word", kinds="word", draw="all")
     config.objective.update(format="segment_pair", sentence="nsp")
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
+    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(name="lamb", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.update(learning_rate=1e-2, bias_correction=False)

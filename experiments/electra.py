@@ -29,13 +29,13 @@ def get_config(size: str = "small"):
     config = base.get_config("base" if size == "electra_small" else size)
     config.data.vocabulary = "wordpiece"
     config.objective.update(name="electra", format="segment_pair")
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
+    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False
     if size == "electra_small":
         config.data.length = 128
-        config.model.update(width=256, heads=4, feedforward=1024, embedding=128)
+        config.model.update(width=256, heads=4, feedforward=1024, embedding_width=128)
     if size in PUBLISHED:
         rate, fraction, batch, steps, learning_rate = PUBLISHED[size]
         config.objective.update(rate=rate, fraction=fraction)

@@ -19,5 +19,5 @@ def get_config(size: str = "small"):
     config.objective.name = "fim"
     config.model.position = "rotary"
     config.optimizer.update(beta2=0.95, weight_decay=0.1, schedule="cosine")
-    config.optimizer.final_rate = 0.1
+    config.optimizer.final_fraction = 0.1
     return config

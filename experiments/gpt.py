@@ -21,7 +21,9 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
     config.objective.name = "lm"
-    config.model.update(norm_place="post", embedding_norm="never", norm_epsilon=1e-5)
+    config.model.update(
+        norm_placement="post", embedding_norm="never", norm_epsilon=1e-5
+    )
     config.model.update(activation="gelu_tanh", dropout=0.1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-8, weight_decay=0.01)
     config.optimizer.schedule = "cosine"

@@ -5,7 +5,7 @@ python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
 A span of half the tokens is masked on the encoder's side (80 % masks, 10 % random, 10 %
 kept); the decoder reads the span alone, at its places, and is scored on all of it. One
 span in five begins the text, one in five ends it (released code). Corpora of
-data.mixture are languages, with a vector each where model.kinds counts them.
+data.mixture are languages, with a vector each where model.token_types counts them.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
@@ -25,7 +25,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "bpe"
     config.objective.update(name="mass", start="edges", first="previous")
     config.objective.update(text="passage")
-    config.model.update(norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip=5.0)
     if size in base.PUBLISHED:

@@ -25,8 +25,8 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="mlm", format="segment_pair", sentence="nsp")
     config.objective.update(draw="all")
-    config.data.update(alpha=0.7, copies=10, vocabulary="wordpiece")
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
+    config.data.update(alpha=0.7, dupe_factor=10, vocabulary="wordpiece")
+    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

@@ -6,7 +6,7 @@ Hidden are floor(0.15 n + u) of a row's n tokens, u uniform, 80/10/10, with othe
 each time a text comes again. A row is whole sentences up to its length, which go on
 across documents behind a separator; there are no segments and no sentence loss.
 
-Look at: the paper's Tables 1 and 2: data.copies=10 (static), objective.format with
+Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static), objective.format with
 doc_sentences, segment_pair, sentence_pair, and objective.sentence=nsp.
 """
 
@@ -20,8 +20,8 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bytebpe"
     config.objective.update(name="mlm", format="full_sentences", rounding="random")
-    config.model.update(norm_place="post", norm_epsilon=1e-5, dropout=0.1)
-    config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip=0.0)
+    config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
+    config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip_norm=0.0)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 50_265
         config.train.update(steps=500_000, batch=8192)

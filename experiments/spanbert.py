@@ -24,7 +24,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "wordpiece"
     config.objective.update(name="mlm", unit="span", replace="span", rounding="up")
     config.objective.update(format="doc_sentences", boundary=15)
-    config.model.update(norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.model.init = "truncated"
     config.optimizer.update(beta2=0.999, epsilon=1e-8, weight_decay=0.1)
     if size in base.PUBLISHED:

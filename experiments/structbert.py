@@ -23,7 +23,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "wordpiece"
     config.objective.update(name="mlm", shuffle=0.05, draw="all")
     config.objective.update(format="segment_pair", sentence="structural")
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12)
+    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

@@ -27,7 +27,7 @@ def get_config(size: str = "small"):
     config.model.update(norm="rmsnorm", norm_epsilon=1e-6, position="t5", init="t5")
     config.model.update(activation="relu", bias=False, dropout=0.1)
     config.optimizer.update(name="adafactor", schedule="rsqrt", learning_rate=1e-2)
-    config.optimizer.update(warmup="constant", weight_decay=0.0, clip=0.0)
+    config.optimizer.update(warmup="constant", weight_decay=0.0, clip_norm=0.0)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 32_100
         config.optimizer.warmup_steps = 10_000

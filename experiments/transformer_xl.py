@@ -21,7 +21,9 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsd
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.name = "lm"
-    config.model.update(position="relative", norm_place="post", embedding_norm="never")
+    config.model.update(
+        position="relative", norm_placement="post", embedding_norm="never"
+    )
     config.model.update(activation="relu", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
     config.optimizer.update(weight_decay=0.0, clip=0.25)

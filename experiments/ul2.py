@@ -28,10 +28,10 @@ def get_config(size: str = "small"):
             fields = {"mode": mode.upper(), "rate": rate, "span": float(span)}
             parts[f"{mode}{n}"] = fields | {"share": 1.0}
     config.objective.update(name="mix", of="dae", parts=parts)
-    config.model.update(norm="rmsnorm", position="t5", init="t5", tied=False)
+    config.model.update(norm="rmsnorm", position="t5", init="t5", tie_embeddings=False)
     config.model.update(activation="swiglu", bias=False)
     config.optimizer.update(name="adafactor", schedule="rsqrt", learning_rate=1e-2)
-    config.optimizer.update(warmup="constant", weight_decay=0.0, clip=0.0)
+    config.optimizer.update(warmup="constant", weight_decay=0.0, clip_norm=0.0)
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=32_160, sentinels=160)
         config.optimizer.warmup_steps = 10_000

@@ -27,7 +27,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "wordpiece"
     config.objective.name = "unilm"
-    config.model.update(kinds=6, norm_place="post", norm_epsilon=1e-12)
+    config.model.update(token_types=6, norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

@@ -25,7 +25,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "wordpiece"
     config.objective.name = "wklm"
-    config.model.update(norm_place="post", norm_epsilon=1e-12)
+    config.model.update(norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

@@ -26,7 +26,9 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "bpe"
     parts = {"mlm": {"side": "one", "share": 1.0}, "tlm": {"share": 1.0}}
     config.objective.update(name="mix", of="tlm", parts=parts)
-    config.model.update(kinds=2, norm_place="post", norm_epsilon=1e-12, dropout=0.1)
+    config.model.update(
+        token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1
+    )
     config.optimizer.update(name="adam", schedule="rsqrt", epsilon=1e-8, clip=5.0)
     config.optimizer.weight_decay = 0.0
     if size in base.PUBLISHED:

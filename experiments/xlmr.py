@@ -25,8 +25,8 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="mlm", format="full_sentences", rounding="random")
     config.data.update(alpha=0.3, vocabulary="unigram")
-    config.model.update(norm_place="post", norm_epsilon=1e-5, dropout=0.1)
-    config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip=0.0)
+    config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
+    config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip_norm=0.0)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 250_000
         config.train.update(steps=1_500_000, batch=8192)

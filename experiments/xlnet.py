@@ -24,8 +24,12 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="plm", format="pair", direction="both")
     config.objective.memory = config.data.length * 3 // 4
-    config.model.update(position="relative", segments="relative", kinds=3)
-    config.model.update(norm_place="post", embedding_norm="never", norm_epsilon=1e-12)
+    config.model.update(
+        position="relative", token_type_encoding="relative", token_types=3
+    )
+    config.model.update(
+        norm_placement="post", embedding_norm="never", norm_epsilon=1e-12
+    )
     config.model.update(activation="gelu_tanh", dropout=0.1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False

@@ -25,7 +25,7 @@ def run(args) -> None:
         config = load(args.config, {**args.overrides, "objective.name": name})
         tokens = config.train.batch * config.data.length
         try:
-            data = open_data(config, objectives.load(**config.objective))
+            data = open_data(config, objectives.make_objective(**config.objective))
             rates[name] = max(tokens * _rate(data.train) for _ in range(args.rounds))
         except UserError as error:
             rates[name] = None

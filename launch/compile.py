@@ -54,7 +54,7 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     from research.run import flops, hlo_collectives, state
     from research.run.setup import build, step_flops
 
-    program = build(config, devices, symbols=symbols(config))
+    program = build(config, devices, vocab=vocab(config))
     chip = accelerators.of(devices[0].device_kind)
     with sharding.context(program.mesh):
         lowered = program.step.lower(program.abstract, program.batch)
@@ -128,15 +128,15 @@ KINDS = ("connective", "entity", "phrase")
 """Of a lexicon's entries, as experiments ask for them."""
 
 
-def symbols(config: Any) -> Any:
-    """Symbols of the config's size, without text.
+def vocab(config: Any) -> Any:
+    """VocabInfo of the config's size, without text.
 
     A classifier gets two labels, a lexicon two entries of each kind that experiments
     ask for, and one piece is another's capital.
     """
     import numpy as np
 
-    from research.batch import Lexicon, Symbols
+    from research.batch import Lexicon, VocabInfo
     from research.data.tokenizers import vocabulary
 
     def lexicon(ordinary):
@@ -146,8 +146,8 @@ def symbols(config: Any) -> Any:
 
     data = config.data
     if os.path.exists(data.vocabulary):
-        found = vocabulary.load(data.vocabulary, data.sentinels).symbols
-        return found._replace(labels=("0", "1"), lexicon=lexicon(found.ordinary))
+        found = vocabulary.load(data.vocabulary, data.sentinels).vocab
+        return found._replace(labels=("0", "1"), lexicon=lexicon(found.ordinary_ids))
     size, count = data.vocabulary_size, 5 + data.sentinels
     special = np.arange(size) < count
     special[4] = False  # unk
@@ -155,7 +155,7 @@ def symbols(config: Any) -> Any:
     names, lower = tuple(range(5, count)), np.arange(size, dtype=np.int32)
     lower[count] += 1
     rest = ("0", "1"), lexicon(ordinary), lower
-    return Symbols(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
+    return VocabInfo(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
 
 
 def search(config: Any, name: str, devices: Sequence[Any]) -> list[dict]:

@@ -39,7 +39,7 @@ def load(spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Config
     config.lock()
     for key, value in overrides.items():
         override(config, key, value)
-    objectives.load(**config.objective)
+    objectives.make_objective(**config.objective)
     return config
 
 
@@ -198,7 +198,7 @@ def _complete(section: ConfigDict) -> None:
 
     An open section is empty then: the objective knows what it does without.
     """
-    for field in dataclasses.fields(objectives.cls(section.name)):
+    for field in dataclasses.fields(objectives.objective_class(section.name)):
         if field.name in section:
             continue
         if f"objective.{field.name}" in OPEN and field.default == ():

@@ -68,7 +68,7 @@ def run(args) -> int:
     config = load(args.config, args.overrides)
     if args.shards:
         return _spread(args)
-    data = open_data(config, objectives.load(**config.objective))
+    data = open_data(config, objectives.make_objective(**config.objective))
     _print(data.counts)
     if args.output:
         folder = epath.Path(args.output)

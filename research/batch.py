@@ -16,37 +16,43 @@ NEVER = 2**30
 WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
 """Bits of a token's flag byte: it starts a word, sentence, paragraph, document."""
 
-NEXT, OTHER, FAR = 0, 1, 2
+NEXT, OTHER_DOCUMENT, NONADJACENT = 0, 1, 2
 """Labels of pairs: the second span follows the first; is of another document; is of
 the same one, but not adjacent."""
 
 BACKWARD = 1
 """Label of rows that read a stream from its end on; their tokens are in text order."""
 
-GROUP = ("token", "position", "segment", "kind", "rank", "reach")
-SCORED = ("scored", "target", "weight")
+INPUT_ARRAYS = ("token", "position", "segment", "token_type", "rank", "reach")
+SCORED_ARRAYS = ("scored", "target", "weight")
 
 
-class Spec(NamedTuple):
+class ArraySpec(NamedTuple):
     """Shape of one example's array (the batch adds a leading B) and its type."""
 
     shape: tuple[int, ...]
     dtype: type = np.int32
 
 
-LAST_STEP = 2**31 - 1
+EVALUATION_STEP = 2**31 - 1
 """The step of rows that are evaluated: past the end of every schedule."""
 
 
-class Reads(NamedTuple):
+class TextSpec(NamedTuple):
     """What an objective takes from the text for one example."""
 
     unit: str  # one of `data.index.UNITS`: stream, document, pair, ...
     length: int  # raw tokens at most
-    other: float = 0.0  # of pairs: share whose second span is of another document
-    far: float = 0.0  # of pairs: share of the same document, but not adjacent
-    short: float = 0.0  # of pairs: share that is made shorter, by a uniform length
-    streams: bool = False  # row r of a step goes on where row r of the last one ended
+    other_document_rate: float = (
+        0.0  # of pairs: share whose second span is of another document
+    )
+    nonadjacent_rate: float = (
+        0.0  # of pairs: share of the same document, but not adjacent
+    )
+    short_rate: float = 0.0  # of pairs: share that is made shorter, by a uniform length
+    contiguous: bool = (
+        False  # row r of a step goes on where row r of the last one ended
+    )
     stride: int = 0  # of streams: tokens from one example to the next; 0: data.stride
     reverse: bool = False  # of streams: half of the rows read theirs from its end on
 
@@ -60,21 +66,23 @@ class Lexicon(NamedTuple):
     kinds: tuple[str, ...]
 
 
-class Symbols(NamedTuple):
+class VocabInfo(NamedTuple):
     """The ids an objective may write, and what the vocabulary and the data hold."""
 
     size: int  # V, specials included, before padding for the mesh
-    pad: int
-    bos: int  # also [CLS]
-    eos: int  # also [SEP]
-    mask: int
-    unk: int
-    sentinels: tuple[int, ...]  # in the order in which spans use them
-    special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels (never hidden)
-    ordinary: np.ndarray  # [V'] int32: ids that a random replacement may draw
+    pad_id: int
+    bos_id: int  # also [CLS]
+    eos_id: int  # also [SEP]
+    mask_id: int
+    unk_id: int
+    sentinel_ids: tuple[int, ...]  # in the order in which spans use them
+    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels (never hidden)
+    ordinary_ids: np.ndarray  # [V'] int32: ids that a random replacement may draw
     labels: tuple[str, ...] = ()  # names of the documents' labels
     lexicon: Lexicon | None = None  # of data.lexicon
-    lower: np.ndarray | None = None  # [V] int32: a piece in lower case; else itself
+    lowercase_ids: np.ndarray | None = (
+        None  # [V] int32: a piece in lower case; else itself
+    )
 
 
 class Example(NamedTuple):
@@ -83,32 +91,36 @@ class Example(NamedTuple):
     token: np.ndarray  # [B, R] int32, pad beyond `length`
     flags: np.ndarray  # [B, R] uint8
     length: np.ndarray  # [B] int32
-    label: np.ndarray  # [B] int32, -1: none; of pairs NEXT, OTHER or FAR; of rows that
+    label: (
+        np.ndarray
+    )  # [B] int32, -1: none; of pairs NEXT, OTHER_DOCUMENT or NONADJACENT; of rows that
     # read a stream from its end on BACKWARD
-    first: np.ndarray  # [B] int32, tokens of the first of two spans; else `length`
-    source: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
-    step: np.ndarray  # [B] int64, the training step; LAST_STEP in an evaluation
+    first_length: (
+        np.ndarray
+    )  # [B] int32, tokens of the first of two spans; else `length`
+    corpus: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
+    step: np.ndarray  # [B] int64, the training step; EVALUATION_STEP in an evaluation
     document: np.ndarray  # [B] int64, the number, over all corpora, of the one that the
     # text begins in; -1: no text
 
 
-def group_specs(length: int, prefix: str = "") -> dict[str, Spec]:
+def input_specs(length: int, prefix: str = "") -> dict[str, ArraySpec]:
     """Specs of the six arrays that a network reads, each of shape [length]."""
-    return {prefix + name: Spec((length,)) for name in GROUP}
+    return {prefix + name: ArraySpec((length,)) for name in INPUT_ARRAYS}
 
 
-def scored_specs(count: int, *, gathered: bool = True) -> dict[str, Spec]:
+def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
     """Specs of the scored places; without `gathered` all places are scored in turn."""
-    specs = {"target": Spec((count,)), "weight": Spec((count,), np.float32)}
-    return ({"scored": Spec((count,))} if gathered else {}) | specs
+    specs = {"target": ArraySpec((count,)), "weight": ArraySpec((count,), np.float32)}
+    return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
 
 
 def take(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The group of arrays of one network input: `prefix` is "", "encoder_", ..."""
-    return {name: batch[prefix + name] for name in GROUP}
+    return {name: batch[prefix + name] for name in INPUT_ARRAYS}
 
 
-def visible(group: Mapping[str, Any]):
+def attention_mask(group: Mapping[str, Any]):
     """[B, L, L] bool: whether query q (axis 1) sees key k (axis 2)."""
     segment, rank, reach = group["segment"], group["rank"], group["reach"]
     same = segment[:, :, None] == segment[:, None, :]

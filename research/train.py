@@ -131,7 +131,7 @@ class Loop:
         self.program, self.step, self.config = program, step, config
         self.train, self.peers = config.train, peers
         self.workdir = epath.Path(workdir)
-        self.checkpoints = Checkpoints(workdir, keep=config.train.keep)
+        self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
         self.writer: metric_writer.Writer
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
         self.nothing = eval_zeros(program)
@@ -242,14 +242,14 @@ class Loop:
         return state._replace(params=params)
 
     def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
-        """Reads a step's metrics; a partial window is only checked, not written."""
+        """TextSpec a step's metrics; a partial window is only checked, not written."""
         sums = jax.device_get(sums)
         means = metric_writer.means(sums)
         if not math.isfinite(means["loss"]):
             raise NonFiniteLossError(
                 f"{self.workdir}: train/loss is {means['loss']} by step {step} (step "
                 f"{self.saved} is saved); a lower optimizer.learning_rate, a longer "
-                "optimizer.warmup_steps or optimizer.clip may mend it"
+                "optimizer.warmup_steps or optimizer.clip_norm may mend it"
             )
         now = time.monotonic()
         self.seconds += now - self.mark

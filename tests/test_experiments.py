@@ -53,7 +53,7 @@ def test_it_loads_at_every_size(name):
     assert set(sizes(name)) <= known
     for size in sizes(name):
         config = load(spec(name, size))
-        objectives.load(**config.objective)
+        objectives.make_objective(**config.objective)
         models.Options(**config.model)
         assert config.is_locked
 

@@ -183,7 +183,7 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
 
 
 def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
-    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip": 0.0}
+    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     with pytest.raises(loop.NonFiniteLossError, match=r"train/loss is .* by step"):
         train(tiny(folder, **wild, **{"train.checkpoint_every": 0}), tmp_path)
     assert not (tmp_path / "result.json").exists()

@@ -27,10 +27,10 @@ TUNING = {
 
 ALIKE = {
     "data.vocabulary": "unigram",
-    "model.kinds": 0,
+    "model.token_types": 0,
     "model.position": "rotary",
     "model.norm": "layernorm",
-    "model.norm_place": "pre",
+    "model.norm_placement": "pre",
     "model.norm_epsilon": 1e-6,
     "model.activation": "gelu",
     "model.bias": True,
@@ -163,4 +163,6 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _stride(size: Scale) -> int:
     """The smallest raw length: every family's examples start at the same tokens."""
     length = size.shape["data.length"]
-    return min(objectives.load(name).reads(length).length for name in FAMILIES)
+    return min(
+        objectives.make_objective(name).text_spec(length).length for name in FAMILIES
+    )

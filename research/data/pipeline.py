@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from research.batch import Symbols
+from research.batch import VocabInfo
 from research.data import cache
 from research.data.loading import saved_batches
 from research.data.loading.build import open_text, rates_of
@@ -32,7 +32,7 @@ class Source(Protocol):
 
     fingerprint: str
 
-    streams: bool
+    contiguous: bool
     """Whether rows go on from step to step, and so belong to one batch size."""
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ class Source(Protocol):
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, `size` at a time; the last time fewer.
 
-        With `streams` it is `size` rows each time, of which some may be empty.
+        With `contiguous` it is `size` rows each time, of which some may be empty.
         """
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
@@ -51,7 +51,7 @@ class Source(Protocol):
 class Pipeline:
     """Batches of rows: row r of step s is row s * batch + r of the source.
 
-    What a row is does not depend on the batch size, but for sources with `streams`,
+    What a row is does not depend on the batch size, but for sources with `contiguous`,
     and for an objective that looks at the step of a row.
     """
 
@@ -155,7 +155,7 @@ def prefetch(items: Iterable, depth: int = 2) -> Iterator:
 class Data(NamedTuple):
     """What a run reads."""
 
-    symbols: Symbols
+    vocab: VocabInfo
     train: Pipeline
     eval: Pipeline
     fingerprint: str
@@ -207,7 +207,7 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data.seqio import tasks
 
         train, held_out = tasks.open_own(config, objective, opened)
-    opened_data = assemble(config, opened.symbols, train, held_out, counts)
+    opened_data = assemble(config, opened.vocab, train, held_out, counts)
     return opened_data._replace(vocabulary=opened.vocabulary)
 
 
@@ -221,12 +221,12 @@ def _is_registered(task: str) -> bool:
 
 
 def assemble(
-    config: Any, symbols: Symbols, train: Source, eval: Source, counts
+    config: Any, vocab: VocabInfo, train: Source, eval: Source, counts
 ) -> Data:
     """Data of two sources of rows."""
     fingerprint = cache.fingerprint([train.fingerprint, eval.fingerprint])
     pipelines = (Pipeline(source, batch=config.train.batch) for source in (train, eval))
-    return Data(symbols, *pipelines, fingerprint, counts)
+    return Data(vocab, *pipelines, fingerprint, counts)
 
 
 def _slice(chunk: dict, start: int, stop: int) -> dict[str, np.ndarray]:

@@ -61,7 +61,7 @@ class Block(nn.Module):
           memory: states [B, M, D] of an encoder, and the sight of them.
         """
         options = self.options
-        pre = options.norm_place == "pre"
+        pre = options.norm_placement == "pre"
 
         def enter(x, name):
             return Norm(options, name=name)(x) if pre else x
@@ -171,7 +171,7 @@ class Stack(nn.Module):
             before = jnp.moveaxis(lax.stop_gradient(past.state), 1, 0)
         layers = self.param("blocks", init), noise, before
         x, inputs = _layers(options, run, layers, x, seen, where, scored)
-        x = Norm(options, name="norm")(x) if options.norm_place == "pre" else x
+        x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         return x if past is None else (x, jnp.moveaxis(inputs, 0, 1))
 
     def _sight(self, group, keys, past) -> Sight:
@@ -218,13 +218,13 @@ def _layers(
         query = jax.tree.map(lambda leaf: take(leaf, scored), query)
         return run(x, seen.at(scored), (query, key), layer, scored)
 
-    scanned = options.unroll < count - (scored is not None)
+    scanned = options.scan_unroll < count - (scored is not None)
     remat = REMAT[options.remat]
     one, last = remat(one, prevent_cse=not scanned), remat(last, prevent_cse=True)
     if scored is None:
-        return _loop(one, x, layers, count, options.unroll)
+        return _loop(one, x, layers, count, options.scan_unroll)
     before, final = _cut(layers, (count - 1, 1))
-    x, kept = _loop(one, x, before, count - 1, options.unroll)
+    x, kept = _loop(one, x, before, count - 1, options.scan_unroll)
     x, more = last(x, jax.tree.map(lambda leaf: leaf[0], final))
     return x, _stacked(kept, more)
 

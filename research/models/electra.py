@@ -76,7 +76,7 @@ def smaller(options: Options, fraction: float) -> Options:
         width=width,
         heads=max(1, width // HEAD_WIDTH),
         feedforward=4 * width,
-        embedding=options.table_width,
+        embedding_width=options.table_width,
     )
 
 

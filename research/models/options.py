@@ -11,10 +11,10 @@ from research.errors import UserError
 
 CHOICES = {
     "norm": ("layernorm", "rmsnorm"),
-    "norm_place": ("pre", "post"),
+    "norm_placement": ("pre", "post"),
     "embedding_norm": ("auto", "always", "never"),
     "position": ("learned", "sinusoidal", "rotary", "t5", "relative", "none"),
-    "segments": ("absolute", "relative"),
+    "token_type_encoding": ("absolute", "relative"),
     "activation": ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"),
     "init": ("normal", "truncated", "gpt2", "t5"),
     "dtype": ("float32", "bfloat16"),
@@ -43,24 +43,24 @@ class Options:
     width: int = 256
     heads: int = 4
     feedforward: int = 1024
-    embedding: int = 0
+    embedding_width: int = 0
     max_length: int = 512
-    kinds: int = 0
+    token_types: int = 0
     norm: str = "layernorm"
-    norm_place: str = "pre"
+    norm_placement: str = "pre"
     norm_epsilon: float = 1e-6
     embedding_norm: str = "auto"
     position: str = "learned"
-    segments: str = "absolute"
+    token_type_encoding: str = "absolute"
     activation: str = "gelu"
     bias: bool = True
-    tied: bool = True
+    tie_embeddings: bool = True
     shared_layers: bool = False
     init: str = "normal"
     dropout: float = 0.0
     dtype: str = "float32"
     remat: str = "none"
-    unroll: int = 4
+    scan_unroll: int = 4
 
     def __post_init__(self):
         for name, legal in CHOICES.items():
@@ -69,10 +69,17 @@ class Options:
                 raise UserError(
                     f"model.{name} is {value!r}; it is one of {', '.join(legal)}"
                 )
-        for name in ("layers", "width", "heads", "feedforward", "max_length", "unroll"):
+        for name in (
+            "layers",
+            "width",
+            "heads",
+            "feedforward",
+            "max_length",
+            "scan_unroll",
+        ):
             if getattr(self, name) < 1:
                 raise UserError(f"model.{name} is {getattr(self, name)}; at least 1")
-        for name in ("embedding", "kinds"):
+        for name in ("embedding_width", "token_types"):
             if getattr(self, name) < 0:
                 raise UserError(f"model.{name} is {getattr(self, name)}; at least 0")
         if not 0 <= self.dropout < 1:
@@ -91,9 +98,9 @@ class Options:
             raise UserError(
                 f"model.position relative needs an even model.width, not {self.width}"
             )
-        if self.segments == "relative" and self.kinds < 2:
+        if self.token_type_encoding == "relative" and self.token_types < 2:
             raise UserError(
-                f"model.segments relative compares kinds; model.kinds is {self.kinds}, "
+                f"model.token_type_encoding relative compares kinds; model.token_types is {self.token_types}, "
                 "and must be the number of them"
             )
 
@@ -101,7 +108,7 @@ class Options:
     def has_embedding_norm(self) -> bool:
         """Whether a norm follows the embeddings: by itself in post-norm models."""
         if self.embedding_norm == "auto":
-            return self.norm_place == "post"
+            return self.norm_placement == "post"
         return self.embedding_norm == "always"
 
     @property
@@ -112,4 +119,4 @@ class Options:
     @property
     def table_width(self) -> int:
         """Width of the token table and of readout features."""
-        return self.embedding or self.width
+        return self.embedding_width or self.width

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
 from research.objectives.losses.cross_entropy import Term
 
@@ -35,17 +35,17 @@ class Objective(Protocol):
     pattern: str
     """"full", "causal" or "general": a promise about rank and reach."""
 
-    splits: bool
+    supports_accumulation: bool
     """Whether a batch may be scored in parts; False where examples are compared."""
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         """What one example takes from the text, for a network input of `length`."""
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """The batch it makes, by name (without `example`, which the pipeline adds)."""
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides: NumPy on whole batches, row-wise pure in (example, key).
 
@@ -53,7 +53,7 @@ class Objective(Protocol):
         and weight 0 everywhere.
         """
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """The unbound network it needs; options: `research.models.Options`."""
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -66,7 +66,7 @@ def names() -> list[str]:
     return sorted(module.name for module in found if not module.ispkg)
 
 
-def cls(name: str) -> type:
+def objective_class(name: str) -> type:
     """The dataclass of an objective.
 
     Raises:
@@ -77,18 +77,18 @@ def cls(name: str) -> type:
     return importlib.import_module(f"research.objectives.{name}").Objective
 
 
-def load(name: str, **fields: Any) -> Objective:
+def make_objective(name: str, **fields: Any) -> Objective:
     """The objective `name` with the given fields, its defaults elsewhere.
 
     Raises:
       UserError: an unknown name or field, or a value the objective refuses.
     """
-    kind = cls(name)
-    known = [field.name for field in dataclasses.fields(kind)]
+    objective = objective_class(name)
+    known = [field.name for field in dataclasses.fields(objective)]
     for field in fields:
         if field not in known:
             raise unknown(f"key of objective {name}: objective.", field, known)
     try:
-        return kind(**fields)
+        return objective(**fields)
     except (TypeError, ValueError) as error:
         raise UserError(f"objective {name}: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.objectives.corruption import bart_noise
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.losses.cross_entropy import Term
@@ -22,7 +22,7 @@ TEXTS = ("stream", "document", "sentences", "passage")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, a text after its noises, eos; writes bos, the clean text, eos.
+    """TextSpec bos, a text after its noises, eos; writes bos, the clean text, eos.
 
     Each noise has a rate, 0 is none. The decoder starts with eos (fairseq). Spans of
     infilling that have no length add a mask without hiding anything; where a row has
@@ -43,7 +43,7 @@ class Objective:
 
     family = "DAE"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         for name in (*NOISES, "random"):
@@ -61,38 +61,38 @@ class Objective:
                     f"{name} is one of {', '.join(legal)}, not {getattr(self, name)!r}"
                 )
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         """What leaves room for bos, eos and all masks that are inserted."""
         num_raw = np.arange(1, length - 1)
         room = num_raw + bart_noise.share(self.insert, num_raw) <= length - 2
-        return Reads(self.text, int(num_raw[room][-1]))
+        return TextSpec(self.text, int(num_raw[room][-1]))
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return seq2seq.specs(length, self.reads(length).length + 2)
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return seq2seq.specs(length, self.text_spec(length).length + 2)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Sends each text through its noises."""
-        raw = self.reads(length).length
-        clean = input_format.enclose(example, symbols, raw + 2)
+        raw = self.text_spec(length).length
+        clean = input_format.enclose(example, vocab, raw + 2)
         width, num_raw = length - 2, np.minimum(example.length, raw)
         room = ((0, 0), (0, max(width - example.token.shape[1], 0)))
         here = np.arange(width) < num_raw[:, None]
         token = np.pad(example.token, room)[:, :width]
         flags = np.pad(example.flags, room)[:, :width]
         text = bart_noise.Draft(
-            np.where(here, token, symbols.pad), flags * here, num_raw
+            np.where(here, token, vocab.pad_id), flags * here, num_raw
         )
-        text = self._noisy(text, key, symbols)
+        text = self._noisy(text, key, vocab)
         noisy = seq2seq.pack(
-            text.token, text.here, num_raw > 0, symbols, length, symbols.bos
+            text.token, text.here, num_raw > 0, vocab, length, vocab.bos_id
         )
-        return seq2seq.batch(noisy, clean, symbols, symbols.eos)
+        return seq2seq.batch(noisy, clean, vocab, vocab.eos_id)
 
-    def _noisy(self, text, key, symbols) -> bart_noise.Draft:
+    def _noisy(self, text, key, vocab) -> bart_noise.Draft:
         """The text after all noises."""
-        how = dict(symbols=symbols, unit=self.unit)
+        how = dict(vocab=vocab, unit=self.unit)
         if self.permute:
             text = bart_noise.permute_sentences(text, key, self.permute)
         if self.mask:
@@ -105,12 +105,12 @@ class Objective:
         if self.insert:
             count = bart_noise.share(self.insert, text.length)
             text = bart_noise.insert(
-                text, key, symbols, count, role="insert", random=self.random
+                text, key, vocab, count, role="insert", random=self.random
             )
         return bart_noise.rotate(text, key, self.rotate) if self.rotate else text
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        return models.EncoderDecoder(options, size=symbols.size)
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        return models.EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""

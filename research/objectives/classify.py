@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols, group_specs, take
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_specs, take
 from research.errors import UserError
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
@@ -26,7 +26,7 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads the first L - 2 tokens of a document; `scored` is where its label is read.
+    """TextSpec the first L - 2 tokens of a document; `scored` is where its label is read.
 
     Unlabelled documents weigh nothing.
     """
@@ -48,21 +48,21 @@ class Objective:
             raise ValueError(f"pool is token or mean, not {self.pool!r}")
 
     family = "supervised"
-    splits = True
+    supports_accumulation = True
 
     @property
     def pattern(self) -> str:
         return "causal" if self.architecture == "decoder" else "full"
 
-    def reads(self, length: int) -> Reads:
-        return Reads("document", length - 2)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("document", length - 2)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        arrays = {"label": Spec(()), "label_weight": Spec((), np.float32)}
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        arrays = {"label": ArraySpec(()), "label_weight": ArraySpec((), np.float32)}
         if self.pool == "token":
-            arrays["scored"] = Spec((1,))
+            arrays["scored"] = ArraySpec((1,))
         for prefix in self._sides():
-            arrays |= group_specs(length, prefix)
+            arrays |= input_specs(length, prefix)
         return arrays
 
     def _sides(self) -> tuple[str, ...]:
@@ -72,15 +72,15 @@ class Objective:
         return ("encoder_", "decoder_") if self.pool == "token" else ("encoder_",)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides the label.
 
         Raises:
           UserError: the documents have no labels.
         """
-        _check(symbols)
-        token, num_tokens = input_format.enclose(example, symbols, length, bos=self.bos)
+        _check(vocab)
+        token, num_tokens = input_format.enclose(example, vocab, length, bos=self.bos)
         pattern = {"": self.pattern, "encoder_": "full", "decoder_": "causal"}
         batch = {}
         for side in self._sides():
@@ -95,14 +95,14 @@ class Objective:
             "label_weight": known.astype(np.float32),
         }
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the documents have no labels."""
-        _check(symbols)
-        heads = {"label": len(symbols.labels)}
+        _check(vocab)
+        heads = {"label": len(vocab.labels)}
         if self.architecture == "encdec":
-            return models.EncoderDecoder(options, size=symbols.size, heads=heads)
+            return models.EncoderDecoder(options, size=vocab.size, heads=heads)
         return models.Transformer(
-            options, size=symbols.size, pattern=self.pattern, heads=heads
+            options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 
     def _state(self, net: Any, batch: dict) -> jax.Array:
@@ -130,8 +130,8 @@ def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
     return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
-def _check(symbols: Symbols) -> None:
-    if not symbols.labels:
+def _check(vocab: VocabInfo) -> None:
+    if not vocab.labels:
         raise UserError(
             "objective classify needs labelled documents, which data.corpus does not "
             "have; docstrings does, and a .jsonl whose lines have a label"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.objectives.corruption import spans
 from research.objectives.corruption.spans import counts
@@ -63,7 +63,7 @@ class Objective:
 
     family = "DAE"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         legal = {"choose": CHOOSE, "fill": FILL, "target": TARGET, "mode": MODES}
@@ -112,14 +112,14 @@ class Objective:
             return modes + spans.most(raw, self.rate).spans + 1
         return modes + 1
 
-    def reads(self, length: int) -> Reads:
-        return Reads("stream", self.lengths(length).raw)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("stream", self.lengths(length).raw)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return seq2seq.specs(length, self.lengths(length).target)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides part of the text.
 
@@ -127,28 +127,28 @@ class Objective:
           UserError: there are fewer sentinels than a text of full length may need.
         """
         full, needed = self.lengths(length), self.sentinels(length)
-        if needed > len(symbols.sentinels):
+        if needed > len(vocab.sentinel_ids):
             raise UserError(
                 f"objective dae at length {length}, rate {self.rate}, span {self.span} "
-                f"needs {needed} sentinels; data.sentinels: {len(symbols.sentinels)}"
+                f"needs {needed} sentinels; data.sentinels: {len(vocab.sentinel_ids)}"
             )
         token = example.token[:, : full.raw]
         num_raw = np.minimum(example.length, full.raw)
         here = np.arange(token.shape[1]) < num_raw[:, None]
         hidden = self._hidden(key, num_raw, token.shape[1], full.raw)
         if self.fill in IN_PLACE:
-            hidden &= ~symbols.special[token]
+            hidden &= ~vocab.is_special[token]
         runs = spans.runs(hidden, here)
-        mode = symbols.sentinels[-MODES.index(self.mode)] if self.mode else None
-        read, kept = self._read(token, hidden, runs, key, symbols)
+        mode = vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
+        read, kept = self._read(token, hidden, runs, key, vocab)
         some = num_raw > 0
-        encoder = seq2seq.pack(read, kept & here, some, symbols, length, mode)
-        written, kept = self._written(token, hidden, runs, symbols)
-        target = seq2seq.pack(written, kept & here, some, symbols, full.target)
-        return seq2seq.batch(encoder, target, symbols, symbols.pad)
+        encoder = seq2seq.pack(read, kept & here, some, vocab, length, mode)
+        written, kept = self._written(token, hidden, runs, vocab)
+        target = seq2seq.pack(written, kept & here, some, vocab, full.target)
+        return seq2seq.batch(encoder, target, vocab, vocab.pad_id)
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        return models.EncoderDecoder(options, size=symbols.size)
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        return models.EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
@@ -165,25 +165,25 @@ class Objective:
             return spans.independent(key, num_raw, width, self.rate, room)
         return np.arange(width) < num_raw[:, None]
 
-    def _read(self, token, hidden, runs, key, symbols):
+    def _read(self, token, hidden, runs, key, vocab):
         """What the encoder may read, and where [B, R] it does."""
         if self.fill == "sentinel":
-            return _marked(token, ~hidden, runs, symbols)
+            return _marked(token, ~hidden, runs, vocab)
         if self.fill == "drop":
             return token, ~hidden
         if self.fill == "shuffle":
             return spans.shuffled(token, hidden, key), np.ones_like(hidden)
         random = RANDOM if self.fill == "bert" else 0.0
         mask = 1 - random
-        value = spans.replaced(token, hidden, key, symbols, mask=mask, random=random)
+        value = spans.replaced(token, hidden, key, vocab, mask=mask, random=random)
         return value, np.ones_like(hidden)
 
-    def _written(self, token, hidden, runs, symbols):
+    def _written(self, token, hidden, runs, vocab):
         """What the decoder may write, and where [B, R] it does."""
         if self.target == "whole":
             return token, np.ones_like(hidden)
         if self.fill == "sentinel":
-            return _marked(token, hidden, runs, symbols)
+            return _marked(token, hidden, runs, vocab)
         return token, hidden
 
 
@@ -217,12 +217,12 @@ def lengths(
     return Lengths(raw, int(sizes(raw)[1]))
 
 
-def _marked(token, kept, runs, symbols) -> tuple[np.ndarray, np.ndarray]:
+def _marked(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:
     """Tokens [B, R] and which of them stay: a sentinel for each run that is not kept.
 
     Each sort of run counts its sentinels from the first.
     """
     mark = runs.start & ~kept
     value = np.array(token, np.int32)
-    value[mark] = np.array(symbols.sentinels, np.int32)[runs.run[mark] // 2]
+    value[mark] = np.array(vocab.sentinel_ids, np.int32)[runs.run[mark] // 2]
     return value, mark | kept

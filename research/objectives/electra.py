@@ -21,18 +21,23 @@ import numpy as np
 
 from research import models
 from research.batch import (
-    OTHER,
+    OTHER_DOCUMENT,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.objectives.inputs import input_format
 from research.objectives.losses.copy_loss import copied
-from research.objectives.losses.cross_entropy import CHUNK, Term, binary, cross_entropy
+from research.objectives.losses.cross_entropy import (
+    CHUNK,
+    Term,
+    binary_cross_entropy,
+    cross_entropy,
+)
 from research.objectives.mlm import budget, hide
 
 BLOCK = 128
@@ -43,7 +48,7 @@ TASKS = ("replaced", "chosen", "replace_mlm", "all_tokens")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, text, eos, or bos, A, eos, B, eos, where B goes on after A.
+    """TextSpec bos, text, eos, or bos, A, eos, B, eos, where B goes on after A.
 
     Hidden places are distinct, and never specials.
     """
@@ -65,7 +70,7 @@ class Objective:
 
     family = "contrastive"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -93,44 +98,48 @@ class Objective:
         """K: 19 at length 128, 79 at 512 (the released code's)."""
         return max(1, int((self.rate + 0.005) * length))
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         if self.format == "stream":
-            return Reads("stream", length - 2)
-        return Reads("pair", length - 3, short=self.short)
+            return TextSpec("stream", length - 2)
+        return TextSpec("pair", length - 3, short_rate=self.short)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | scored_specs(self.num_scored(length))
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return input_specs(length) | scored_specs(self.num_scored(length))
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides round(rate * tokens) of a row's tokens from the generator."""
         if self.format == "stream":
-            text = input_format.single(example, symbols, length)
+            text = input_format.single(example, vocab, length)
         else:  # where no second segment is left, the first stands alone
-            alone = np.where(example.label == OTHER, example.first, example.length)
-            text = input_format.pair(example._replace(length=alone), symbols, length)
+            alone = np.where(
+                example.label == OTHER_DOCUMENT, example.first_length, example.length
+            )
+            text = input_format.pair(example._replace(length=alone), vocab, length)
         num_scored = self.num_scored(length)
         count = budget(text.length, self.rate, num_scored)
-        chosen = counter_rng.choose(key, "choose", ~symbols.special[text.token], count)
-        group = input_format.full(text.token, text.length) | {"kind": text.kind}
+        chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)
+        group = input_format.full(text.token, text.length) | {
+            "token_type": text.token_type
+        }
         return group | hide(
             text.token,
             chosen,
             key,
-            symbols,
+            vocab,
             num_scored=num_scored,
             mask=self.mask,
             random=0.0,
         )
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        """Raises UserError: model.kinds is 1, where pairs have two."""
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: model.token_types is 1, where pairs have two."""
         if self.format == "segment_pair":
-            input_format.check_kinds(options, 2)
+            input_format.check_token_types(options, 2)
         return models.Pair(
             options,
-            size=symbols.size,
+            size=vocab.size,
             fraction=self.fraction,
             tie=self.tie,
             heads={"copy": 1} if self.task == "all_tokens" else {},
@@ -172,7 +181,7 @@ class Objective:
         replaced = token != original
         if self.task in ("replaced", "chosen"):
             logits = net.head("replaced", states)[..., 0]
-            term, right = binary(logits, replaced, weight)
+            term, right = binary_cross_entropy(logits, replaced, weight)
         elif self.task == "replace_mlm":
             readout, form = net.readout(states), self.cross_entropy
             term, right = cross_entropy(readout, original, weight, form=form)

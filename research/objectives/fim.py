@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
 from research.objectives import lm
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 MARKS = 3
 """The first sentinels stand before prefix, suffix and middle."""
@@ -24,27 +24,27 @@ MARKS = 3
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads L - 3 tokens; other texts are plain language modelling."""
+    """TextSpec L - 3 tokens; other texts are plain language modelling."""
 
     rate: float = 0.5  # share of texts whose middle comes last
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "LM"
     pattern = "causal"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 <= self.rate <= 1:
             raise ValueError(f"rate is between 0 and 1, not {self.rate}")
 
-    def reads(self, length: int) -> Reads:
-        return Reads("stream", length - MARKS)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("stream", length - MARKS)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return lm.Objective().arrays(length)
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return lm.Objective().batch_spec(length)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Moves the middle to the end, and hides the future."""
         size = example.length[:, None].astype(np.int64)
@@ -57,24 +57,24 @@ class Objective:
         order = np.clip(np.where(turn, moved, place), 0, example.token.shape[1] - 1)
         token = np.take_along_axis(example.token, order, axis=1)
         for mark, at in enumerate((0 * first, first + 1, middle - 1)):
-            token = np.where(turn & (place == at), symbols.sentinels[mark], token)
+            token = np.where(turn & (place == at), vocab.sentinel_ids[mark], token)
         size = size + MARKS * turn
-        token = np.where(place < size, token, symbols.pad)
+        token = np.where(place < size, token, vocab.pad_id)
         flags = np.zeros(token.shape, np.uint8)
         text = example._replace(token=token, flags=flags, length=size[:, 0])
-        batch = lm.Objective().corrupt(text, key, symbols, length)
-        marks = np.isin(batch["target"], symbols.sentinels[:MARKS])
+        batch = lm.Objective().corrupt(text, key, vocab, length)
+        marks = np.isin(batch["target"], vocab.sentinel_ids[:MARKS])
         return batch | {"weight": batch["weight"] * ~marks}
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are fewer sentinels than marks."""
-        if len(symbols.sentinels) < MARKS:
+        if len(vocab.sentinel_ids) < MARKS:
             raise UserError(
                 f"objective.name=fim marks with sentinels: data.sentinels >= {MARKS}"
             )
-        return models.Transformer(options, size=symbols.size, pattern=self.pattern)
+        return models.Transformer(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
-        return recovery("fim", readout, batch, self.cross_entropy), ()
+        return masked_cross_entropy("fim", readout, batch, self.cross_entropy), ()

@@ -17,11 +17,11 @@ import numpy as np
 
 from research import models
 from research.batch import (
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
     take,
 )
@@ -29,12 +29,12 @@ from research.data import counter_rng
 from research.objectives.corruption.masking import budget, hide
 from research.objectives.inputs import input_format
 from research.objectives.losses import contrastive
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
+    """TextSpec bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
     The score of the two is the dot product of their class tokens' states. A text of one
     token has no n-gram.
@@ -51,7 +51,7 @@ class Objective:
 
     family = "contrastive"
     pattern = "full"
-    splits = False
+    supports_accumulation = False
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -65,41 +65,41 @@ class Objective:
         """K: 20 at length 128, 77 at 512."""
         return math.ceil(self.rate * length - 1e-9)
 
-    def reads(self, length: int) -> Reads:
-        return Reads("passage", length - 2)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("passage", length - 2)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return (
-            group_specs(length)
-            | group_specs(self.longest + 2, "ngram_")
+            input_specs(length)
+            | input_specs(self.longest + 2, "ngram_")
             | scored_specs(self.num_scored(length))
-            | {"document": Spec(()), "ngram_weight": Spec((), np.float32)}
+            | {"document": ArraySpec(()), "ngram_weight": ArraySpec((), np.float32)}
         )
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides an n-gram, and tokens outside of it."""
-        token, num_tokens = input_format.enclose(example, symbols, length)
-        free = ~symbols.special[token]
+        token, num_tokens = input_format.enclose(example, vocab, length)
+        free = ~vocab.is_special[token]
         begin, size = spans(key, free & (num_tokens > 3)[:, None], self.longest)
         place = np.arange(length)
         inside = (place >= begin[:, None]) & (place < (begin + size)[:, None])
-        ngram = np.full((len(key), self.longest + 2), symbols.pad, np.int32)
-        ngram[:, 0] = symbols.bos
+        ngram = np.full((len(key), self.longest + 2), vocab.pad_id, np.int32)
+        ngram[:, 0] = vocab.bos_id
         column = np.arange(self.longest + 2)
         held = (column > 0) & (column <= size[:, None])
         ngram[held] = token[inside]
-        ngram[np.arange(len(key)), size + 1] = symbols.eos
-        ngram[size == 0] = symbols.pad
-        token[inside] = symbols.mask
+        ngram[np.arange(len(key)), size + 1] = vocab.eos_id
+        ngram[size == 0] = vocab.pad_id
+        token[inside] = vocab.mask_id
 
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
             counter_rng.choose(key, "choose", free & ~inside, count),
             key,
-            symbols,
+            vocab,
             num_scored=self.num_scored(length),
             mask=self.mask,
             random=self.random,
@@ -118,10 +118,10 @@ class Objective:
             }
         )
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.Transformer(
             options,
-            size=symbols.size,
+            size=vocab.size,
             pattern=self.pattern,
             transform=True,
         )
@@ -143,7 +143,7 @@ class Objective:
     def _recover(self, readout: Any, batch: dict, key: jax.Array) -> dict[str, Term]:
         """Terms of the hidden tokens."""
         if not self.negatives:
-            return recovery("mlm", readout, batch, self.cross_entropy)
+            return masked_cross_entropy("mlm", readout, batch, self.cross_entropy)
         target, weight = batch["target"], batch["weight"]
         negative = contrastive.draw(key, target, weight, self.negatives)
         term, right = contrastive.sampled(readout, target, weight, negative)

@@ -16,14 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.objectives.inputs import composite, input_format, shared_input
 from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads one text for all, of which each part takes its own, see `reading.common`.
+    """TextSpec one text for all, of which each part takes its own, see `reading.common`.
 
     Each part has its arrays, named `<part>_<array>`, and its own pass through the one
     network that serves all; its terms are `<part>/<term>`. Parts hide by the row's own
@@ -78,39 +78,41 @@ class Objective:
         return composite.pattern(self._made.values())
 
     @property
-    def splits(self) -> bool:
-        return all(part.splits for part in self._made.values())
+    def supports_accumulation(self) -> bool:
+        return all(part.supports_accumulation for part in self._made.values())
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts."""
         return shared_input.common(self._made, length)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = {
             f"{name}_{array}": spec
             for name, part in self._made.items()
-            for array, spec in part.arrays(length).items()
+            for array, spec in part.batch_spec(length).items()
         }
-        return specs | {"step": Spec(())}
+        return specs | {"step": ArraySpec(())}
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides for each part in turn, from the clear text."""
-        batch, base = {"step": example.step.astype(np.int32)}, self.reads(length)
+        batch, base = {"step": example.step.astype(np.int32)}, self.text_spec(length)
         for number, (name, part) in enumerate(self._made.items()):
-            text = shared_input.share(example, base, part.reads(length), symbols.pad)
-            hidden = part.corrupt(text, key, symbols, length)
+            text = shared_input.share(
+                example, base, part.text_spec(length), vocab.pad_id
+            )
+            hidden = part.corrupt(text, key, vocab, length)
             for array in hidden:
-                if self.kinds and array.endswith("kind"):
+                if self.kinds and array.endswith("token_type"):
                     hidden[array] = hidden[array] + np.int32(number * self.kinds)
             batch |= {f"{name}_{array}": value for array, value in hidden.items()}
         return batch
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the parts' networks cannot be one, or lack kinds."""
-        input_format.check_kinds(options, self.kinds * len(self._made))
-        return composite.network(self._made.values(), options, symbols)
+        input_format.check_token_types(options, self.kinds * len(self._made))
+        return composite.network(self._made.values(), options, vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of all parts, their coefficients times the part's weight now.

@@ -14,24 +14,24 @@ import numpy as np
 from research import models
 from research.batch import (
     DOCUMENT,
-    GROUP,
+    INPUT_ARRAYS,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.objectives.inputs import input_format, recurrence
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 SIDES = ("forward", "backward")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads L tokens and scores every one; bos stands before the first.
+    """TextSpec L tokens and scores every one; bos stands before the first.
 
     Direction "both" has a network each way, over one table and one softmax, and the
     mean of the two losses (ELMo, Peters et al. 2018, section 3.1); its arrays and terms
@@ -59,7 +59,7 @@ class Objective:
     cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "LM"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         for name, legal in {
@@ -84,13 +84,13 @@ class Objective:
     def pattern(self) -> str:
         return "causal" if self.prefix == "none" else "general"
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         if not self.memory:
-            return Reads("stream", length)
-        return Reads("stream", length + 1, streams=True, stride=length)
+            return TextSpec("stream", length)
+        return TextSpec("stream", length + 1, contiguous=True, stride=length)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        specs = group_specs(length) | scored_specs(length, gathered=False)
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        specs = input_specs(length) | scored_specs(length, gathered=False)
         return {
             prefix + name: spec
             for prefix in self._prefixes.values()
@@ -105,25 +105,25 @@ class Objective:
         return {self.direction: ""}
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides the future: the input is the target one place later."""
         if self.memory:
-            return _shifted(example, symbols, length)
+            return _shifted(example, vocab, length)
         batch = {}
         for side, prefix in self._prefixes.items():
-            made = self._side(side, example, key, symbols, length)
+            made = self._side(side, example, key, vocab, length)
             batch |= {prefix + name: array for name, array in made.items()}
         return batch
 
-    def _side(self, side, example, key, symbols, length) -> dict[str, np.ndarray]:
+    def _side(self, side, example, key, vocab, length) -> dict[str, np.ndarray]:
         """The arrays of one direction, in reading order."""
         place = np.arange(length, dtype=np.int32)
         here = place < example.length[:, None]
-        target, start = read(example, symbols, backward=side == "backward")
+        target, start = read(example, vocab, backward=side == "backward")
         start[:, 1:] &= self.documents == "apart"
 
-        token = np.where(start, symbols.bos, np.roll(target, 1, axis=1))
+        token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))
         segment = np.cumsum(start, axis=1, dtype=np.int32) * here
         first = np.maximum.accumulate(np.where(start, place, 0), axis=1)
         position = place - first
@@ -132,19 +132,19 @@ class Objective:
             cut = cuts(key, f"cut {side}", segment)
             scored, rank = here & (position >= cut), np.maximum(0, position - cut)
         return {
-            "token": np.where(here, token, symbols.pad).astype(np.int32),
+            "token": np.where(here, token, vocab.pad_id).astype(np.int32),
             "position": position,
             "segment": segment,
-            "kind": np.zeros_like(position),
+            "token_type": np.zeros_like(position),
             "rank": rank,
             "reach": rank.copy(),
             "target": target,
             "weight": scored.astype(np.float32),
         }
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         kind = models.Twin if self.direction == "both" else models.Transformer
-        return kind(options, size=symbols.size, pattern=self.pattern)
+        return kind(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated); of both, `forward/lm`, ..."""
@@ -158,7 +158,7 @@ class Objective:
             return self._score(net, batch, net.states(batch)), ()
         terms = {}
         for side, prefix in self._prefixes.items():
-            names = (*GROUP, "target", "weight")
+            names = (*INPUT_ARRAYS, "target", "weight")
             own = {name: batch[prefix + name] for name in names}
             one = getattr(net, side)
             for name, term in self._score(one, own, one.states(own)).items():
@@ -166,15 +166,17 @@ class Objective:
         return terms, ()
 
     def _score(self, net: Any, batch: dict, states: Any) -> dict[str, Term]:
-        return recovery("lm", net.readout(states), batch, self.cross_entropy)
+        return masked_cross_entropy(
+            "lm", net.readout(states), batch, self.cross_entropy
+        )
 
 
-def _shifted(example: Example, symbols: Symbols, length: int) -> dict[str, np.ndarray]:
+def _shifted(example: Example, vocab: VocabInfo, length: int) -> dict[str, np.ndarray]:
     """L tokens as they stand, which are to give those from the second one on."""
     end = np.maximum(example.length - 1, 0)
     here = np.arange(length) < end[:, None]
     token, target = (
-        np.where(here, side, symbols.pad).astype(np.int32)
+        np.where(here, side, vocab.pad_id).astype(np.int32)
         for side in (example.token[:, :-1], example.token[:, 1:])
     )
     group = input_format.causal(token, end)
@@ -182,7 +184,7 @@ def _shifted(example: Example, symbols: Symbols, length: int) -> dict[str, np.nd
 
 
 def read(
-    example: Example, symbols: Symbols, *, backward: bool
+    example: Example, vocab: VocabInfo, *, backward: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens in reading order, and where a document starts, each [B, L].
 
@@ -198,8 +200,8 @@ def read(
         token = np.take_along_axis(token, order, axis=1)
         opens = np.take_along_axis(opens, order, axis=1)
         # What is read next is of another document, unless it is the separator.
-        opens = np.roll(opens, 1, axis=1) & (token != symbols.eos)
-    start = opens | np.roll(token == symbols.eos, 1, axis=1)
+        opens = np.roll(opens, 1, axis=1) & (token != vocab.eos_id)
+    start = opens | np.roll(token == vocab.eos_id, 1, axis=1)
     start[:, 0] = True
     return token, start
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.objectives.corruption import spans
 from research.objectives.inputs import input_format, seq2seq
@@ -28,7 +28,7 @@ AT_EDGES = (0.2, 0.2)
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, text, eos, of which the span is masked; scores the span.
+    """TextSpec bos, text, eos, of which the span is masked; scores the span.
 
     A decoder's place reads the token before its target, and has the position that this
     token has in the encoder. What is special in a span stays, and is not scored. Each
@@ -46,7 +46,7 @@ class Objective:
 
     family = "DAE"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.rate <= 1:
@@ -66,48 +66,48 @@ class Objective:
         size = np.maximum(np.rint(self.rate * num_raw).astype(np.int64), 1)
         return np.minimum(size, num_raw)
 
-    def reads(self, length: int) -> Reads:
-        return Reads(self.text, length - 2)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec(self.text, length - 2)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return seq2seq.specs(length, int(self.size(length - 2)))
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides one span from the encoder."""
-        token, num_tokens = input_format.enclose(example, symbols, length)
+        token, num_tokens = input_format.enclose(example, vocab, length)
         num_raw = np.maximum(num_tokens - 2, 0)
         size = self.size(num_raw)
         begin = 1 + self._begin(key, num_raw - size)
         place = np.arange(length)
         span = (place >= begin[:, None]) & (place < (begin + size)[:, None])
         how = dict(mask=self.mask, random=self.random)
-        hidden = span & ~symbols.special[token]
-        encoder = spans.replaced(token, hidden, key, symbols, **how)
+        hidden = span & ~vocab.is_special[token]
+        encoder = spans.replaced(token, hidden, key, vocab, **how)
 
         slot = np.arange(int(self.size(length - 2)))
         used = slot < size[:, None]
         before = np.minimum(begin[:, None] - 1 + slot, length - 2)
         read = np.take_along_axis(token, before, axis=1)
         if self.first == "mask":
-            read[:, 0] = symbols.mask
+            read[:, 0] = vocab.mask_id
         target = np.take_along_axis(token, before + 1, axis=1)
-        decoder = input_format.causal(np.where(used, read, symbols.pad), size)
+        decoder = input_format.causal(np.where(used, read, vocab.pad_id), size)
         decoder["position"] = np.where(used, before, 0).astype(np.int32)
         batch = input_format.full(encoder, num_tokens, "encoder_") | {
             "decoder_" + name: array for name, array in decoder.items()
         }
         for side in ("encoder_", "decoder_"):
-            batch[side + "kind"] += example.source[:, None]
-        weight = used & ~symbols.special[target]
+            batch[side + "token_type"] += example.corpus[:, None]
+        weight = used & ~vocab.is_special[target]
         return batch | {
-            "target": np.where(used, target, symbols.pad),
+            "target": np.where(used, target, vocab.pad_id),
             "weight": weight.astype(np.float32),
         }
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        return models.EncoderDecoder(options, size=symbols.size)
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        return models.EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""

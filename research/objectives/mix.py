@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import Example, Reads, Spec, Symbols
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
 from research.objectives.inputs import composite, shared_input
@@ -22,7 +22,7 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads what its longest part reads; every part cuts it to its own length.
+    """TextSpec what its longest part reads; every part cuts it to its own length.
 
     The part of a row is drawn by the row's key, from the shares at the row's step.
     Arrays are as large as the largest part's. The loss is that of the module, so
@@ -74,16 +74,16 @@ class Objective:
         return composite.pattern(self._made.values())
 
     @property
-    def splits(self) -> bool:
-        return all(part.splits for part in self._made.values())
+    def supports_accumulation(self) -> bool:
+        return all(part.supports_accumulation for part in self._made.values())
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts, see `reading.common`."""
         return shared_input.common(self._made, length)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: the parts make arrays of different names or types."""
-        each = {name: part.arrays(length) for name, part in self._made.items()}
+        each = {name: part.batch_spec(length) for name, part in self._made.items()}
         kinds = {
             name: {array: (len(s.shape), s.dtype) for array, s in arrays.items()}
             for name, arrays in each.items()
@@ -101,28 +101,28 @@ class Objective:
             for array in expected
         }
         return {
-            array: Spec(tuple(map(max, shapes[array])), spec.dtype)
+            array: ArraySpec(tuple(map(max, shapes[array])), spec.dtype)
             for array, spec in each[first].items()
         }
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides each row as its part does."""
         batch = {
             name: np.full(
                 (len(key), *spec.shape),
-                symbols.pad if name.endswith(("token", "target")) else 0,
+                vocab.pad_id if name.endswith(("token", "target")) else 0,
                 spec.dtype,
             )
-            for name, spec in self.arrays(length).items()
+            for name, spec in self.batch_spec(length).items()
         }
-        drawn, base = self.draw(key, example.step), self.reads(length)
+        drawn, base = self.draw(key, example.step), self.text_spec(length)
         for number, part in enumerate(self._made.values()):
             row = np.flatnonzero(drawn == number)
             text = Example(*(array[row] for array in example))
-            text = shared_input.share(text, base, part.reads(length), symbols.pad)
-            hidden = part.corrupt(text, key[row], symbols, length)
+            text = shared_input.share(text, base, part.text_spec(length), vocab.pad_id)
+            hidden = part.corrupt(text, key[row], vocab, length)
             for name, array in hidden.items():
                 batch[name][row, *map(slice, array.shape[1:])] = array
         return batch
@@ -137,8 +137,8 @@ class Objective:
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        return composite.network(self._made.values(), options, symbols)
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        return composite.network(self._made.values(), options, vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the module.

@@ -14,7 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import Example, Reads, Spec, Symbols, group_specs, scored_specs
+from research.batch import (
+    ArraySpec,
+    Example,
+    TextSpec,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import (
     DRAWS,
@@ -27,7 +34,11 @@ from research.objectives.corruption.masking import (
     shuffle,
 )
 from research.objectives.inputs import input_format, sentence_pairs
-from research.objectives.losses.cross_entropy import Term, cross_entropy, recovery
+from research.objectives.losses.cross_entropy import (
+    Term,
+    cross_entropy,
+    masked_cross_entropy,
+)
 
 STREAMS = {
     "stream": "stream",
@@ -42,7 +53,7 @@ SENTENCES = ("none", "nsp", "sop", "sop_released", "structural")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen places.
+    """TextSpec bos, text, eos, or bos, A, eos, B, eos; scores all chosen places.
 
     Chosen are rate * tokens of a row, specials included, but never specials.
     """
@@ -71,7 +82,7 @@ class Objective:
 
     family = "MLM"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -107,23 +118,23 @@ class Objective:
         """Places that are hidden at most: 20 at length 128, 77 at 512."""
         return math.ceil(self.rate * length - 1e-9)
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         if self.format in STREAMS:
-            return Reads(STREAMS[self.format], length - 2)
-        return sentence_pairs.reads(self.sentence, self.format, length, self.short)
+            return TextSpec(STREAMS[self.format], length - 2)
+        return sentence_pairs.text_spec(self.sentence, self.format, length, self.short)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """K: hidden places, shuffled ones, and a last one for the class token."""
         asked = self.sentence != "none"
         trigrams = int(num_trigrams(length, self.shuffle))
         count = self.num_scored(length) + 3 * trigrams + asked
-        specs = group_specs(length) | scored_specs(count)
+        specs = input_specs(length) | scored_specs(count)
         if self.boundary:
-            specs |= {name: Spec((count,)) for name in ("left", "right", "offset")}
+            specs |= {name: ArraySpec((count,)) for name in ("left", "right", "offset")}
         return specs | (sentence_pairs.specs() if asked else {})
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides units of a row's tokens, never specials.
 
@@ -132,19 +143,21 @@ class Objective:
         """
         answer = {}
         if self.format in STREAMS:
-            text = input_format.single(example, symbols, length)
+            text = input_format.single(example, vocab, length)
         elif self.sentence == "none":
-            text = input_format.pair(example, symbols, length)
+            text = input_format.pair(example, vocab, length)
         else:
             asked = sentence_pairs.ask(self.sentence, example, key)
-            text = input_format.pair(example, symbols, length, asked.swapped)
+            text = input_format.pair(example, vocab, length, asked.swapped)
             answer = {"label": asked.label, "label_weight": asked.label_weight}
-        scored = self._hide(text, key, symbols)
-        group = input_format.full(text.token, text.length) | {"kind": text.kind}
+        scored = self._hide(text, key, vocab)
+        group = input_format.full(text.token, text.length) | {
+            "token_type": text.token_type
+        }
         return group | scored | answer
 
     def _hide(
-        self, text: input_format.Text, key: np.ndarray, symbols: Symbols
+        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo
     ) -> dict[str, np.ndarray]:
         """Overwrites `text.token`; the arrays of all scored places."""
         most = self.num_scored(text.token.shape[1])
@@ -152,18 +165,18 @@ class Objective:
         chosen = mask_units.choose(
             key,
             text,
-            symbols,
+            vocab,
             count,
             unit=self.unit,
             longest=self.longest,
             kinds=self.kinds,
         )
-        free = ~symbols.special[text.token] & ~chosen
+        free = ~vocab.is_special[text.token] & ~chosen
         hidden = hide(
             text.token,
             chosen,
             key,
-            symbols,
+            vocab,
             num_scored=most,
             mask=self.mask,
             random=self.random,
@@ -175,25 +188,25 @@ class Objective:
         if self.shuffle:
             num = num_trigrams(text.length, self.shuffle)
             most = int(num_trigrams(text.token.shape[1], self.shuffle))
-            moved = shuffle(text.token, free, key, symbols, count=num, most=most)
+            moved = shuffle(text.token, free, key, vocab, count=num, most=most)
             hidden = _join(hidden, moved)
         if self.sentence != "none":
             last = np.zeros((len(key), 1), np.int32)
-            hidden = _join(hidden, {"target": last + symbols.pad})
+            hidden = _join(hidden, {"target": last + vocab.pad_id})
         return hidden
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        """Raises UserError: model.kinds is 1, where pairs have two."""
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: model.token_types is 1, where pairs have two."""
         fields = {}
         if self.format not in STREAMS:
-            input_format.check_kinds(options, 2)
+            input_format.check_token_types(options, 2)
         if self.sentence != "none":
             answers = sentence_pairs.ANSWERS[self.sentence]
             fields["heads"] = sentence_pairs.heads(self.sentence, answers)
         if self.boundary:
             fields["offsets"] = self.boundary
         return models.Transformer(
-            options, size=symbols.size, pattern=self.pattern, transform=True, **fields
+            options, size=vocab.size, pattern=self.pattern, transform=True, **fields
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -203,7 +216,9 @@ class Objective:
             places += [batch["left"], batch["right"]]
         states = net.states(batch, scored=jnp.concatenate(places, axis=1))
         here, *sides = jnp.split(states, len(places), axis=1)
-        terms = recovery("mlm", net.readout(here), batch, self.cross_entropy)
+        terms = masked_cross_entropy(
+            "mlm", net.readout(here), batch, self.cross_entropy
+        )
         if self.boundary:
             offset = batch["offset"]
             weight = batch["weight"] * (offset < self.boundary)

@@ -17,21 +17,21 @@ from research.batch import (
     BACKWARD,
     NEVER,
     WORD,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads text, specials of which bos (the class token) is last, and K queries.
+    """TextSpec text, specials of which bos (the class token) is last, and K queries.
 
     A row is cut into parts with an order each; a part sees all of the earlier ones
     and none of the later (the released code's reused half; 1 part: the paper's
@@ -65,7 +65,7 @@ class Objective:
 
     family = "PLM"
     pattern = "general"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if min(self.one_in, self.span + 1, self.parts) < 1:
@@ -90,15 +90,15 @@ class Objective:
         """K: 85 at length 512."""
         return length // self.one_in
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         """Text that runs on, and after it more, where a far segment is taken from."""
         pair = self.format == "pair"
         ahead = xlnet_segments.AHEAD * length if pair and self.far else 0
         stride = self._reused(length) if self.memory or pair else 0
-        return Reads(
+        return TextSpec(
             "stream",
             length - 2 - pair + ahead,
-            streams=self.memory > 0,
+            contiguous=self.memory > 0,
             stride=stride or (length - 3) * pair,
             reverse=self.direction == "both",
         )
@@ -107,19 +107,19 @@ class Objective:
         """Places of all parts but the last: the next row starts behind them."""
         return length * (self.parts - 1) // self.parts
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         num_scored = self.num_scored(length)
-        return group_specs(length + num_scored) | scored_specs(num_scored)
+        return input_specs(length + num_scored) | scored_specs(num_scored)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides each target from itself and from what comes before it in the order."""
         backward = self._backward(example, key)
         text = xlnet_segments.read(
             example,
             key,
-            symbols,
+            vocab,
             length,
             backward=backward,
             parts=self.parts if self.format == "pair" else 0,
@@ -127,7 +127,7 @@ class Objective:
         )
         token, num_tokens = text.token, text.length[:, None]
         edge = num_tokens * np.arange(self.parts + 1) // self.parts
-        special = symbols.special[token]
+        special = vocab.is_special[token]
 
         place = np.arange(length)
         part = (place >= edge[:, 1:-1, None]).sum(axis=1)
@@ -155,11 +155,11 @@ class Objective:
         position = np.where(backward[:, None], length - 1 - place, place)
         content = input_format.full(token, text.length) | {
             "position": position.astype(np.int32),
-            "kind": text.kind,
+            "token_type": text.token_type,
             "rank": rank,
             "reach": rank,
         }
-        return self._with_queries(content, chosen, symbols)
+        return self._with_queries(content, chosen, vocab)
 
     def _backward(self, example: Example, key: np.ndarray) -> np.ndarray:
         """[B] bool: the rows that run backwards; in streams the text says which."""
@@ -195,7 +195,7 @@ class Objective:
             chosen |= counter_rng.choose(key, f"single {part}", free, missing)
         return chosen
 
-    def _with_queries(self, content, chosen, symbols) -> dict[str, np.ndarray]:
+    def _with_queries(self, content, chosen, vocab) -> dict[str, np.ndarray]:
         """Appends a query for each target, and scores it."""
         length = chosen.shape[1]
         place, used = input_format.slots(chosen, self.num_scored(length))
@@ -204,7 +204,7 @@ class Objective:
             array[used] = content[name][chosen]
         target = of_target["token"]
         query = of_target | {
-            "token": np.where(used, symbols.mask, symbols.pad),
+            "token": np.where(used, vocab.mask_id, vocab.pad_id),
             "rank": np.full_like(place, NEVER),
             "reach": of_target["reach"] - 1,
         }
@@ -215,15 +215,15 @@ class Objective:
         slot = length + np.arange(place.shape[1], dtype=np.int32)
         return group | {
             "scored": np.where(used, slot, 0),
-            "target": np.where(used, target, symbols.pad).astype(np.int32),
+            "target": np.where(used, target, vocab.pad_id).astype(np.int32),
             "weight": used.astype(np.float32),
         }
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are kinds, but too few for the format."""
         if self.format == "pair":
-            input_format.check_kinds(options, xlnet_segments.NUM_KINDS)
-        return models.Transformer(options, size=symbols.size, pattern=self.pattern)
+            input_format.check_token_types(options, xlnet_segments.NUM_KINDS)
+        return models.Transformer(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
@@ -237,4 +237,4 @@ class Objective:
         else:
             states = net.states(batch, **places)
         readout = net.readout(states)
-        return recovery("plm", readout, batch, self.cross_entropy), carry
+        return masked_cross_entropy("plm", readout, batch, self.cross_entropy), carry

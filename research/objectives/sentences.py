@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from research import models
-from research.batch import SENTENCE, Example, Reads, Spec, Symbols, group_specs
+from research.batch import (
+    SENTENCE,
+    ArraySpec,
+    Example,
+    TextSpec,
+    VocabInfo,
+    input_specs,
+)
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.objectives.corruption import mask_units
@@ -26,7 +33,7 @@ OF_PIECES = ("reorder", "discourse")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads spans between bos and eos; the answer is read at bos.
+    """TextSpec spans between bos and eos; the answer is read at bos.
 
     nsp, sop, sop_released, structural, distance: see `relations`.
     reorder: a passage is cut at sentences into 1 to `pieces` pieces, each followed by
@@ -45,7 +52,7 @@ class Objective:
 
     family = "sentence"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         known = (*sentence_pairs.ANSWERS, *OF_PIECES)
@@ -59,18 +66,20 @@ class Objective:
         if not 1 <= self.pieces <= 6:
             raise ValueError(f"pieces are 1 to 6, not {self.pieces}")
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         if self.relation == "reorder":
-            return Reads("passage", length - 1 - self.pieces)
+            return TextSpec("passage", length - 1 - self.pieces)
         if self.relation == "discourse":
-            return Reads("sentence_pair", length - 3)
-        return sentence_pairs.reads(self.relation, self.format, length, self.short)
+            return TextSpec("sentence_pair", length - 3)
+        return sentence_pairs.text_spec(self.relation, self.format, length, self.short)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | sentence_pairs.specs() | {"scored": Spec((1,))}
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return (
+            input_specs(length) | sentence_pairs.specs() | {"scored": ArraySpec((1,))}
+        )
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides how the spans stood in the text.
 
@@ -78,23 +87,23 @@ class Objective:
           UserError: discourse without a data.lexicon that has connectives.
         """
         if self.relation == "reorder":
-            text, label, known = self._reorder(example, key, symbols, length)
+            text, label, known = self._reorder(example, key, vocab, length)
         elif self.relation == "discourse":
-            text, label, known = self._discourse(example, symbols, length)
+            text, label, known = self._discourse(example, vocab, length)
         else:
             asked = sentence_pairs.ask(self.relation, example, key)
-            text = input_format.pair(example, symbols, length, asked.swapped)
+            text = input_format.pair(example, vocab, length, asked.swapped)
             label, known = asked.label, asked.label_weight
         return input_format.full(text.token, text.length) | {
-            "kind": text.kind,
+            "token_type": text.token_type,
             "label": label.astype(np.int32),
             "label_weight": known.astype(np.float32),
             "scored": np.zeros((len(key), 1), np.int32),
         }
 
-    def _reorder(self, example, key, symbols, length):
+    def _reorder(self, example, key, vocab, length):
         """The text with its pieces shuffled, labels and whether there is one [B]."""
-        num_raw = np.minimum(example.length, self.reads(length).length)
+        num_raw = np.minimum(example.length, self.text_spec(length).length)
         start = (example.flags & SENTENCE) > 0
         start &= np.arange(start.shape[1]) < num_raw[:, None]
         start[:, :1] = False
@@ -113,19 +122,23 @@ class Objective:
         begin, size = (
             np.take_along_axis(x, shown, axis=1).astype(np.int64) for x in (begin, size)
         )
-        opens = (symbols.bos, *[None] * (self.pieces - 1))
-        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
-        text = text._replace(kind=np.zeros_like(text.kind))
+        opens = (vocab.bos_id, *[None] * (self.pieces - 1))
+        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
+        text = text._replace(token_type=np.zeros_like(text.token_type))
         known = num_raw > 0
         return text, np.where(known, label, 0), known
 
-    def _discourse(self, example, symbols, length):
+    def _discourse(self, example, vocab, length):
         """The pairs without connective, labels and whether there is one [B]."""
-        known, wanted = mask_units.lexicon(symbols, self.kind)
+        known, wanted = mask_units.lexicon(vocab, self.kind)
         entry = lexicons.match(
-            example.token, example.flags, example.length, known, first=example.first
+            example.token,
+            example.flags,
+            example.length,
+            known,
+            first=example.first_length,
         )
-        first = example.first.astype(np.int64)
+        first = example.first_length.astype(np.int64)
         num_raw = np.minimum(example.length, length - 3).astype(np.int64)
         last = example.token.shape[1] - 1
         opening = entry[np.arange(len(entry)), np.minimum(first, last)]
@@ -136,27 +149,27 @@ class Objective:
         first = np.where(first > 0, np.minimum(first, num_raw), num_raw)
         begin = np.stack([0 * first, first + gone], axis=1)
         size = np.stack([first, num_raw - first - gone], axis=1)
-        opens = (symbols.bos, None)
-        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
+        opens = (vocab.bos_id, None)
+        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
         return text, label, has
 
-    def num_answers(self, symbols: Symbols) -> int:
+    def num_answers(self, vocab: VocabInfo) -> int:
         """Raises UserError: discourse without a data.lexicon that has connectives."""
         if self.relation == "reorder":
             return len(orders(self.pieces))
         if self.relation == "discourse":
-            return int(mask_units.lexicon(symbols, self.kind)[1].sum())
+            return int(mask_units.lexicon(vocab, self.kind)[1].sum())
         return sentence_pairs.ANSWERS[self.relation]
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        """Raises UserError: as `num_answers`, or model.kinds is 1 for pairs."""
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: as `num_answers`, or model.token_types is 1 for pairs."""
         if self.relation != "reorder":
-            input_format.check_kinds(options, 2)
+            input_format.check_token_types(options, 2)
         return models.Transformer(
             options,
-            size=symbols.size,
+            size=vocab.size,
             pattern=self.pattern,
-            heads=sentence_pairs.heads(self.relation, self.num_answers(symbols)),
+            heads=sentence_pairs.heads(self.relation, self.num_answers(vocab)),
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -15,16 +15,16 @@ import numpy as np
 from research import models
 from research.batch import (
     SENTENCE,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.errors import UserError
 from research.objectives.inputs import input_format
-from research.objectives.losses.cross_entropy import Term, binary
+from research.objectives.losses.cross_entropy import Term, binary_cross_entropy
 from research.objectives.mlm import STREAMS
 
 TASKS = ("document", "capital")
@@ -32,7 +32,7 @@ TASKS = ("document", "capital")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, text, eos, and asks about each token that its looks do not tell.
+    """TextSpec bos, text, eos, and asks about each token that its looks do not tell.
 
     capital: tokens are read in lower case, as far as the vocabulary has such a piece;
       asked are those whose piece stands for both.
@@ -46,7 +46,7 @@ class Objective:
 
     family = "sentence"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if self.task not in TASKS:
@@ -54,16 +54,16 @@ class Objective:
         if self.format not in STREAMS:
             raise ValueError(f"format is {', '.join(STREAMS)}, not {self.format!r}")
 
-    def reads(self, length: int) -> Reads:
+    def text_spec(self, length: int) -> TextSpec:
         if self.task == "capital":
-            return Reads(STREAMS[self.format], length - 2)
-        return Reads("passage", 2 * (length - 2))
+            return TextSpec(STREAMS[self.format], length - 2)
+        return TextSpec("passage", 2 * (length - 2))
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | scored_specs(length, gathered=False)
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return input_specs(length) | scored_specs(length, gathered=False)
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides case, or the rest of the document.
 
@@ -71,39 +71,39 @@ class Objective:
           UserError: capital with a vocabulary that has no pieces in both cases.
         """
         if self.task == "capital":
-            text = input_format.single(example, symbols, length)
-            lower = _lower(symbols)
+            text = input_format.single(example, vocab, length)
+            lower = _lower(vocab)
             small = lower[text.token]
             target = small != text.token
-            asked = np.bincount(lower, minlength=symbols.size)[small] > 1
+            asked = np.bincount(lower, minlength=vocab.size)[small] > 1
             text.token[:] = small
         else:
-            shown, found = _segments(example, symbols, length)
-            text = input_format.single(shown, symbols, length)
+            shown, found = _segments(example, vocab, length)
+            text = input_format.single(shown, vocab, length)
             target = np.zeros(text.token.shape, bool)
             width = min(found.shape[1], length - 2)
             target[:, 1 : 1 + width] = found[:, :width]
             asked = (shown.length < example.length)[:, None]
-        weight = asked & ~symbols.special[text.token]
+        weight = asked & ~vocab.is_special[text.token]
         return input_format.full(text.token, text.length) | {
             "target": (target & weight).astype(np.int32),
             "weight": weight.astype(np.float32),
         }
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: capital, and no pieces in both cases."""
         if self.task == "capital":
-            _lower(symbols)
+            _lower(vocab)
         heads = {self.task: models.HeadSpec(1, "none")}
         return models.Transformer(
-            options, size=symbols.size, pattern=self.pattern, heads=heads
+            options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: the task; its accuracy and share of yes (neither is trained on)."""
         logits = net.head(self.task, net.states(batch))[..., 0]
         target, weight = batch["target"], batch["weight"]
-        told, right = binary(logits, target, weight)
+        told, right = binary_cross_entropy(logits, target, weight)
         yes = jnp.sum(weight * target)
         return {
             self.task: told,
@@ -112,18 +112,21 @@ class Objective:
         }, ()
 
 
-def _lower(symbols: Symbols) -> np.ndarray:
+def _lower(vocab: VocabInfo) -> np.ndarray:
     """[V]: the piece that is read in place of each."""
-    if symbols.lower is None or (symbols.lower == np.arange(symbols.size)).all():
+    if (
+        vocab.lowercase_ids is None
+        or (vocab.lowercase_ids == np.arange(vocab.size)).all()
+    ):
         raise UserError(
             "objective.task capital needs a data.vocabulary with pieces in both upper "
             "and lower case"
         )
-    return symbols.lower
+    return vocab.lowercase_ids
 
 
 def _segments(
-    example: Example, symbols: Symbols, length: int
+    example: Example, vocab: VocabInfo, length: int
 ) -> tuple[Example, np.ndarray]:
     """The first segment, and [B, R] bool: whether its tokens occur in the rest."""
     row, place = np.arange(len(example.length)), np.arange(example.token.shape[1])
@@ -135,5 +138,5 @@ def _segments(
     rest = (place >= cut[:, None]) & (place < example.length[:, None])
     here = place < cut[:, None]
     found = np.isin(own, own[rest]) & here
-    token = np.where(here, example.token, symbols.pad)
-    return example._replace(token=token, length=cut, first=cut), found
+    token = np.where(here, example.token, vocab.pad_id)
+    return example._replace(token=token, length=cut, first_length=cut), found

@@ -14,28 +14,28 @@ import numpy as np
 from research import models
 from research.batch import (
     PARAGRAPH,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.errors import UserError
 from research.objectives.corruption.masking import budget, hide
 from research.objectives.inputs import input_format
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 SIDES = ("both", "one", "first", "second")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads eos, x, eos, eos, y, eos; positions begin again at 0 with the second side.
+    """TextSpec eos, x, eos, eos, y, eos; positions begin again at 0 with the second side.
 
     `kind` is the language. Tokens of both sides are chosen alike, whatever their
-    frequency (the paper's f^-0.5 needs counts that `Symbols` does not have); specials
+    frequency (the paper's f^-0.5 needs counts that `VocabInfo` does not have); specials
     are not. Of a text in one language one side is read: eos, x, eos.
     """
 
@@ -50,7 +50,7 @@ class Objective:
 
     family = "MLM"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -81,41 +81,41 @@ class Objective:
         """K: 39 at length 256."""
         return math.ceil(self.rate * length - 1e-9)
 
-    def reads(self, length: int) -> Reads:
-        return Reads("document", length - 4)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("document", length - 4)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
-        return group_specs(length) | scored_specs(self.num_scored(length))
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return input_specs(length) | scored_specs(self.num_scored(length))
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides round(rate * tokens) of a row's tokens, on either side.
 
         Raises:
           UserError: languages are given for fewer corpora than there are.
         """
-        text, begin = self._lay_out(example, key, symbols, length)
+        text, begin = self._lay_out(example, key, vocab, length)
         most = self.num_scored(length)
         count = budget(text.length, self.rate, most)
-        chosen = counter_rng.choose(key, "choose", ~symbols.special[text.token], count)
+        chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)
         hidden = hide(
             text.token,
             chosen,
             key,
-            symbols,
+            vocab,
             num_scored=most,
             mask=self.mask,
             random=self.random,
         )
         group = input_format.full(text.token, text.length)
-        again = np.where(text.kind == 1, begin[:, None], 0).astype(np.int32)
+        again = np.where(text.token_type == 1, begin[:, None], 0).astype(np.int32)
         group["position"] -= again
-        group["kind"] = self._languages(example.source, text, group["segment"])
+        group["token_type"] = self._languages(example.corpus, text, group["segment"])
         return group | hidden
 
     def _lay_out(
-        self, example, key, symbols, length
+        self, example, key, vocab, length
     ) -> tuple[input_format.Text, np.ndarray]:
         """The rows, and [B]: where the second side begins, with its eos."""
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
@@ -131,8 +131,8 @@ class Objective:
             second &= size[:, 1] > 0
             size[second, 0], size[~second, 1] = 0, 0
         begin = np.stack([0 * cut, cut], axis=1)
-        opens = (symbols.eos, symbols.eos)
-        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
+        opens = (vocab.eos_id, vocab.eos_id)
+        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
     def _languages(self, source, text, segment) -> np.ndarray:
@@ -144,16 +144,16 @@ class Objective:
                 f"{source.max() + 1} corpora of data.mixture"
             )
         own = kinds[np.where(len(kinds) > 1, source, 0)]
-        return np.take_along_axis(own, text.kind, axis=1) * segment
+        return np.take_along_axis(own, text.token_type, axis=1) * segment
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
-        """Raises UserError: model.kinds are fewer than the languages."""
-        input_format.check_kinds(options, int(self._kinds.max()) + 1)
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: model.token_types are fewer than the languages."""
+        input_format.check_token_types(options, int(self._kinds.max()) + 1)
         return models.Transformer(
-            options, size=symbols.size, pattern=self.pattern, transform=True
+            options, size=vocab.size, pattern=self.pattern, transform=True
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tlm, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
-        return recovery("tlm", readout, batch, self.cross_entropy), ()
+        return masked_cross_entropy("tlm", readout, batch, self.cross_entropy), ()

@@ -16,19 +16,19 @@ import numpy as np
 
 from research import models
 from research.batch import (
-    OTHER,
+    OTHER_DOCUMENT,
     SENTENCE,
+    ArraySpec,
     Example,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.objectives.corruption import masking
 from research.objectives.inputs import input_format, sentence_pairs
-from research.objectives.losses.cross_entropy import Term, recovery
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
 FIRST_KIND = np.array([0, 4, 2, 3])
@@ -39,7 +39,7 @@ NUM_KINDS = 6
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, first segment, eos, second segment, eos: L - 3 tokens.
+    """TextSpec bos, first segment, eos, second segment, eos: L - 3 tokens.
 
     The mode of a row is drawn by its key alone. Both ways, a pair is read as BERT does
     and the sentence loss is scored. The other modes read text that runs on: of a pair
@@ -66,7 +66,7 @@ class Objective:
 
     family = "LM"
     pattern = "general"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -92,12 +92,12 @@ class Objective:
         """K: 20 at length 128, 77 at 512."""
         return math.ceil(self.rate * length - 1e-9)
 
-    def reads(self, length: int) -> Reads:
-        return Reads("pair", length - 3, other=self.other)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("pair", length - 3, other_document_rate=self.other)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = scored_specs(self.num_scored(length))
-        return group_specs(length) | scored | sentence_pairs.specs()
+        return input_specs(length) | scored | sentence_pairs.specs()
 
     def mode(self, key: np.ndarray) -> np.ndarray:
         """[B] int64: the mode of each row."""
@@ -105,22 +105,26 @@ class Objective:
         return np.searchsorted(ends, counter_rng.uniform(key, "mode", 1)[:, 0], "right")
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides round(rate * tokens) of a row's tokens, and what its mode hides."""
         mode = self.mode(key)
         size = spans(example, key, mode)
         begin = np.pad(size, [(0, 0), (1, 0)])[:, :-1]
-        opens = (symbols.bos, None)
-        text = input_format.compose(example, begin, size, symbols, length, opens=opens)
+        opens = (vocab.bos_id, None)
+        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
         token, two = text.token, size[:, 1] > 0
         rank = sees_up_to(mode, text)
         here = np.arange(length) < text.length[:, None]
-        kind = np.where(here, FIRST_KIND[mode][:, None] + text.kind, 0)
+        kind = np.where(here, FIRST_KIND[mode][:, None] + text.token_type, 0)
         group = input_format.full(token, text.length)
-        group |= {"kind": kind.astype(np.int32), "rank": rank, "reach": rank.copy()}
+        group |= {
+            "token_type": kind.astype(np.int32),
+            "rank": rank,
+            "reach": rank.copy(),
+        }
 
-        candidate = ~symbols.special[token] & here
+        candidate = ~vocab.is_special[token] & here
         closes = np.arange(length) == text.length[:, None] - 1
         candidate |= closes & (two & (mode == SEQ2SEQ))[:, None]
         num_scored = self.num_scored(length)
@@ -130,7 +134,7 @@ class Objective:
             token,
             choose_grams(key, candidate, sizes, count),
             key,
-            symbols,
+            vocab,
             num_scored=num_scored,
             mask=self.mask,
             random=self.random,
@@ -140,12 +144,12 @@ class Objective:
         label = np.where(weight > 0, asked.label, 0)
         return group | hidden | {"label": label, "label_weight": weight}
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are kinds, but too few to tell the modes apart."""
-        input_format.check_kinds(options, NUM_KINDS)
+        input_format.check_token_types(options, NUM_KINDS)
         return models.Transformer(
             options,
-            size=symbols.size,
+            size=vocab.size,
             pattern=self.pattern,
             transform=True,
             heads=sentence_pairs.heads("nsp", 2),
@@ -157,7 +161,7 @@ class Objective:
         places = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)
         states = net.states(batch, scored=places)
         readout = net.readout(states[:, 1:])
-        terms = recovery("unilm", readout, batch, self.cross_entropy)
+        terms = masked_cross_entropy("unilm", readout, batch, self.cross_entropy)
         return terms | sentence_pairs.score(
             "nsp", net.head("nsp", states[:, 0]), batch
         ), ()
@@ -165,14 +169,14 @@ class Objective:
 
 def spans(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
     """[B, 2]: raw tokens of each segment of a row, by its mode; the second may be 0."""
-    whole = (mode == BIDIRECTIONAL) | (example.label != OTHER)
-    num_raw = np.where(whole, example.length, example.first)
+    whole = (mode == BIDIRECTIONAL) | (example.label != OTHER_DOCUMENT)
+    num_raw = np.where(whole, example.length, example.first_length)
     place = np.arange(example.token.shape[1])
     inside = (place > 0) & (place < num_raw[:, None])
     starts = inside & ((example.flags & SENTENCE) > 0)
     starts = np.where(starts.any(axis=1, keepdims=True), starts, inside)
     cut = np.argmax(counter_rng.choose(key, "cut", starts, 1), axis=1)
-    cut = np.where(whole, example.first, np.where(cut > 0, cut, num_raw))
+    cut = np.where(whole, example.first_length, np.where(cut > 0, cut, num_raw))
     cut = np.where(mode >= FORWARD, num_raw, np.minimum(cut, num_raw))
     return np.stack([cut, num_raw - cut], axis=1)
 
@@ -181,7 +185,7 @@ def sees_up_to(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
     """[B, L]: the rank, and the reach, of every place."""
     place = np.arange(text.token.shape[1], dtype=np.int32)
     mode, end = mode[:, None], text.length[:, None]
-    source = np.sum((text.kind == 0) & (place < end), axis=1, keepdims=True)
+    source = np.sum((text.token_type == 0) & (place < end), axis=1, keepdims=True)
     rank = np.select(
         [mode == BIDIRECTIONAL, mode == SEQ2SEQ, mode == FORWARD],
         [0, place + 1 - source, place],

@@ -16,12 +16,12 @@ import numpy as np
 
 from research import models
 from research.batch import (
+    ArraySpec,
     Example,
     Lexicon,
-    Reads,
-    Spec,
-    Symbols,
-    group_specs,
+    TextSpec,
+    VocabInfo,
+    input_specs,
     scored_specs,
 )
 from research.data import counter_rng
@@ -30,12 +30,16 @@ from research.errors import UserError
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import budget, hide
 from research.objectives.inputs import input_format
-from research.objectives.losses.cross_entropy import Term, binary, recovery
+from research.objectives.losses.cross_entropy import (
+    Term,
+    binary_cross_entropy,
+    masked_cross_entropy,
+)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, L - 2 tokens, eos; a text that grows is cut at its end.
+    """TextSpec bos, L - 2 tokens, eos; a text that grows is cut at its end.
 
     A mention is replaced with probability `replace` wherever it stands, but never two
     in a row, and by all entities of its kind alike. Those past the M-th of a row (a
@@ -54,7 +58,7 @@ class Objective:
 
     family = "contrastive"
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
     def __post_init__(self):
         if not 0 < self.replace <= 1 / 2:
@@ -72,28 +76,28 @@ class Objective:
         """M: 128 at length 512."""
         return max(1, length // 4)
 
-    def reads(self, length: int) -> Reads:
-        return Reads("stream", length - 2)
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("stream", length - 2)
 
-    def arrays(self, length: int) -> dict[str, Spec]:
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         mentions = self.num_mentions(length)
         names = ("before", "after", "replaced")
         return (
-            group_specs(length)
+            input_specs(length)
             | scored_specs(self.num_scored(length))
-            | {name: Spec((mentions,)) for name in names}
-            | {"mention_weight": Spec((mentions,), np.float32)}
+            | {name: ArraySpec((mentions,)) for name in names}
+            | {"mention_weight": ArraySpec((mentions,), np.float32)}
         )
 
     def corrupt(
-        self, example: Example, key: np.ndarray, symbols: Symbols, length: int
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Replaces mentions, then hides tokens outside of them.
 
         Raises:
           UserError: there is no data.lexicon with two entities of a kind.
         """
-        known, wanted = entities(symbols, self.kinds)
+        known, wanted = entities(vocab, self.kinds)
         entry = lexicons.match(example.token, example.flags, example.length, known)
         found = (entry >= 0) & wanted[entry]
         most = self.num_mentions(length)
@@ -102,15 +106,15 @@ class Objective:
         new = np.where(gone, other(key, entry, known), -1)
         text = rewrite(example, np.where(found, entry, -1), new, known, length - 2)
 
-        token, num_tokens = input_format.enclose(text.example, symbols, length)
-        free = ~symbols.special[token]
+        token, num_tokens = input_format.enclose(text.example, vocab, length)
+        free = ~vocab.is_special[token]
         free[:, 1:-1] &= ~text.inside
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
             counter_rng.choose(key, "choose", free, count),
             key,
-            symbols,
+            vocab,
             num_scored=self.num_scored(length),
             mask=self.mask,
             random=self.random,
@@ -121,12 +125,12 @@ class Objective:
             | _questions(asked, gone, text, most)
         )
 
-    def network(self, options: Any, symbols: Symbols) -> Any:
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: as `corrupt`."""
-        entities(symbols, self.kinds)
+        entities(vocab, self.kinds)
         return models.Transformer(
             options,
-            size=symbols.size,
+            size=vocab.size,
             pattern=self.pattern,
             transform=True,
             heads={"entity": models.HeadSpec(1, "none")},
@@ -140,11 +144,13 @@ class Objective:
         here, before, after = jnp.split(
             states, [num_scored, num_scored + mentions], axis=1
         )
-        terms = recovery("mlm", net.readout(here), batch, self.cross_entropy)
+        terms = masked_cross_entropy(
+            "mlm", net.readout(here), batch, self.cross_entropy
+        )
         sides_BM2D = jnp.concatenate([before, after], axis=-1)
         logits = net.head("entity", sides_BM2D)[..., 0]
         replaced, weight = batch["replaced"], batch["mention_weight"]
-        told, right = binary(logits, replaced, weight)
+        told, right = binary_cross_entropy(logits, replaced, weight)
         return terms | {
             "entity": told._replace(coef=self.coef),
             "entity_accuracy": Term(right, told.weight, 0.0),
@@ -152,13 +158,13 @@ class Objective:
         }, ()
 
 
-def entities(symbols: Symbols, kinds: str) -> tuple[Lexicon, np.ndarray]:
+def entities(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
     """The lexicon, and [E] bool: entries of these kinds that have another beside them.
 
     Raises:
       UserError: there is no such entry.
     """
-    known, wanted = mask_units.lexicon(symbols, kinds)
+    known, wanted = mask_units.lexicon(vocab, kinds)
     wanted = wanted & (np.bincount(known.kind)[known.kind] > 1)
     if not wanted.any():
         raise UserError(
@@ -250,7 +256,9 @@ def rewrite(
     token[at], cover[at] = value, inside.ravel()[source]
     length = np.minimum(end[:, -1], width).astype(np.int32)
     flags = pad.astype(np.uint8)
-    text = example._replace(token=token, flags=flags, length=length, first=length)
+    text = example._replace(
+        token=token, flags=flags, length=length, first_length=length
+    )
     return Rewritten(text, cover, begin, end)
 
 

@@ -25,7 +25,7 @@ def schedule(config: Any, steps: int) -> optax.Schedule:
 
     Args:
       config: the config's optimizer section.
-      steps: of the whole run; linear, polynomial and cosine end there, at final_rate x
+      steps: of the whole run; linear, polynomial and cosine end there, at final_fraction x
         peak.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
@@ -36,7 +36,7 @@ def schedule(config: Any, steps: int) -> optax.Schedule:
         )
     if config.warmup not in WARMUPS:
         raise unknown("optimizer.warmup", config.warmup, WARMUPS)
-    rest, end = steps - warmup, peak * config.final_rate
+    rest, end = steps - warmup, peak * config.final_fraction
 
     def rsqrt(step):
         start = max(warmup, 1)
@@ -46,7 +46,9 @@ def schedule(config: Any, steps: int) -> optax.Schedule:
         "constant": lambda: optax.constant_schedule(peak),
         "linear": lambda: optax.linear_schedule(peak, end, rest),
         "polynomial": lambda: optax.polynomial_schedule(peak, end, config.power, rest),
-        "cosine": lambda: optax.cosine_decay_schedule(peak, rest, config.final_rate),
+        "cosine": lambda: optax.cosine_decay_schedule(
+            peak, rest, config.final_fraction
+        ),
         "rsqrt": lambda: rsqrt,
     }
     if config.schedule not in decays:
@@ -102,8 +104,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(_by_depth, config.layer_decay)))
     optimizer = optax.chain(*chain)
-    if config.clip:
-        optimizer = optax.chain(optax.clip_by_global_norm(config.clip), optimizer)
+    if config.clip_norm:
+        optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
     return optimizer
 
 

@@ -30,7 +30,7 @@ MOVABLE = (
     "mesh.fsdp",
     "mesh.tensor",
     "train.checkpoint_every",
-    "train.keep",
+    "train.keep_checkpoints",
 )
 """Keys that a restart may change: the numbers do not depend on them."""
 

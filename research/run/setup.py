@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from research import models, objectives
-from research.batch import Spec, Symbols
+from research.batch import ArraySpec, VocabInfo
 from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
@@ -24,7 +24,7 @@ class Program(NamedTuple):
     """What `build` makes of a config. Nothing is allocated on a device yet."""
 
     objective: Any
-    data: Any  # symbols, train and eval pipelines, fingerprint; None without text
+    data: Any  # vocab, train and eval pipelines, fingerprint; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
     step: Callable[[State, dict], State]
@@ -35,22 +35,22 @@ class Program(NamedTuple):
     whole: list[str]  # dims that stay whole since the mesh does not divide them
 
 
-def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> Program:
+def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> Program:
     """Everything a run needs, from shapes alone.
 
     Args:
       config: of the run.
       devices: of the mesh; all of jax.devices() unless given.
-      symbols: if given, no text is opened: the program can be compiled but not run.
+      vocab: if given, no text is opened: the program can be compiled but not run.
 
     Raises:
       UserError: a value of the config that cannot be run.
     """
     _check(config.train)
-    objective = objectives.load(**config.objective)
+    objective = objectives.make_objective(**config.objective)
     mesh = sharding.make_mesh(config.mesh, devices)
     sharding.rows_divide(mesh, config.train.batch, config.train.accumulate)
-    if config.train.accumulate > 1 and not objective.splits:
+    if config.train.accumulate > 1 and not objective.supports_accumulation:
         raise UserError(
             f"train.accumulate={config.train.accumulate}: objective "
             f"{config.objective.name} compares the examples of a batch and cannot be "
@@ -58,10 +58,10 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
         )
     options = models.Options(**config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
-    data = None if symbols else open_data(config, objective)
-    symbols = symbols or data.symbols
-    network = objective.network(options, symbols)
-    specs = objective.arrays(config.data.length) | {"example": Spec(())}
+    data = None if vocab else open_data(config, objective)
+    vocab = vocab or data.vocab
+    network = objective.network(options, vocab)
+    specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
     init = state.initializer(objective, network, optimizer, specs, config.train.batch)
     with sharding.context(mesh):
         boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
@@ -82,7 +82,7 @@ def build(config: Any, devices: Any = None, symbols: Symbols | None = None) -> P
     step = plain = step_of(network)
     if options.remat != "none":
         keeping = dataclasses.replace(options, remat="none")
-        plain = step_of(objective.network(keeping, symbols))
+        plain = step_of(objective.network(keeping, vocab))
     return Program(
         objective=objective,
         data=data,
@@ -106,7 +106,7 @@ def _placed(leaf: Any, where: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
 
 
-def _batch(specs: dict[str, Spec], size: int, mesh: Mesh) -> dict:
+def _batch(specs: dict[str, ArraySpec], size: int, mesh: Mesh) -> dict:
     """The global batch's shapes, with rows over the mesh."""
     rows = sharding.batch_sharding(mesh)
     return {
@@ -116,7 +116,7 @@ def _batch(specs: dict[str, Spec], size: int, mesh: Mesh) -> dict:
 
 
 def _check(train: Any) -> None:
-    for name in ("steps", "batch", "log_every", "keep"):
+    for name in ("steps", "batch", "log_every", "keep_checkpoints"):
         if train[name] < 1:
             raise UserError(f"train.{name}={train[name]}: must be at least 1")
     for name in ("eval_every", "checkpoint_every"):

@@ -34,14 +34,14 @@ def make(tmp_path):
         **options,
     ):
         parts = [
-            Part(s, example_index.build(s, objective.reads(8), stride, tmp_path))
+            Part(s, example_index.build(s, objective.text_spec(8), stride, tmp_path))
             for s in streams
         ]
         rates = dict(enumerate(rates or [1] * len(parts)))
         text = Text(
             parts,
             objective,
-            toy_objectives.symbols(),
+            toy_objectives.vocab(),
             length=8,
             seed=seed,
             rates=rates,

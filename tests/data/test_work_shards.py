@@ -27,11 +27,12 @@ MAKE = """
 import json, sys
 from pathlib import Path
 from types import SimpleNamespace
-from research.data import portions, stream, vocabulary
-from research.data.cache import fingerprint
-from research.data.corpora import load
+from research.data import work_shards
+from research.data.corpora.files import load
+from research.data.store import stream
+from research.data.tokenizers import vocabulary
 
-portions.PORTION, files, cache, data = 4000, *sys.argv[1:]
+work_shards.PORTION, files, cache, data = 4000, *sys.argv[1:]
 corpus = load(files, 0.2)
 cache, data = Path(cache), SimpleNamespace(**json.loads(data))
 known = vocabulary.load_or_train(data, corpus, cache)

@@ -12,7 +12,7 @@ LOST, SOON = 75, 10.0
 
 PROCESS = """
 import json, sys, time
-from research.peers import Address, Hub, Peers
+from research.distributed.failure_detector import Address, Hub, Peers
 index, count, address = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 if index == 0:
     address = Hub(count, "localhost", lost=75).address
@@ -102,7 +102,7 @@ def test_a_hub_that_is_gone_before_it_is_reached_was_lost():
 
 SLOW_HUB = """
 import time
-from research.peers import Hub, Peers
+from research.distributed.failure_detector import Hub, Peers
 serve = Hub._serve
 Hub._serve = lambda *words: (time.sleep(0.5), serve(*words))
 hub = Hub(2, "localhost", lost=75)

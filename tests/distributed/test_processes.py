@@ -14,7 +14,7 @@ LOST, DEAD = 75, -signal.SIGKILL
 
 PROCESS = """
 import os, sys, time
-from research import cluster, peers
+from research.distributed import failure_detector as peers, processes as cluster
 index, port = int(sys.argv[1]), sys.argv[2]
 def die(*_, **__): os.kill(os.getpid(), 9)
 exec(sys.argv[3])

@@ -27,7 +27,7 @@ SMALL = {
     "model.width": 64,
     "model.heads": 4,
     "model.feedforward": 128,
-    "model.unroll": 1,
+    "model.scan_unroll": 1,
     "train.batch": 16,
 }
 
@@ -175,7 +175,7 @@ def test_another_libtpu_than_jax_asks_for_is_refused(version, monkeypatch):
 
 CRASH = """
 import json, os, sys
-from launch import pod
+from tests.proofs import compile_regression as pod
 
 def compiled(case):
     if case.name == "electra":

@@ -58,9 +58,11 @@ def test_digest_changes_with_every_key():
 @pytest.mark.parametrize("name", objectives.names())
 def test_another_objective_brings_its_own_fields(name):
     section = config.load(MLM, {"objective.name": name}).objective
-    fields = {field.name for field in dataclasses.fields(objectives.cls(name))}
+    fields = {
+        field.name for field in dataclasses.fields(objectives.objective_class(name))
+    }
     assert set(section) == fields | {"name"}
-    assert objectives.load(**section) == objectives.cls(name)()
+    assert objectives.make_objective(**section) == objectives.objective_class(name)()
 
 
 def test_fields_of_the_file_stay_when_the_objective_stays(tmp_path):
@@ -89,7 +91,9 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     assert loaded.objective.parts.to_dict() == parts
     assert config.flatten(loaded)["objective.parts"] == parts
     again = config.load(MLM, {"objective.name": "mix", "objective.parts": parts})
-    assert objectives.load(**again.objective) == objectives.load(**loaded.objective)
+    assert objectives.make_objective(**again.objective) == objectives.make_objective(
+        **loaded.objective
+    )
 
     file = tmp_path / "staged.py"
     file.write_text(
@@ -102,7 +106,7 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     staged = config.load(str(file))
     assert config.digest(staged) == config.digest(loaded)
     other = config.load(str(file), ['objective.parts={"only": {}}'])
-    assert list(objectives.load(**other.objective)._made) == ["only"]
+    assert list(objectives.make_objective(**other.objective)._made) == ["only"]
 
 
 def test_a_value_inside_an_open_section_is_overridden_alone():

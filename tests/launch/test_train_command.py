@@ -98,6 +98,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(corpus, tmp_path, changes, words)
 
 
 def test_a_loss_that_is_no_number_exits_with_3(corpus, tmp_path):
-    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip": 0.0}
+    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     code, error = finish(start(corpus, tmp_path / "run", **wild))
     assert code == 3 and "train/loss is" in error.splitlines()[-1]

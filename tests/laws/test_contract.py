@@ -10,7 +10,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from research import models, objectives
-from research.batch import visible
+from research.batch import attention_mask
 from tests.testing.example_batches import keys, rows
 from tests.testing.objective_cases import (
     ANSWERS,
@@ -35,7 +35,7 @@ lengths = pytest.mark.parametrize("length", [12, 37, 128])
 def test_arrays_are_as_announced(name, fields, length):
     objective = load(name, fields)
     _, batch = make(objective, length)
-    specs = objective.arrays(length)
+    specs = objective.batch_spec(length)
     assert batch.keys() == specs.keys()
     for array, (shape, dtype) in specs.items():
         assert batch[array].shape == (8, *shape), array
@@ -79,12 +79,12 @@ def test_padding_sees_nothing_and_weighs_nothing(name, fields, length):
     for group, _ in groups(objective, batch).values():
         here = group["segment"] > 0
         assert not here[empty].any() and here.any()
-        assert (group["token"][~here] == OF.pad).all()
-        sees = visible(group)
+        assert (group["token"][~here] == OF.pad_id).all()
+        sees = attention_mask(group)
         assert not sees[~here].any() and not sees.swapaxes(1, 2)[~here].any()
         assert ((group["token"] >= 0) & (group["token"] < OF.size)).all()
         assert (np.abs(group["position"]) < 2 * length).all()
-        assert ((group["kind"] >= 0) & (group["kind"] < 8)).all()
+        assert ((group["token_type"] >= 0) & (group["token_type"] < 8)).all()
     assert all((batch[weight] >= 0).all() for weight in weights(batch))
     assert not any(batch[weight][empty].any() for weight in weights(batch))
     assert any(batch[weight].any() for weight in weights(batch))
@@ -124,9 +124,9 @@ def test_the_pattern_is_kept(name, fields, length):
         if pattern == "causal":
             same &= place[:, None] >= place
         if pattern != "general":
-            np.testing.assert_array_equal(visible(group), same)
+            np.testing.assert_array_equal(attention_mask(group), same)
         else:
-            assert not (visible(group) & ~same).any()
+            assert not (attention_mask(group) & ~same).any()
 
 
 @every
@@ -241,7 +241,7 @@ def test_empty_rows_teach_nothing(name, fields):
 def test_sums_of_parts_are_sums_of_the_whole(name, fields):
     # Rows of the other part are made empty, so that shapes stay.
     objective = load(name, fields)
-    if not objective.splits:
+    if not objective.supports_accumulation:
         pytest.skip("it compares the examples of a batch")
     run, batch = scored(name, fields)
     _, empty = make(objective, LENGTH, [0] * 8)

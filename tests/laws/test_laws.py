@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from research import models
-from research.batch import GROUP, NEVER, visible
+from research.batch import INPUT_ARRAYS, NEVER, attention_mask
 from tests.testing.instrumented_network import (
     LENGTH,
     Call,
@@ -32,7 +32,7 @@ def closure(call: Call) -> np.ndarray:
 
     Sight has to be transitive, so that more layers reach no further than one.
     """
-    sees = np.array(visible(jax.tree.map(np.asarray, call.group)))[0]
+    sees = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
     sees[:, call.keys :] &= call.keys is None
     sees |= np.eye(len(sees), dtype=bool)
     assert (sees == (sees.astype(int) @ sees > 0)).all()
@@ -200,14 +200,14 @@ def test_the_state_of_a_target_does_not_know_it(name, fields):
 
     before = states(batch)
     scored = batch[answer] > 0
-    scored &= ~OF.special[batch[prefix + "target"]]
+    scored &= ~OF.is_special[batch[prefix + "target"]]
     if "scored" in batch:  # a token that was chosen but left as it is, is no secret
         there = np.take_along_axis(batch["token"], batch["scored"], axis=1)
         scored &= there != batch["target"]
     covered, moved = np.zeros_like(scored), np.zeros_like(scored)
     for place in range(text.token.shape[1]):
         token = text.token.copy()
-        token[:, place] = OF.ordinary[token[:, place] % len(OF.ordinary)]
+        token[:, place] = OF.ordinary_ids[token[:, place] % len(OF.ordinary_ids)]
         here = place < text.length
         token[~here] = text.token[~here]
         other = corrupt(objective, text._replace(token=token))
@@ -227,7 +227,8 @@ def pack(first: dict, second: dict) -> dict:
     """
     after = second | {"segment": np.where(second["segment"], second["segment"] + 9, 0)}
     joined = {
-        name: np.concatenate([first[name], after[name]], axis=1) for name in GROUP
+        name: np.concatenate([first[name], after[name]], axis=1)
+        for name in INPUT_ARRAYS
     }
     order = np.argsort(joined["rank"][0] == NEVER, stable=True)
     return {name: array[:, order] for name, array in joined.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from research.batch import Spec
+from research.batch import ArraySpec
 from research.distributed import sharding
 from research.run import state
 from research.step import gradient
@@ -25,10 +25,10 @@ CHOSEN = [*FIRST.values(), *(case for case in MEMORIES if case not in FIRST.valu
 @pytest.mark.parametrize(("name", "fields"), CHOSEN)
 def test_a_mesh_and_micro_batches_change_nothing(name, fields):
     objective, net = network(name, fields)
-    lengths = [objective.reads(LENGTH).length - n % 5 for n in range(ROWS - 1)]
+    lengths = [objective.text_spec(LENGTH).length - n % 5 for n in range(ROWS - 1)]
     _, batch = make(objective, LENGTH, [*lengths, 0])
     batch["example"] = np.arange(ROWS, dtype=np.int32)
-    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     init = state.initializer(objective, net, optax.sgd(1.0), specs, ROWS)
     plain = state.unboxed(jax.jit(init)(KEY))
     rng = np.random.default_rng(0)
@@ -71,7 +71,9 @@ def test_a_mesh_and_micro_batches_change_nothing(name, fields):
 
     one = {"data": 1, "fsdp": 1, "tensor": 1}
     whole = run(one, 1)
-    split = run({"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.splits else 1)
+    split = run(
+        {"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.supports_accumulation else 1
+    )
     largest = np.max([np.abs(leaf).max() for leaf in jax.tree.leaves(whole[0])])
     assert largest > 1e-3
     for expected, got in zip(

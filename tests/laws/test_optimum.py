@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from research import models, objectives
-from research.batch import Symbols
+from research.batch import VocabInfo
 from tests.testing import markov_chain
 from tests.testing.example_batches import keys
 from tests.testing.markov_chain import LENGTH, NUM_STATES, OF
@@ -24,9 +24,9 @@ from tests.testing.markov_chain import LENGTH, NUM_STATES, OF
 OPTIMISED = True
 
 OPTIONS = models.Options(
-    layers=2, width=64, heads=4, feedforward=128, position="rotary", unroll=2
+    layers=2, width=64, heads=4, feedforward=128, position="rotary", scan_unroll=2
 )
-KINDS = replace(OPTIONS, kinds=6)
+TOKEN_TYPES = replace(OPTIONS, token_types=6)
 RATE = 3e-3
 BATCH = 64
 ABOVE, BELOW = 0.03, 0.01
@@ -42,15 +42,15 @@ class Case(NamedTuple):
     steps: int
     options: models.Options = OPTIONS
     texts: Callable = markov_chain.texts
-    of: Symbols = OF
+    of: VocabInfo = OF
     length: int = LENGTH
 
 
 def train(case: Case) -> tuple[float, dict]:
     """The loss of a trained network, its first term, on a batch it has not seen."""
-    objective = objectives.load(case.objective, **case.fields)
+    objective = objectives.make_objective(case.objective, **case.fields)
     network = objective.network(case.options, case.of)
-    raw = objective.reads(case.length).length
+    raw = objective.text_spec(case.length).length
     key = jax.random.key(0)
 
     def make(count, seed):
@@ -112,13 +112,13 @@ CASES = {
         1000,
     ),
     "plm": Case("plm", {"span": 2}, markov_chain.best_of_one, 1000),
-    "unilm": Case("unilm", MASKS, markov_chain.best_unilm, 1000, KINDS),
+    "unilm": Case("unilm", MASKS, markov_chain.best_unilm, 1000, TOKEN_TYPES),
     "tlm": Case(
         "tlm",
         MASKS | {"rate": 0.5},
         markov_chain.best_tlm,
         1000,
-        KINDS,
+        TOKEN_TYPES,
         markov_chain.translated,
         markov_chain.BOTH,
     ),

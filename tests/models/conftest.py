@@ -20,7 +20,7 @@ def make_group():
             "token": random.integers(5, size, (batch, length), dtype=np.int32),
             "position": place,
             "segment": zero + 1,
-            "kind": zero,
+            "token_type": zero,
             "rank": seen,
             "reach": seen,
         }
@@ -35,7 +35,7 @@ def make_options():
 
     def make(**changes):
         small = {"layers": 2, "width": 16, "heads": 2, "feedforward": 24}
-        small |= {"max_length": 32, "unroll": 1}
+        small |= {"max_length": 32, "scan_unroll": 1}
         return models.Options(**(small | changes))
 
     return make

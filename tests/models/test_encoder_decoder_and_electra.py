@@ -84,7 +84,7 @@ def pair_fn(group):
 def test_a_generator_is_as_deep_with_heads_of_the_published_width(
     width, heads, fraction, expected, make_options
 ):
-    options = make_options(width=width, heads=heads, layers=12, embedding=128)
+    options = make_options(width=width, heads=heads, layers=12, embedding_width=128)
     small = electra.smaller(options, fraction)
     assert (small.width, small.heads) == expected
     assert small.feedforward == 4 * small.width
@@ -92,7 +92,10 @@ def test_a_generator_is_as_deep_with_heads_of_the_published_width(
 
 
 def test_a_pair_shares_its_tables_and_nothing_else(make_options, make_group):
-    group, options = make_group(), make_options(width=32, kinds=2, norm_place="post")
+    group, options = (
+        make_group(),
+        make_options(width=32, token_types=2, norm_placement="post"),
+    )
     network = models.Pair(options, size=50, fraction=0.25)
     made = jax.eval_shape(
         lambda: models.init(network, pair_fn(group), jax.random.key(0))
@@ -149,7 +152,7 @@ def test_a_readouts_table_is_the_shared_one(make_options, make_group, make_param
     [
         ("none", {"token", "place", "stack", "output"}),
         ("token", {"place", "stack", "output"}),
-        ("embedding", {"stack", "output"}),
+        ("embedding_width", {"stack", "output"}),
         ("all", {"output"}),
     ],
 )

@@ -45,9 +45,9 @@ def in_parts(network, params, parts, size, **how):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"norm_place": "post"},
-        {"shared_layers": True, "unroll": 3},
-        {"segments": "relative", "kinds": 2, "remat": "dots"},
+        {"norm_placement": "post"},
+        {"shared_layers": True, "scan_unroll": 3},
+        {"token_type_encoding": "relative", "token_types": 2, "remat": "dots"},
     ],
 )
 @pytest.mark.parametrize("backwards", [False, True])

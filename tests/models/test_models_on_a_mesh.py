@@ -78,13 +78,24 @@ def remembering(options, group):
 
 
 NETWORKS = {
-    "encoder": (encoder, {"norm_place": "post", "kinds": 3, "unroll": 1}),
+    "encoder": (
+        encoder,
+        {"norm_placement": "post", "token_types": 3, "scan_unroll": 1},
+    ),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
-    "both": (both, {"position": "t5", "init": "t5", "norm": "rmsnorm", "unroll": 1}),
-    "pair": (pair, {"embedding": 8}),
+    "both": (
+        both,
+        {"position": "t5", "init": "t5", "norm": "rmsnorm", "scan_unroll": 1},
+    ),
+    "pair": (pair, {"embedding_width": 8}),
     "remembering": (
         remembering,
-        {"position": "relative", "segments": "relative", "kinds": 3, "unroll": 1},
+        {
+            "position": "relative",
+            "token_type_encoding": "relative",
+            "token_types": 3,
+            "scan_unroll": 1,
+        },
     ),
 }
 
@@ -98,7 +109,7 @@ def score(readout, target):
 def some_group(batch=8, length=16):
     place = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
     token = np.random.default_rng(0).integers(5, SIZE, place.shape, dtype=np.int32)
-    arrays = {name: 0 * place for name in ("kind", "rank", "reach")}
+    arrays = {name: 0 * place for name in ("token_type", "rank", "reach")}
     return arrays | {"token": token, "position": place, "segment": 0 * place + 1}
 
 

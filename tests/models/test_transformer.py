@@ -11,12 +11,12 @@ from research import models
 from research.errors import UserError
 
 PUBLISHED = {
-    "gpt": {"norm_place": "post", "embedding_norm": "never"},
-    "bert": {"norm_place": "post", "kinds": 2, "init": "truncated"},
-    "albert": {"norm_place": "post", "embedding": 8, "shared_layers": True},
+    "gpt": {"norm_placement": "post", "embedding_norm": "never"},
+    "bert": {"norm_placement": "post", "token_types": 2, "init": "truncated"},
+    "albert": {"norm_placement": "post", "embedding_width": 8, "shared_layers": True},
     "xlnet": {
-        **{"norm_place": "post", "embedding_norm": "never", "kinds": 3},
-        **{"position": "relative", "segments": "relative"},
+        **{"norm_placement": "post", "embedding_norm": "never", "token_types": 3},
+        **{"position": "relative", "token_type_encoding": "relative"},
     },
     "gpt2": {"init": "gpt2", "activation": "gelu_tanh"},
     "t5": {
@@ -25,7 +25,7 @@ PUBLISHED = {
     },
     "t5v1.1": {
         **{"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False},
-        **{"activation": "geglu", "tied": False},
+        **{"activation": "geglu", "tie_embeddings": False},
     },
 }
 
@@ -50,7 +50,12 @@ def reads(group, **kw):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"unroll": 3}, {"unroll": 2}, {"remat": "dots"}, {"remat": "full", "unroll": 3}],
+    [
+        {"scan_unroll": 3},
+        {"scan_unroll": 2},
+        {"remat": "dots"},
+        {"remat": "full", "scan_unroll": 3},
+    ],
 )
 def test_how_layers_are_run_changes_nothing(
     changes, make_options, make_group, make_params, assert_close
@@ -84,10 +89,10 @@ def test_what_is_computed_again_is_not_kept(make_options, make_group):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"norm_place": "post"},
-        {"position": "rotary", "unroll": 3},
+        {"norm_placement": "post"},
+        {"position": "rotary", "scan_unroll": 3},
         {"shared_layers": True, "position": "t5"},
-        {"position": "relative", "segments": "relative", "kinds": 2},
+        {"position": "relative", "token_type_encoding": "relative", "token_types": 2},
     ],
 )
 def test_scored_states_are_the_gathered_ones(
@@ -127,7 +132,7 @@ def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
     shared = {"shared_layers": True}
     assert count(layers=5, **shared) == count(layers=2, **shared)
     assert count(layers=5, **shared) == count(layers=5) - 4 * block
-    assert count(embedding=4) < count(embedding=0)
+    assert count(embedding_width=4) < count(embedding_width=0)
 
 
 def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group):
@@ -292,7 +297,10 @@ def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
         ({"dropout": 1.0}, r"model\.dropout is 1\.0"),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
         ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),
-        ({"segments": "relative"}, r"model\.kinds is 0.* the number of them"),
+        (
+            {"token_type_encoding": "relative"},
+            r"model\.token_types is 0.* the number of them",
+        ),
     ],
 )
 def test_options_name_the_key_that_is_wrong(changes, message, make_options):

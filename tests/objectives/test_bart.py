@@ -10,15 +10,15 @@ from research.batch import SENTENCE
 from research.errors import UserError
 from research.objectives.bart import NOISES
 from research.objectives.corruption import bart_noise
-from tests.testing.example_batches import keys, rows, symbols, texts
+from tests.testing.example_batches import keys, rows, texts, vocab
 
-OF = symbols(size=400, sentinels=20)
+OF = vocab(size=400, sentinels=20)
 NONE = dict.fromkeys(NOISES, 0.0)
 
 
 def example(objective, length, num_raw, *, seed=0, separators=0.05):
     """Texts with sentences of ten tokens or so."""
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     text = texts(raw, np.minimum(num_raw, raw), OF, seed=seed, separators=separators)
     begins = np.random.default_rng(seed).random(text.flags.shape) < 0.1
     flags = text.flags | np.where(begins & (text.flags > 0), SENTENCE, 0)
@@ -49,10 +49,10 @@ rates = st.sampled_from([0.0, 0.1, 0.3, 1.0])
     st.integers(0, 99),
 )
 def test_any_noises_follow_one_another(fields, unit, poisson, length, seed):
-    objective = objectives.load(
+    objective = objectives.make_objective(
         "bart", **fields, unit=unit, poisson=poisson, random=0.1
     )
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     text = example(objective, length, [raw, 0, 1, raw // 2], seed=seed)
     batch = objective.corrupt(text, keys(4, seed), OF, length)
     for row, (noisy, clean) in enumerate(sides(batch)):
@@ -60,12 +60,14 @@ def test_any_noises_follow_one_another(fields, unit, poisson, length, seed):
         if not len(before):
             assert not len(noisy) and not len(clean)
             continue
-        assert clean.tolist() == [OF.bos, *before, OF.eos]
-        assert noisy[0] == OF.bos and noisy[-1] == OF.eos
+        assert clean.tolist() == [OF.bos_id, *before, OF.eos_id]
+        assert noisy[0] == OF.bos_id and noisy[-1] == OF.eos_id
         inner = noisy[1:-1]
-        special = inner[OF.special[inner]]
-        assert set(special.tolist()) <= {OF.mask, OF.eos}
-        assert (inner == OF.eos).sum() == (before == OF.eos).sum()  # separators stay
+        special = inner[OF.is_special[inner]]
+        assert set(special.tolist()) <= {OF.mask_id, OF.eos_id}
+        assert (inner == OF.eos_id).sum() == (
+            before == OF.eos_id
+        ).sum()  # separators stay
         if not any(fields[name] for name in ("mask", "delete", "infill", "insert")):
             assert sorted(inner) == sorted(before)
     alone = objective.corrupt(rows(text, slice(3, 4)), keys(4, seed)[3:], OF, length)
@@ -74,11 +76,11 @@ def test_any_noises_follow_one_another(fields, unit, poisson, length, seed):
 
 
 def test_the_decoder_starts_with_eos_and_reads_the_text_one_place_late():
-    objective = objectives.load("bart")
+    objective = objectives.make_objective("bart")
     batch = objective.corrupt(example(objective, 32, [30, 12, 0]), keys(3), OF, 32)
     for row, count in enumerate([32, 14, 0]):
         read = batch["decoder_token"][row, :count].tolist()
-        assert read == [OF.eos, *batch["target"][row, : count - 1]][:count]
+        assert read == [OF.eos_id, *batch["target"][row, : count - 1]][:count]
         assert batch["weight"][row].sum() == count
 
 
@@ -98,34 +100,34 @@ def test_noises_come_in_their_order(monkeypatch):
     names = ["permute_sentences", "mask", "delete", "infill", "insert", "rotate"]
     for name in names:
         spy(name)
-    objective = objectives.load("bart", **dict.fromkeys(NOISES, 0.3))
+    objective = objectives.make_objective("bart", **dict.fromkeys(NOISES, 0.3))
     objective.corrupt(example(objective, 40, [30]), keys(1), OF, 40)
     assert called == names
 
 
 def test_the_default_is_infilling_of_permuted_sentences():
-    objective = objectives.load("bart")
+    objective = objectives.make_objective("bart")
     length, num_rows = 258, 200
     text = example(objective, length, [256] * num_rows, separators=0.0)
     batch = objective.corrupt(text, keys(num_rows), OF, length)
-    other = objectives.load("bart", permute=0.0)
+    other = objectives.make_objective("bart", permute=0.0)
     order = other.corrupt(text, keys(num_rows), OF, length)
     kept = []
     for row, (noisy, clean) in enumerate(sides(batch)):
-        inner = noisy[(noisy != OF.mask)]
+        inner = noisy[(noisy != OF.mask_id)]
         kept.append(len(inner) / len(clean))
         assert np.isin(inner, clean).all()
         assert noisy.tolist() != sides(order)[row][0].tolist()
     # Runs into each other and empty spans leave a bit more than 70 % of the words.
     assert 0.70 < np.mean(kept) < 0.76
-    masks = np.mean([(noisy == OF.mask).sum() for noisy, _ in sides(order)])
+    masks = np.mean([(noisy == OF.mask_id).sum() for noisy, _ in sides(order)])
     words = ((text.flags & 1) > 0).sum() / num_rows
     # A mask for each span of three words; one in six begins inside another.
     assert 0.75 < masks / (0.3 * words / 3) < 0.9
 
 
 def test_rotation_and_masking_alone():
-    turned = objectives.load("bart", **NONE | {"rotate": 1.0})
+    turned = objectives.make_objective("bart", **NONE | {"rotate": 1.0})
     text = example(turned, 20, [18] * 50, separators=0.0)
     first = []
     for row, (noisy, _) in enumerate(sides(turned.corrupt(text, keys(50), OF, 20))):
@@ -133,10 +135,10 @@ def test_rotation_and_masking_alone():
         assert any(before[k:] + before[:k] == inner for k in range(18))
         first.append(inner == before)
     assert not all(first)
-    masked = objectives.load("bart", **NONE | {"mask": 0.25}, unit="token")
+    masked = objectives.make_objective("bart", **NONE | {"mask": 0.25}, unit="token")
     for row, (noisy, _) in enumerate(sides(masked.corrupt(text, keys(50), OF, 20))):
         differs = noisy[1:-1] != text.token[row]
-        assert differs.sum() == 5 and (noisy[1:-1][differs] == OF.mask).all()
+        assert differs.sum() == 5 and (noisy[1:-1][differs] == OF.mask_id).all()
 
 
 @pytest.mark.parametrize("insert", [0.0, 0.1, 0.3, 1.0])
@@ -144,9 +146,11 @@ def test_rotation_and_masking_alone():
 def test_there_is_room_for_what_is_inserted(insert, length):
     if length == 3 and insert:
         return
-    objective = objectives.load("bart", **NONE | {"insert": insert, "rotate": 0.5})
-    raw = objective.reads(length).length
-    assert objective.arrays(length)["target"].shape == (raw + 2,)
+    objective = objectives.make_objective(
+        "bart", **NONE | {"insert": insert, "rotate": 0.5}
+    )
+    raw = objective.text_spec(length).length
+    assert objective.batch_spec(length)["target"].shape == (raw + 2,)
     batch = objective.corrupt(example(objective, length, [raw]), keys(1), OF, length)
     added = int(bart_noise.share(insert, np.array(raw)))
     assert batch["encoder_segment"].sum() == raw + added + 2
@@ -165,4 +169,4 @@ def test_there_is_room_for_what_is_inserted(insert, length):
 )
 def test_fields_that_do_not_fit_are_told(fields, told):
     with pytest.raises(UserError, match=told):
-        objectives.load("bart", **fields)
+        objectives.make_objective("bart", **fields)

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.batch import take, visible
+from research.batch import attention_mask, take
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 EXAMPLE = texts(14, [14, 5, 1, 0, 9], OF)._replace(
     label=np.array([0, 2, -1, 1, 1], np.int32)
 )
 
 
 def corrupt(of=OF, **fields):
-    objective = objectives.load("classify", **fields)
+    objective = objectives.make_objective("classify", **fields)
     return objective.corrupt(EXAMPLE, keys(5), of, 16)
 
 
@@ -28,10 +28,10 @@ def read(batch, prefix="") -> list[int]:
 @pytest.mark.parametrize(
     ("fields", "prefix", "where"),
     [
-        ({}, "", OF.bos),
-        ({"bos": "last"}, "", OF.bos),
-        ({"architecture": "decoder"}, "", OF.eos),
-        ({"architecture": "encdec"}, "decoder_", OF.eos),
+        ({}, "", OF.bos_id),
+        ({"bos": "last"}, "", OF.bos_id),
+        ({"architecture": "decoder"}, "", OF.eos_id),
+        ({"architecture": "encdec"}, "decoder_", OF.eos_id),
     ],
 )
 def test_the_label_is_read_at_its_token(fields, prefix, where):
@@ -55,8 +55,8 @@ def test_a_decoder_looks_back_and_an_encoder_both_ways():
     # As they did in pretraining: what is fine-tuned is the same network.
     here = corrupt()["segment"] > 0
     both = here[:, :, None] & here[:, None]
-    np.testing.assert_array_equal(visible(corrupt()), both)
-    looks_back = visible(corrupt(architecture="decoder"))
+    np.testing.assert_array_equal(attention_mask(corrupt()), both)
+    looks_back = attention_mask(corrupt(architecture="decoder"))
     np.testing.assert_array_equal(looks_back, np.tril(both))
 
 
@@ -69,7 +69,7 @@ def test_a_mean_is_of_what_is_no_padding():
     values = np.float32(np.random.default_rng(0).normal(size=(5, 16, 4)))
     batch = corrupt(pool="mean")
     assert "scored" not in batch
-    objectives.load("classify", pool="mean").loss(Net, batch, None)
+    objectives.make_objective("classify", pool="mean").loss(Net, batch, None)
     for row, state in enumerate(heard[0]):
         here = batch["segment"][row] > 0
         mean = values[row][here].mean(axis=0) if here.any() else np.zeros(4)
@@ -83,11 +83,11 @@ def test_only_labelled_documents_count():
 
 
 def test_a_corpus_without_labels_is_refused():
-    unlabelled = symbols(labels=())
+    unlabelled = vocab(labels=())
     with pytest.raises(UserError, match=r"data\.corpus"):
         corrupt(of=unlabelled)
     with pytest.raises(UserError, match=r"data\.corpus"):
-        objectives.load("classify").network(None, unlabelled)
+        objectives.make_objective("classify").network(None, unlabelled)
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_a_corpus_without_labels_is_refused():
 )
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective classify"):
-        objectives.load("classify", **fields)
+        objectives.make_objective("classify", **fields)

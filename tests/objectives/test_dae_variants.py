@@ -11,9 +11,9 @@ from scipy import stats
 from research import models, objectives
 from research.errors import UserError
 from research.objectives.dae import CHOOSE, FILL, TARGET, lengths
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=1400, sentinels=800)
+OF = vocab(size=1400, sentinels=800)
 LEVEL = 1e-4
 
 
@@ -35,13 +35,15 @@ variants = st.sampled_from(VARIANTS)
 
 def counted(num_rows: int, width: int):
     """Texts whose tokens say their places."""
-    token = np.tile(OF.ordinary[0] + np.arange(width, dtype=np.int32), (num_rows, 1))
+    token = np.tile(
+        OF.ordinary_ids[0] + np.arange(width, dtype=np.int32), (num_rows, 1)
+    )
     return texts(width, [width] * num_rows, OF)._replace(token=token)
 
 
 def length_for(objective, raw: int) -> int:
     """The encoder's length at which an objective reads `raw` tokens."""
-    return next(n for n in range(3, 999) if objective.reads(n).length == raw)
+    return next(n for n in range(3, 999) if objective.text_spec(n).length == raw)
 
 
 def sides(batch) -> list[tuple[list, list]]:
@@ -56,8 +58,8 @@ def sides(batch) -> list[tuple[list, list]]:
 
 def runs(tokens: list) -> tuple[bool, list[list]]:
     """Whether a side begins with a sentinel, and its runs, whose order is checked."""
-    cut = [n for n, token in enumerate(tokens) if token in OF.sentinels]
-    assert [tokens[n] for n in cut] == list(OF.sentinels[: len(cut)])
+    cut = [n for n, token in enumerate(tokens) if token in OF.sentinel_ids]
+    assert [tokens[n] for n in cut] == list(OF.sentinel_ids[: len(cut)])
     assert (np.diff(cut) > 1).all()
     edges = [-1, *cut, len(tokens)]
     held = [tokens[a + 1 : b] for a, b in pairwise(edges)]
@@ -89,8 +91,10 @@ def test_sentinels_on_both_sides_rebuild_the_text(
     length, choose, rate, span, mode, seed
 ):
     rate = min(rate, 0.5) if choose == "prefix" else rate
-    objective = objectives.load("dae", choose=choose, rate=rate, span=span, mode=mode)
-    raw = objective.reads(length).length
+    objective = objectives.make_objective(
+        "dae", choose=choose, rate=rate, span=span, mode=mode
+    )
+    raw = objective.text_spec(length).length
     num_raw = [raw, 0, 1, 2, raw - 1, raw // 2]
     example = texts(raw, np.minimum(num_raw, raw), OF, seed=seed)
     batch = objective.corrupt(example, keys(6, seed), OF, length)
@@ -100,21 +104,21 @@ def test_sentinels_on_both_sides_rebuild_the_text(
             assert not encoder and not target
             continue
         if mode:
-            assert encoder.pop(0) == OF.sentinels[-("RSX".index(mode) + 1)]
-        assert encoder.pop() == target.pop() == OF.eos
+            assert encoder.pop(0) == OF.sentinel_ids[-("RSX".index(mode) + 1)]
+        assert encoder.pop() == target.pop() == OF.eos_id
         assert rebuilt(encoder, target) == token[:n].tolist()
 
 
 @settings(deadline=None, max_examples=150)
 @given(variants, st.integers(4, 200), st.floats(0.01, 0.5), st.integers(0, 99))
 def test_what_is_read_and_what_is_written_belong_together(fields, length, rate, seed):
-    objective = objectives.load("dae", rate=rate, **fields)
-    raw = objective.reads(length).length
+    objective = objectives.make_objective("dae", rate=rate, **fields)
+    raw = objective.text_spec(length).length
     example = texts(raw, [raw, max(raw // 3, 1), 1], OF, seed=seed, separators=0.1)
     batch = objective.corrupt(example, keys(3, seed), OF, length)
     for row, (encoder, target) in enumerate(sides(batch)):
         text = example.token[row, : example.length[row]].tolist()
-        assert encoder.pop() == target.pop() == OF.eos
+        assert encoder.pop() == target.pop() == OF.eos_id
         if fields["target"] == "whole":
             assert target == text
         if fields["fill"] == "sentinel" and fields["target"] == "spans":
@@ -125,11 +129,11 @@ def test_what_is_read_and_what_is_written_belong_together(fields, length, rate, 
             assert sorted(encoder) == sorted(text)
         if fields["fill"] in ("mask", "bert", "shuffle"):
             assert len(encoder) == len(text)
-            special = OF.special[text]
+            special = OF.is_special[text]
             assert (np.array(encoder)[special] == np.array(text)[special]).all()
         if fields["fill"] == "mask":
-            assert all(a in (b, OF.mask) for a, b in zip(encoder, text, strict=True))
-            lost = [b for a, b in zip(encoder, text, strict=True) if a == OF.mask]
+            assert all(a in (b, OF.mask_id) for a, b in zip(encoder, text, strict=True))
+            lost = [b for a, b in zip(encoder, text, strict=True) if a == OF.mask_id]
             assert target in (lost, text)
 
 
@@ -146,28 +150,28 @@ def test_what_is_read_and_what_is_written_belong_together(fields, length, rate, 
     ],
 )
 def test_lengths_of_the_variants(fields, raw, target):
-    objective = objectives.load("dae", **fields)
-    assert objective.reads(512).length == raw
-    assert objective.arrays(512)["target"].shape == (target,)
+    objective = objectives.make_objective("dae", **fields)
+    assert objective.text_spec(512).length == raw
+    assert objective.batch_spec(512)["target"].shape == (target,)
 
 
 def test_a_text_may_start_hidden_and_end_clear():
-    objective = objectives.load("dae", choose="iid", rate=0.5)
+    objective = objectives.make_objective("dae", choose="iid", rate=0.5)
     batch = objective.corrupt(counted(64, 6), keys(64), OF, length_for(objective, 6))
-    first = OF.sentinels[0]
+    first = OF.sentinel_ids[0]
     seen = set()
     for encoder, target in sides(batch):
-        starts_hidden, ends_hidden = encoder[0] == first, encoder[-2] in OF.sentinels
+        starts_hidden, ends_hidden = encoder[0] == first, encoder[-2] in OF.sentinel_ids
         if len(target) > 1:
             assert (target[0] == first) != starts_hidden
-            assert (target[-2] in OF.sentinels) != ends_hidden
+            assert (target[-2] in OF.sentinel_ids) != ends_hidden
             seen.add((starts_hidden, ends_hidden))
     assert len(seen) == 4
 
 
 def test_the_prefix_is_cut_at_a_uniform_place():
     rows, raw = 6000, 12
-    objective = objectives.load("dae", choose="prefix", fill="drop", rate=0.5)
+    objective = objectives.make_objective("dae", choose="prefix", fill="drop", rate=0.5)
     example = counted(rows, raw)
     batch = objective.corrupt(example, keys(rows), OF, length_for(objective, raw))
     given_ = np.array([len(encoder) - 1 for encoder, _ in sides(batch)])
@@ -180,7 +184,9 @@ def test_the_prefix_is_cut_at_a_uniform_place():
 
 def test_deshuffling_reads_any_order_equally_often():
     rows = 7200
-    objective = objectives.load("dae", choose="all", fill="shuffle", target="whole")
+    objective = objectives.make_objective(
+        "dae", choose="all", fill="shuffle", target="whole"
+    )
     batch = objective.corrupt(counted(rows, 4), keys(rows), OF, 5)
     orders, count = np.unique(batch["encoder_token"], axis=0, return_counts=True)
     assert len(orders) == 24
@@ -189,34 +195,39 @@ def test_deshuffling_reads_any_order_equally_often():
 
 def test_bert_style_is_nine_masks_to_one_random_token():
     rows, raw = 300, 200
-    objective = objectives.load("dae", choose="iid", fill="bert", target="whole")
+    objective = objectives.make_objective(
+        "dae", choose="iid", fill="bert", target="whole"
+    )
     example = counted(rows, raw)._replace(token=np.full((rows, raw), 810, np.int32))
-    of = OF._replace(ordinary=np.arange(900, 920, dtype=np.int32))
+    of = OF._replace(ordinary_ids=np.arange(900, 920, dtype=np.int32))
     batch = objective.corrupt(example, keys(rows), of, raw + 1)
     read = batch["encoder_token"][:, :-1]
-    masks, other = (read == OF.mask).sum(), read[(read != OF.mask) & (read != 810)]
+    masks, other = (
+        (read == OF.mask_id).sum(),
+        read[(read != OF.mask_id) & (read != 810)],
+    )
     assert stats.binomtest(int(masks), int(masks) + len(other), 0.9).pvalue > LEVEL
     assert stats.binomtest(int(masks) + len(other), read.size, 0.15).pvalue > LEVEL
     assert stats.chisquare(np.bincount(other - 900, minlength=20)).pvalue > LEVEL
 
 
 def test_sentinels_and_mode_tokens_never_meet():
-    objective = objectives.load("dae", mode="X", rate=0.5)
+    objective = objectives.make_objective("dae", mode="X", rate=0.5)
     needed = objective.sentinels(128)
-    example = texts(objective.reads(128).length, [9], OF)
-    few = OF._replace(sentinels=OF.sentinels[: needed - 1])
+    example = texts(objective.text_spec(128).length, [9], OF)
+    few = OF._replace(sentinel_ids=OF.sentinel_ids[: needed - 1])
     with pytest.raises(UserError, match=f"needs {needed} sentinels.*{needed - 1}"):
         objective.corrupt(example, keys(1), few, 128)
-    enough = OF._replace(sentinels=OF.sentinels[:needed])
+    enough = OF._replace(sentinel_ids=OF.sentinel_ids[:needed])
     batch = objective.corrupt(example, keys(1), enough, 128)
-    assert batch["encoder_token"][0, 0] == enough.sentinels[-3]
+    assert batch["encoder_token"][0, 0] == enough.sentinel_ids[-3]
 
 
 @pytest.mark.parametrize("fields", [dict(choose="iid"), dict(choose="prefix")])
 def test_few_sentinels_are_told_before_any_text_needs_them(fields):
-    objective = objectives.load("dae", **fields)
+    objective = objectives.make_objective("dae", **fields)
     needed = objective.sentinels(128)
-    few = OF._replace(sentinels=OF.sentinels[: needed - 1])
+    few = OF._replace(sentinel_ids=OF.sentinel_ids[: needed - 1])
     with pytest.raises(UserError, match=f"needs {needed} sentinels"):
         objective.corrupt(texts(127, [0], OF), keys(1), few, 128)
 
@@ -236,7 +247,7 @@ def test_few_sentinels_are_told_before_any_text_needs_them(fields):
 )
 def test_fields_that_do_not_fit_are_told(fields, told):
     with pytest.raises(UserError, match=told):
-        objectives.load("dae", **fields)
+        objectives.make_objective("dae", **fields)
 
 
 def test_z_adds_the_square_of_the_log_sum():
@@ -245,12 +256,15 @@ def test_z_adds_the_square_of_the_log_sum():
         states = staticmethod(lambda group, memory: None)
         readout = staticmethod(lambda states: made)
 
-    batch = objectives.load("dae").corrupt(texts(17, [17, 9], OF), keys(2), OF, 16)
+    batch = objectives.make_objective("dae").corrupt(
+        texts(17, [17, 9], OF), keys(2), OF, 16
+    )
     feature = np.ones((*batch["target"].shape, 2), np.float32)
     table, bias = np.zeros((OF.size, 2), np.float32), np.zeros(OF.size, np.float32)
     made = models.Readout(feature, table, bias, OF.size)
     plain, more = (
-        objectives.load("dae", z=z).loss(Net, batch, None)[0]["dae"] for z in (0, 0.1)
+        objectives.make_objective("dae", z=z).loss(Net, batch, None)[0]["dae"]
+        for z in (0, 0.1)
     )
     added = (more.total - plain.total) / plain.weight
     assert float(added) == pytest.approx(0.1 * np.log(OF.size) ** 2, rel=1e-5)

@@ -13,18 +13,18 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from research import models, objectives
-from research.batch import NEXT, OTHER
+from research.batch import NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import electra
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 LEVEL = 1e-4
 KEY = jax.random.key(0)
 
 
 def corrupt(lengths, length, **fields):
-    objective = objectives.load("electra", **fields)
+    objective = objectives.make_objective("electra", **fields)
     example = texts(length - 2, lengths, OF)
     return objective.corrupt(example, keys(len(lengths)), OF, length), example
 
@@ -49,7 +49,7 @@ def readout(logits: np.ndarray) -> models.Readout:
     ("rate", "length", "count"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
 )
 def test_scored_places_are_the_published_ones(rate, length, count):
-    specs = objectives.load("electra", rate=rate).arrays(length)
+    specs = objectives.make_objective("electra", rate=rate).batch_spec(length)
     assert specs["scored"].shape == (count,)
 
 
@@ -62,28 +62,33 @@ def test_places_are_distinct_and_the_rate_is_kept():
 
 
 def test_a_pair_of_segments_is_of_one_document():
-    objective = objectives.load("electra", format="segment_pair")
-    reads = objective.reads(32)
-    assert (reads.unit, reads.length, reads.other, reads.short) == ("pair", 29, 0, 0.05)
+    objective = objectives.make_objective("electra", format="segment_pair")
+    reads = objective.text_spec(32)
+    assert (reads.unit, reads.length, reads.other_document_rate, reads.short_rate) == (
+        "pair",
+        29,
+        0,
+        0.05,
+    )
     example = texts(29, [29, 20, 20, 0], OF)
     first = np.array([10, 8, 8, 0], np.int32)
-    label = np.array([NEXT, NEXT, OTHER, NEXT], np.int32)
-    example = example._replace(first=first, label=label)
+    label = np.array([NEXT, NEXT, OTHER_DOCUMENT, NEXT], np.int32)
+    example = example._replace(first_length=first, label=label)
     batch = objective.corrupt(example, keys(4), OF, 32)
-    assert ((batch["token"] == OF.eos).sum(axis=1) == [2, 2, 1, 0]).all()
+    assert ((batch["token"] == OF.eos_id).sum(axis=1) == [2, 2, 1, 0]).all()
     assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 0]).all()
-    assert (batch["kind"].sum(axis=1) == [20, 13, 0, 0]).all()
-    with pytest.raises(UserError, match=r"model\.kinds is 1"):
-        objective.network(models.Options(kinds=1), OF)
+    assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0]).all()
+    with pytest.raises(UserError, match=r"model\.token_types is 1"):
+        objective.network(models.Options(token_types=1), OF)
     with pytest.raises(UserError, match="format is stream or segment_pair"):
-        objectives.load("electra", format="pair")
+        objectives.make_objective("electra", format="pair")
 
 
 def test_eighty_five_in_a_hundred_are_masked_and_the_rest_stays():
     batch, _ = corrupt([126] * 400, 128)
     used = batch["weight"] > 0
     token = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked, same = token == OF.mask, token == batch["target"][used]
+    masked, same = token == OF.mask_id, token == batch["target"][used]
     assert (masked ^ same).all()
     assert stats.binomtest(int(masked.sum()), len(token), 0.85).pvalue > LEVEL
 
@@ -128,7 +133,7 @@ def test_writing_drops_unused_slots():
 
 def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
     batch, _ = corrupt([30, 30, 12, 0], 32)
-    objective = objectives.load("electra")
+    objective = objectives.make_objective("electra")
     favourite = batch["target"][0, 0]  # the generator always says this
     logits = np.full((4, batch["target"].shape[1], 128), -1e9)
     logits[..., favourite] = 0.0
@@ -178,7 +183,7 @@ def test_labels_follow_the_law_of_the_generator_on_a_toy_vocabulary():
     logits[:, toy] = np.log(odds)
     original = np.array([[5, 7]], np.int32)
     batch = {
-        "token": np.array([[1, OF.mask, 6, OF.mask, 2]], np.int32),
+        "token": np.array([[1, OF.mask_id, 6, OF.mask_id, 2]], np.int32),
         "scored": np.array([[1, 3]], np.int32),
         "target": original,
         "weight": np.ones((1, 2), np.float32),
@@ -202,7 +207,7 @@ def test_labels_follow_the_law_of_the_generator_on_a_toy_vocabulary():
             states=states, head=lambda name, states: jnp.zeros((count, 5, 1))
         ),
     )
-    objective = objectives.load("electra")
+    objective = objectives.make_objective("electra")
     score = jax.jit(lambda batch: objective.loss(net, batch, KEY)[0])
     terms = score(on_device(many))
     jax.effects_barrier()
@@ -238,7 +243,7 @@ def test_samples_stay_in_the_generators_support():
 
 def test_the_discriminator_teaches_the_generator_nothing():
     batch = on_device(corrupt([30, 12], 32)[0])
-    objective = objectives.load("electra")
+    objective = objectives.make_objective("electra")
     options = models.Options(layers=1, width=32, heads=2, feedforward=32)
     network = objective.network(options, OF)
 

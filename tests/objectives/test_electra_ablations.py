@@ -10,15 +10,15 @@ import pytest
 from research import models, objectives
 from research.errors import UserError
 from research.objectives import electra
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 KEY = jax.random.key(0)
 
 
 def corrupt(lengths, length):
     example = texts(length - 2, lengths, OF)
-    objective = objectives.load("electra")
+    objective = objectives.make_objective("electra")
     return objective.corrupt(example, keys(len(lengths)), OF, length), example
 
 
@@ -72,7 +72,7 @@ def test_fifteen_percent_tells_of_the_hidden_places_alone(monkeypatch):
     used = batch["weight"] > 0
     guess = np.where(np.arange(batch["target"].shape[1]) % 2, batch["target"], 50)
     net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
-    terms = score(objectives.load("electra", task="chosen"), net, batch)
+    terms = score(objectives.make_objective("electra", task="chosen"), net, batch)
     replaced = guess != batch["target"]
     logit = np.sin(guess)
     loss = np.log1p(np.exp(logit)) - logit * replaced
@@ -94,9 +94,9 @@ def test_replace_mlm_recovers_the_hidden_tokens_of_the_replaced_text(monkeypatch
     used = batch["weight"] > 0
     guess = np.full_like(batch["target"], 40)
     net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
-    objective = objectives.load("electra", task="replace_mlm", coef=1.0)
+    objective = objectives.make_objective("electra", task="replace_mlm", coef=1.0)
     terms = score(objective, net, batch)
-    assert not (np.asarray(seen[0]) == OF.mask).any()  # it reads no mask token
+    assert not (np.asarray(seen[0]) == OF.mask_id).any()  # it reads no mask token
     expected = -log_p()[batch["target"][used]].sum()
     np.testing.assert_allclose(terms["mlm"].total, expected, rtol=1e-5)
     assert terms["mlm"].weight == used.sum() and terms["mlm"].coef == 1
@@ -108,13 +108,13 @@ def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
     used = batch["weight"] > 0
     guess = np.full_like(batch["target"], 40)
     net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
-    objective = objectives.load("electra", task="all_tokens", coef=1.0)
+    objective = objectives.make_objective("electra", task="all_tokens", coef=1.0)
     terms = score(objective, net, batch)
     read, here = np.asarray(seen[0]), batch["segment"] > 0
-    original = np.full_like(read, OF.pad)
+    original = np.full_like(read, OF.pad_id)
     for row, count in enumerate(example.length):
         if count:
-            text = [OF.bos, *example.token[row, :count], OF.eos]
+            text = [OF.bos_id, *example.token[row, :count], OF.eos_id]
             original[row, : count + 2] = text
     share = 1 / (1 + np.exp(-np.sin(read)))
     p = share * (read == original) + (1 - share) * np.exp(log_p()[original])
@@ -127,7 +127,9 @@ def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
 @pytest.mark.parametrize("tie", models.TIES)
 def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
     fraction = 1.0 if tie == "all" else 0.25
-    objective = objectives.load("electra", task=task, tie=tie, fraction=fraction)
+    objective = objectives.make_objective(
+        "electra", task=task, tie=tie, fraction=fraction
+    )
     options = models.Options(layers=2, width=32, heads=2, feedforward=32)
     network = objective.network(options, OF)
     batch = on_device(corrupt([10], 12)[0])
@@ -151,4 +153,4 @@ def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
 )
 def test_what_is_not_right_is_refused(fields, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("electra", **fields)
+        objectives.make_objective("electra", **fields)

@@ -16,15 +16,15 @@ from research import models, objectives
 from research.errors import UserError
 from research.objectives import infoword
 from research.objectives.losses import contrastive
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols(size=96)
+OF = vocab(size=96)
 KEY = jax.random.key(0)
 
 
 def corrupt(example, length, **fields):
-    objective = objectives.load("infoword", **fields)
+    objective = objectives.make_objective("infoword", **fields)
     return objective.corrupt(example, keys(len(example.length)), OF, length)
 
 
@@ -43,22 +43,24 @@ def test_the_text_can_be_rebuilt_from_its_ngram(length, rows, longest, separator
     row, slot = np.nonzero(batch["weight"])
     token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
     for row, count in enumerate(example.length):
-        text = [OF.bos, *example.token[row, :count], OF.eos] if count else []
-        text += [OF.pad] * (length - len(text))
+        text = [OF.bos_id, *example.token[row, :count], OF.eos_id] if count else []
+        text += [OF.pad_id] * (length - len(text))
         size = (batch["ngram_segment"][row] > 0).sum() - 2
         assert (size > 0) == (batch["ngram_weight"][row] > 0)
         if not batch["ngram_weight"][row]:
-            assert count < 2 or (example.token[row, :count] == OF.eos).all()
-            assert (batch["ngram_token"][row] == OF.pad).all()
+            assert count < 2 or (example.token[row, :count] == OF.eos_id).all()
+            assert (batch["ngram_token"][row] == OF.pad_id).all()
             np.testing.assert_array_equal(token[row], text)
             continue
         ngram = batch["ngram_token"][row, : size + 2]
-        assert 1 <= size <= longest and ngram[0] == OF.bos and ngram[-1] == OF.eos
-        hidden = np.flatnonzero(token[row] == OF.mask)  # after those of MLM came back
+        assert 1 <= size <= longest and ngram[0] == OF.bos_id and ngram[-1] == OF.eos_id
+        hidden = np.flatnonzero(
+            token[row] == OF.mask_id
+        )  # after those of MLM came back
         np.testing.assert_array_equal(hidden, hidden[0] + np.arange(size))
         token[row, hidden] = ngram[1:-1]
         np.testing.assert_array_equal(token[row], text)
-        assert not OF.special[ngram[1:-1]].any()
+        assert not OF.is_special[ngram[1:-1]].any()
 
 
 def test_sizes_and_places_of_ngrams_are_uniform():
@@ -90,10 +92,10 @@ def test_an_ngram_is_hidden_whole_and_is_no_target():
     batch = corrupt(example, 128)
     shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)
     used = batch["weight"] > 0
-    masked = int((shown[used] == OF.mask).sum())
+    masked = int((shown[used] == OF.mask_id).sum())
     assert stats.binomtest(masked, int(used.sum()), 0.8).pvalue > LEVEL
     np.testing.assert_array_equal(used.sum(axis=1), round(0.15 * 128))
-    num_masks = (batch["token"] == OF.mask).sum() - masked
+    num_masks = (batch["token"] == OF.mask_id).sum() - masked
     assert num_masks == (batch["ngram_segment"].sum(axis=1) - 2).sum()
     np.testing.assert_array_equal(batch["document"], example.document)
 
@@ -168,7 +170,7 @@ def test_rows_without_negatives_weigh_nothing():
 def test_the_loss_is_the_same_on_one_device_and_on_eight():
     example = texts(22, [22, 20, 9, 0, 22, 2, 15, 22] * 2, OF)
     example = example._replace(document=np.arange(16) // 3)
-    objective = objectives.load("infoword", negatives=16)
+    objective = objectives.make_objective("infoword", negatives=16)
     batch = objective.corrupt(example, keys(16), OF, 24)
     batch = batch | {"example": np.arange(16, dtype=np.int32)}
     batch = jax.tree.map(jnp.asarray, batch)
@@ -241,9 +243,9 @@ def test_sampled_tokens_are_the_batchs_and_the_loss_is_the_definition():
 
 
 def test_it_cannot_be_split_and_says_so():
-    assert not objectives.load("infoword").splits
-    joint = objectives.load("joint", parts={"infoword": {}, "mlm": {}})
-    assert not joint.splits
+    assert not objectives.make_objective("infoword").supports_accumulation
+    joint = objectives.make_objective("joint", parts={"infoword": {}, "mlm": {}})
+    assert not joint.supports_accumulation
 
 
 @pytest.mark.parametrize(
@@ -256,4 +258,4 @@ def test_it_cannot_be_split_and_says_so():
 )
 def test_what_is_not_right_is_refused(fields, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("infoword", **fields)
+        objectives.make_objective("infoword", **fields)

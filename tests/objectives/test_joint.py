@@ -10,15 +10,15 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from research import models, objectives
-from research.batch import LAST_STEP, Spec
+from research.batch import EVALUATION_STEP, ArraySpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
 from research.objectives.losses.cross_entropy import Term
 from research.run import state
 from research.step import make_step, value
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=96, sentinels=40)
+OF = vocab(size=96, sentinels=40)
 OPTIONS = models.Options(layers=1, width=16, heads=2, feedforward=16)
 LENGTH = 24
 ROWS = 8
@@ -31,7 +31,7 @@ BOTH = {
 
 def made(objective, step=0):
     """An example, its keys, and its batch on the device."""
-    width = objective.reads(LENGTH).length
+    width = objective.text_spec(LENGTH).length
     lengths = np.random.default_rng(0).integers(0, width + 1, ROWS)
     example = texts(width, lengths, OF)
     example = example._replace(step=np.full(ROWS, step, np.int64))
@@ -41,20 +41,20 @@ def made(objective, step=0):
 
 
 def test_each_part_hides_as_it_would_alone():
-    objective = objectives.load("joint", parts=BOTH)
+    objective = objectives.make_objective("joint", parts=BOTH)
     example, key, batch = made(objective, step=7)
     assert example.token.shape[1] == LENGTH  # as lm reads it; mlm reads two less
     seen = {"example", "step"}
     for name, alone in [("masked", "mlm"), ("lm", "lm")]:
-        part = objectives.load(alone)
-        base, read = objective.reads(LENGTH), part.reads(LENGTH)
-        text = shared_input.share(example, base, read, OF.pad)
+        part = objectives.make_objective(alone)
+        base, read = objective.text_spec(LENGTH), part.text_spec(LENGTH)
+        text = shared_input.share(example, base, read, OF.pad_id)
         for array, expected in part.corrupt(text, key, OF, LENGTH).items():
             np.testing.assert_array_equal(batch[f"{name}_{array}"], expected)
             seen.add(f"{name}_{array}")
     assert seen == set(batch)
     assert (batch["step"] == 7).all() and batch["step"].dtype == jnp.int32
-    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     assert {k: (ROWS, *s.shape) for k, s in specs.items()} == {
         k: array.shape for k, array in batch.items()
     }
@@ -88,9 +88,12 @@ def loss(params, scorer, batch):
 
 
 def test_terms_and_gradients_are_the_weighted_parts():
-    objective = objectives.load("joint", parts=BOTH)
+    objective = objectives.make_objective("joint", parts=BOTH)
     _, _, batch = made(objective)
-    alone = {"masked": objectives.load("mlm"), "lm": objectives.load("lm")}
+    alone = {
+        "masked": objectives.make_objective("mlm"),
+        "lm": objectives.make_objective("lm"),
+    }
 
     @jax.jit
     def run(params, batch):
@@ -115,12 +118,12 @@ def test_terms_and_gradients_are_the_weighted_parts():
 
 
 def test_a_joint_of_one_part_is_the_part():
-    objective = objectives.load("joint", parts={"mlm": {"unit": "word"}})
-    part = objectives.load("mlm", unit="word")
+    objective = objectives.make_objective("joint", parts={"mlm": {"unit": "word"}})
+    part = objectives.make_objective("mlm", unit="word")
     network = objective.network(OPTIONS, OF)
     assert network == part.network(OPTIONS, OF)
-    assert objective.pattern == part.pattern and objective.splits
-    assert objective.reads(LENGTH) == part.reads(LENGTH)
+    assert objective.pattern == part.pattern and objective.supports_accumulation
+    assert objective.text_spec(LENGTH) == part.text_spec(LENGTH)
     _, _, batch = made(objective)
 
     params = bag_params()
@@ -139,9 +142,9 @@ def test_a_schedule_changes_weights_and_compiles_nothing():
         "mlm": {"weight": [[2, 1.0], [4, 0.5]], "cross_entropy": "dense"},
         "lm": {"weight": [[1, 0.0], [2, 1.0]], "cross_entropy": "dense"},
     }
-    objective = objectives.load("joint", parts=parts)
+    objective = objectives.make_objective("joint", parts=parts)
     network = objective.network(OPTIONS, OF)
-    specs = objective.arrays(LENGTH) | {"example": Spec(())}
+    specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     optimizer = optax.sgd(0.1)
     begin = state.initializer(objective, network, optimizer, specs, ROWS)
     now = jax.jit(lambda key: state.unboxed(begin(key)))(KEY)
@@ -173,7 +176,7 @@ def test_a_schedule_changes_weights_and_compiles_nothing():
 
 def test_a_part_of_weight_nothing_teaches_nothing_until_its_step():
     parts = {"mlm": {"weight": [[9, 0.0], [10, 1.0]]}}
-    objective = objectives.load("joint", parts=parts)
+    objective = objectives.make_objective("joint", parts=parts)
     run = jax.jit(
         lambda params, batch: jax.grad(loss, has_aux=True)(params, objective, batch)[0]
     )
@@ -183,7 +186,7 @@ def test_a_part_of_weight_nothing_teaches_nothing_until_its_step():
         return np.abs(ravel_pytree(gradient)[0]).max()
 
     assert slope(0) == slope(9) == 0
-    assert slope(10) == slope(LAST_STEP) > 0
+    assert slope(10) == slope(EVALUATION_STEP) > 0
 
 
 def test_each_part_keeps_its_own_memory():
@@ -200,7 +203,9 @@ def test_each_part_keeps_its_own_memory():
         assert batch["carry"] in (None, ())
         return {"none": Term(jnp.float32(0), jnp.float32(1))}, ()
 
-    objective = objectives.load("joint", parts={n: {"objective": "lm"} for n in "abc"})
+    objective = objectives.make_objective(
+        "joint", parts={n: {"objective": "lm"} for n in "abc"}
+    )
     objective.__dict__["_made"] = {
         "a": remembers("x", jnp.zeros(4)),
         "b": SimpleNamespace(loss=forgets),
@@ -217,14 +222,14 @@ def test_each_part_keeps_its_own_memory():
 
 def test_each_part_may_have_kinds_of_its_own():
     parts = {"a": {"objective": "mlm"}, "b": {"objective": "lm"}}
-    objective = objectives.load("joint", parts=parts, kinds=2)
+    objective = objectives.make_objective("joint", parts=parts, kinds=2)
     _, _, batch = made(objective)
-    assert (batch["a_kind"] == 0).all() and (batch["b_kind"] == 2).all()
-    objective.network(models.Options(kinds=4), OF)
-    with pytest.raises(UserError, match=r"model\.kinds is 3.* 4 kinds"):
-        objective.network(models.Options(kinds=3), OF)
+    assert (batch["a_token_type"] == 0).all() and (batch["b_token_type"] == 2).all()
+    objective.network(models.Options(token_types=4), OF)
+    with pytest.raises(UserError, match=r"model\.token_types is 3.* 4 kinds"):
+        objective.network(models.Options(token_types=3), OF)
     with pytest.raises(UserError, match="kinds is at least 0"):
-        objectives.load("joint", parts=parts, kinds=-1)
+        objectives.make_objective("joint", parts=parts, kinds=-1)
 
 
 @pytest.mark.parametrize(
@@ -238,13 +243,13 @@ def test_each_part_may_have_kinds_of_its_own():
 )
 def test_what_is_not_right_is_refused(parts, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("joint", parts=parts)
+        objectives.make_objective("joint", parts=parts)
 
 
 def test_parts_read_the_same_unit_and_need_one_network():
-    objective = objectives.load("joint", parts={"lm": {}, "classify": {}})
+    objective = objectives.make_objective("joint", parts={"lm": {}, "classify": {}})
     with pytest.raises(UserError, match="classify: document of 22 tokens; lm: stream"):
-        objective.reads(LENGTH)
-    objective = objectives.load("joint", parts={"lm": {}, "dae": {}})
+        objective.text_spec(LENGTH)
+    objective = objectives.make_objective("joint", parts={"lm": {}, "dae": {}})
     with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):
         objective.network(OPTIONS, OF)

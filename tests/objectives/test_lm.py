@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import models, objectives
-from research.batch import DOCUMENT, visible
+from research.batch import DOCUMENT, attention_mask
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 LEVEL = 1e-4
 
 
 def corrupt(example, **fields):
-    objective = objectives.load("lm", **fields)
+    objective = objectives.make_objective("lm", **fields)
     rows, length = example.token.shape
     return objective.corrupt(example, keys(rows), OF, length)
 
@@ -43,7 +43,7 @@ def test_input_is_the_target_one_place_later():
     for row, length in enumerate(example.length):
         target = batch["target"][row, :length]
         np.testing.assert_array_equal(target, example.token[row, :length])
-        before = [OF.bos, *target[:-1]][:length]
+        before = [OF.bos_id, *target[:-1]][:length]
         np.testing.assert_array_equal(batch["token"][row, :length], before)
         np.testing.assert_array_equal(batch["weight"][row], np.arange(16) < length)
 
@@ -72,7 +72,7 @@ def test_both_directions_are_each_of_them(prefix):
 def test_a_prefix_sees_itself_and_what_follows_it_is_scored(length, seed):
     num_raw = np.random.default_rng(seed).integers(0, length + 1, 6)
     batch = corrupt(texts(length, num_raw, OF, seed=seed), prefix="random")
-    sees = visible(batch)
+    sees = attention_mask(batch)
     for row, count in enumerate(num_raw):
         if count < 2:
             assert not batch["weight"][row].any()
@@ -107,10 +107,10 @@ def documents(rng, length, separator):
     while len(token) < length:
         size = int(rng.integers(1, 9))
         begin = len(token)
-        token += list(rng.choice(OF.ordinary, size))
+        token += list(rng.choice(OF.ordinary_ids, size))
         flags += [DOCUMENT] + [0] * (size - 1)
         if separator:
-            token, flags = [*token, OF.eos], [*flags, 0]
+            token, flags = [*token, OF.eos_id], [*flags, 0]
         held.append((begin, len(token)))
     held = [(begin, min(end, length)) for begin, end in held]
     example = texts(length, [length], OF)
@@ -126,13 +126,13 @@ def test_documents_apart_are_those_documents_alone(direction, separator):
         example, held = documents(rng, 24, separator)
         batch = corrupt(example, documents="apart", direction=direction)
         assert batch["weight"].all()  # every token stays a target
-        sees, token = visible(batch)[0], example.token[0]
+        sees, token = attention_mask(batch)[0], example.token[0]
         if direction == "backward":
             # A separator is read before the document that it follows in the text.
             shift = int(separator)
             ends = [end - shift for _, end in held[:-1]]
             whole = held[-1][1]
-            if separator and token[-1] == OF.eos:
+            if separator and token[-1] == OF.eos_id:
                 ends, whole = [*ends, whole - 1], whole
             edge = [0, *ends] + ([whole] if not ends or ends[-1] < whole else [])
             held = [(whole - b, whole - a) for a, b in pairwise(edge)][::-1]
@@ -168,8 +168,8 @@ def test_a_window_may_begin_within_a_document():
     batch = corrupt(cut, documents="apart")
     assert list(batch["segment"][0, :4]) == [1, 1, 2, 2]
     assert list(batch["position"][0, :4]) == [0, 1, 0, 1]
-    assert list(batch["token"][0, [0, 2]]) == [OF.bos, OF.bos]
-    assert batch["target"][0, 1] == OF.eos  # the end of the first is a target
+    assert list(batch["token"][0, [0, 2]]) == [OF.bos_id, OF.bos_id]
+    assert batch["target"][0, 1] == OF.eos_id  # the end of the first is a target
 
 
 def test_each_document_has_a_prefix_of_its_own():
@@ -196,13 +196,13 @@ def test_each_document_has_a_prefix_of_its_own():
 @pytest.mark.parametrize("field", ["direction", "prefix", "documents"])
 def test_a_word_that_is_none_of_its_choices_is_an_error(field):
     with pytest.raises(UserError, match=f"lm: {field} is one of .*, not 'sideways'"):
-        objectives.load("lm", **{field: "sideways"})
+        objectives.make_objective("lm", **{field: "sideways"})
 
 
 def test_both_directions_are_two_networks_that_share_their_tables():
     example = texts(8, [8, 5], OF)
     both, forward, backward = (
-        objectives.load("lm", direction=name, cross_entropy="dense")
+        objectives.make_objective("lm", direction=name, cross_entropy="dense")
         for name in ("both", "forward", "backward")
     )
     options = models.Options(layers=1, width=8, heads=1, feedforward=8, max_length=8)

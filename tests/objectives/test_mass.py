@@ -6,24 +6,24 @@ from scipy import stats
 
 from research import objectives
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=400, sentinels=20)
+OF = vocab(size=400, sentinels=20)
 LEVEL = 1e-4
-FIRST = int(OF.ordinary[0])
+FIRST = int(OF.ordinary_ids[0])
 
 
 def counted(num_rows: int, num_raw: int, width: int | None = None):
     """Texts whose tokens say their places in the encoder: 1, 2, ..."""
     width = width or num_raw
-    token = np.full((num_rows, width), OF.pad, np.int32)
+    token = np.full((num_rows, width), OF.pad_id, np.int32)
     token[:, :num_raw] = FIRST + 1 + np.arange(num_raw)
     return texts(width, [num_raw] * num_rows, OF)._replace(token=token)
 
 
 def made(num_rows, num_raw, **fields):
     """A batch, the number of each row's targets and the first target's place."""
-    objective = objectives.load("mass", **fields)
+    objective = objectives.make_objective("mass", **fields)
     text = counted(num_rows, num_raw)
     batch = objective.corrupt(text, keys(num_rows), OF, num_raw + 2)
     return batch, batch["weight"].sum(axis=1), batch["target"][:, 0] - FIRST
@@ -36,16 +36,16 @@ def test_every_span_is_aligned(num_raw, first):
     batch, size, begin = made(400, num_raw, first=first, mask=1.0, random=0.0)
     k = max(round(num_raw / 2), 1)
     assert set(begin.tolist()) == set(range(1, num_raw - k + 2))
-    clean = [OF.bos, *(FIRST + 1 + np.arange(num_raw)), OF.eos]
+    clean = [OF.bos_id, *(FIRST + 1 + np.arange(num_raw)), OF.eos_id]
     for row, start in enumerate(begin):
         assert size[row] == k
         span = range(start, start + k)
         assert batch["target"][row].tolist() == [clean[p] for p in span]
-        seen = [OF.mask if p in span else token for p, token in enumerate(clean)]
+        seen = [OF.mask_id if p in span else token for p, token in enumerate(clean)]
         assert batch["encoder_token"][row].tolist() == seen
         read = [clean[p - 1] for p in span]
         if first == "mask":
-            read[0] = OF.mask
+            read[0] = OF.mask_id
         assert batch["decoder_token"][row].tolist() == read
         place = batch["decoder_position"][row]
         assert place.tolist() == [p - 1 for p in span]
@@ -67,14 +67,16 @@ def test_where_spans_begin(start):
 
 def test_a_span_is_mostly_masked_but_always_scored():
     num_rows, num_raw = 400, 60
-    of = OF._replace(ordinary=np.arange(300, 320, dtype=np.int32))
+    of = OF._replace(ordinary_ids=np.arange(300, 320, dtype=np.int32))
     text = counted(num_rows, num_raw)
-    batch = objectives.load("mass").corrupt(text, keys(num_rows), of, num_raw + 2)
+    batch = objectives.make_objective("mass").corrupt(
+        text, keys(num_rows), of, num_raw + 2
+    )
     assert (batch["weight"] == 1).all() and batch["weight"].shape == (num_rows, 30)
     place = batch["target"] - FIRST
     there = np.take_along_axis(batch["encoder_token"], place, axis=1)
     other = there[(there >= 300) & (there < 320)] - 300
-    count = [(there == of.mask).sum(), len(other), (there == batch["target"]).sum()]
+    count = [(there == of.mask_id).sum(), len(other), (there == batch["target"]).sum()]
     assert sum(count) == there.size
     expected = np.array([0.8, 0.1, 0.1]) * there.size
     assert stats.chisquare(count, expected).pvalue > LEVEL
@@ -89,28 +91,28 @@ def test_the_share_sets_the_span(rate, k):
 
 
 def test_short_texts_have_short_spans():
-    objective = objectives.load("mass")
+    objective = objectives.make_objective("mass")
     text = texts(30, [30, 9, 1, 0], OF)
     batch = objective.corrupt(text, keys(4), OF, 32)
     assert batch["weight"].sum(axis=1).tolist() == [15, 4, 1, 0]
 
 
 def test_a_separator_in_a_span_stays_and_is_not_scored():
-    objective = objectives.load("mass", rate=1.0, mask=1.0, random=0.0)
+    objective = objectives.make_objective("mass", rate=1.0, mask=1.0, random=0.0)
     text = counted(1, 6)
-    text.token[0, 3] = OF.eos
+    text.token[0, 3] = OF.eos_id
     batch = objective.corrupt(text, keys(1), OF, 8)
-    seen = [OF.bos, *[OF.mask] * 3, OF.eos, *[OF.mask] * 2, OF.eos]
+    seen = [OF.bos_id, *[OF.mask_id] * 3, OF.eos_id, *[OF.mask_id] * 2, OF.eos_id]
     assert batch["encoder_token"][0].tolist() == seen
     assert batch["weight"][0].tolist() == [1, 1, 1, 0, 1, 1]
 
 
-def test_a_corpus_is_a_kind():
-    objective = objectives.load("mass")
-    text = texts(8, [8, 8, 4], OF)._replace(source=np.array([0, 2, 1], np.int32))
+def test_a_corpus_is_a_token_type():
+    objective = objectives.make_objective("mass")
+    text = texts(8, [8, 8, 4], OF)._replace(corpus=np.array([0, 2, 1], np.int32))
     batch = objective.corrupt(text, keys(3), OF, 10)
     for side in ("encoder_", "decoder_"):
-        assert (batch[side + "kind"] == [[0], [2], [1]]).all()
+        assert (batch[side + "token_type"] == [[0], [2], [1]]).all()
 
 
 @pytest.mark.parametrize(
@@ -125,4 +127,4 @@ def test_a_corpus_is_a_kind():
 )
 def test_fields_that_do_not_fit_are_told(fields, told):
     with pytest.raises(UserError, match=told):
-        objectives.load("mass", **fields)
+        objectives.make_objective("mass", **fields)

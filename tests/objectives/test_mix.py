@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import models, objectives
-from research.batch import LAST_STEP
+from research.batch import EVALUATION_STEP
 from research.errors import UserError
 from research.objectives import mix
 from research.objectives.inputs import composite, shared_input
-from tests.testing.example_batches import keys, rows, symbols, texts
+from tests.testing.example_batches import keys, rows, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols(size=96, sentinels=40)
+OF = vocab(size=96, sentinels=40)
 LENGTH = 48
 KEY = jax.random.key(0)
 
@@ -33,12 +33,12 @@ DENOISERS = {
 
 
 def denoisers():
-    return objectives.load("mix", of="dae", parts=DENOISERS)
+    return objectives.make_objective("mix", of="dae", parts=DENOISERS)
 
 
 def made(objective, count=60, step=0, seed=0):
     """An example, its keys and its batch."""
-    width = objective.reads(LENGTH).length
+    width = objective.text_spec(LENGTH).length
     lengths = np.random.default_rng(seed).integers(0, width + 1, count)
     example = texts(width, lengths, OF, seed=seed)
     example = example._replace(step=np.full(count, step, np.int64))
@@ -54,9 +54,9 @@ def test_each_row_is_hidden_by_its_part_as_it_would_be_alone():
     for row, number in enumerate(drawn):
         name = sorted(DENOISERS)[number]
         fields = {k: v for k, v in DENOISERS[name].items() if k != "share"}
-        part = objectives.load("dae", **fields)
+        part = objectives.make_objective("dae", **fields)
         text = rows(example, slice(row, row + 1))
-        raw = part.reads(LENGTH).length
+        raw = part.text_spec(LENGTH).length
         text = text._replace(
             token=text.token[:, :raw],
             flags=text.flags[:, :raw],
@@ -66,28 +66,31 @@ def test_each_row_is_hidden_by_its_part_as_it_would_be_alone():
         for array, whole in batch.items():
             size = alone[array].shape[1]
             np.testing.assert_array_equal(whole[row, :size], alone[array][0])
-            rest = OF.pad if array.endswith(("token", "target")) else 0
+            rest = OF.pad_id if array.endswith(("token", "target")) else 0
             assert (whole[row, size:] == rest).all(), array
 
 
 def test_arrays_are_as_large_as_the_largest_parts():
     objective = denoisers()
     alone = {
-        name: objectives.load(
+        name: objectives.make_objective(
             "dae", **{k: v for k, v in fields.items() if k != "share"}
         )
         for name, fields in DENOISERS.items()
     }
-    largest = max(part.arrays(LENGTH)["target"].shape for part in alone.values())
-    assert objective.arrays(LENGTH)["target"].shape == largest
-    longest = max(part.reads(LENGTH).length for part in alone.values())
-    assert objective.reads(LENGTH).length == longest
+    largest = max(part.batch_spec(LENGTH)["target"].shape for part in alone.values())
+    assert objective.batch_spec(LENGTH)["target"].shape == largest
+    longest = max(part.text_spec(LENGTH).length for part in alone.values())
+    assert objective.text_spec(LENGTH).length == longest
 
 
 def test_without_parts_it_is_the_module():
-    objective, alone = objectives.load("mix", of="dae"), objectives.load("dae")
-    assert objective.reads(LENGTH) == alone.reads(LENGTH)
-    assert objective.arrays(LENGTH) == alone.arrays(LENGTH)
+    objective, alone = (
+        objectives.make_objective("mix", of="dae"),
+        objectives.make_objective("dae"),
+    )
+    assert objective.text_spec(LENGTH) == alone.text_spec(LENGTH)
+    assert objective.batch_spec(LENGTH) == alone.batch_spec(LENGTH)
     example, key, batch = made(objective)
     for name, array in alone.corrupt(example, key, OF, LENGTH).items():
         np.testing.assert_array_equal(batch[name], array)
@@ -96,7 +99,7 @@ def test_without_parts_it_is_the_module():
 @pytest.mark.parametrize("shares", [(1, 1, 1), (0.5, 0.125, 2.0), (3, 0, 1)])
 def test_shares_are_kept(shares):
     parts = {name: {"share": share} for name, share in zip("abc", shares, strict=True)}
-    objective = objectives.load("mix", of="mlm", parts=parts)
+    objective = objectives.make_objective("mix", of="mlm", parts=parts)
     count = 20_000
     drawn = objective.draw(keys(count), np.zeros(count, np.int64))
     expected = np.array(shares) / sum(shares) * count
@@ -108,11 +111,13 @@ def test_shares_are_kept(shares):
 
 def test_the_part_does_not_depend_on_what_it_hides():
     # A part that is drawn more often for some noise than for other would be biased.
-    objective = objectives.load("mix", of="mlm", parts={"a": {}, "b": {"unit": "word"}})
+    objective = objectives.make_objective(
+        "mix", of="mlm", parts={"a": {}, "b": {"unit": "word"}}
+    )
     count = 20_000
     key = keys(count)
     drawn = objective.draw(key, np.zeros(count, np.int64))
-    alone = objectives.load("mlm", rate=0.01)
+    alone = objectives.make_objective("mlm", rate=0.01)
     place = alone.corrupt(texts(6, [6] * count, OF), key, OF, 8)["scored"][:, 0]
     table = np.zeros((2, 8))
     np.add.at(table, (drawn, place), 1)
@@ -126,7 +131,7 @@ def test_stages_switch_exactly_at_their_steps():
         "entities": {"share": [[250, 1.0]], "rate": 0.3},
     }
     parts["entities"]["share"] = [[0, 0], [250, 1]]
-    objective = objectives.load("mix", of="mlm", parts=parts)
+    objective = objectives.make_objective("mix", of="mlm", parts=parts)
     names = sorted(parts)
     key = keys(50)
     for step, name in [
@@ -135,7 +140,7 @@ def test_stages_switch_exactly_at_their_steps():
         (100, "phrases"),
         (249, "phrases"),
         (250, "entities"),
-        (LAST_STEP, "entities"),
+        (EVALUATION_STEP, "entities"),
     ]:
         drawn = objective.draw(key, np.full(50, step))
         assert (drawn == names.index(name)).all(), step
@@ -153,7 +158,7 @@ def test_a_stage_is_that_of_the_step_whatever_was_made_before():
     parts = {"early": {"share": share[0]}, "late": {"share": share[1], "rate": 0.5}}
 
     def fresh():
-        return objectives.load("mix", of="dae", parts=parts)
+        return objectives.make_objective("mix", of="dae", parts=parts)
 
     one = fresh()
     steps = (0, 99, 100, 250)
@@ -200,7 +205,7 @@ def bag_of_tokens() -> SimpleNamespace:
 def test_its_loss_is_the_sum_of_its_parts_losses():
     parts = {"token": {"rate": 0.15}, "word": {"unit": "word", "rate": 0.4}}
     parts = {k: v | {"cross_entropy": "dense"} for k, v in parts.items()}
-    objective = objectives.load("mix", of="mlm", parts=parts)
+    objective = objectives.make_objective("mix", of="mlm", parts=parts)
     example, key, batch = made(objective, count=16)
     net = bag_of_tokens()
 
@@ -213,8 +218,8 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
     drawn, total = objective.draw(key, example.step), 0.0
     for number, part in enumerate(objective._made.values()):
         own = np.flatnonzero(drawn == number)
-        base, read = objective.reads(LENGTH), part.reads(LENGTH)
-        text = shared_input.share(rows(example, own), base, read, OF.pad)
+        base, read = objective.text_spec(LENGTH), part.text_spec(LENGTH)
+        text = shared_input.share(rows(example, own), base, read, OF.pad_id)
         total += run(part, part.corrupt(text, key[own], OF, LENGTH)).total
     np.testing.assert_allclose(whole.total, total, rtol=1e-5)
 
@@ -232,19 +237,19 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
 )
 def test_what_is_not_right_is_refused(of, parts, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("mix", of=of, parts=parts)
+        objectives.make_objective("mix", of=of, parts=parts)
 
 
 def test_parts_make_the_same_arrays():
     parts = {"a": {}, "b": {"architecture": "encdec"}}
-    objective = objectives.load("mix", of="classify", parts=parts)
-    with pytest.raises(UserError, match="'a' and 'b' differ in decoder_kind"):
-        objective.arrays(LENGTH)
+    objective = objectives.make_objective("mix", of="classify", parts=parts)
+    with pytest.raises(UserError, match="'a' and 'b' differ in decoder_position"):
+        objective.batch_spec(LENGTH)
 
 
 def test_what_the_loss_reads_is_the_same_in_all_parts():
     parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
-    objective = objectives.load("mix", of="electra", parts=parts)
+    objective = objectives.make_objective("mix", of="electra", parts=parts)
     options = models.Options(layers=1, width=16, heads=2, feedforward=16)
     network = objective.network(options, OF)
     _, _, batch = made(objective, count=2)
@@ -257,7 +262,7 @@ def test_what_the_loss_reads_is_the_same_in_all_parts():
         jax.eval_shape(init)
     # Where only the host reads a field, parts may differ.
     parts = {"a": {"coef": 5.0}, "b": {"coef": 5.0, "rate": 0.3, "mask": 1.0}}
-    objective = objectives.load("mix", of="electra", parts=parts)
+    objective = objectives.make_objective("mix", of="electra", parts=parts)
     _, _, batch = made(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
     jax.eval_shape(init)
@@ -265,9 +270,9 @@ def test_what_the_loss_reads_is_the_same_in_all_parts():
 
 def test_no_objective_has_a_field_that_parts_use():
     for name in objectives.names():
-        fields = objectives.cls(name).__dataclass_fields__
+        fields = objectives.objective_class(name).__dataclass_fields__
         assert not {"share", "weight", "objective"} & set(fields), name
 
 
 def test_the_module_that_is_mixed_is_the_one_that_scores():
-    assert type(mix.Objective()._made["all"]) is objectives.cls("mlm")
+    assert type(mix.Objective()._made["all"]) is objectives.objective_class("mlm")

@@ -14,14 +14,14 @@ from research import models, objectives
 from research.batch import WORD
 from research.errors import UserError
 from research.run import state
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols()
+OF = vocab()
 
 
 def corrupt(example, length, **fields):
-    objective = objectives.load("mlm", **fields)
+    objective = objectives.make_objective("mlm", **fields)
     return objective.corrupt(example, keys(len(example.length)), OF, length)
 
 
@@ -47,16 +47,18 @@ def test_the_text_can_be_rebuilt_and_no_special_is_chosen(length, rows, rate, un
     assert hit.sum() == batch["weight"].sum()  # places are distinct
     token[hit] = batch["target"][batch["weight"] > 0]
     for row, count in enumerate(example.length):
-        text = [OF.bos, *example.token[row, :count], OF.eos] if count else []
+        text = [OF.bos_id, *example.token[row, :count], OF.eos_id] if count else []
         np.testing.assert_array_equal(
-            token[row], text + [OF.pad] * (length - len(text))
+            token[row], text + [OF.pad_id] * (length - len(text))
         )
-    assert not (OF.special[token] & hit).any()
+    assert not (OF.is_special[token] & hit).any()
 
 
 @pytest.mark.parametrize(("length", "count"), [(128, 20), (512, 77)])
 def test_scored_places_are_berts(length, count):
-    assert objectives.load("mlm").arrays(length)["scored"].shape == (count,)
+    assert objectives.make_objective("mlm").batch_spec(length)["scored"].shape == (
+        count,
+    )
 
 
 def test_as_many_are_chosen_as_the_rows_own_length_says():
@@ -78,8 +80,8 @@ def test_eighty_ten_ten_token_by_token(unit):
     used, hit = batch["weight"] > 0, chosen(batch)
     target, new = batch["target"][used], batch["token"][hit]
     # A random token is the same by chance for 1 in len(ordinary).
-    lucky = 0.1 / len(OF.ordinary)
-    masked, same = new == OF.mask, new == target
+    lucky = 0.1 / len(OF.ordinary_ids)
+    masked, same = new == OF.mask_id, new == target
     count = [masked.sum(), same.sum(), (~masked & ~same).sum()]
     expected = np.array([0.8, 0.1 + lucky, 0.1 - lucky]) * len(new)
     assert stats.chisquare(count, expected).pvalue > LEVEL
@@ -93,18 +95,18 @@ def test_eighty_ten_ten_token_by_token(unit):
 
 def test_random_tokens_are_uniform_whatever_the_text():
     example = texts(126, [126] * 1500, OF)
-    example = example._replace(token=np.full_like(example.token, OF.ordinary[0]))
+    example = example._replace(token=np.full_like(example.token, OF.ordinary_ids[0]))
     batch = corrupt(example, 128, mask=0.0, random=1.0)
     count = np.bincount(batch["token"][chosen(batch)], minlength=OF.size)
-    assert set(np.flatnonzero(count)) == set(OF.ordinary)
-    assert stats.chisquare(count[OF.ordinary]).pvalue > LEVEL
+    assert set(np.flatnonzero(count)) == set(OF.ordinary_ids)
+    assert stats.chisquare(count[OF.ordinary_ids]).pvalue > LEVEL
 
 
 def test_words_are_chosen_whole():
     example = texts(126, [126, 60, 5] * 50, OF, separators=0.05)
     hit = chosen(corrupt(example, 128, unit="word"))[:, 1:-1]
     here = np.arange(126) < example.length[:, None]
-    inside = here & ~OF.special[example.token]
+    inside = here & ~OF.is_special[example.token]
     goes_on = inside[:, :-1] & inside[:, 1:] & ((example.flags & WORD) == 0)[:, 1:]
     assert (hit[:, :-1] == hit[:, 1:])[goes_on].all()
     full = hit[example.length == 126].sum(axis=1)
@@ -117,15 +119,15 @@ def test_words_are_chosen_whole():
 )
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective mlm"):
-        objectives.load("mlm", **fields)
+        objectives.make_objective("mlm", **fields)
 
 
 def test_tokens_are_recovered_through_a_layer_of_its_own():
     # BERT's (dense, activation, norm, bias); a causal model has none.
     def layers(name):
-        objective, key = objectives.load(name), jax.random.key(0)
+        objective, key = objectives.make_objective(name), jax.random.key(0)
         options = models.Options(layers=1, width=8, heads=1, feedforward=8)
-        network, batch = objective.network(options, OF), objective.arrays(16)
+        network, batch = objective.network(options, OF), objective.batch_spec(16)
         batch = state.zeros(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
         params = jax.eval_shape(lambda: models.init(network, score, key))

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import models, objectives
-from research.batch import NEXT, OTHER
+from research.batch import NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import mlm
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=96)
+OF = vocab(size=96)
 PAIR = {"format": "segment_pair"}
 
 
@@ -26,13 +26,13 @@ def pairs(num_rows, width, seed=0):
     length[3::11] = 0
     first = rng.integers(1, np.maximum(length, 2)).astype(np.int32)
     first = np.where(length > 0, first, 0).astype(np.int32)
-    label = rng.choice([NEXT, OTHER], num_rows).astype(np.int32)
+    label = rng.choice([NEXT, OTHER_DOCUMENT], num_rows).astype(np.int32)
     made = texts(width, length, OF, separators=0.05, seed=seed)
-    return made._replace(first=first, label=label)
+    return made._replace(first_length=first, label=label)
 
 
 def corrupt(example, length, **fields):
-    objective = objectives.load("mlm", **fields)
+    objective = objectives.make_objective("mlm", **fields)
     return objective.corrupt(example, keys(len(example.length)), OF, length)
 
 
@@ -61,8 +61,8 @@ def hit(batch, slots=slice(None)) -> np.ndarray:
     ],
 )
 def test_what_each_format_reads(fields, reads):
-    read = objectives.load("mlm", **fields).reads(128)
-    assert (read.unit, read.length, read.other, read.short) == reads
+    read = objectives.make_objective("mlm", **fields).text_spec(128)
+    assert (read.unit, read.length, read.other_document_rate, read.short_rate) == reads
 
 
 @settings(deadline=None, max_examples=30)
@@ -81,24 +81,26 @@ def test_both_spans_can_be_rebuilt(length, sentence, unit, shuffle, seed):
     assert places.sum() == batch["weight"].sum()  # no place is scored twice
     row, slot = np.nonzero(batch["weight"])
     token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
-    assert not (OF.special[token] & places).any()
+    assert not (OF.is_special[token] & places).any()
     swaps = np.zeros(30, bool)
     if sentence != "none":
-        adjacent = (example.label == NEXT) & (example.first < example.length)
+        adjacent = (example.label == NEXT) & (example.first_length < example.length)
         if sentence != "nsp":
             swaps = (batch["label"] == 1) & adjacent
     for row in range(30):
         text = example.token[row, : example.length[row]]
         spans = [
-            span for span in np.split(text, example.first[row : row + 1]) if len(span)
+            span
+            for span in np.split(text, example.first_length[row : row + 1])
+            if len(span)
         ]
         spans = spans[::-1] if swaps[row] else spans
-        expected = [OF.bos] * bool(spans)
+        expected = [OF.bos_id] * bool(spans)
         for span in spans:
-            expected += [*span, OF.eos]
+            expected += [*span, OF.eos_id]
         assert token[row, : len(expected)].tolist() == expected
-        assert (token[row, len(expected) :] == OF.pad).all()
-        assert batch["kind"][row].sum() == (len(spans[1]) + 1 if spans[1:] else 0)
+        assert (token[row, len(expected) :] == OF.pad_id).all()
+        assert batch["token_type"][row].sum() == (len(spans[1]) + 1 if spans[1:] else 0)
 
 
 def test_spans_cross_neither_specials_nor_segments():
@@ -107,7 +109,9 @@ def test_spans_cross_neither_specials_nor_segments():
     used = batch["weight"] > 0
     row, slot = np.nonzero(used)
     left, right = batch["left"][row, slot], batch["right"][row, slot]
-    assert (batch["kind"][row, left + 1] == batch["kind"][row, right - 1]).all()
+    assert (
+        batch["token_type"][row, left + 1] == batch["token_type"][row, right - 1]
+    ).all()
     places = hit(batch)
     for r, first, last in {
         *zip(row.tolist(), left.tolist(), right.tolist(), strict=True)
@@ -160,7 +164,7 @@ class Net:
 def test_what_a_loss_reads():
     batch = corrupt(pairs(40, 61), 64, unit="span", boundary=2, sentence="nsp", **PAIR)
     net = Net()
-    objective = objectives.load(
+    objective = objectives.make_objective(
         "mlm", boundary=2, sentence="nsp", cross_entropy="dense", **PAIR
     )
     terms, carry = objective.loss(net, batch, None)
@@ -197,12 +201,12 @@ def test_what_a_loss_reads():
 )
 def test_what_makes_no_sense_is_refused(fields, says):
     with pytest.raises(UserError, match=says):
-        objectives.load("mlm", **fields)
+        objectives.make_objective("mlm", **fields)
 
 
 def test_one_kind_is_too_few_for_a_pair():
-    objective = objectives.load("mlm", **PAIR)
+    objective = objectives.make_objective("mlm", **PAIR)
     for kinds in (0, 2, 5):
-        objective.network(SimpleNamespace(kinds=kinds), OF)
-    with pytest.raises(UserError, match=r"model.kinds is 1"):
-        objective.network(SimpleNamespace(kinds=1), OF)
+        objective.network(SimpleNamespace(token_types=kinds), OF)
+    with pytest.raises(UserError, match=r"model.token_types is 1"):
+        objective.network(SimpleNamespace(token_types=1), OF)

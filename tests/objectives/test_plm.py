@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import NEVER, WORD, visible
-from tests.testing.example_batches import keys, symbols, texts
+from research.batch import NEVER, WORD, attention_mask
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 LEVEL = 1e-4
 
 
 def corrupt(example, length, **fields):
-    objective = objectives.load("plm", **fields)
+    objective = objectives.make_objective("plm", **fields)
     return objective.corrupt(example, keys(len(example.length)), OF, length)
 
 
@@ -43,11 +43,11 @@ def test_visibility_of_every_pair_is_the_written_rule(
     length, shares, parts, form, direction, seed
 ):
     fields = {"parts": parts, "format": form, "direction": direction}
-    raw = objectives.load("plm", **fields).reads(length).length
+    raw = objectives.make_objective("plm", **fields).text_spec(length).length
     num_raw = [round(share * raw) for share in shares]
     example = texts(raw, num_raw, OF, seed=seed, separators=0.1)
     batch = corrupt(example, length, **fields)
-    sees = visible(batch)
+    sees = attention_mask(batch)
     for row in range(len(num_raw)):
         num_tokens = int((batch["segment"][row, :length] > 0).sum())
         token = batch["token"][row]
@@ -56,7 +56,7 @@ def test_visibility_of_every_pair_is_the_written_rule(
             sum(i >= num_tokens * p // parts for p in range(1, parts))
             for i in range(length)
         ]
-        ranked = [i in hidden or OF.special[token[i]] for i in range(length)]
+        ranked = [i in hidden or OF.is_special[token[i]] for i in range(length)]
         content = sees[row, :length, :length]
         for q in range(num_tokens):
             for k in range(num_tokens):
@@ -87,20 +87,20 @@ def test_a_query_stands_where_its_target_stands():
         hidden = targets(batch, row)
         query = batch["scored"][row, : len(hidden)]
         np.testing.assert_array_equal(query, 64 + np.arange(len(hidden)))
-        assert (batch["token"][row, query] == OF.mask).all()
+        assert (batch["token"][row, query] == OF.mask_id).all()
         assert (batch["rank"][row, query] == NEVER).all()
         truth = example.token[row, hidden]
         np.testing.assert_array_equal(batch["target"][row, : len(hidden)], truth)
         np.testing.assert_array_equal(batch["token"][row, hidden], truth)
-        assert not OF.special[truth].any()
+        assert not OF.is_special[truth].any()
         assert len(set(hidden)) == len(hidden)
 
 
 def test_the_class_token_is_last():
     example = texts(30, [30, 7], OF)
     batch = corrupt(example, 32)
-    assert list(batch["token"][0, :32]) == [*example.token[0], OF.eos, OF.bos]
-    assert list(batch["token"][1, 7:10]) == [OF.eos, OF.bos, OF.pad]
+    assert list(batch["token"][0, :32]) == [*example.token[0], OF.eos_id, OF.bos_id]
+    assert list(batch["token"][1, 7:10]) == [OF.eos_id, OF.bos_id, OF.pad_id]
 
 
 @pytest.mark.parametrize(("length", "count"), [(512, 85), (128, 21), (50, 8)])

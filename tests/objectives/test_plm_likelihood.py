@@ -11,9 +11,9 @@ from scipy.special import logsumexp, softmax
 
 from research import models, objectives
 from research.data import counter_rng
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=32)
+OF = vocab(size=32)
 KEY = jax.random.key(0)
 TEXT = 5
 """Tokens of the text, all of them targets; eos and bos are part of the order, too."""
@@ -28,7 +28,7 @@ OPTIONS = models.Options(
 @pytest.fixture(scope="module")
 def toy():
     """(loss of a batch of any orders, parameters of any values, the text)."""
-    objective = objectives.load("plm", one_in=1, parts=1)
+    objective = objectives.make_objective("plm", one_in=1, parts=1)
     net = objective.network(OPTIONS, OF)
     example = texts(TEXT, [TEXT], OF)
 
@@ -76,10 +76,10 @@ def log_p(params, text, place, known) -> float:
     """
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     table, position = p["token"]["rows"], p["place"]["position"]
-    tokens = [*text, OF.eos, OF.bos]
+    tokens = [*text, OF.eos_id, OF.bos_id]
     block = jax.tree.map(lambda leaf: leaf[0], p["stack"]["blocks"])
     attention = {name: leaf["kernel"] for name, leaf in block["attention"].items()}
-    x = table[OF.mask] + position[place]
+    x = table[OF.mask_id] + position[place]
     if known:
         source = np.array([table[tokens[n]] + position[n] for n in known])
         source = normed(source, block["attention_norm"])

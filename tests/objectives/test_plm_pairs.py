@@ -12,25 +12,27 @@ from scipy import stats
 from research import models, objectives
 from research.batch import SENTENCE, WORD
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=1024)
+OF = vocab(size=1024)
 LEVEL = 1e-4
 
 
 def load(**fields):
-    return objectives.load("plm", **{"format": "pair"} | fields)
+    return objectives.make_objective("plm", **{"format": "pair"} | fields)
 
 
 def sentences(objective, length, num_raw, seed=0):
     """Texts whose tokens tell their place in them, with sentences of 1 to 9 tokens."""
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     made = texts(raw, np.minimum(num_raw, raw), OF, seed=seed)
-    token = np.where(made.token == OF.pad, OF.pad, OF.ordinary[np.arange(raw)])
+    token = np.where(
+        made.token == OF.pad_id, OF.pad_id, OF.ordinary_ids[np.arange(raw)]
+    )
     rng = np.random.default_rng(seed)
     starts = rng.random(made.flags.shape) < 0.2
     flags = np.where(starts, WORD | SENTENCE, made.flags & WORD)
-    flags[made.token == OF.pad] = 0
+    flags[made.token == OF.pad_id] = 0
     return made._replace(token=token.astype(np.int32), flags=flags.astype(np.uint8))
 
 
@@ -38,7 +40,7 @@ def row_of(batch, length, row):
     """The tokens, kinds and positions of one row's text."""
     here = batch["segment"][row, :length] > 0
     return tuple(
-        batch[name][row, :length][here] for name in ("token", "kind", "position")
+        batch[name][row, :length][here] for name in ("token", "token_type", "position")
     )
 
 
@@ -58,7 +60,7 @@ def test_a_row_is_text_in_two_segments_and_the_class_token(
     length, parts, far, direction, seed
 ):
     objective = load(parts=parts, far=far, direction=direction)
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     num_raw = np.random.default_rng(seed).integers(0, raw + 1, 5)
     num_raw[:2] = 0, raw
     example = sentences(objective, length, num_raw, seed)
@@ -69,15 +71,15 @@ def test_a_row_is_text_in_two_segments_and_the_class_token(
             assert not len(token)
             continue
         near = min(count, length - 3)
-        assert token[-1] == OF.bos and kind[-1] == 2
-        ends = np.flatnonzero(token == OF.eos)
+        assert token[-1] == OF.bos_id and kind[-1] == 2
+        ends = np.flatnonzero(token == OF.eos_id)
         first, second = token[: ends[0]], token[ends[0] + 1 : -2]
         assert len(first) + len(second) == near
         step = position[1] - position[0]
         assert (np.diff(position) == step).all()
         assert step == 1 or (step == -1 and direction == "both")
         # Places of the text, which the tokens tell, run the same way.
-        at, there = (np.searchsorted(OF.ordinary, side) for side in (first, second))
+        at, there = (np.searchsorted(OF.ordinary_ids, side) for side in (first, second))
         assert (np.diff(at) == step).all() and (np.diff(there) == step).all()
         assert at[0] == (0 if step > 0 else near - 1)
         if len(ends) == 1:  # too short for two
@@ -114,19 +116,19 @@ def check_seam(example, row, at, there, follows, step, edge):
 def test_half_of_the_second_segments_are_from_elsewhere():
     objective = load()
     length, rows = 40, 4000
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     batch = corrupt(objective, sentences(objective, length, [raw] * rows), length)
     follows = 0
     for row in range(rows):
         token, _, _ = row_of(batch, length, row)
-        place = np.searchsorted(OF.ordinary, token)
-        (seam,) = np.flatnonzero(token == OF.eos)[:1]
+        place = np.searchsorted(OF.ordinary_ids, token)
+        (seam,) = np.flatnonzero(token == OF.eos_id)[:1]
         follows += place[seam + 1] == place[seam - 1] + 1
     assert stats.binomtest(follows, rows, 0.5).pvalue > LEVEL
 
 
 def test_half_of_the_rows_run_backwards():
-    objective = objectives.load("plm", direction="both")
+    objective = objectives.make_objective("plm", direction="both")
     batch = corrupt(objective, texts(10, [10] * 4000, OF), 12)
     backward = batch["position"][:, 0] > batch["position"][:, 1]
     assert stats.binomtest(int(backward.sum()), 4000, 0.5).pvalue > LEVEL
@@ -146,7 +148,7 @@ def test_spans_begin_with_a_word_of_the_text_either_way(form):
         rows = np.flatnonzero(np.diff(batch["position"][:, :2], axis=1)[:, 0] == way)
         begins = []
         for row in rows:
-            hidden = set(batch["target"][row] - OF.ordinary[0])
+            hidden = set(batch["target"][row] - OF.ordinary_ids[0])
             begins += [at % 3 == 0 for at in hidden if at - 1 not in hidden]
         share[way] = np.mean(begins)
         assert len(rows) > 10
@@ -154,17 +156,17 @@ def test_spans_begin_with_a_word_of_the_text_either_way(form):
 
 
 def test_rows_go_on_after_the_reused_part():
-    assert load().reads(512).stride == 256
-    assert load().reads(512).length == 509 + 4 * 512
-    assert load(far=0.0).reads(512).length == 509
-    assert load(parts=1).reads(512).stride == 509
-    plain = objectives.load("plm").reads(512)
+    assert load().text_spec(512).stride == 256
+    assert load().text_spec(512).length == 509 + 4 * 512
+    assert load(far=0.0).text_spec(512).length == 509
+    assert load(parts=1).text_spec(512).stride == 509
+    plain = objectives.make_objective("plm").text_spec(512)
     assert plain == ("stream", 510, 0.0, 0.0, 0.0, False, 0, False)
 
 
 def test_single_tokens_are_any_of_the_text():
     # BART's simplified permuted LM: 2 of 10 tokens, all pairs of them alike.
-    objective = objectives.load("plm", span=0, parts=1)
+    objective = objectives.make_objective("plm", span=0, parts=1)
     batch = corrupt(objective, texts(10, [10] * 6000, OF), 12)
     assert batch["weight"].all()
     place = np.take_along_axis(batch["position"], batch["scored"], axis=1)
@@ -175,9 +177,9 @@ def test_single_tokens_are_any_of_the_text():
 
 def test_too_few_kinds_are_an_error():
     small = {"layers": 1, "width": 8, "heads": 1}
-    with pytest.raises(UserError, match=r"model.kinds is 2.* 3"):
-        load().network(models.Options(**small, kinds=2), OF)
-    objectives.load("plm").network(models.Options(**small, kinds=2), OF)
+    with pytest.raises(UserError, match=r"model.token_types is 2.* 3"):
+        load().network(models.Options(**small, token_types=2), OF)
+    objectives.make_objective("plm").network(models.Options(**small, token_types=2), OF)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from research.batch import SENTENCE, WORD, Lexicon
 from research.errors import UserError
 from research.objectives import sentences
 from research.objectives.inputs import sentence_pairs
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols(size=96)
+OF = vocab(size=96)
 
 
 def corrupt(example, length, of=OF, **fields):
-    objective = objectives.load("sentences", **fields)
+    objective = objectives.make_objective("sentences", **fields)
     return objective.corrupt(example, keys(len(example.length)), of, length)
 
 
@@ -39,17 +39,19 @@ def passages(num_rows, width, every=6):
 def test_classes_are_all_orders_of_up_to_so_many_pieces(pieces):
     orders = sentences.orders(pieces)
     assert len(orders) == sum(math.factorial(n) for n in range(1, pieces + 1))
-    objective = objectives.load("sentences", relation="reorder", pieces=pieces)
+    objective = objectives.make_objective(
+        "sentences", relation="reorder", pieces=pieces
+    )
     assert objective.num_answers(OF) == len(orders)
-    read = objective.reads(64)
+    read = objective.text_spec(64)
     assert (read.unit, read.length) == ("passage", 63 - pieces)
 
 
 def pieces_of(token) -> list[list[int]]:
     """What stands between bos, the eos after each piece, and padding."""
-    text = token[1 : np.flatnonzero(token == OF.eos)[-1] + 1]
-    cut = np.flatnonzero(text == OF.eos)
-    return [part[part != OF.eos].tolist() for part in np.split(text, cut)[:-1]]
+    text = token[1 : np.flatnonzero(token == OF.eos_id)[-1] + 1]
+    cut = np.flatnonzero(text == OF.eos_id)
+    return [part[part != OF.eos_id].tolist() for part in np.split(text, cut)[:-1]]
 
 
 def test_the_label_puts_the_pieces_back_in_order():
@@ -62,7 +64,7 @@ def test_the_label_puts_the_pieces_back_in_order():
         if not count:
             assert not batch["segment"][row].any() and label == 0
             continue
-        assert batch["token"][row, 0] == OF.bos
+        assert batch["token"][row, 0] == OF.bos_id
         shown = pieces_of(batch["token"][row])
         order = sentences.orders(3)[label][: len(shown)]
         assert first[len(shown) - 1] <= label < [*first, 9][len(shown)]
@@ -87,10 +89,10 @@ def test_one_sentence_is_one_piece():
     assert not batch["label"].any()
 
 
-ONE, TWO, THREE, OTHER = (int(token) for token in OF.ordinary[:4])
+ONE, TWO, THREE, OTHER_DOCUMENT = (int(token) for token in OF.ordinary_ids[:4])
 CONNECTIVES = OF._replace(
     lexicon=Lexicon(
-        np.array([[OTHER, -1], [ONE, -1], [TWO, THREE]], np.int32),
+        np.array([[OTHER_DOCUMENT, -1], [ONE, -1], [TWO, THREE]], np.int32),
         np.array([1, 1, 2], np.int32),
         np.array([0, 1, 1], np.int32),
         ("entity", "connective"),
@@ -100,12 +102,12 @@ CONNECTIVES = OF._replace(
 
 def test_a_connective_is_taken_away_and_asked_for():
     example = texts(20, [14] * 6 + [8, 9, 0], OF)
-    example = example._replace(first=np.array([7] * 8 + [0], np.int32))
+    example = example._replace(first_length=np.array([7] * 8 + [0], np.int32))
     token, flags = example.token.copy(), example.flags.copy()
-    token[np.isin(token, OF.ordinary[:4])] = OF.ordinary[9]
+    token[np.isin(token, OF.ordinary_ids[:4])] = OF.ordinary_ids[9]
     flags[:, 7:11] |= WORD
     token[0, 7], token[1, 7:9], token[2, 7] = ONE, (TWO, THREE), TWO
-    token[3, 7], token[4, 8] = OTHER, ONE
+    token[3, 7], token[4, 8] = OTHER_DOCUMENT, ONE
     token[5, 6:8], flags[5, 6] = (TWO, THREE), WORD  # across the two sentences
     token[6, 7] = token[7, 7] = ONE
     flags[1, 8] = 0
@@ -116,10 +118,10 @@ def test_a_connective_is_taken_away_and_asked_for():
     gone = [1, 2, 0, 0, 0, 0, 0, 1]
     for row, num in enumerate(gone):
         text = token[row, : example.length[row]].tolist()
-        expected = [OF.bos, *text[:7], OF.eos, *text[7 + num :], OF.eos]
+        expected = [OF.bos_id, *text[:7], OF.eos_id, *text[7 + num :], OF.eos_id]
         assert batch["token"][row, : len(expected)].tolist() == expected
-        assert batch["kind"][row].sum() == len(expected) - 9
-    objective = objectives.load("sentences", relation="discourse")
+        assert batch["token_type"][row].sum() == len(expected) - 9
+    objective = objectives.make_objective("sentences", relation="discourse")
     assert objective.num_answers(CONNECTIVES) == 2
     with pytest.raises(UserError, match=r"connective.*data.lexicon"):
         objective.num_answers(OF._replace(lexicon=None))
@@ -129,15 +131,15 @@ def test_a_connective_is_taken_away_and_asked_for():
 def test_pairs_are_those_of_relations(relation):
     rng = np.random.default_rng(0)
     example = texts(21, [21] * 300, OF)._replace(
-        first=rng.integers(1, 21, 300).astype(np.int32),
+        first_length=rng.integers(1, 21, 300).astype(np.int32),
         label=rng.integers(0, 3, 300).astype(np.int32),
     )
     batch = corrupt(example, 24, relation=relation)
     asked = sentence_pairs.ask(relation, example, keys(300))
     np.testing.assert_array_equal(batch["label"], asked.label)
     np.testing.assert_array_equal(batch["label_weight"], asked.label_weight)
-    shown = np.where(asked.swapped, 21 - example.first, example.first)
-    assert (batch["kind"].sum(axis=1) == 21 - shown + 1).all()
+    shown = np.where(asked.swapped, 21 - example.first_length, example.first_length)
+    assert (batch["token_type"].sum(axis=1) == 21 - shown + 1).all()
     assert not batch["scored"].any()
 
 
@@ -153,4 +155,4 @@ def test_pairs_are_those_of_relations(relation):
 )
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective sentences"):
-        objectives.load("sentences", **fields)
+        objectives.make_objective("sentences", **fields)

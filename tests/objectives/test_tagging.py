@@ -10,13 +10,13 @@ from research.batch import SENTENCE
 from research.data.corpora.files import Corpus, Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=96)
+OF = vocab(size=96)
 
 
 def corrupt(example, length, of=OF, **fields):
-    objective = objectives.load("tagging", **fields)
+    objective = objectives.make_objective("tagging", **fields)
     return objective.corrupt(example, keys(len(example.length)), of, length)
 
 
@@ -32,7 +32,7 @@ def test_document_asks_what_the_rest_has():
         text, rest = np.split(example.token[row, :count], [shown])
         if shown and row < 50 and count > 14:
             assert shown % 7 == 0 and shown + 7 > min(30, (count + 1) // 2)
-        weight = ~OF.special[text] & (len(rest) > 0)
+        weight = ~OF.is_special[text] & (len(rest) > 0)
         here = slice(1, 1 + shown)
         np.testing.assert_array_equal(batch["token"][row, here], text)
         np.testing.assert_array_equal(batch["weight"][row, here], weight)
@@ -49,32 +49,32 @@ def encoder(request):
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
     model = train_tokenizer.train(corpus, request.param, 700, 7)
-    return vocabulary.Vocabulary(model, vocabulary.find_symbols(model, 7))
+    return vocabulary.Vocabulary(model, vocabulary.find_special_tokens(model, 7))
 
 
 def test_lower_case_is_the_same_piece_in_small_letters(encoder):
-    lower, surface = encoder.symbols.lower, encoder.model.surface
+    lower, surface = encoder.vocab.lowercase_ids, encoder.model.surface
     changed = np.flatnonzero(lower != np.arange(len(lower)))
     assert len(changed) > 20
     for piece in changed:
         assert surface[lower[piece]].decode() == surface[piece].decode().lower()
         assert surface[piece].decode() != surface[piece].decode().lower()
     assert (lower[lower] == lower).all()
-    assert not encoder.symbols.special[changed].any()
+    assert not encoder.vocab.is_special[changed].any()
 
 
 def test_what_is_read_does_not_tell_case(encoder):
     # Each token that is asked for could have been either, and both are read alike.
     token, _ = encoder.encode(topics["assignment"][:3000])
-    of = encoder.symbols
+    of = encoder.vocab
     rows = token[: len(token) // 62 * 62].reshape(-1, 62).astype(np.int32)
     example = texts(62, [62] * len(rows), OF)._replace(token=rows)
     batch = corrupt(example, 64, of, task="capital")
     shown, asked = batch["token"][:, 1:-1], batch["weight"][:, 1:-1] > 0
     yes = batch["target"][:, 1:-1] > 0
-    np.testing.assert_array_equal(shown, of.lower[rows])
-    np.testing.assert_array_equal(yes[asked], (rows != of.lower[rows])[asked])
-    forms = np.bincount(of.lower, minlength=of.size)
+    np.testing.assert_array_equal(shown, of.lowercase_ids[rows])
+    np.testing.assert_array_equal(yes[asked], (rows != of.lowercase_ids[rows])[asked])
+    forms = np.bincount(of.lowercase_ids, minlength=of.size)
     assert (forms[shown[asked]] > 1).all() and (forms[shown[~asked]] == 1).all()
     assert yes.any() and (asked & ~yes).any() and not (yes & ~asked).any()
     assert not batch["weight"][:, [0, -1]].any()
@@ -83,12 +83,14 @@ def test_what_is_read_does_not_tell_case(encoder):
 @pytest.mark.parametrize("lower", [None, np.arange(96, dtype=np.int32)])
 def test_a_vocabulary_without_case_is_refused(lower):
     with pytest.raises(UserError, match=r"both upper and lower case"):
-        corrupt(texts(30, [30], OF), 32, OF._replace(lower=lower), task="capital")
+        corrupt(
+            texts(30, [30], OF), 32, OF._replace(lowercase_ids=lower), task="capital"
+        )
 
 
 def test_what_is_read():
     reads = [
-        objectives.load("tagging", **fields).reads(32)[:2]
+        objectives.make_objective("tagging", **fields).text_spec(32)[:2]
         for fields in (
             {},
             {"task": "capital"},
@@ -100,6 +102,6 @@ def test_what_is_read():
 
 def test_an_unknown_task_is_refused():
     with pytest.raises(UserError, match="document or capital"):
-        objectives.load("tagging", task="case")
+        objectives.make_objective("tagging", task="case")
     with pytest.raises(UserError, match="stream, full_sentences"):
-        objectives.load("tagging", format="segment_pair")
+        objectives.make_objective("tagging", format="segment_pair")

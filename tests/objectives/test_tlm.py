@@ -12,14 +12,14 @@ from scipy import stats
 from research import objectives
 from research.batch import PARAGRAPH
 from research.errors import UserError
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols()
+OF = vocab()
 
 
 def corrupt(example, length, **fields):
-    objective = objectives.load("tlm", **fields)
+    objective = objectives.make_objective("tlm", **fields)
     return objective.corrupt(example, keys(len(example.length)), OF, length)
 
 
@@ -32,7 +32,7 @@ def parallel(sizes, width, *, source=0):
     for row, (first, second) in enumerate(sizes):
         if second:
             flags[row, first] |= PARAGRAPH
-    return example._replace(flags=flags, source=np.full(len(sizes), source, np.int32))
+    return example._replace(flags=flags, corpus=np.full(len(sizes), source, np.int32))
 
 
 def restored(batch) -> np.ndarray:
@@ -50,15 +50,18 @@ def test_positions_begin_again_and_kinds_are_languages(sizes):
     token = restored(batch)
     for row, (first, second) in enumerate(sizes):
         x, y, _ = np.split(example.token[row], [first, first + second])
-        sides = [[OF.eos, *x, OF.eos], [OF.eos, *y, OF.eos] if second else []]
+        sides = [
+            [OF.eos_id, *x, OF.eos_id],
+            [OF.eos_id, *y, OF.eos_id] if second else [],
+        ]
         here = sum(map(len, sides))
         assert token[row, :here].tolist() == sides[0] + sides[1]
-        assert (token[row, here:] == OF.pad).all()
+        assert (token[row, here:] == OF.pad_id).all()
         assert batch["segment"][row].tolist() == [1] * here + [0] * (48 - here)
         places = [*range(first + 2), *range(len(sides[1]))]
         assert batch["position"][row, :here].tolist() == places
         kinds = [3] * (first + 2) + [1] * len(sides[1])
-        assert batch["kind"][row].tolist() == kinds + [0] * (48 - here)
+        assert batch["token_type"][row].tolist() == kinds + [0] * (48 - here)
 
 
 def test_fifteen_per_cent_of_both_sides_are_hidden_and_no_special():
@@ -75,7 +78,7 @@ def test_one_side_alone(side):
     sizes = [(5, 9), (9, 5), (7, 0)] * 200
     batch = corrupt(parallel(sizes, 20), 24, side=side)
     assert batch["position"].max() == 23  # of padding; nothing is shifted
-    second = batch["kind"].max(axis=1) == 1
+    second = batch["token_type"].max(axis=1) == 1
     for row, (first, other) in enumerate(sizes):
         size = other if second[row] else first
         assert batch["segment"][row].sum() == size + 2
@@ -92,7 +95,7 @@ def test_each_corpus_has_its_languages():
     for source, kinds in enumerate([{0, 2}, {2, 5}]):
         example = parallel([(6, 6)] * 3, 20, source=source)
         batch = corrupt(example, 24, languages="0:2 5:2")
-        assert set(batch["kind"][batch["segment"] > 0]) == kinds
+        assert set(batch["token_type"][batch["segment"] > 0]) == kinds
     with pytest.raises(UserError, match="2 pairs for at least 3 corpora"):
         corrupt(parallel([(6, 6)], 20, source=2), 24, languages="0:2 5:2")
 
@@ -100,8 +103,8 @@ def test_each_corpus_has_its_languages():
 def test_a_text_too_long_loses_its_end():
     batch = corrupt(parallel([(10, 30), (40, 5)], 45), 24)
     assert batch["segment"].sum(axis=1).tolist() == [24, 22]
-    assert (batch["kind"].sum(axis=1) == [12, 0]).all()
-    assert (restored(batch)[:, [23, 21]][[0, 1], [0, 1]] == OF.eos).all()
+    assert (batch["token_type"].sum(axis=1) == [12, 0]).all()
+    assert (restored(batch)[:, [23, 21]][[0, 1], [0, 1]] == OF.eos_id).all()
 
 
 @pytest.mark.parametrize(
@@ -118,4 +121,4 @@ def test_a_text_too_long_loses_its_end():
 )
 def test_what_makes_no_sense_is_refused(fields):
     with pytest.raises(UserError, match="objective tlm"):
-        objectives.load("tlm", **fields)
+        objectives.make_objective("tlm", **fields)

@@ -7,9 +7,9 @@ from scipy import stats
 from experiments import ul2
 from research import objectives
 from research.objectives.corruption.spans import counts
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=800, sentinels=160)
+OF = vocab(size=800, sentinels=160)
 LEVEL = 1e-4
 DENOISERS = {  # table 1 of the paper: mode, rate, mean span
     ("R", 0.15, 3.0),
@@ -23,14 +23,14 @@ DENOISERS = {  # table 1 of the paper: mode, rate, mean span
 
 
 def mixture():
-    return objectives.load(**ul2.get_config("base").objective)
+    return objectives.make_objective(**ul2.get_config("base").objective)
 
 
 def parts() -> list:
     """The denoisers by the number that `draw` gives."""
     shown = [dict(fields) for _, fields in mixture().parts]
     plain = [{k: v for k, v in fields.items() if k != "share"} for fields in shown]
-    return [objectives.load("dae", **fields) for fields in plain]
+    return [objectives.make_objective("dae", **fields) for fields in plain]
 
 
 def test_there_are_the_seven_denoisers_of_the_paper():
@@ -52,7 +52,7 @@ def test_each_has_a_seventh_of_the_rows():
 @pytest.mark.parametrize("length", [128, 512])
 def test_rows_are_hidden_as_their_mode_says(length):
     objective, num_rows = mixture(), 420
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     text = texts(raw, [raw] * num_rows, OF)
     batch = objective.corrupt(text, keys(num_rows), OF, length)
     drawn = objective.draw(keys(num_rows), text.step)
@@ -60,12 +60,12 @@ def test_rows_are_hidden_as_their_mode_says(length):
     for number, part in enumerate(parts()):
         mine = drawn == number
         encoder, target = batch["encoder_token"][mine], batch["target"][mine]
-        mode = OF.sentinels[-("RSX".index(part.mode) + 1)]
+        mode = OF.sentinel_ids[-("RSX".index(part.mode) + 1)]
         assert mine.any() and (encoder[:, 0] == mode).all()
-        full = part.reads(length).length
+        full = part.text_spec(length).length
         there = batch["weight"][mine] > 0
-        hidden = (there & ~OF.special[target]).sum(axis=1)
-        spans = (there & np.isin(target, OF.sentinels)).sum(axis=1)
+        hidden = (there & ~OF.is_special[target]).sum(axis=1)
+        spans = (there & np.isin(target, OF.sentinel_ids)).sum(axis=1)
         if part.choose == "prefix":
             rest.extend(hidden)
             assert (spans == 1).all()

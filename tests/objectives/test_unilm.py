@@ -10,34 +10,34 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import models, objectives
-from research.batch import NEXT, OTHER, SENTENCE, visible
+from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
 from research.errors import UserError
 from research.objectives import unilm
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols()
+OF = vocab()
 LEVEL = 1e-4
 MODES = ("bidirectional", "seq2seq", "forward", "backward")
 
 
 def only(mode, **fields):
     """The objective with all rows in one mode."""
-    return objectives.load(
+    return objectives.make_objective(
         "unilm", **{name: 0.0 for name in MODES} | {mode: 1.0}, **fields
     )
 
 
 def pairs(objective, length, num_raw, *, seed=0, label=None):
     """Pairs of spans, cut anywhere, with sentences in them."""
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     made = texts(raw, np.minimum(num_raw, raw), OF, seed=seed)
     rng = np.random.default_rng(seed + 1)
     flags = made.flags | np.where(rng.random(made.flags.shape) < 0.1, SENTENCE, 0)
     first = rng.integers(1, np.maximum(made.length, 2))
-    drawn = rng.choice([NEXT, OTHER], len(first)) if label is None else label
+    drawn = rng.choice([NEXT, OTHER_DOCUMENT], len(first)) if label is None else label
     return made._replace(
         flags=flags.astype(np.uint8),
-        first=np.minimum(first, made.length).astype(np.int32),
+        first_length=np.minimum(first, made.length).astype(np.int32),
         label=np.broadcast_to(drawn, len(first)).astype(np.int32),
     )
 
@@ -82,13 +82,13 @@ def test_visibility_of_every_pair_is_the_papers_rule(mode, length, seed):
     num_raw = np.random.default_rng(seed).integers(0, length - 2, 4)
     example = pairs(objective, length, num_raw, seed=seed)
     batch = corrupt(objective, example, length, seed)
-    sees = visible(batch)
+    sees = attention_mask(batch)
     for row in range(len(num_raw)):
         token = original(batch, row)
         total = len(token)
         expected = np.zeros((length, length), bool)
         if total:
-            first_end = token.index(OF.eos) + 1
+            first_end = token.index(OF.eos_id) + 1
             expected[:total, :total] = may_see(mode, first_end, total)
         np.testing.assert_array_equal(sees[row], expected)
 
@@ -100,21 +100,21 @@ def test_each_mode_reads_its_own_segments(mode):
     batch = corrupt(objective, example, 40)
     kinds = {"bidirectional": (0, 1), "seq2seq": (4, 5), "forward": 2, "backward": 3}
     for row, length in enumerate(example.length):
-        text, first = list(example.token[row, :length]), int(example.first[row])
+        text, first = list(example.token[row, :length]), int(example.first_length[row])
         read = original(batch, row)
-        kind = list(batch["kind"][row, : len(read)])
-        if mode != "bidirectional" and example.label[row] == OTHER:
+        kind = list(batch["token_type"][row, : len(read)])
+        if mode != "bidirectional" and example.label[row] == OTHER_DOCUMENT:
             text = text[:first]  # only text that runs on
         if not text:
             assert not read
             continue
-        assert read[0] == OF.bos and read[-1] == OF.eos
-        assert [t for t in read[1:] if t != OF.eos] == text
+        assert read[0] == OF.bos_id and read[-1] == OF.eos_id
+        assert [t for t in read[1:] if t != OF.eos_id] == text
         if mode in ("forward", "backward"):
             assert len(read) == len(text) + 2
             assert set(kind) == {kinds[mode]}
             continue
-        cut = read.index(OF.eos) - 1
+        cut = read.index(OF.eos_id) - 1
         if mode == "bidirectional" or example.label[row] == NEXT:
             assert cut == first
         elif len(text) > 1:  # one span, cut before a sentence where it has two
@@ -129,26 +129,29 @@ def test_each_mode_reads_its_own_segments(mode):
 
 
 def test_rows_are_of_each_mode_as_often_as_published():
-    objective = objectives.load("unilm")
+    objective = objectives.make_objective("unilm")
     example = pairs(objective, 12, np.full(9000, 9))
     batch = corrupt(objective, example, 12)
-    seen = np.array([0, 0, 2, 3, 1, 1])[batch["kind"][:, 0]]
+    seen = np.array([0, 0, 2, 3, 1, 1])[batch["token_type"][:, 0]]
     count = np.bincount(seen, minlength=4)
     shares = np.array([1 / 3, 1 / 3, 1 / 6, 1 / 6])
     assert stats.chisquare(count, shares * len(seen)).pvalue > LEVEL
-    for label in (NEXT, OTHER):  # whatever the pair is
+    for label in (NEXT, OTHER_DOCUMENT):  # whatever the pair is
         count = np.bincount(seen[example.label == label], minlength=4)
         assert stats.chisquare(count, shares * count.sum()).pvalue > LEVEL
 
 
 def test_only_pairs_read_both_ways_are_asked_whether_they_are_neighbours():
-    objective = objectives.load("unilm")
+    objective = objectives.make_objective("unilm")
     example = pairs(objective, 20, np.full(500, 17))
     batch = corrupt(objective, example, 20)
-    two = batch["kind"][:, 0] == 0
+    two = batch["token_type"][:, 0] == 0
     np.testing.assert_array_equal(batch["label_weight"], two)
     np.testing.assert_array_equal(batch["label"], np.where(two, example.label, 0))
-    assert objective.reads(20).other == 0.5 and objective.reads(20).unit == "pair"
+    assert (
+        objective.text_spec(20).other_document_rate == 0.5
+        and objective.text_spec(20).unit == "pair"
+    )
 
 
 def test_of_specials_only_the_end_of_a_target_is_ever_chosen():
@@ -158,9 +161,9 @@ def test_of_specials_only_the_end_of_a_target_is_ever_chosen():
         example = pairs(objective, 20, np.full(3000, 17), label=NEXT)
         batch = corrupt(objective, example, 20)
         used = batch["weight"] > 0
-        special = used & OF.special[batch["target"]]
+        special = used & OF.is_special[batch["target"]]
         total = (batch["segment"] > 0).sum(axis=1)
-        assert (batch["target"][special] == OF.eos).all()
+        assert (batch["target"][special] == OF.eos_id).all()
         last = np.broadcast_to(total[:, None] - 1, used.shape)
         np.testing.assert_array_equal(batch["scored"][special], last[special])
         chosen_ends[mode] = special.any(axis=1).mean()
@@ -169,7 +172,7 @@ def test_of_specials_only_the_end_of_a_target_is_ever_chosen():
 
 
 def test_one_token_in_seven_is_hidden():
-    objective = objectives.load("unilm")
+    objective = objectives.make_objective("unilm")
     batch = corrupt(objective, pairs(objective, 128, np.full(40, 125)), 128)
     total = (batch["segment"] > 0).sum(axis=1)
     np.testing.assert_array_equal(batch["weight"].sum(axis=1), np.rint(0.15 * total))
@@ -184,18 +187,18 @@ def test_four_choices_in_five_are_single_tokens():
 
 
 def test_tokens_become_the_mask_another_or_stay():
-    objective = objectives.load("unilm")
+    objective = objectives.make_objective("unilm")
     example = pairs(objective, 60, np.full(800, 57))
     batch = corrupt(objective, example, 60)
     used = batch["weight"] > 0
     now = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
     was = batch["target"][used]
-    mask, same = now == OF.mask, now == was
-    kept = 0.1 + 0.1 / len(OF.ordinary)  # another one may be the same
+    mask, same = now == OF.mask_id, now == was
+    kept = 0.1 + 0.1 / len(OF.ordinary_ids)  # another one may be the same
     count = [mask.sum(), (~mask & ~same).sum(), same.sum()]
     expected = np.array([0.8, 0.2 - kept, kept]) * len(now)
     assert stats.chisquare(count, expected).pvalue > LEVEL
-    assert np.isin(now[~mask & ~same], OF.ordinary).all()
+    assert np.isin(now[~mask & ~same], OF.ordinary_ids).all()
 
 
 @settings(deadline=None, max_examples=50)
@@ -235,12 +238,12 @@ def test_all_places_are_chosen_alike():
 
 
 def test_too_few_kinds_are_an_error():
-    build = objectives.load("unilm").network
+    build = objectives.make_objective("unilm").network
     small = {"layers": 1, "width": 8, "heads": 1}
-    with pytest.raises(UserError, match=r"model.kinds is 2.* 6"):
-        build(models.Options(**small, kinds=2), OF)
+    with pytest.raises(UserError, match=r"model.token_types is 2.* 6"):
+        build(models.Options(**small, token_types=2), OF)
     for enough in (0, 6):
-        build(models.Options(**small, kinds=enough), OF)
+        build(models.Options(**small, token_types=enough), OF)
 
 
 @pytest.mark.parametrize(
@@ -256,4 +259,4 @@ def test_too_few_kinds_are_an_error():
 )
 def test_shares_that_cannot_be_are_an_error(fields, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("unilm", **fields)
+        objectives.make_objective("unilm", **fields)

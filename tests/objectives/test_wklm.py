@@ -18,7 +18,7 @@ from research.batch import WORD, Lexicon
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.objectives import wklm
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
 ORDINARY = np.arange(25, 64)
@@ -35,7 +35,7 @@ def entities() -> Lexicon:
     return Lexicon(token, size, kind, ("a", "b"))
 
 
-OF = symbols()._replace(lexicon=entities())
+OF = vocab()._replace(lexicon=entities())
 
 
 def article(width, lengths, seed=0, share=0.4):
@@ -59,7 +59,7 @@ def article(width, lengths, seed=0, share=0.4):
 
 
 def corrupt(example, length, seed=0, **fields):
-    objective = objectives.load("wklm", **fields)
+    objective = objectives.make_objective("wklm", **fields)
     return objective.corrupt(example, keys(len(example.length), seed), OF, length)
 
 
@@ -119,14 +119,16 @@ def test_the_text_can_be_rebuilt_from_the_answers(length, rows, replace, seed):
             here, before = right, replaced
         text = example.token[row, :count].tolist()
         assert rebuilt == text[: len(rebuilt)]
-        rest = [t for t in token[row, here:].tolist() if t not in (OF.pad, OF.eos)]
+        rest = [
+            t for t in token[row, here:].tolist() if t not in (OF.pad_id, OF.eos_id)
+        ]
         if len(asked) == len(found[row]):  # nothing was cut, or only plain words
             assert rest == text[len(rebuilt) :][: len(rest)]
         num_tokens = (batch["segment"][row] > 0).sum()
-        assert token[row, 0] == (OF.bos if count else OF.pad)
+        assert token[row, 0] == (OF.bos_id if count else OF.pad_id)
         if count:
-            assert token[row, num_tokens - 1] == OF.eos
-        assert (token[row, num_tokens:] == OF.pad).all()
+            assert token[row, num_tokens - 1] == OF.eos_id
+        assert (token[row, num_tokens:] == OF.pad_id).all()
 
 
 def many(count=400, length=64, **fields):
@@ -173,7 +175,7 @@ def test_hidden_tokens_are_outside_of_mentions_and_one_in_twenty():
     num_tokens = (batch["segment"] > 0).sum(axis=1)
     np.testing.assert_array_equal(used.sum(axis=1), np.rint(0.05 * num_tokens))
     shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked = int((shown == OF.mask).sum())
+    masked = int((shown == OF.mask_id).sum())
     assert stats.binomtest(masked, len(shown), 0.8).pvalue > LEVEL
 
 
@@ -213,7 +215,7 @@ def test_kinds_that_are_not_named_stay():
 
 def test_a_mention_is_asked_for_by_the_states_before_and_after_it():
     _, batch = many(count=6)
-    objective, seen = objectives.load("wklm", coef=3.0), []
+    objective, seen = objectives.make_objective("wklm", coef=3.0), []
     length, size = 64, 128
     place = np.arange(length, dtype=np.float32)
 
@@ -255,11 +257,11 @@ def test_a_mention_is_asked_for_by_the_states_before_and_after_it():
 )
 def test_what_is_not_right_is_refused(fields, said):
     with pytest.raises(UserError, match=said):
-        objectives.load("wklm", **fields)
+        objectives.make_objective("wklm", **fields)
 
 
 def test_a_lexicon_is_needed_whose_kinds_have_two_entities():
-    objective = objectives.load("wklm")
+    objective = objectives.make_objective("wklm")
     with pytest.raises(UserError, match=r"data\.lexicon, which is empty"):
         objective.network(models.Options(), OF._replace(lexicon=None))
     lonely = OF.lexicon._replace(
@@ -268,4 +270,4 @@ def test_a_lexicon_is_needed_whose_kinds_have_two_entities():
     with pytest.raises(UserError, match="has but one"):
         objective.network(models.Options(), OF._replace(lexicon=lonely))
     with pytest.raises(UserError, match="known: a, b"):
-        objectives.load("wklm", kinds="c").network(models.Options(), OF)
+        objectives.make_objective("wklm", kinds="c").network(models.Options(), OF)

@@ -8,12 +8,12 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.distributed.test_multiprocess import QUICK, corpus
 
 from launch.config import load
 from research.checkpoints.checkpoint import Checkpoints
 from research.run import setup
 from research.run.state import State
+from tests.distributed.test_multiprocess import QUICK, corpus
 from tests.proofs import fault_injection
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import base
 from research import models
-from research.batch import GROUP
+from research.batch import INPUT_ARRAYS
 from research.errors import UserError
 from research.run.optimizer import (
     OPTIMIZERS,
@@ -39,7 +39,9 @@ def test_the_peak_is_reached_when_the_warm_up_ends(name):
 
 @pytest.mark.parametrize("name", ["linear", "cosine"])
 def test_the_decay_ends_with_the_run(name):
-    config = section(schedule=name, warmup_steps=0, final_rate=0.1, learning_rate=1.0)
+    config = section(
+        schedule=name, warmup_steps=0, final_fraction=0.1, learning_rate=1.0
+    )
     rate = schedule(config, 50)
     assert rate(50) == pytest.approx(0.1) and rate(25) == pytest.approx(0.55)
 
@@ -58,7 +60,7 @@ def test_t5s_rate_is_constant_and_then_falls_with_the_root_of_the_step():
 
 
 def test_a_polynomial_is_its_power_of_what_is_left():
-    keys = dict(schedule="polynomial", power=2.0, final_rate=0.1, warmup_steps=0)
+    keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
     rate = schedule(section(learning_rate=1.0, **keys), 50)
     for step in (0, 10, 49, 50):
         assert rate(step) == pytest.approx(0.1 + 0.9 * (1 - step / 50) ** 2)
@@ -202,7 +204,9 @@ def adafactor(name, param, grads):
     ],
 )
 def test_steps_are_those_by_hand(name, changes, update):
-    keys = dict(weight_decay=0.1, beta2=0.99, clip=0.0, learning_rate=0.02) | changes
+    keys = (
+        dict(weight_decay=0.1, beta2=0.99, clip_norm=0.0, learning_rate=0.02) | changes
+    )
     keys |= dict(name=name, schedule="constant", warmup_steps=0)
     params, gradients = stacked(0)
     found = trained(make_optimizer(section(**keys), 500), params, gradients)
@@ -219,7 +223,7 @@ def test_steps_are_those_by_hand(name, changes, update):
 
 def test_without_bias_correction_adams_first_step_is_longer():
     params, gradients = stacked(0, steps=1)
-    keys = dict(name="adam", clip=0.0, warmup_steps=0, epsilon=1e-12, beta2=0.999)
+    keys = dict(name="adam", clip_norm=0.0, warmup_steps=0, epsilon=1e-12, beta2=0.999)
 
     def move(**changes):
         optimizer = make_optimizer(section(**keys, **changes), 500)
@@ -232,9 +236,11 @@ def test_without_bias_correction_adams_first_step_is_longer():
 
 def test_lower_layers_move_less():
     """Electra's shares: heads 1, then the decay squared, and once more a layer."""
-    options = models.Options(layers=3, width=8, heads=2, feedforward=8, embedding=4)
+    options = models.Options(
+        layers=3, width=8, heads=2, feedforward=8, embedding_width=4
+    )
     network = models.Transformer(options, size=20, heads={"label": 2})
-    group = {name: np.zeros((1, 4), np.int32) for name in GROUP}
+    group = {name: np.zeros((1, 4), np.int32) for name in INPUT_ARRAYS}
 
     def answer(net):
         return net.head("label", net.states(group))
@@ -245,7 +251,7 @@ def test_lower_layers_move_less():
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), params)
 
     def move(layer_decay):
-        keys = dict(name="sgd", clip=0.0, warmup_steps=0, learning_rate=1.0)
+        keys = dict(name="sgd", clip_norm=0.0, warmup_steps=0, learning_rate=1.0)
         keys |= dict(schedule="constant", layer_decay=layer_decay)
         return trained(make_optimizer(section(**keys), 9), params, [params])
 

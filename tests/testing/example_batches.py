@@ -1,12 +1,12 @@
-"""Made-up symbols and texts, for tests that need no corpus."""
+"""Made-up vocab and texts, for tests that need no corpus."""
 
 import numpy as np
 
-from research.batch import WORD, Example, Lexicon, Symbols
+from research.batch import WORD, Example, Lexicon, VocabInfo
 from research.data import counter_rng
 
 
-def symbols(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> Symbols:
+def vocab(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> VocabInfo:
     """Specials first: pad bos eos mask unk, sentinels, then ordinary tokens."""
     special = np.arange(size) < 5 + sentinels
     special[4] = False  # unk may be hidden
@@ -15,7 +15,7 @@ def symbols(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> Symb
     specials = (0, 1, 2, 3, 4, names, special)
     lower = np.arange(size, dtype=np.int32)
     lower[ordinary[1::4]] = ordinary[: 4 * (len(ordinary[1::4])) : 4]
-    return Symbols(size, *specials, ordinary, labels, lexicon(ordinary), lower)
+    return VocabInfo(size, *specials, ordinary, labels, lexicon(ordinary), lower)
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:
@@ -29,7 +29,7 @@ def lexicon(ordinary: np.ndarray) -> Lexicon:
     return Lexicon(*columns, ("entity", "phrase"))
 
 
-def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Example:
+def texts(width: int, lengths, of: VocabInfo, *, seed=0, separators=0.0) -> Example:
     """Rows of uniform ordinary tokens, two in three of which start a word.
 
     separators: share of tokens that is eos, as between two documents of a stream.
@@ -37,18 +37,18 @@ def texts(width: int, lengths, of: Symbols, *, seed=0, separators=0.0) -> Exampl
     rng = np.random.default_rng(seed)
     lengths = np.asarray(lengths, np.int32)
     shape = (len(lengths), width)
-    token = rng.choice(of.ordinary, shape)
+    token = rng.choice(of.ordinary_ids, shape)
     flags = np.where(rng.random(shape) < 2 / 3, WORD, 0)
     cut = rng.random(shape) < separators
-    token, flags = np.where(cut, of.eos, token), np.where(cut, 0, flags)
+    token, flags = np.where(cut, of.eos_id, token), np.where(cut, 0, flags)
     here = np.arange(width) < lengths[:, None]
     return Example(
-        np.where(here, token, of.pad).astype(np.int32),
+        np.where(here, token, of.pad_id).astype(np.int32),
         np.where(here, flags, 0).astype(np.uint8),
         lengths,
         rng.integers(-1, max(1, len(of.labels)), len(lengths)).astype(np.int32),
-        first=lengths,
-        source=np.zeros_like(lengths),
+        first_length=lengths,
+        corpus=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
         document=np.where(lengths > 0, np.arange(len(lengths)), -1),
     )

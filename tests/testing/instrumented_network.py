@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import GROUP
+from research.batch import INPUT_ARRAYS
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import OF, carry, example, network
 
@@ -65,7 +65,7 @@ class Watched:
         return member
 
     def call(self, name, member, group, args, kw):
-        group = {array: group[array] for array in GROUP}
+        group = {array: group[array] for array in INPUT_ARRAYS}
         if self.own:
             first = sum(call.group["token"].shape[1] for call in self.calls)
             tokens = first + jnp.arange(group["token"].shape[1], dtype=jnp.int32)
@@ -86,7 +86,7 @@ class Watched:
 def setting(name, fields, num_raw, seeds=(0,)):
     """An objective, its network, batches of texts, and parameters of any values."""
     wide = OF._replace(size=PLACES)
-    objective, net = network(name, fields, tied=False)
+    objective, net = network(name, fields, tie_embeddings=False)
     net = net.clone(size=wide.size)
     batches = []
     for seed in seeds:

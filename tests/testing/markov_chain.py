@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from research import objectives
-from research.batch import PARAGRAPH, WORD, Example, take, visible
-from tests.testing.example_batches import keys, symbols
+from research.batch import PARAGRAPH, WORD, Example, attention_mask, take
+from tests.testing.example_batches import keys, vocab
 
 NUM_STATES = 6
-OF = symbols(size=5 + 16 + NUM_STATES, sentinels=16)
-BOTH = symbols(size=5 + 16 + 2 * NUM_STATES, sentinels=16)
+OF = vocab(size=5 + 16 + NUM_STATES, sentinels=16)
+BOTH = vocab(size=5 + 16 + 2 * NUM_STATES, sentinels=16)
 """The vocabulary of two languages, in which each state has a symbol."""
 
 LENGTH = 24
@@ -38,7 +38,7 @@ def texts(num_rows: int, width: int, seed: int) -> Example:
     full = np.full(num_rows, width, np.int32)
     flags = np.full(state.shape, WORD, np.uint8)
     none, first = full * 0, rng.integers(1, width, num_rows).astype(np.int32)
-    return Example(OF.ordinary[state], flags, full, none - 1, first, *[none] * 3)
+    return Example(OF.ordinary_ids[state], flags, full, none - 1, first, *[none] * 3)
 
 
 def translated(num_rows: int, width: int, seed: int) -> Example:
@@ -50,13 +50,13 @@ def translated(num_rows: int, width: int, seed: int) -> Example:
     token = BOTH.ordinary[state + NUM_STATES * (place >= size)]
     flags = np.where(place == size, WORD | PARAGRAPH, WORD).astype(np.uint8)
     length = 2 * size[:, 0].astype(np.int32)
-    token = np.where(place < length[:, None], token, OF.pad)
+    token = np.where(place < length[:, None], token, OF.pad_id)
     return text._replace(token=token, flags=flags, length=length)
 
 
 def states_of(token: np.ndarray) -> np.ndarray:
     """States of the chain, of either language; -1 for other tokens."""
-    symbol = token - OF.ordinary[0]
+    symbol = token - OF.ordinary_ids[0]
     return np.where(symbol >= 0, symbol % NUM_STATES, -1)
 
 
@@ -105,7 +105,7 @@ def best_of_one(batch, *, read: int = 0, turned: bool = False) -> float:
     group = take(batch)
     at = batch.get("scored", np.arange(batch["weight"].shape[1])[None])
     at = np.broadcast_to(at, batch["weight"].shape)
-    sees = np.take_along_axis(visible(group), at[..., None], axis=1)
+    sees = np.take_along_axis(attention_mask(group), at[..., None], axis=1)
     where = np.take_along_axis(group["position"], at, axis=1)
     place = group["position"] - read
     if turned:
@@ -119,15 +119,15 @@ def best_unilm(batch) -> float:
     The first kind tells them apart (0, 2, 3, 4). The second span goes on after the
     first. A target's eos stands at the same place in all rows, so it is certain.
     """
-    token, kind, at = batch["token"], batch["kind"], batch["scored"]
+    token, kind, at = batch["token"], batch["token_type"], batch["scored"]
     key, query, mode = np.arange(token.shape[1]), at[..., None], kind[:, :1, None]
     source = (kind == kind[:, :1]).sum(axis=1)[:, None, None]
     before, after = key <= query, key >= query
     one_sided = [mode == 2, mode == 3, mode == 4]
     sees = np.select(one_sided, [before, after, before | (key < source)], mode == 0)
-    place = np.cumsum(~np.isin(token, [OF.bos, OF.eos]), axis=1)
+    place = np.cumsum(~np.isin(token, [OF.bos_id, OF.eos_id]), axis=1)
     where = np.take_along_axis(place, at, axis=1)
-    end = batch["target"] == OF.eos
+    end = batch["target"] == OF.eos_id
     assert (at[end] == token.shape[1] - 1).all()
     scored = batch | {"weight": batch["weight"] * ~end}
     share = scored["weight"].sum() / batch["weight"].sum()
@@ -138,7 +138,7 @@ def best_tlm(batch) -> float:
     """Of both languages; the n-th word of either is the n-th of the other."""
     token, at = batch["token"], batch["scored"]
     column = np.arange(token.shape[1])
-    border = (token[:, 1:-1] == OF.eos) & (token[:, 2:] == OF.eos)
+    border = (token[:, 1:-1] == OF.eos_id) & (token[:, 2:] == OF.eos_id)
     second = 2 + np.argmax(border, axis=1)[:, None]
     place = np.where(column < second, column, column - second)
     where = np.take_along_axis(place, at, axis=1)
@@ -152,7 +152,7 @@ def best_mass(batch) -> float:
     """Of what the encoder reads, and the span's tokens before the target."""
     token, written = batch["encoder_token"], batch["target"]
     column, slot = np.arange(token.shape[1]), np.arange(written.shape[1])
-    begin = np.argmax(token == OF.mask, axis=1)[:, None]
+    begin = np.argmax(token == OF.mask_id, axis=1)[:, None]
     place = np.concatenate([column + 0 * begin, begin + slot], axis=1)
     known = Evidence(place, states_of(np.concatenate([token, written], axis=1)))
     number = np.arange(place.shape[1]) - len(column)
@@ -171,8 +171,8 @@ def best_dae(batch) -> float:
         hidden = states_of(target)
         num_hidden = int((hidden >= 0).sum())
         ways = np.eye(num_hidden + 1)[0]  # by the number of tokens used so far
-        spans = np.split(hidden, np.flatnonzero(np.isin(target, OF.sentinels)))[1:]
-        places = np.flatnonzero(np.isin(encoder, OF.sentinels))
+        spans = np.split(hidden, np.flatnonzero(np.isin(target, OF.sentinel_ids)))[1:]
+        places = np.flatnonzero(np.isin(encoder, OF.sentinel_ids))
         for place, span in zip(places, spans, strict=True):
             left, right = states_of(encoder[[place - 1, place + 1]])
             path = [left, *span[span >= 0], right]
@@ -194,7 +194,7 @@ def best_bart(batch, *, fields: dict, num_draws: int = 100_000) -> float:
     on one whose tokens all differ. Those of the batch are among what is counted.
     """
     noises = defaultdict(list)  # which places are masks -> places of the rest, count
-    objective = objectives.load("bart", **fields)
+    objective = objectives.make_objective("bart", **fields)
     length = batch["encoder_token"].shape[1]
     raw = length - 2
     text = Example(*(np.repeat(array, num_draws, axis=0) for array in texts(1, raw, 0)))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from research import models, objectives
-from research.batch import GROUP, PARAGRAPH, SENTENCE, Example, take
+from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, take
 from research.models import Options
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=96, sentinels=40)
+OF = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; its lexicon has entries that texts are full of."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -46,14 +46,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"parts": 1, "span": 0},
         {"format": "pair", "direction": "both"},
-        {"memory": 20, "model": {"position": "relative", "segments": "relative"}},
+        {
+            "memory": 20,
+            "model": {"position": "relative", "token_type_encoding": "relative"},
+        },
     ],
     "electra": [
         {},
         {"task": "chosen", "format": "segment_pair"},
         {"task": "replace_mlm", "tie": "all", "fraction": 1.0},
     ],
-    "unilm": [{"model": {"kinds": 6}}],
+    "unilm": [{"model": {"token_types": 6}}],
     "dae": [
         {},
         {"rate": 0.5},
@@ -118,20 +121,20 @@ trained = pytest.mark.parametrize(
 def load(name: str, fields: dict[str, Any]) -> Any:
     """The objective of a case."""
     own = {k: v for k, v in fields.items() if k not in ("model", "only")}
-    return objectives.load(name, **own)
+    return objectives.make_objective(name, **own)
 
 
 def network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any, Any]:
     """The objective of a case and a small network for it."""
     small = {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
-    small |= {"max_length": 160, "kinds": 8} | options | fields.get("model", {})
+    small |= {"max_length": 160, "token_types": 8} | options | fields.get("model", {})
     objective = load(name, fields)
     return objective, objective.network(Options(**small), OF)
 
 
 def example(objective: Any, length: int, num_raw, *, seed=0, separators=0.0) -> Example:
     """Texts of `num_raw` tokens for an objective: pairs, where it reads pairs."""
-    reads = objective.reads(length)
+    reads = objective.text_spec(length)
     num_raw = np.minimum(num_raw, reads.length)
     made = texts(reads.length, num_raw, OF, seed=seed, separators=separators)
     rng = np.random.default_rng(seed + 1)
@@ -143,14 +146,18 @@ def example(objective: Any, length: int, num_raw, *, seed=0, separators=0.0) -> 
     if reads.unit not in ("pair", "sentence_pair"):
         return made._replace(flags=flags)
     first = np.minimum(cut, made.length).astype(np.int32)
-    odds = [1 - reads.other - reads.far, reads.other, reads.far]
+    odds = [
+        1 - reads.other_document_rate - reads.nonadjacent_rate,
+        reads.other_document_rate,
+        reads.nonadjacent_rate,
+    ]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
     return made._replace(first=first, label=label, flags=flags)
 
 
 def various(objective: Any, length: int) -> list[int]:
     """Lengths of eight texts: full, empty, short."""
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     return [raw, 0, raw, 1, raw // 2, 2, raw - 1, raw]
 
 
@@ -165,7 +172,7 @@ def make(objective: Any, length: int, num_raw=None, *, seed=0, separators=0.05):
 def prefixes(batch: dict) -> list[str]:
     """Of the groups of a batch: "", "encoder_", ..."""
     names = [name.removesuffix("token") for name in batch if name.endswith("token")]
-    return [p for p in names if all(p + name in batch for name in GROUP)]
+    return [p for p in names if all(p + name in batch for name in INPUT_ARRAYS)]
 
 
 def groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:

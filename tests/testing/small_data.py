@@ -51,7 +51,9 @@ def config(corpus, cache, objective: str = "mlm", **fields):
         data.corpus = corpus
     data.held_out = 0.15
     data.length = 32
-    windows = objectives.load(**config.objective).reads(32).unit == "stream"
+    windows = (
+        objectives.make_objective(**config.objective).text_spec(32).unit == "stream"
+    )
     data.stride = 30 if windows else 0
     data.vocabulary = "bytebpe"
     data.vocabulary_size = 400
@@ -80,5 +82,5 @@ def clean_registry():
 
 def open_small(config):
     """The data of a config, and its objective."""
-    objective = objectives.load(**config.objective)
+    objective = objectives.make_objective(**config.objective)
     return open_data(config, objective), objective

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from research.batch import Reads, Spec, Symbols
+from research.batch import ArraySpec, TextSpec, VocabInfo
 from research.data import counter_rng
 
 
@@ -48,38 +48,43 @@ class Objective:
 
     unit: str = "stream"
     extra: int = 0  # raw tokens beyond the length
-    streams: bool = False
+    contiguous: bool = False
     timed: bool = False  # the batch also holds the step and document of its rows
 
     pattern = "full"
-    splits = True
+    supports_accumulation = True
 
-    def reads(self, length):
-        return Reads(self.unit, length + self.extra, other=0.5, streams=self.streams)
+    def text_spec(self, length):
+        return TextSpec(
+            self.unit,
+            length + self.extra,
+            other_document_rate=0.5,
+            contiguous=self.contiguous,
+        )
 
-    def arrays(self, length):
+    def batch_spec(self, length):
         return {
-            "token": Spec((length + self.extra,)),
-            "flags": Spec((length + self.extra,)),
-            "weight": Spec((length + self.extra,), np.float32),
-            "label": Spec(()),
-            "first": Spec(()),
-            "source": Spec(()),
-            "noise": Spec((4,)),
-        } | ({"step": Spec(()), "document": Spec(())} if self.timed else {})
+            "token": ArraySpec((length + self.extra,)),
+            "flags": ArraySpec((length + self.extra,)),
+            "weight": ArraySpec((length + self.extra,), np.float32),
+            "label": ArraySpec(()),
+            "first": ArraySpec(()),
+            "source": ArraySpec(()),
+            "noise": ArraySpec((4,)),
+        } | ({"step": ArraySpec(()), "document": ArraySpec(())} if self.timed else {})
 
-    def corrupt(self, example, key, symbols, length):
-        width = self.reads(length).length
+    def corrupt(self, example, key, vocab, length):
+        width = self.text_spec(length).length
         assert example.token.shape == (len(key), width)
         here = np.arange(width) < example.length[:, None]
-        assert (example.token[~here] == symbols.pad).all()
+        assert (example.token[~here] == vocab.pad_id).all()
         return {
             "token": example.token,
             "flags": example.flags.astype(np.int32),
             "weight": here.astype(np.float32),
             "label": example.label,
-            "first": example.first,
-            "source": example.source,
+            "first": example.first_length,
+            "source": example.corpus,
             "noise": (counter_rng.bits(key, "toy", 4) >> np.uint64(40)).astype(
                 np.int32
             ),
@@ -102,18 +107,18 @@ def texts(part) -> list[np.ndarray]:
     ]
 
 
-def symbols(labels=("a", "b")) -> Symbols:
+def vocab(labels=("a", "b")) -> VocabInfo:
     special = np.arange(5000) < 9
-    return Symbols(
+    return VocabInfo(
         size=5000,
-        pad=0,
-        bos=1,
-        eos=2,
-        mask=3,
-        unk=4,
-        sentinels=(5, 6, 7, 8),
-        special=special,
-        ordinary=np.flatnonzero(~special).astype(np.int32),
+        pad_id=0,
+        bos_id=1,
+        eos_id=2,
+        mask_id=3,
+        unk_id=4,
+        sentinel_ids=(5, 6, 7, 8),
+        is_special=special,
+        ordinary_ids=np.flatnonzero(~special).astype(np.int32),
         labels=labels,
     )
 

@@ -37,7 +37,7 @@ def load(path: str, vocabulary: Any) -> Lexicon:
     found = vocabulary.encode_units([unit for units in cut for unit in units])
     ends = np.cumsum(found.count)[np.cumsum([len(units) for units in cut]) - 1]
     spelled = np.split(found.token, ends[:-1])
-    known = [vocabulary.symbols.unk not in pieces for pieces in spelled]
+    known = [vocabulary.vocab.unk_id not in pieces for pieces in spelled]
     first: dict[bytes, int] = {}
     for number, pieces in enumerate(spelled):
         if known[number]:

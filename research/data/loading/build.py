@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from research.batch import Symbols
+from research.batch import VocabInfo
 from research.data import cache as caches
 from research.data.corpora import files, lexicon
 from research.data.loading.examples import Part, Text
@@ -17,7 +17,7 @@ class Opened(NamedTuple):
     """Two splits of a corpus or a mixture, made of one vocabulary."""
 
     vocabulary: Vocabulary
-    symbols: Symbols
+    vocab: VocabInfo
     train: Text
     eval: Text
 
@@ -36,7 +36,7 @@ def open_text(config: Any, objective: Any) -> Opened:
     cache = caches.root(data.cache_dir)
     loaded = [files.load(name, data.held_out) for name in rates]
     vocabulary = load_or_train(data, files.join(loaded), cache)
-    reads = objective.reads(data.length)
+    reads = objective.text_spec(data.length)
 
     def parts(split: str) -> list[Part]:
         streams = [
@@ -50,9 +50,9 @@ def open_text(config: Any, objective: Any) -> Opened:
 
     train, held_out = parts(data.train_split), parts(data.eval_split)
     labels = {name for part in train + held_out for name in part.stream.label_names}
-    symbols = vocabulary.symbols._replace(labels=tuple(sorted(labels)))
+    vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)))
     if data.lexicon:
-        symbols = symbols._replace(lexicon=lexicon.load(data.lexicon, vocabulary))
+        vocab = vocab._replace(lexicon=lexicon.load(data.lexicon, vocabulary))
     if data.alpha:
         tokens = [part.stream.num_tokens for part in train]
         rates = dict(zip(rates, flattened(tokens, data.alpha), strict=True))
@@ -61,15 +61,15 @@ def open_text(config: Any, objective: Any) -> Opened:
         return Text(
             parts,
             objective,
-            symbols,
+            vocab,
             length=data.length,
             seed=config.seed,
             rates=rates,
             batch=config.train.batch,
-            copies=data.copies,
+            dupe_factor=data.dupe_factor,
         )
 
-    opened = Opened(vocabulary, symbols, text(train), text(held_out))
+    opened = Opened(vocabulary, vocab, text(train), text(held_out))
     opened.train.check()
     return opened
 
@@ -100,7 +100,7 @@ def _check(data: Any) -> None:
         raise UserError(f"data.length is {data.length}; it is at least 1")
     if data.stride < 0:
         raise UserError(f"data.stride is {data.stride}; it is 0 or more")
-    if data.copies < 0:
-        raise UserError(f"data.copies is {data.copies}; it is 0 or more")
+    if data.dupe_factor < 0:
+        raise UserError(f"data.dupe_factor is {data.dupe_factor}; it is 0 or more")
     if not 0 <= data.alpha <= 1:
         raise UserError(f"data.alpha is {data.alpha}; it is in [0, 1]")

@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import BACKWARD, FAR, LAST_STEP, NEXT, OTHER, Example, Symbols
+from research.batch import (
+    BACKWARD,
+    EVALUATION_STEP,
+    NEXT,
+    NONADJACENT,
+    OTHER_DOCUMENT,
+    Example,
+    VocabInfo,
+)
 from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
@@ -34,10 +42,10 @@ class Text:
     Row g reads example g % N of epoch g // N, in that epoch's own order; in a mixture
     the schedule says whose turn it is, and each corpus counts its own rows and epochs.
 
-    With `Reads.streams` there is another order, the only one that knows the batch
+    With `TextSpec.contiguous` there is another order, the only one that knows the batch
     size: row r of a step goes on where row r of the step before ended. Each row is of
     one corpus, by the schedule; the rows of a corpus divide its text evenly and read
-    their parts in order, epoch after epoch, see `order.follow`. With `Reads.reverse`
+    their parts in order, epoch after epoch, see `order.follow`. With `TextSpec.reverse`
     half of them read from the end of their part to its beginning; evaluations do not.
     """
 
@@ -45,40 +53,40 @@ class Text:
         self,
         parts: Sequence[Part],
         objective: Any,
-        symbols: Symbols,
+        vocab: VocabInfo,
         *,
         length: int,
         seed: int,
         rates: Mapping[str, float],
         batch: int,
-        copies: int = 0,
+        dupe_factor: int = 0,
     ):
-        """Reads the parts at the rates, each in the other's order.
+        """TextSpec the parts at the rates, each in the other's order.
 
         Args:
           batch: rows of a step.
-          copies: epoch e has the noise of epoch e % copies; 0: its own.
+          dupe_factor: epoch e has the noise of epoch e % dupe_factor; 0: its own.
         """
         self.names = tuple(rates)
         self.parts = tuple(parts)
-        self.symbols = symbols
+        self.vocab = vocab
         self.seed = seed
         self.batch = batch
-        self.copies = copies
-        self.streams = objective.reads(length).streams
-        self.reverse = self.streams and objective.reads(length).reverse
+        self.dupe_factor = dupe_factor
+        self.contiguous = objective.text_spec(length).contiguous
+        self.reverse = self.contiguous and objective.text_spec(length).reverse
         self.schedule = schedule(rates.values())
         self.sizes = np.array([len(part.index.start) for part in parts])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
         self._length = length
-        self._width = objective.reads(length).length
+        self._width = objective.text_spec(length).length
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([part.stream.num_documents for part in parts])
         self._first_document = np.cumsum(documents) - documents
-        self._labels = [_translate(part, symbols) for part in parts]
+        self._labels = [_translate(part, vocab) for part in parts]
         texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
-        known = [lexicon.fingerprint(symbols.lexicon)] if symbols.lexicon else []
+        known = [lexicon.fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
             [texts, *map(float, rates.values()), *known]
         )
@@ -86,7 +94,7 @@ class Text:
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows of the counters g [n] int64."""
         step, row = np.divmod(counter, self.batch)
-        if not self.streams:
+        if not self.contiguous:
             corpus, own = self.schedule.at(counter)
             epoch, place = np.divmod(own, self.sizes[corpus])
             return self.make(corpus, place, epoch, step, seed=self.seed, shuffle=True)
@@ -109,10 +117,10 @@ class Text:
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, corpus by corpus, `size` at a time.
 
-        With `Reads.streams`, row r goes on from one time to the next; rows whose part
+        With `TextSpec.contiguous`, row r goes on from one time to the next; rows whose part
         of the text is over are empty.
         """
-        if self.streams:
+        if self.contiguous:
             for corpus, num in enumerate(self.sizes):
                 steps = -(-num // size)
                 for step in range(steps):
@@ -128,7 +136,7 @@ class Text:
         """Rows without text."""
         none = np.zeros(num, np.int32)
         key = np.zeros(num, np.uint64)
-        return self._hide(no_text(num, self._width, self.symbols.pad), key, none)
+        return self._hide(no_text(num, self._width, self.vocab.pad_id), key, none)
 
     def make(
         self,
@@ -147,7 +155,7 @@ class Text:
         """
         example, row = self.raw(corpus, place, epoch, step, seed=seed, shuffle=shuffle)
         example.label[turned] = BACKWARD
-        noisy = epoch % self.copies if self.copies else epoch
+        noisy = epoch % self.dupe_factor if self.dupe_factor else epoch
         key = counter_rng.row_key(seed, noisy, self._first[corpus] + row)
         return self._hide(example, key, self._first[corpus] + place)
 
@@ -158,7 +166,7 @@ class Text:
 
     def check(self) -> None:
         """Raises UserError: the batch has no streams for the text, or too many."""
-        if self.streams:
+        if self.contiguous:
             assert self._streams
 
     def counts(self) -> dict[str, int]:
@@ -176,8 +184,8 @@ class Text:
 
     def raw(self, corpus, place, epoch, step, *, seed: int, shuffle: bool):
         """The text of those rows before hiding, and their rows of the index [n]."""
-        example = no_text(len(place), self._width, self.symbols.pad)
-        example.source[:], example.step[:] = corpus, step
+        example = no_text(len(place), self._width, self.vocab.pad_id)
+        example.corpus[:], example.step[:] = corpus, step
         row = place.copy()
         for number, part in enumerate(self.parts):
             own = slice(None) if len(self.parts) == 1 else corpus == number
@@ -187,7 +195,7 @@ class Text:
                 )
             label = part.index.label[row[own]]
             example.label[own] = self._labels[number][label]
-            found = _gather(part, row[own], self._width, self.symbols.pad)
+            found = _gather(part, row[own], self._width, self.vocab.pad_id)
             found["document"] += self._first_document[number]
             for name, array in found.items():
                 getattr(example, name)[own] = array
@@ -196,7 +204,7 @@ class Text:
     def _evaluated(self, corpus: np.ndarray, place: np.ndarray):
         """Rows of the one epoch of an evaluation."""
         none = np.zeros_like(place)
-        step = none + LAST_STEP
+        step = none + EVALUATION_STEP
         return self.make(corpus, place, none, step, seed=EVALUATION_SEED, shuffle=False)
 
     def _spread(self, corpus: int, place: np.ndarray, here: np.ndarray):
@@ -222,7 +230,7 @@ class Text:
         return corpus, own, rows
 
     def _hide(self, example: Example, key, place) -> dict[str, np.ndarray]:
-        rows = self._objective.corrupt(example, key, self.symbols, self._length)
+        rows = self._objective.corrupt(example, key, self.vocab, self._length)
         return rows | {"example": (place & np.iinfo(np.int32).max).astype(np.int32)}
 
 
@@ -230,20 +238,23 @@ def no_text(num: int, width: int, pad: int) -> Example:
     """Empty rows, to be filled or to be scored with weight 0."""
     token = np.full((num, width), pad, np.int32)
     none = np.zeros(num, np.int32)
-    flags, step = np.zeros((num, width), np.uint8), np.full(num, LAST_STEP, np.int64)
+    flags, step = (
+        np.zeros((num, width), np.uint8),
+        np.full(num, EVALUATION_STEP, np.int64),
+    )
     rest = none.copy(), none.copy(), step, np.full(num, -1, np.int64)
     return Example(token, flags, none, none - 1, *rest)
 
 
-def _translate(part: Part, symbols: Symbols) -> np.ndarray:
+def _translate(part: Part, vocab: VocabInfo) -> np.ndarray:
     """From an index's label to an example's; its last entry, for -1, is -1.
 
-    Those of pairs stay, those of documents become places in `symbols.labels`.
+    Those of pairs stay, those of documents become places in `vocab.labels`.
     """
     if part.index.second is not None:
-        return np.array([NEXT, OTHER, FAR], np.int32)
+        return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
     names = part.stream.label_names
-    return np.array([*map(symbols.labels.index, names), -1], np.int32)
+    return np.array([*map(vocab.labels.index, names), -1], np.int32)
 
 
 def _gather(part: Part, row: np.ndarray, width: int, pad: int) -> dict[str, np.ndarray]:
@@ -262,5 +273,5 @@ def _gather(part: Part, row: np.ndarray, width: int, pad: int) -> dict[str, np.n
             np.where(place < 0, one, np.take_along_axis(two, np.maximum(place, 0), 1))
             for one, two in zip((token, flags), second, strict=True)
         )
-    found = {"token": token, "flags": flags, "length": length, "first": first}
+    found = {"token": token, "flags": flags, "length": length, "first_length": first}
     return found | {"document": document}

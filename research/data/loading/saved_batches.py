@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from research.batch import Lexicon, Symbols
+from research.batch import Lexicon, VocabInfo
 from research.data.progress import progress
 from research.errors import UserError
 
 META = "batches.json"
 """Written last: a folder without it is not whole."""
-ARRAYS = {"special": bool, "ordinary": np.int32, "lower": np.int32}
-"""Of `Symbols`, those that are arrays; other lists are tuples."""
+ARRAYS = {"is_special": bool, "ordinary_ids": np.int32, "lowercase_ids": np.int32}
+"""Of `VocabInfo`, those that are arrays; other lists are tuples."""
 
 
 class Written:
@@ -27,7 +27,7 @@ class Written:
         self._size = meta["batch"]
         self._rows = meta["rows"][name]
         self._open: tuple[int, dict] = (-1, {})
-        self.streams = meta["streams"]
+        self.contiguous = meta["contiguous"]
         self.num_examples = meta["num_examples"][name]
         self.fingerprint = meta["fingerprints"][name]
 
@@ -84,7 +84,7 @@ def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
     meta = {
         "made_of": _made_of(config),
         "batch": size,
-        "streams": data.train.source.streams,
+        "contiguous": data.train.source.contiguous,
         "rows": rows,
         "num_examples": {
             "train": data.train.num_examples,
@@ -95,7 +95,7 @@ def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
             "eval": data.eval.fingerprint,
         },
         "counts": data.counts,
-        "symbols": _listed(data.symbols),
+        "vocab": _listed(data.vocab),
     }
     (folder / META).write_text(json.dumps(meta))
 
@@ -105,8 +105,8 @@ def found(task: str) -> bool:
     return bool(task) and (epath.Path(task) / META).exists()
 
 
-def read(config: Any) -> tuple[Symbols, Written, Written, dict]:
-    """Symbols, train and eval rows, and counts of the folder that data.task names.
+def read(config: Any) -> tuple[VocabInfo, Written, Written, dict]:
+    """VocabInfo, train and eval rows, and counts of the folder that data.task names.
 
     Raises:
       UserError: it was written for another config, or for fewer steps; or its rows
@@ -127,27 +127,27 @@ def read(config: Any) -> tuple[Symbols, Written, Written, dict]:
             f"data.task {folder} holds {meta['rows']['train']} rows, and "
             f"train.steps * train.batch is {needed}; write more batches"
         )
-    if meta["streams"] and config.train.batch != meta["batch"]:
+    if meta["contiguous"] and config.train.batch != meta["batch"]:
         raise UserError(
             f"data.task {folder} holds {meta['batch']} streams that go on from step to "
             f"step; set train.batch={meta['batch']}, not {config.train.batch}"
         )
     train, held_out = (Written(folder, name, meta) for name in ("train", "eval"))
-    return _symbols(meta["symbols"]), train, held_out, meta["counts"]
+    return _vocab(meta["vocab"]), train, held_out, meta["counts"]
 
 
 def _made_of(config: Any) -> dict[str, Any]:
     """The keys that a batch depends on and that a config without text still has."""
     hides = {f"objective.{key}": value for key, value in config.objective.items()}
-    data = {f"data.{key}": config.data[key] for key in ("length", "copies")}
+    data = {f"data.{key}": config.data[key] for key in ("length", "dupe_factor")}
     return {"seed": config.seed} | data | hides
 
 
-def _listed(symbols: Symbols) -> dict[str, Any]:
-    """Symbols as JSON holds them."""
-    listed = symbols._asdict()
-    if symbols.lexicon:
-        listed["lexicon"] = _lists(symbols.lexicon._asdict())
+def _listed(vocab: VocabInfo) -> dict[str, Any]:
+    """VocabInfo as JSON holds them."""
+    listed = vocab._asdict()
+    if vocab.lexicon:
+        listed["lexicon"] = _lists(vocab.lexicon._asdict())
     return _lists(listed)
 
 
@@ -156,7 +156,7 @@ def _lists(named: dict[str, Any]) -> dict[str, Any]:
     return named | arrays
 
 
-def _symbols(listed: dict[str, Any]) -> Symbols:
+def _vocab(listed: dict[str, Any]) -> VocabInfo:
     """What `_listed` made a list of."""
     if lexicon := listed["lexicon"]:
         names = ("token", "size", "kind")
@@ -166,7 +166,7 @@ def _symbols(listed: dict[str, Any]) -> Symbols:
         if isinstance(value, list):
             kind = ARRAYS.get(name)
             listed[name] = np.array(value, kind) if kind else tuple(value)
-    return Symbols(**listed)
+    return VocabInfo(**listed)
 
 
 def _save(path: epath.Path, batch: dict[str, np.ndarray]) -> None:

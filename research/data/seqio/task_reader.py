@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import DOCUMENT, LAST_STEP, PARAGRAPH, SENTENCE, WORD, Symbols
+from research.batch import (
+    DOCUMENT,
+    EVALUATION_STEP,
+    PARAGRAPH,
+    SENTENCE,
+    WORD,
+    VocabInfo,
+)
 from research.data import cache, counter_rng
 from research.data.loading.examples import EVALUATION_SEED, Text, no_text
 from research.data.store.example_index import PAIRS
@@ -44,7 +51,7 @@ class Registered:
         self,
         provider: Any,
         objective: Any,
-        symbols: Symbols,
+        vocab: VocabInfo,
         *,
         length: int,
         split: str,
@@ -54,7 +61,7 @@ class Registered:
         tasks: Sequence[Any] = (),
         text: Text | None = None,
     ):
-        """Reads a `seqio.Task` or `seqio.Mixture`.
+        """TextSpec a `seqio.Task` or `seqio.Mixture`.
 
         Args:
           batch: rows of a step.
@@ -67,15 +74,15 @@ class Registered:
         """
         tasks = tasks or getattr(provider, "tasks", [provider])
         self.num_examples = text and text.num_examples
-        self.streams = False
+        self.contiguous = False
         self._name, self._provider = provider.name, provider
         self._split = _find_split(provider, split)
         self._tasks = [task for task in tasks if self._split in task.splits]
-        self._objective, self._symbols, self._length = objective, symbols, length
-        self._width = objective.reads(length).length
+        self._objective, self._vocab, self._length = objective, vocab, length
+        self._width = objective.text_spec(length).length
         self._seed, self._batch = seed, batch
-        self._words = np.ones(symbols.size, bool) if words is None else words
-        self._specs = objective.arrays(length)
+        self._words = np.ones(vocab.size, bool) if words is None else words
+        self._specs = objective.batch_spec(length)
         self._takes = self._choose(provider.output_features)
         self._chunks: Iterator = iter(())
         self._chunk: dict | None = None
@@ -112,7 +119,7 @@ class Registered:
 
     def empty(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        none = no_text(num, self._width, self._symbols.pad)
+        none = no_text(num, self._width, self._vocab.pad_id)
         return self._hide(none, np.zeros(num, np.uint64), np.zeros(num, np.int64))
 
     def _choose(self, features: Any) -> tuple[str, ...]:
@@ -126,7 +133,7 @@ class Registered:
                     )
             own = ("example",) if "example" in features else ()
             return (*self._specs, *own)
-        unit = self._objective.reads(self._length).unit
+        unit = self._objective.text_spec(self._length).unit
         if unit in PAIRS:
             raise UserError(
                 f"data.task {self._name} has single texts, and the objective reads "
@@ -185,7 +192,11 @@ class Registered:
             counter = begin + np.arange(len(chunk[self._takes[0]]))
             begin += len(counter)
             if self._takes == ("targets",):
-                step = counter // batch if batch else np.full_like(counter, LAST_STEP)
+                step = (
+                    counter // batch
+                    if batch
+                    else np.full_like(counter, EVALUATION_STEP)
+                )
                 yield self._from_text(chunk["targets"], counter, step, seed)
             else:
                 place = counter & np.iinfo(np.int32).max
@@ -215,7 +226,7 @@ class Registered:
                 f"data.task {self._name}: texts of over {self._width} tokens are cut",
                 file=sys.stderr,
             )
-        example = no_text(len(token), self._width, self._symbols.pad)
+        example = no_text(len(token), self._width, self._vocab.pad_id)
         example.step[:] = step
         example.document[:] = np.where(whole > 0, counter, -1)  # each text is one
         width = min(self._width, token.shape[1])
@@ -223,12 +234,12 @@ class Registered:
         example.token[:, :width][inside] = token[:, :width][inside]
         example.flags[:, :width][inside] = WORD * self._words[token[:, :width][inside]]
         example.flags[whole > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
-        example.length[:] = example.first[:] = np.minimum(whole, self._width)
+        example.length[:] = example.first_length[:] = np.minimum(whole, self._width)
         key = counter_rng.row_key(seed, np.zeros_like(counter), counter)
         return self._hide(example, key, counter)
 
     def _hide(self, example, key, counter: np.ndarray) -> dict[str, np.ndarray]:
-        rows = self._objective.corrupt(example, key, self._symbols, self._length)
+        rows = self._objective.corrupt(example, key, self._vocab, self._length)
         place = counter & np.iinfo(np.int32).max
         return rows | {"example": place.astype(np.int32)}
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from sentencepiece import SentencePieceProcessor as SentencePiece
 
-from research.batch import Symbols
+from research.batch import VocabInfo
 from research.data.corpora import word_boundaries
 from research.data.tokenizers.tokenizer_models import MARK
 from research.errors import UserError
 
 
-def symbols_of(vocabulary: Any, sentinels: int) -> Symbols:
+def vocab_info_of(vocabulary: Any, sentinels: int) -> VocabInfo:
     """The ids of a `seqio.Vocabulary`; those it lacks are added after its end.
 
     Its extra ids are the first sentinels, from the last one down, as in T5.
@@ -40,12 +40,12 @@ def symbols_of(vocabulary: Any, sentinels: int) -> Symbols:
     drawn = ~special
     drawn[int(vocabulary.vocab_size) :] = False
     drawn[found["unk"]] = False
-    return Symbols(
+    return VocabInfo(
         size=size,
-        **found,
-        sentinels=names,
-        special=special,
-        ordinary=np.flatnonzero(drawn).astype(np.int32),
+        **{f"{role}_id": token for role, token in found.items()},
+        sentinel_ids=names,
+        is_special=special,
+        ordinary_ids=np.flatnonzero(drawn).astype(np.int32),
     )
 
 

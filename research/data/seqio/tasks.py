@@ -12,12 +12,12 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from research.batch import LAST_STEP, Spec, Symbols
+from research.batch import EVALUATION_STEP, ArraySpec, VocabInfo
 from research.data.loading.build import Opened, open_text
 from research.data.loading.examples import EVALUATION_SEED, Text
 from research.data.loading.permutation import Schedule
 from research.data.seqio.task_reader import Registered
-from research.data.seqio.task_vocabulary import symbols_of, word_starts
+from research.data.seqio.task_vocabulary import vocab_info_of, word_starts
 from research.errors import UserError, unknown
 
 tf.config.set_visible_devices([], "GPU")  # or TensorFlow would take their memory
@@ -52,7 +52,7 @@ def register(config: Any, objective: Any, opened: Opened | None = None) -> str:
     opened = opened or open_text(config, objective)
     train, data = opened.train, config.data
     texts = {data.train_split: train, data.eval_split: opened.eval}
-    specs = objective.arrays(data.length) | {"example": Spec(())}
+    specs = objective.batch_spec(data.length) | {"example": ArraySpec(())}
     if "encoder_token" in specs:
         specs |= {"inputs": specs["encoder_token"], "targets": specs["target"]}
     names = [re.sub(r"\W+", "_", name).strip("_") for name in train.names]
@@ -74,7 +74,7 @@ def register(config: Any, objective: Any, opened: Opened | None = None) -> str:
 
 def _refuse_streams(config: Any, objective: Any) -> None:
     """The registry knows no batch size, on which the order of streams depends."""
-    if objective.reads(config.data.length).streams:
+    if objective.text_spec(config.data.length).contiguous:
         raise UserError(
             f"objective {config.objective.name} reads contiguous streams, which the "
             "registry has none of; set data.reader=native and data.task to nothing"
@@ -82,7 +82,7 @@ def _refuse_streams(config: Any, objective: Any) -> None:
 
 
 def _add_task(name: str, texts: dict[str, Text], corpus: int, specs: dict) -> str:
-    vocabulary = seqio.PassThroughVocabulary(next(iter(texts.values())).symbols.size)
+    vocabulary = seqio.PassThroughVocabulary(next(iter(texts.values())).vocab.size)
     features = {
         key: seqio.Feature(
             vocabulary,
@@ -171,10 +171,10 @@ def _make_rows(name: str, texts: dict[str, Text], corpus: int, specs: dict):
         text, part = by_number[split[0]], np.full_like(place, corpus)
         epoch = number // size
         shuffled = bool(shuffle[0])
-        step = text.steps(part, place, epoch) if shuffled else LAST_STEP
+        step = text.steps(part, place, epoch) if shuffled else EVALUATION_STEP
         rows = text.make(part, place, epoch, step, seed=int(seed[0]), shuffle=shuffled)
         if "inputs" in specs:
-            target = np.where(rows["weight"] > 0, rows["target"], text.symbols.pad)
+            target = np.where(rows["weight"] > 0, rows["target"], text.vocab.pad_id)
             rows |= {"inputs": rows["encoder_token"], "targets": target}
         return [rows[key] for key in specs]
 
@@ -255,7 +255,7 @@ def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
         Registered(
             seqio.get_mixture_or_task(name),
             objective,
-            opened.symbols,
+            opened.vocab,
             length=config.data.length,
             split=split,
             seed=config.seed,
@@ -267,30 +267,32 @@ def open_own(config: Any, objective: Any, opened: Opened) -> list[Registered]:
     ]
 
 
-def open_any(config: Any, objective: Any) -> tuple[Symbols, Registered, Registered]:
-    """The symbols, and the train and eval rows, of a task that is not ours."""
+def open_any(config: Any, objective: Any) -> tuple[VocabInfo, Registered, Registered]:
+    """The vocab, and the train and eval rows, of a task that is not ours."""
     _refuse_streams(config, objective)
-    for key in ("copies", "lexicon"):
+    for key in ("dupe_factor", "lexicon"):
         if config.data[key]:
             raise UserError(f"data.{key} is not for a data.task that is not ours")
     task = find(config.data.task)
     features = task.output_features
-    arrays = [name for name in objective.arrays(config.data.length) if name in features]
+    arrays = [
+        name for name in objective.batch_spec(config.data.length) if name in features
+    ]
     which = "targets" if "targets" in features else (arrays or [*features])[0]
     vocabulary = features[which].vocabulary
-    symbols = symbols_of(vocabulary, config.data.sentinels)
+    vocab = vocab_info_of(vocabulary, config.data.sentinels)
     splits = (config.data.train_split, config.data.eval_split)
     train, held_out = (
         Registered(
             task,
             objective,
-            symbols,
+            vocab,
             length=config.data.length,
             split=split,
             seed=config.seed,
             batch=config.train.batch,
-            words=word_starts(vocabulary, symbols.size),
+            words=word_starts(vocabulary, vocab.size),
         )
         for split in splits
     )
-    return symbols, train, held_out
+    return vocab, train, held_out

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import Reads
+from research.batch import TextSpec
 from research.data import cache as caches
 from research.data.store import packing
 from research.data.store.stream import Stream
@@ -26,7 +26,7 @@ class Index(NamedTuple):
     start: np.ndarray  # [N] int64, in tokens
     length: np.ndarray  # [N] int32, in tokens, at least 1
     label: np.ndarray  # [N] int32, into the stream's label names; -1: none. Of pairs
-    # NEXT, OTHER or FAR
+    # NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
     second_length: np.ndarray | None  # [N] int32, at least 1
     counts: dict[str, int]  # see `build`
@@ -46,7 +46,7 @@ class Spans(NamedTuple):
     cut: int = 0
 
 
-def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
+def build(stream: Stream, reads: TextSpec, stride: int, cache: Path) -> Index:
     """The index, read from `cache` if it was ever built.
 
     Units:
@@ -89,7 +89,7 @@ def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
     made_of = {
         "version": VERSION,
         "stream": stream.fingerprint,
-        "reads": [*reads[: Reads._fields.index("streams")]],
+        "reads": [*reads[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
 
@@ -111,7 +111,7 @@ def build(stream: Stream, reads: Reads, stride: int, cache: Path) -> Index:
     )
 
 
-def _windows(stream: Stream, reads: Reads, stride: int) -> Spans:
+def _windows(stream: Stream, reads: TextSpec, stride: int) -> Spans:
     """Spans at even distances within each shard."""
     stride = stride or reads.length
     shard = stream.shard_offsets
@@ -121,7 +121,7 @@ def _windows(stream: Stream, reads: Reads, stride: int) -> Spans:
     return Spans(start, length, total=stream.num_tokens)
 
 
-def _documents(stream: Stream, reads: Reads, stride: int) -> Spans:
+def _documents(stream: Stream, reads: TextSpec, stride: int) -> Spans:
     """The beginning of each document that has any text."""
     start = np.asarray(stream.document_offsets[:-1])
     whole = stream.document_offsets[1:] - start - stream.separator_length
@@ -131,7 +131,7 @@ def _documents(stream: Stream, reads: Reads, stride: int) -> Spans:
     return Spans(start, length, label, total=int(whole.sum()))
 
 
-def _sentences(stream: Stream, reads: Reads, stride: int) -> Spans:
+def _sentences(stream: Stream, reads: TextSpec, stride: int) -> Spans:
     """Whole sentences, in rows that no edge of a shard or a document lies in."""
     text, cut = packing.cut(packing.sentences(stream), reads.length)
     edges = text.first
@@ -145,7 +145,7 @@ def _sentences(stream: Stream, reads: Reads, stride: int) -> Spans:
     return Spans(start, length, total=int(text.ends[-1]) + separators, cut=cut)
 
 
-def _pairs(stream: Stream, reads: Reads, stride: int) -> Spans:
+def _pairs(stream: Stream, reads: TextSpec, stride: int) -> Spans:
     text = packing.sentences(stream)
     made = packing.pairs(text, reads)
     return Spans(**made._asdict(), total=int(text.ends[-1]))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import FAR, NEXT, OTHER, Reads
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data import counter_rng
 from research.data.store.stream import Stream
 from research.errors import UserError
@@ -40,7 +40,7 @@ class Pairs(NamedTuple):
     length: np.ndarray  # [N] int64
     second: np.ndarray  # [N] int64, start of the second span
     second_length: np.ndarray  # [N] int64
-    label: np.ndarray  # [N] int64: NEXT, OTHER or FAR
+    label: np.ndarray  # [N] int64: NEXT, OTHER_DOCUMENT or NONADJACENT
     truncated: int  # tokens that were left out since a pair was too long
 
 
@@ -86,16 +86,16 @@ def fill(text: Sentences, edges: np.ndarray, length: int):
     return start, text.end[np.array(last, np.int64)] - start
 
 
-def pairs(text: Sentences, reads: Reads) -> Pairs:
+def pairs(text: Sentences, reads: TextSpec) -> Pairs:
     """Pairs of the units "pair" and "sentence_pair".
 
     "pair" is google-research/bert's create_pretraining_data: sentences of a document
     are gathered up to a target length; the first of them, 1 to all but one, are A. B
     are the others (NEXT), or with probability `other`, and where there is only one
     sentence, as many as fill the target from a random sentence of a random other
-    document on (OTHER), or with probability `far` from a random later sentence of the
-    same document on, at least one being skipped (FAR; NEXT where none is left). After
-    OTHER and FAR the text goes on right behind A. The target is `length`; of a share
+    document on (OTHER_DOCUMENT), or with probability `far` from a random later sentence of the
+    same document on, at least one being skipped (NONADJACENT; NEXT where none is left). After
+    OTHER_DOCUMENT and NONADJACENT the text goes on right behind A. The target is `length`; of a share
     `short` of documents it is uniform in 2 .. `length`. Of a pair that is longer than
     `length` the longer side loses a token, at its front or back at random, until it
     fits.
@@ -120,7 +120,7 @@ def pairs(text: Sentences, reads: Reads) -> Pairs:
     key = counter_rng.row_key(SEED, document, np.zeros(num, np.int64))
     draw = counter_rng.uniform(key, "target", 2)
     target = 2 + (draw[:, 1] * (reads.length - 1)).astype(np.int64)
-    target[draw[:, 0] >= reads.short] = reads.length
+    target[draw[:, 0] >= reads.short_rate] = reads.length
     made, ends = [], text.ends
     while len(document):
         turn = np.full(len(document), len(made))
@@ -134,7 +134,7 @@ def pairs(text: Sentences, reads: Reads) -> Pairs:
     return _truncated({name: rows[name][order] for name in rows}, reads.length)
 
 
-def _turn(text: Sentences, ends, reads: Reads, document, begin, target, key):
+def _turn(text: Sentences, ends, reads: TextSpec, document, begin, target, key):
     """The next pair of each document [A], not truncated, and where it goes on."""
     single = reads.unit == "sentence_pair"
     last = text.first[document + 1]
@@ -153,9 +153,11 @@ def _turn(text: Sentences, ends, reads: Reads, document, begin, target, key):
 
     middle = begin + 1 + pick(0, np.maximum(stop - begin - 1, 1))
     label = np.full(len(begin), NEXT)
-    skips = draw[:, 1] < reads.other + reads.far
-    label[skips & (last - middle >= 2)] = FAR
-    label[(draw[:, 1] < reads.other) | (stop - begin == 1)] = OTHER
+    skips = draw[:, 1] < reads.other_document_rate + reads.nonadjacent_rate
+    label[skips & (last - middle >= 2)] = NONADJACENT
+    label[(draw[:, 1] < reads.other_document_rate) | (stop - begin == 1)] = (
+        OTHER_DOCUMENT
+    )
     elsewhere = pick(2, len(text.first) - 2)
     elsewhere += elsewhere >= document
     of_other = text.first[elsewhere], text.first[elsewhere + 1]

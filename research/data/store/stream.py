@@ -158,12 +158,12 @@ def build(
         "corpus": corpus.fingerprint(),
         "split": split,
         "vocabulary": vocabulary.sha256,
-        "unk": vocabulary.symbols.unk,
-        "separator": vocabulary.symbols.eos if separator == "eos" else None,
+        "unk": vocabulary.vocab.unk_id,
+        "separator": vocabulary.vocab.eos_id if separator == "eos" else None,
         "shard_tokens": shard_tokens,
         "rules": tokenize.RULES,
     }
-    between = [vocabulary.symbols.eos] if separator == "eos" else []
+    between = [vocabulary.vocab.eos_id] if separator == "eos" else []
 
     def write(folder: Path, part: Corpus) -> dict:
         return tokenize.write(folder, part, split, vocabulary, between, shard_tokens)

@@ -133,8 +133,8 @@ def write(
     shard_tokens: int,
 ) -> dict:
     """Writes the shards of a stream into a folder; returns what its meta says."""
-    symbols = vocabulary.symbols
-    dtype = np.uint16 if symbols.size <= 2**16 else np.uint32
+    vocab = vocabulary.vocab
+    dtype = np.uint16 if vocab.size <= 2**16 else np.uint32
     tokenise = Tokeniser(vocabulary, between)
     names: dict[str, int] = {}
     shards, unknown, began = [], 0, time.monotonic()
@@ -147,7 +147,7 @@ def write(
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)
                 shards.append(shard)
             shard.append(found, labels)
-            unknown += int((found.token == symbols.unk).sum())
+            unknown += int((found.token == vocab.unk_id).sum())
             done = sum(shard.tokens for shard in shards)
             rate = done / (time.monotonic() - began) / 1e6
             report(batch[-1].read, f"{done / 1e6:.1f} M tokens, {rate:.1f} M/s")

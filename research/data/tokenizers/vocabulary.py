@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import WORD, Symbols
+from research.batch import WORD, VocabInfo
 from research.data.cache import find, once
 from research.data.corpora import sentences, word_boundaries
 from research.data.corpora.files import Corpus
@@ -50,7 +50,7 @@ class Vocabulary:
     """
 
     model: tokenizer_models.Model
-    symbols: Symbols
+    vocab: VocabInfo
 
     @property
     def kind(self) -> str:
@@ -74,7 +74,7 @@ class Vocabulary:
         token, count = self.model.encode(spelled)
         if not count.all():  # nothing is left of a control character, say
             first = np.cumsum(count) - count
-            token = np.insert(token, first[count == 0], self.symbols.unk)
+            token = np.insert(token, first[count == 0], self.vocab.unk_id)
             count = np.maximum(count, 1)
         return Encoded(token, self._word_flags(token, count), count)
 
@@ -107,7 +107,7 @@ class Vocabulary:
     @functools.cached_property
     def _surface(self) -> list[bytes]:
         """[V]: the UTF-8 of each piece; ids past the model's end have none."""
-        added = self.symbols.size - len(self.model.surface)
+        added = self.vocab.size - len(self.model.surface)
         return [*self.model.surface, *[b""] * added]
 
     @functools.cached_property
@@ -138,7 +138,7 @@ def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
 
     def make(folder: Path) -> dict:
         model = train_tokenizer.train(corpus, *asked, cache)
-        Vocabulary(model, find_symbols(model, data.sentinels)).save(folder)
+        Vocabulary(model, find_special_tokens(model, data.sentinels)).save(folder)
         return {}
 
     made_of = train_tokenizer.made_of(corpus, *asked)
@@ -166,10 +166,10 @@ def load(path: str | os.PathLike, sentinels: int) -> Vocabulary:
         model = tokenizer_models.read(file.read_bytes(), file.name)
     except UserError as error:
         raise UserError(f"data.vocabulary is {str(path)!r}: {error}") from error
-    return Vocabulary(model, find_symbols(model, sentinels))
+    return Vocabulary(model, find_special_tokens(model, sentinels))
 
 
-def find_symbols(model: tokenizer_models.Model, sentinels: int) -> Symbols:
+def find_special_tokens(model: tokenizer_models.Model, sentinels: int) -> VocabInfo:
     """A model's own special ids; those it lacks are added after its end.
 
     Missing sentinels come first and count down, as T5 adds them: with 32,000 pieces
@@ -193,13 +193,13 @@ def find_symbols(model: tokenizer_models.Model, sentinels: int) -> Symbols:
     drawn &= ~special[: len(drawn)]
     if found["unk"] < len(drawn):
         drawn[found["unk"]] = False
-    return Symbols(
+    return VocabInfo(
         size=size,
-        **found,
-        sentinels=tuple(ids[name] for name in names),
-        special=special,
-        ordinary=np.flatnonzero(drawn).astype(np.int32),
-        lower=_in_lower_case(model.surface, size),
+        **{f"{role}_id": token for role, token in found.items()},
+        sentinel_ids=tuple(ids[name] for name in names),
+        is_special=special,
+        ordinary_ids=np.flatnonzero(drawn).astype(np.int32),
+        lowercase_ids=_in_lower_case(model.surface, size),
     )
 
 

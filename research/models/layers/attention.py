@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.batch import visible
+from research.batch import attention_mask
 from research.models.layers.dense import Dense, dropout
 from research.models.layers.positions import rotate
 from research.models.layers.relative import Relative
@@ -49,7 +49,7 @@ def mask(pattern: str, group: Mapping, keys: int | None = None) -> jax.Array:
     promises about them, under which segments (and the order of places) are enough.
     """
     if pattern == "general":
-        return visible(group)[:, :, :keys]
+        return attention_mask(group)[:, :, :keys]
     segment = group["segment"]
     same = across(segment, segment[:, :keys])
     if pattern == "causal":
@@ -178,7 +178,10 @@ class Attention(nn.Module):
         if places is not None and options.position == "rotary":
             query, key = rotate(query, *places[0].turn), rotate(key, *places[1].turn)
         far, scale = None, 1.0 if t5 else width**-0.5
-        if places is not None and "relative" in (options.position, options.segments):
+        if places is not None and "relative" in (
+            options.position,
+            options.token_type_encoding,
+        ):
             relative = Relative(options, scale, name="relative")
             query, key, far = relative(query, key, places)
         else:

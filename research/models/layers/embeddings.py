@@ -47,7 +47,7 @@ class Table(nn.Module):
 class Embed(nn.Module):
     """What places add to their tokens: position, kind, and a norm where there is one.
 
-    Relative kinds (`model.segments`) are no vectors of places; attention reads them.
+    Relative kinds (`model.token_type_encoding`) are no vectors of places; attention reads them.
     """
 
     options: Options
@@ -74,11 +74,11 @@ class Embed(nn.Module):
             x = x + lookup(table, group["position"])
         elif options.position == "sinusoidal":
             x = x + sinusoids(group["position"], width)
-        if options.kinds and options.segments == "absolute":
-            shape = (options.kinds, width)
+        if options.token_types and options.token_type_encoding == "absolute":
+            shape = (options.token_types, width)
             init = normal(options, 0.02, None, "embed")
-            table = self.param("kind", init, shape)
-            x = x + lookup(table, group["kind"])
+            table = self.param("token_type", init, shape)
+            x = x + lookup(table, group["token_type"])
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)
         return dropout(self, x.astype(options.dtype))

@@ -97,7 +97,7 @@ class Output(nn.Module):
             x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))
         elif x.shape[-1] != width:
             x = Dense(options, width, ("embed", None), name="project")(x)
-        if not options.tied:
+        if not options.tie_embeddings:
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, "vocab", "embed")
             rows = self.param("rows", init, rows.shape)
@@ -139,7 +139,7 @@ class Boundary(nn.Module):
         x = Norm(options, name="first_norm")(act(x))
         x = Dense(options, width, axes[::-1], name="second")(x)
         x = Norm(options, name="second_norm")(act(x))
-        if not options.tied:
+        if not options.tie_embeddings:
             init = normal(options, 0.02, "vocab", "embed")
             rows = self.param("rows", init, rows.shape)
         bias = self.param("bias", constant(0.0, "vocab"), (num_rows,))

@@ -57,10 +57,10 @@ def places(
         wave = partial(_wave, width=options.width)
         query = query._replace(wave=wave(position_BL))
         key = key._replace(wave=wave(position_BM).astype(dtype))
-    if options.segments == "relative":
-        kind_BLC = jax.nn.one_hot(group["kind"], options.kinds, dtype=dtype)
+    if options.token_type_encoding == "relative":
+        kind_BLC = jax.nn.one_hot(group["token_type"], options.token_types, dtype=dtype)
         none_BN = jnp.zeros((len(kind_BLC), remembered), jnp.int32)
-        before_BNC = jax.nn.one_hot(none_BN, options.kinds, dtype=dtype)
+        before_BNC = jax.nn.one_hot(none_BN, options.token_types, dtype=dtype)
         kind_BMC = jnp.concatenate([before_BNC, kind_BLC[:, :keys]], axis=1)
         query, key = query._replace(kind=kind_BLC), key._replace(kind=kind_BMC)
     return query, key
@@ -92,10 +92,10 @@ class Relative(nn.Module):
             far = self._far(query_BLHK, at[0].wave), at[1].wave
             query = query + self._bias("content_bias", query.dtype)
         query, key = query * self.scale, key_BMHK
-        if options.segments == "relative":
+        if options.token_type_encoding == "relative":
             mine_BLHC = self._segments(query_BLHK, at[0].kind)
             kind_BMHC = jnp.broadcast_to(
-                at[1].kind[:, :, None], (*key.shape[:3], options.kinds)
+                at[1].kind[:, :, None], (*key.shape[:3], options.token_types)
             )
             query = jnp.concatenate([query, mine_BLHC], axis=-1)
             key = jnp.concatenate([key, kind_BMHC], axis=-1)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import SENTENCE, WORD, Symbols
+from research.batch import SENTENCE, WORD, VocabInfo
 from research.data import counter_rng
 from research.objectives.corruption import spans
 
@@ -39,12 +39,12 @@ class Words(NamedTuple):
     end: np.ndarray  # [B, M]: the first word that no span from here may cover
 
 
-def words(text: Draft, symbols: Symbols, unit: str) -> Words:
+def words(text: Draft, vocab: VocabInfo, unit: str) -> Words:
     """The words of a text: `unit` "word" by their flags, "token" each token.
 
     No span goes past what is no word.
     """
-    candidate = text.here & ~symbols.special[text.token]
+    candidate = text.here & ~vocab.is_special[text.token]
     start = candidate if unit == "token" else (text.flags & WORD) > 0
     place, size = counter_rng.words(start, candidate)
     row = place // candidate.shape[1]
@@ -87,19 +87,19 @@ def permute_sentences(text: Draft, key: np.ndarray, rate: float) -> Draft:
     return _taken(text, order)
 
 
-def mask(text: Draft, key, symbols: Symbols, rate: float, *, unit, random) -> Draft:
+def mask(text: Draft, key, vocab: VocabInfo, rate: float, *, unit, random) -> Draft:
     """Masks a share of the words, rounded up: each of their tokens.
 
     random: share of the masks that is an ordinary token in place of it.
     """
-    chosen = _chosen(text, key, "mask", symbols, rate, unit)
-    return text._replace(token=_masked(text, chosen, key, "masked", symbols, random))
+    chosen = _chosen(text, key, "mask", vocab, rate, unit)
+    return text._replace(token=_masked(text, chosen, key, "masked", vocab, random))
 
 
-def delete(text: Draft, key, symbols: Symbols, rate: float, *, unit: str) -> Draft:
+def delete(text: Draft, key, vocab: VocabInfo, rate: float, *, unit: str) -> Draft:
     """Leaves out a share of the words, rounded up."""
-    chosen = _chosen(text, key, "delete", symbols, rate, unit)
-    return _kept(text, text.here & ~chosen, symbols)
+    chosen = _chosen(text, key, "delete", vocab, rate, unit)
+    return _kept(text, text.here & ~chosen, vocab)
 
 
 def draw_lengths(key: np.ndarray, budget: np.ndarray, mean: float):
@@ -128,7 +128,7 @@ def draw_lengths(key: np.ndarray, budget: np.ndarray, mean: float):
 
 
 def infill(
-    text: Draft, key, symbols: Symbols, rate: float, *, unit, mean, random
+    text: Draft, key, vocab: VocabInfo, rate: float, *, unit, mean, random
 ) -> Draft:
     """Puts one mask for each span of words, and one where a span has no length.
 
@@ -136,7 +136,7 @@ def infill(
     different words, all equally likely; where one runs into another they are one.
     Empty spans stand anywhere, as far as there is room.
     """
-    found = words(text, symbols, unit)
+    found = words(text, vocab, unit)
     length, drawn = draw_lengths(key, share(rate, found.held.sum(axis=1)), mean)
     span = _lengths_of_words(found, length, drawn, key)
     number = np.arange(span.shape[1])
@@ -145,25 +145,25 @@ def infill(
     covered[:, 1:] = np.maximum.accumulate(end, axis=1)[:, :-1] > number[1:]
     mark = found.first & _tokens(found, (span > 0) & ~covered)
     gone = _tokens(found, (span > 0) | covered) & ~mark
-    token = _masked(text, mark, key, "infilled", symbols, random)
-    text = _kept(text._replace(token=token), text.here & ~gone, symbols)
+    token = _masked(text, mark, key, "infilled", vocab, random)
+    text = _kept(text._replace(token=token), text.here & ~gone, vocab)
     empty = (drawn & (length == 0)).sum(axis=1)
-    return insert(text, key, symbols, empty, role="empty", random=random)
+    return insert(text, key, vocab, empty, role="empty", random=random)
 
 
 def insert(
-    text: Draft, key, symbols: Symbols, count: np.ndarray, *, role: str, random: float
+    text: Draft, key, vocab: VocabInfo, count: np.ndarray, *, role: str, random: float
 ) -> Draft:
     """Adds `count` [B] masks at random places, or as many as there is room for."""
     width = text.token.shape[1]
     length = np.minimum(text.length + count, width)
     here = np.arange(width) < length[:, None]
     new = counter_rng.choose(key, role, here, length - text.length)
-    token, flags = np.full_like(text.token, symbols.pad), np.zeros_like(text.flags)
+    token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
     old = here & ~new
     token[old], flags[old] = text.token[text.here], text.flags[text.here]
     text = Draft(token, flags, length)
-    return text._replace(token=_masked(text, new, key, f"{role} new", symbols, random))
+    return text._replace(token=_masked(text, new, key, f"{role} new", vocab, random))
 
 
 def rotate(text: Draft, key: np.ndarray, rate: float) -> Draft:
@@ -177,9 +177,9 @@ def rotate(text: Draft, key: np.ndarray, rate: float) -> Draft:
     return _taken(text, order)
 
 
-def _chosen(text, key, role, symbols, rate, unit) -> np.ndarray:
+def _chosen(text, key, role, vocab, rate, unit) -> np.ndarray:
     """[B, W] bool: tokens of a share of the words; all subsets are equally likely."""
-    found = words(text, symbols, unit)
+    found = words(text, vocab, unit)
     count = share(rate, found.held.sum(axis=1))
     return _tokens(found, counter_rng.choose(key, role, found.held, count))
 
@@ -205,16 +205,16 @@ def _tokens(found: Words, chosen: np.ndarray) -> np.ndarray:
     return token
 
 
-def _masked(text, chosen, key, role, symbols, random) -> np.ndarray:
+def _masked(text, chosen, key, role, vocab, random) -> np.ndarray:
     share = dict(mask=1 - random, random=random)
-    return spans.replaced(text.token, chosen, key, symbols, role=role, **share)
+    return spans.replaced(text.token, chosen, key, vocab, role=role, **share)
 
 
-def _kept(text: Draft, kept: np.ndarray, symbols: Symbols) -> Draft:
+def _kept(text: Draft, kept: np.ndarray, vocab: VocabInfo) -> Draft:
     """The kept [B, W] tokens, moved together."""
     length = kept.sum(axis=1)
     here = np.arange(kept.shape[1]) < length[:, None]
-    token, flags = np.full_like(text.token, symbols.pad), np.zeros_like(text.flags)
+    token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
     token[here], flags[here] = text.token[kept], text.flags[kept]
     return Draft(token, flags, length)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import WORD, Lexicon, Symbols
+from research.batch import WORD, Lexicon, VocabInfo
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError, unknown
@@ -34,7 +34,7 @@ def odds(unit: str, longest: int = 0) -> np.ndarray:
 def choose(
     key: np.ndarray,
     text: Text,
-    symbols: Symbols,
+    vocab: VocabInfo,
     count: np.ndarray,
     *,
     unit: str,
@@ -55,30 +55,30 @@ def choose(
     Raises:
       UserError: there is no data.lexicon, or it has no such kind.
     """
-    candidate = ~symbols.special[text.token]
+    candidate = ~vocab.is_special[text.token]
     if unit == "token":
         return counter_rng.choose(key, "choose", candidate, count)
     start = (text.flags & WORD) > 0
     if unit == "lexicon":
-        begins, inside = entries(text, symbols, kinds)
+        begins, inside = entries(text, vocab, kinds)
         chosen = counter_rng.choose_words(key, "choose", begins, inside, count)
         left, free = count - chosen.sum(axis=1), candidate & ~inside
         return chosen | counter_rng.choose_words(key, "rest", start, free, left)
     if kinds:
-        begins, inside = entries(text, symbols, kinds)
+        begins, inside = entries(text, vocab, kinds)
         start = begins | (start & ~inside)
     if unit == "word":
         return counter_rng.choose_words(key, "choose", start, candidate, count)
     return runs(key, "choose", start, candidate, count, odds(unit, longest))
 
 
-def entries(text: Text, symbols: Symbols, kinds: str) -> tuple[np.ndarray, np.ndarray]:
+def entries(text: Text, vocab: VocabInfo, kinds: str) -> tuple[np.ndarray, np.ndarray]:
     """[B, L] bool each: an entry of the lexicon begins here; a token is of an entry.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such kind.
     """
-    known, wanted = lexicon(symbols, kinds)
+    known, wanted = lexicon(vocab, kinds)
     entry = lexicons.match(text.token, text.flags, text.length, known)
     begins = (entry >= 0) & wanted[entry]
     row, place = np.nonzero(begins)
@@ -88,13 +88,13 @@ def entries(text: Text, symbols: Symbols, kinds: str) -> tuple[np.ndarray, np.nd
     return begins, np.cumsum(edge[:, :-1], axis=1, dtype=np.int8) > 0
 
 
-def lexicon(symbols: Symbols, kinds: str) -> tuple[Lexicon, np.ndarray]:
+def lexicon(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
     """The lexicon, and [E] bool: the entries of kinds separated by commas ("": all).
 
     Raises:
       UserError: there is none, or it has no such kind.
     """
-    known = symbols.lexicon
+    known = vocab.lexicon
     if known is None:
         raise UserError(
             f"the objective reads {kinds or 'entries'} from data.lexicon, which is "

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from research.batch import Symbols
+from research.batch import VocabInfo
 from research.data import counter_rng
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
@@ -47,7 +47,7 @@ def hide(
     token: np.ndarray,
     chosen: np.ndarray,
     key: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     *,
     num_scored: int,
     mask: float,
@@ -69,17 +69,17 @@ def hide(
       scored, target, weight [B, K].
     """
     scored, used = input_format.slots(chosen, num_scored)
-    target = np.full(used.shape, symbols.pad, np.int32)
+    target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
     bits = counter_rng.bits(key, "replace", num_scored)
     share = (bits >> np.uint64(32)) * 2.0**-32
     if replace == "span":
         share = np.take_along_axis(share, _ends(scored, used)[0], axis=1)
-    pool = symbols.ordinary if draw == "ordinary" else np.arange(symbols.size)
+    pool = vocab.ordinary_ids if draw == "ordinary" else np.arange(vocab.size)
     other = bits & np.uint64(2**32 - 1)
     other = other * np.uint64(len(pool)) >> np.uint64(32)
     new = np.where(share < mask + random, pool[other], target)
-    new = np.where(share < mask, symbols.mask, new)
+    new = np.where(share < mask, vocab.mask_id, new)
     token[chosen] = new[used]
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
 
@@ -118,7 +118,7 @@ def shuffle(
     token: np.ndarray,
     candidate: np.ndarray,
     key: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     *,
     count: np.ndarray,
     most: int,
@@ -136,7 +136,7 @@ def shuffle(
         key, "trigram", single, candidate, 3 * count, whole, shorter=False
     )
     scored, used = input_format.slots(chosen, 3 * most)
-    target = np.full(used.shape, symbols.pad, np.int32)
+    target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
     drawn = counter_rng.bits(key, "order", most) % np.uint64(len(ORDERS))
     target_BT3 = target.reshape(len(token), most, 3)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import Symbols
+from research.batch import VocabInfo
 from research.data import counter_rng
 
 SPREAD = 4
@@ -130,7 +130,7 @@ def replaced(
     token: np.ndarray,
     hidden: np.ndarray,
     key: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     *,
     mask: float,
     random: float,
@@ -144,10 +144,10 @@ def replaced(
     draw = counter_rng.bits(key, role, token.shape[1])[hidden]
     share = (draw >> np.uint64(32)) * 2.0**-32
     other = draw & np.uint64(2**32 - 1)
-    other = other * np.uint64(len(symbols.ordinary)) >> np.uint64(32)
-    new = np.where(share < mask + random, symbols.ordinary[other], token[hidden])
+    other = other * np.uint64(len(vocab.ordinary_ids)) >> np.uint64(32)
+    new = np.where(share < mask + random, vocab.ordinary_ids[other], token[hidden])
     value = np.array(token, np.int32)
-    value[hidden] = np.where(share < mask, symbols.mask, new)
+    value[hidden] = np.where(share < mask, vocab.mask_id, new)
     return value
 
 

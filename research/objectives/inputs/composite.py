@@ -52,18 +52,18 @@ def load(part: str, name: str, fields: Mapping[str, Any]) -> Any:
       UserError: as `objectives.load`, and says which part it is.
     """
     try:
-        return objectives.load(name, **fields)
+        return objectives.make_objective(name, **fields)
     except UserError as error:
         raise UserError(f"part {part!r}: {error}") from error
 
 
-def network(parts: Iterable[Any], options: Any, symbols: Any) -> Any:
+def network(parts: Iterable[Any], options: Any, vocab: Any) -> Any:
     """One network that serves all parts.
 
     Raises:
       UserError: their networks cannot be one.
     """
-    each = [part.network(options, symbols) for part in parts]
+    each = [part.network(options, vocab) for part in parts]
     return each[0] if all(net == each[0] for net in each) else models.merged(each)
 
 

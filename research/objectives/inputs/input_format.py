@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import WORD, Example, Symbols
+from research.batch import WORD, Example, VocabInfo
 from research.errors import UserError
 
 
@@ -16,12 +16,12 @@ class Text(NamedTuple):
 
     token: np.ndarray  # [B, L] int32, pad beyond `length`
     flags: np.ndarray  # [B, L] uint8; WORD alone at specials
-    kind: np.ndarray  # [B, L] int32: which of a row's spans, with its specials
+    token_type: np.ndarray  # [B, L] int32: which of a row's spans, with its specials
     length: np.ndarray  # [B] int64, specials included
 
 
 def enclose(
-    example: Example, symbols: Symbols, length: int, *, bos: str = "first"
+    example: Example, vocab: VocabInfo, length: int, *, bos: str = "first"
 ) -> tuple[np.ndarray, np.ndarray]:
     """bos, raw tokens, eos; or raw tokens, eos, bos with `bos` "last" (XLNet).
 
@@ -33,21 +33,21 @@ def enclose(
     num_raw = np.minimum(example.length, length - 2)
     width = min(example.token.shape[1], length - 2)
     row, first = np.arange(len(num_raw)), int(bos == "first")
-    token = np.full((len(num_raw), length), symbols.pad, np.int32)
+    token = np.full((len(num_raw), length), vocab.pad_id, np.int32)
     token[:, first : first + width] = example.token[:, :width]
-    token[row, first + num_raw] = symbols.eos
-    token[row, np.where(first, 0, num_raw + 1)] = symbols.bos
-    token[num_raw == 0] = symbols.pad
+    token[row, first + num_raw] = vocab.eos_id
+    token[row, np.where(first, 0, num_raw + 1)] = vocab.bos_id
+    token[num_raw == 0] = vocab.pad_id
     return token, np.where(num_raw > 0, num_raw + 2, 0)
 
 
-def single(example: Example, symbols: Symbols, length: int) -> Text:
+def single(example: Example, vocab: VocabInfo, length: int) -> Text:
     """bos, raw tokens, eos; see `enclose`."""
-    token, num_tokens = enclose(example, symbols, length)
+    token, num_tokens = enclose(example, vocab, length)
     width = min(example.flags.shape[1], length - 2)
     flags = np.zeros(token.shape, np.uint8)
     flags[:, 1 : 1 + width] = example.flags[:, :width]
-    flags[symbols.special[token]] = WORD
+    flags[vocab.is_special[token]] = WORD
     return Text(token, flags, np.zeros_like(token), num_tokens)
 
 
@@ -55,7 +55,7 @@ def compose(
     example: Example,
     begin: np.ndarray,
     size: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     length: int,
     *,
     opens: Sequence[int | None],
@@ -70,7 +70,7 @@ def compose(
       opens: [P] the special that stands before a span; None: none.
     """
     place = np.arange(length)
-    token = np.full((len(size), length), symbols.pad, np.int32)
+    token = np.full((len(size), length), vocab.pad_id, np.int32)
     flags, kind = np.zeros(token.shape, np.uint8), np.zeros_like(token)
     end = np.zeros((len(size), 1), np.int64)
     for number, special in enumerate(opens):
@@ -83,36 +83,38 @@ def compose(
         token[inside], flags[inside] = example.token[row, raw], example.flags[row, raw]
         if special is not None:
             token[(place == end) & held] = special
-        token[(place == last) & held] = symbols.eos
+        token[(place == last) & held] = vocab.eos_id
         kind[(place >= end) & (place <= last) & held] = number
         end = np.where(held, last + 1, end)
-    flags[symbols.special[token]] = WORD
+    flags[vocab.is_special[token]] = WORD
     return Text(token, flags, kind, end[:, 0])
 
 
 def pair(
-    example: Example, symbols: Symbols, length: int, swapped: np.ndarray | None = None
+    example: Example, vocab: VocabInfo, length: int, swapped: np.ndarray | None = None
 ) -> Text:
     """bos, first span, eos, second span, eos; one span alone: bos, span, eos.
 
     swapped: [B] bool, whether the second span comes before the first.
     """
     num_raw = np.minimum(example.length, length - 3).astype(np.int64)
-    first = np.where(example.first > 0, np.minimum(example.first, num_raw), num_raw)
+    first = np.where(
+        example.first_length > 0, np.minimum(example.first_length, num_raw), num_raw
+    )
     begin = np.stack([np.zeros_like(first), first], axis=1)
     size = np.stack([first, num_raw - first], axis=1)
     if swapped is not None:
         turn = (swapped & (first < num_raw))[:, None]
         begin = np.where(turn, begin[:, ::-1], begin)
         size = np.where(turn, size[:, ::-1], size)
-    return compose(example, begin, size, symbols, length, opens=(symbols.bos, None))
+    return compose(example, begin, size, vocab, length, opens=(vocab.bos_id, None))
 
 
-def check_kinds(options: Any, needed: int) -> None:
-    """Raises UserError: model.kinds is above 0, but fewer than an objective writes."""
-    if 0 < options.kinds < needed:
+def check_token_types(options: Any, needed: int) -> None:
+    """Raises UserError: model.token_types is above 0, but fewer than an objective writes."""
+    if 0 < options.token_types < needed:
         raise UserError(
-            f"model.kinds is {options.kinds}, but the objective tells {needed} kinds "
+            f"model.token_types is {options.token_types}, but the objective tells {needed} kinds "
             f"of places apart; it is {needed}, or 0 for a network that does not"
         )
 
@@ -137,7 +139,7 @@ def _plain(token: np.ndarray, length: np.ndarray) -> dict:
         "token": token,
         "position": np.tile(place, (len(token), 1)),
         "segment": (place < length[:, None]).astype(np.int32),
-        "kind": np.zeros_like(token),
+        "token_type": np.zeros_like(token),
     }
 
 

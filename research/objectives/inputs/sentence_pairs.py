@@ -9,7 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import FAR, NEXT, OTHER, Example, Reads, Spec
+from research.batch import (
+    NEXT,
+    NONADJACENT,
+    OTHER_DOCUMENT,
+    ArraySpec,
+    Example,
+    TextSpec,
+)
 from research.data import counter_rng
 from research.objectives.losses.cross_entropy import Term
 
@@ -49,24 +56,24 @@ class Question(NamedTuple):
     label_weight: np.ndarray  # [B] float32, 0: there is no answer
 
 
-def reads(relation: str, format: str, length: int, short: float) -> Reads:
+def text_spec(relation: str, format: str, length: int, short: float) -> TextSpec:
     """Pairs as the question needs them, which leave room for three specials.
 
     relation: one of ANSWERS, or "none": pairs as for nsp, the published ablation.
     """
     unit = UNITS[format]
-    return Reads(
+    return TextSpec(
         unit,
         length - 3,
-        other=_OTHER.get(relation, _OTHER["nsp"]),
-        far=_FAR.get(relation, 0.0),
-        short=short if unit == "pair" else 0.0,
+        other_document_rate=_OTHER.get(relation, _OTHER["nsp"]),
+        nonadjacent_rate=_FAR.get(relation, 0.0),
+        short_rate=short if unit == "pair" else 0.0,
     )
 
 
-def specs() -> dict[str, Spec]:
+def specs() -> dict[str, ArraySpec]:
     """Of the answers' arrays."""
-    return {"label": Spec(()), "label_weight": Spec((), np.float32)}
+    return {"label": ArraySpec(()), "label_weight": ArraySpec((), np.float32)}
 
 
 def ask(relation: str, example: Example, key: np.ndarray) -> Question:
@@ -74,8 +81,12 @@ def ask(relation: str, example: Example, key: np.ndarray) -> Question:
 
     sop and structural swap half of the neighbours. Rows of one span have no answer.
     """
-    has = (example.first > 0) & (example.first < example.length) & (example.label >= 0)
-    apart = has & (example.label == OTHER)
+    has = (
+        (example.first_length > 0)
+        & (example.first_length < example.length)
+        & (example.label >= 0)
+    )
+    apart = has & (example.label == OTHER_DOCUMENT)
     adjacent = has & (example.label == NEXT)
     swapped = np.zeros(len(key), bool)
     if relation in ("sop", "sop_released", "structural"):
@@ -89,7 +100,7 @@ def ask(relation: str, example: Example, key: np.ndarray) -> Question:
         label = swapped + 2 * apart
         has = adjacent | apart
     else:
-        label = (has & (example.label == FAR)) + 2 * apart
+        label = (has & (example.label == NONADJACENT)) + 2 * apart
     label = np.where(has, label, 0).astype(np.int32)
     return Question(swapped, label, has.astype(np.float32))
 

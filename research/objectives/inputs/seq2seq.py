@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import Spec, Symbols, group_specs, scored_specs, take
+from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs, take
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
 
-def specs(length: int, target: int) -> dict[str, Spec]:
+def specs(length: int, target: int) -> dict[str, ArraySpec]:
     """Specs of an encoder of `length` places and a decoder of `target`, all scored."""
     return (
-        group_specs(length, "encoder_")
-        | group_specs(target, "decoder_")
+        input_specs(length, "encoder_")
+        | input_specs(target, "decoder_")
         | scored_specs(target, gathered=False)
     )
 
@@ -24,7 +24,7 @@ def pack(
     token: np.ndarray,
     kept: np.ndarray,
     some: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     width: int,
     first: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -39,20 +39,20 @@ def pack(
     """
     begin = int(first is not None)
     count = begin + kept.sum(axis=1)
-    side = np.full((len(token), width), symbols.pad, np.int32)
+    side = np.full((len(token), width), vocab.pad_id, np.int32)
     place = np.arange(width)
     side[(place >= begin) & (place < count[:, None])] = token[kept]
     row = np.flatnonzero(some)
     if first is not None:
         side[row, 0] = first
-    side[row, count[row]] = symbols.eos
+    side[row, count[row]] = vocab.eos_id
     return side, np.where(some, count + 1, 0)
 
 
 def batch(
     encoder: tuple[np.ndarray, np.ndarray],
     target: tuple[np.ndarray, np.ndarray],
-    symbols: Symbols,
+    vocab: VocabInfo,
     start: int,
 ) -> dict[str, np.ndarray]:
     """A batch of two packed sides; the decoder reads `start`, then its targets."""
@@ -62,7 +62,7 @@ def batch(
     before[:, 1:] = token[:, :-1]
     return (
         input_format.full(*encoder, "encoder_")
-        | input_format.causal(np.where(weight, before, symbols.pad), count, "decoder_")
+        | input_format.causal(np.where(weight, before, vocab.pad_id), count, "decoder_")
         | {"target": token, "weight": weight.astype(np.float32)}
     )
 

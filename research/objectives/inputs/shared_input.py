@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import NEXT, SENTENCE, Example, Reads
+from research.batch import NEXT, SENTENCE, Example, TextSpec
 from research.errors import UserError
 
 SERVES = {
@@ -20,7 +20,7 @@ SERVES = {
 PAIRS = ("pair", "sentence_pair")
 
 
-def common(parts: Mapping[str, Any], length: int) -> Reads:
+def common(parts: Mapping[str, Any], length: int) -> TextSpec:
     """What is read for all parts, each of which `share` then gives its own.
 
     Parts of one unit read the longest of what each asks for. Of several units one has
@@ -34,7 +34,7 @@ def common(parts: Mapping[str, Any], length: int) -> Reads:
     Raises:
       UserError: no unit serves all, or the pairs are not of one kind and length.
     """
-    each = {name: part.reads(length) for name, part in parts.items()}
+    each = {name: part.text_spec(length) for name, part in parts.items()}
     found = [base for base in each.values() if all(map(_serves(base), each.values()))]
     if not found:
         told = "; ".join(f"{name}: {_told(read)}" for name, read in each.items())
@@ -45,29 +45,36 @@ def common(parts: Mapping[str, Any], length: int) -> Reads:
     return max(found, key=lambda base: base.length)
 
 
-def _serves(base: Reads):
+def _serves(base: TextSpec):
     """A function of what a part reads: whether it can be had from `base`."""
 
-    def serves(read: Reads) -> bool:
+    def serves(read: TextSpec) -> bool:
         if read.unit in PAIRS:
-            plain = read._replace(other=base.other, far=base.far, short=base.short)
-            asks = (read.other, read.far)
+            plain = read._replace(
+                other_document_rate=base.other_document_rate,
+                nonadjacent_rate=base.nonadjacent_rate,
+                short_rate=base.short_rate,
+            )
+            asks = (read.other_document_rate, read.nonadjacent_rate)
             alike = plain._replace(unit=base.unit) == base
             if read.unit == base.unit:
                 return read == base
-            nothing = asks in ((0, 0), (base.other, base.far))
+            nothing = asks in (
+                (0, 0),
+                (base.other_document_rate, base.nonadjacent_rate),
+            )
             return alike and nothing and read.unit in SERVES.get(base.unit, ())
         if read.unit == base.unit:
             return read._replace(length=base.length) == base
-        simple = read == Reads(read.unit, read.length) and not base.streams
+        simple = read == TextSpec(read.unit, read.length) and not base.contiguous
         return simple and read.unit in SERVES.get(base.unit, ())
 
     return serves
 
 
-def _told(read: Reads) -> str:
+def _told(read: TextSpec) -> str:
     """What differs from a stream of any length, in words."""
-    defaults = Reads(read.unit, read.length)
+    defaults = TextSpec(read.unit, read.length)
     words = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in read._asdict().items()
@@ -76,16 +83,18 @@ def _told(read: Reads) -> str:
     return " ".join([read.unit, f"of {read.length} tokens", *words])
 
 
-def share(example: Example, base: Reads, read: Reads, pad: int) -> Example:
+def share(example: Example, base: TextSpec, read: TextSpec, pad: int) -> Example:
     """What a part reads of the text that was read as `base` says."""
     if base.unit == "pair" and read.unit == "sentence_pair":
-        return _meeting(example, pad, apart=read.other + read.far > 0)
+        return _meeting(
+            example, pad, apart=read.other_document_rate + read.nonadjacent_rate > 0
+        )
     length = example.length
     if base.unit == "pair" and read.unit != "pair":
         follows = example.label == NEXT
-        length = np.where(follows, length, example.first).astype(np.int32)
+        length = np.where(follows, length, example.first_length).astype(np.int32)
         none = np.full_like(example.label, -1)
-        example = example._replace(first=length, label=none)
+        example = example._replace(first_length=length, label=none)
     width = min(read.length, example.token.shape[1])
     place = np.arange(width) + np.zeros_like(length)[:, None]
     return _chosen(example, place, np.minimum(length, width), pad)
@@ -97,14 +106,16 @@ def _meeting(example: Example, pad: int, *, apart: bool) -> Example:
     apart: whether also those that do not follow each other; else the first alone.
     """
     num_raw = example.token.shape[1]
-    place, first = np.arange(num_raw), example.first[:, None]
+    place, first = np.arange(num_raw), example.first_length[:, None]
     start = (example.flags & SENTENCE) > 0
     begin = np.where(start & (place < first), place, 0).max(axis=1)
     inside = start & (place > first) & (place < example.length[:, None])
     end = np.where(inside, place, example.length[:, None]).min(axis=1)
     if not apart:
-        end = np.where(example.label == NEXT, end, example.first)
-    example = example._replace(first=(example.first - begin).astype(np.int32))
+        end = np.where(example.label == NEXT, end, example.first_length)
+    example = example._replace(
+        first_length=(example.first_length - begin).astype(np.int32)
+    )
     index = np.minimum(place + begin[:, None], num_raw - 1)
     return _chosen(example, index, end - begin, pad)
 
@@ -120,5 +131,5 @@ def _chosen(example: Example, index: np.ndarray, length: np.ndarray, pad: int):
         token=np.where(here, token, pad).astype(np.int32),
         flags=np.where(here, flags, 0).astype(np.uint8),
         length=length.astype(np.int32),
-        first=np.minimum(example.first, length).astype(np.int32),
+        first_length=np.minimum(example.first_length, length).astype(np.int32),
     )

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from research.batch import SENTENCE, Example, Symbols
+from research.batch import SENTENCE, Example, VocabInfo
 from research.data import counter_rng
 from research.objectives.inputs import input_format
 from research.objectives.inputs.input_format import Text
@@ -19,7 +19,7 @@ NUM_KINDS = 3
 def read(
     example: Example,
     key: np.ndarray,
-    symbols: Symbols,
+    vocab: VocabInfo,
     length: int,
     *,
     backward: np.ndarray,
@@ -43,17 +43,17 @@ def read(
     num_near = np.minimum(example.length, length - (3 if parts else 2)).astype(np.int64)
     example, starts = turned(example, num_near, backward)
     if not parts:
-        token, num_tokens = input_format.enclose(example, symbols, length, bos="last")
+        token, num_tokens = input_format.enclose(example, vocab, length, bos="last")
         flags = np.zeros(token.shape, np.uint8)
         flags[:, :-2] = example.flags[:, : length - 2]
         return Text(token, flags, np.zeros_like(token), num_tokens)
     begin, size = _two(example, starts, key, num_near, parts=parts, far=far)
     opens = (None, None)
-    text = input_format.compose(example, begin, size, symbols, length - 1, opens=opens)
+    text = input_format.compose(example, begin, size, vocab, length - 1, opens=opens)
     wide, row = [(0, 0), (0, 1)], np.flatnonzero(text.length > 0)
-    token = np.pad(text.token, wide, constant_values=symbols.pad)
-    kind = np.pad(text.kind, wide)
-    token[row, text.length[row]] = symbols.bos
+    token = np.pad(text.token, wide, constant_values=vocab.pad_id)
+    kind = np.pad(text.token_type, wide)
+    token[row, text.length[row]] = vocab.bos_id
     kind[row, text.length[row]] = NUM_KINDS - 1
     num_tokens = text.length + (text.length > 0)
     return Text(token, np.pad(text.flags, wide), kind, num_tokens)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.objectives.losses.cross_entropy import Term, cut, join, logits_of
+from research.objectives.losses.cross_entropy import Term, compute_logits, cut, join
 
 
 class Gated(NamedTuple):
@@ -61,7 +61,7 @@ def _places(readout: Any, token, target, *, dense: bool) -> Gated:
 
     def body(chunk):
         feature, target, token = chunk
-        logits_BCV = logits_of(feature, table_VE, bias_V)
+        logits_BCV = compute_logits(feature, table_VE, bias_V)
         lse_BC = jax.nn.logsumexp(logits_BCV, axis=-1)
         index = lax.broadcasted_iota(jnp.int32, logits_BCV.shape, 2)
         at_target = index == target[..., None]

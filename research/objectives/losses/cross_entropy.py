@@ -29,7 +29,7 @@ from research.models import constrain
 CHUNK = 2**22
 """Logits (of all devices) that make a chunk worth its while."""
 
-MOST_CHUNKS = 8
+MAX_CHUNKS = 8
 """Each chunk reduces the table's gradient over the mesh once, so they are few."""
 
 PLACES = ("batch", "length", None)
@@ -86,7 +86,9 @@ def cross_entropy(
     return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)
 
 
-def recovery(name: str, readout: Any, batch: dict, form: str) -> dict[str, Term]:
+def masked_cross_entropy(
+    name: str, readout: Any, batch: dict, form: str
+) -> dict[str, Term]:
     """Terms of the batch's targets: `name`, and accuracy (not trained on).
 
     Args:
@@ -98,7 +100,7 @@ def recovery(name: str, readout: Any, batch: dict, form: str) -> dict[str, Term]
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}
 
 
-def binary(
+def binary_cross_entropy(
     logits: jax.Array, label: jax.Array, weight: jax.Array
 ) -> tuple[Term, jax.Array]:
     """Weighted sigmoid cross-entropy of any shape, and the weight that is right.
@@ -115,7 +117,7 @@ def binary(
     return Term(jnp.sum(loss * weight), jnp.sum(weight)), correct
 
 
-def logits_of(feature_BCE, table_VE, bias_V):
+def compute_logits(feature_BCE, table_VE, bias_V):
     """Float32 logits [B, C, V]."""
     logits_BCV = jnp.einsum(
         "bce,ve->bcv",
@@ -132,7 +134,7 @@ def _at(logits_BCV, target_BC):
 
 
 def _dense(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
-    logits_BKV = logits_of(feature_BKE, table_VE, bias_V)
+    logits_BKV = compute_logits(feature_BKE, table_VE, bias_V)
     lse_BK = jax.nn.logsumexp(logits_BKV, axis=-1)
     at_target = _at(logits_BKV, target_BK)
     answer_BK = jnp.sum(jnp.where(at_target, logits_BKV, 0.0), axis=-1)
@@ -148,7 +150,7 @@ def _dense(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 def cut(feature_BKE, num_rows, *others_BK):
     """Cuts K into chunks of one size (padded with zeros): each [K / C, B, C, ...]."""
     batch, places = feature_BKE.shape[:2]
-    count = min(MOST_CHUNKS, places, -(-batch * places * num_rows // CHUNK))
+    count = min(MAX_CHUNKS, places, -(-batch * places * num_rows // CHUNK))
     size = -(-places // count)
 
     def chunks(array):
@@ -238,7 +240,7 @@ def _chunk(shape, table_VE, bias_V, chunk):
     All that the targets' own rows and smoothing add to slopes is left out.
     """
     feature_BCE, target_BC, weight_BC, answer_BC = chunk
-    logits_BCV = logits_of(feature_BCE, table_VE, bias_V)
+    logits_BCV = compute_logits(feature_BCE, table_VE, bias_V)
     others_BCV = jnp.where(_at(logits_BCV, target_BC), -jnp.inf, logits_BCV)
     others_BC = jnp.max(others_BCV, axis=-1)
     most_BC = jnp.maximum(others_BC, answer_BC)

@@ -17,14 +17,14 @@ STREAMS = (
 def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
     objective = toy_objectives.Objective(unit)
     parts = [
-        Part(s, example_index.build(s, objective.reads(8), 0, tmp_path))
+        Part(s, example_index.build(s, objective.text_spec(8), 0, tmp_path))
         for s in STREAMS
     ]
     rates = {"one": 1.0, "two": 1.0}
     text = Text(
         parts,
         objective,
-        toy_objectives.symbols(),
+        toy_objectives.vocab(),
         length=8,
         seed=0,
         rates=rates,

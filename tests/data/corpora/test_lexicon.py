@@ -114,8 +114,8 @@ def test_a_lexicon_of_a_config_reaches_its_objective(corpora, folder, lexicon):
     plain = small_data.open_small(config)[0]
     config.data.lexicon = lexicon
     data = small_data.open_small(config)[0]
-    assert plain.symbols.lexicon is None
-    assert data.symbols.lexicon.kinds == ("phrase", "word")
+    assert plain.vocab.lexicon is None
+    assert data.vocab.lexicon.kinds == ("phrase", "word")
     assert data.fingerprint != plain.fingerprint
     other = folder / "other.tsv.gz"
     other.write_bytes(gzip.compress(b"a\tword\n\nb c\tphrase\n"))

@@ -40,7 +40,7 @@ def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
         same(read[step], again.train.batch(step))
         halves = make(corpus, name, batch=4).train
         both = join(halves.batch(2 * step + half) for half in (0, 1))
-        if not halves.source.streams:  # those are cut by the batch size
+        if not halves.source.contiguous:  # those are cut by the batch size
             same(timeless(read[step]), timeless(both))
     for hosts in (1, 2, 4, 8):
         rows = [slice(i, i + 8 // hosts) for i in range(0, 8, 8 // hosts)]
@@ -70,7 +70,7 @@ def test_evaluation_scores_each_example_once(make, corpus, name):
     whole, num = join(data.eval.evaluation()), data.eval.num_examples
     here = has_text(whole)
     assert sorted(whole["example"][here]) == [*range(num)]
-    assert here[:num].all() or data.eval.source.streams
+    assert here[:num].all() or data.eval.source.contiguous
     for key, array in whole.items():
         if "weight" in key:
             assert not array[~here].any()
@@ -81,7 +81,7 @@ def test_evaluation_scores_each_example_once(make, corpus, name):
 
 
 def test_objectives_with_one_stride_read_the_same_text(make, corpus):
-    units = {name: objectives.load(name).reads(32).unit for name in NAMES}
+    units = {name: objectives.make_objective(name).text_spec(32).unit for name in NAMES}
     streams = [name for name, unit in units.items() if unit == "stream"]
     assert len(streams) > 3
     opened = {name: make(corpus, name, stride=20).train.source for name in streams}
@@ -126,7 +126,7 @@ def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
 
 def test_labels_are_those_of_all_corpora(make):
     data = make("mixture", "classify")
-    assert data.symbols.labels == ("kind 0", "kind 1", "kind 2")
+    assert data.vocab.labels == ("kind 0", "kind 1", "kind 2")
     assert set(data.train.batch(0)["label"]) == {0, 1, 2}
 
 
@@ -153,7 +153,7 @@ def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
         ("reader", "tfds"),
         ("separator", "space"),
         ("mixture", {"embedded": 0}),
-        ("copies", -1),
+        ("dupe_factor", -1),
         ("alpha", 1.5),
         ("lexicon", "no/such/file.tsv"),
     ],

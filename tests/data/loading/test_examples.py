@@ -1,9 +1,9 @@
-"""What an example tells beside its text: spans, corpus, step; copies; streams."""
+"""What an example tells beside its text: spans, corpus, step; dupe_factor; streams."""
 
 import numpy as np
 import pytest
 
-from research.batch import FAR, LAST_STEP, NEXT, OTHER, Reads
+from research.batch import EVALUATION_STEP, NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data.loading.examples import Part, Text
 from research.data.loading.permutation import follow
 from research.data.pipeline import Pipeline
@@ -22,14 +22,21 @@ LONG = (
 def make(tmp_path):
     """Pipelines over toy streams: `make(objective, batch=..., ...)`."""
 
-    def make(objective, streams=LONG[:1], *, batch=4, rates=None, seed=0, copies=0):
+    def make(
+        objective, streams=LONG[:1], *, batch=4, rates=None, seed=0, dupe_factor=0
+    ):
         parts = [
-            Part(s, example_index.build(s, objective.reads(8), 0, tmp_path))
+            Part(s, example_index.build(s, objective.text_spec(8), 0, tmp_path))
             for s in streams
         ]
         rates = dict(enumerate(rates or [1] * len(parts)))
-        told = {"seed": seed, "rates": rates, "batch": batch, "copies": copies}
-        text = Text(parts, objective, toy_objectives.symbols(), length=8, **told)
+        told = {
+            "seed": seed,
+            "rates": rates,
+            "batch": batch,
+            "dupe_factor": dupe_factor,
+        }
+        text = Text(parts, objective, toy_objectives.vocab(), length=8, **told)
         return Pipeline(text, batch=batch)
 
     return make
@@ -54,7 +61,10 @@ def test_both_spans_of_a_pair_are_read_one_after_the_other(make, unit):
         )
     num = len(part.index.label)
     np.testing.assert_array_equal(rows["label"][:num], part.index.label)
-    assert {*part.index.label} == {NEXT, OTHER} and FAR not in part.index.label
+    assert {*part.index.label} == {
+        NEXT,
+        OTHER_DOCUMENT,
+    } and NONADJACENT not in part.index.label
     assert (rows["first"][:num] < rows["weight"][:num].sum(1)).all()
     assert (rows["first"][num:] == 0).all() and (rows["label"][num:] == -1).all()
 
@@ -76,14 +86,14 @@ def test_rows_know_their_corpus_and_their_step(make):
     ahead = join(data.batches(3, slice(2, 5), 40))["step"]
     np.testing.assert_array_equal(ahead, np.repeat(np.arange(3, 40), 3))
     rows = join(data.evaluation())
-    assert (rows["step"] == LAST_STEP).all()
+    assert (rows["step"] == EVALUATION_STEP).all()
     num = data.num_examples
     np.testing.assert_array_equal(rows["source"][:num], np.arange(num) >= first)
 
 
-@pytest.mark.parametrize("copies", [1, 3])
-def test_copies_of_the_noise_come_round_again(make, copies):
-    data = make(toy_objectives.Objective(), batch=1, copies=copies)
+@pytest.mark.parametrize("dupe_factor", [1, 3])
+def test_copies_of_the_noise_come_round_again(make, dupe_factor):
+    data = make(toy_objectives.Objective(), batch=1, dupe_factor=dupe_factor)
     num = data.num_examples
     epochs = [data.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)]
     by_text = [
@@ -92,18 +102,18 @@ def test_copies_of_the_noise_come_round_again(make, copies):
     ]
     for one in range(7):
         for two in range(one):
-            alike = (one - two) % copies == 0
+            alike = (one - two) % dupe_factor == 0
             assert (by_text[one] == by_text[two]) == alike
             assert (epochs[one]["token"] != epochs[two]["token"]).any()
     fresh = make(toy_objectives.Objective(), batch=1)
     same(fresh.rows(np.arange(num)), epochs[0])
     same(
-        make(toy_objectives.Objective(), copies=7).rows(np.arange(7 * num)),
+        make(toy_objectives.Objective(), dupe_factor=7).rows(np.arange(7 * num)),
         join(fresh.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)),
     )
 
 
-STREAMS = toy_objectives.Objective(streams=True)
+STREAMS = toy_objectives.Objective(contiguous=True)
 
 
 @pytest.fixture(params=["one corpus", "mixture"])
@@ -190,4 +200,4 @@ def test_a_batch_that_has_no_streams_is_told(make):
 
 def test_streams_are_read_from_the_same_index(make):
     assert make(STREAMS).fingerprint == make(toy_objectives.Objective()).fingerprint
-    assert Reads("stream", 8).streams is False
+    assert TextSpec("stream", 8).contiguous is False

@@ -49,14 +49,14 @@ def test_batches_are_those_of_the_text(ahead):
 
 def test_symbols_come_back(ahead):
     data, config, _ = ahead
-    symbols = small_data.open_small(config)[0].symbols
-    pairs = [(symbols, data.symbols), (symbols.lexicon, data.symbols.lexicon)]
+    vocab = small_data.open_small(config)[0].vocab
+    pairs = [(vocab, data.vocab), (vocab.lexicon, data.vocab.lexicon)]
     for ours, theirs in pairs:
         for name, value in theirs._asdict().items():
             assert type(getattr(ours, name)) is type(value)
             if name != "lexicon":
                 np.testing.assert_array_equal(getattr(ours, name), value)
-    assert symbols.lexicon.token.dtype == np.int32
+    assert vocab.lexicon.token.dtype == np.int32
 
 
 @pytest.mark.parametrize("batch", [4, 12, 20])
@@ -81,7 +81,7 @@ def test_another_run_is_refused_by_the_key_that_differs(ahead):
         ("seed", 1),
         ("train.steps", 41),
         ("data.length", 16),
-        ("data.copies", 2),
+        ("data.dupe_factor", 2),
     ):
         other = config.copy_and_resolve_references()
         section, _, name = key.rpartition(".")
@@ -100,7 +100,7 @@ def test_streams_keep_their_batch_size(tmp_path, monkeypatch):
     corpus = small_data.write_corpus(tmp_path, "text", seed=1)
     config = small_data.config(corpus, tmp_path / "cache")
     config.data.stride = 0
-    objective = toy_objectives.Objective(streams=True)
+    objective = toy_objectives.Objective(contiguous=True)
     data = open_data(config, objective)
     folder = epath.Path(tmp_path / "batches")
     saved_batches.write(config, data, folder, 20)

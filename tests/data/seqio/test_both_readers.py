@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from research.batch import BACKWARD, Reads
+from research.batch import BACKWARD, TextSpec
 from research.data.loading.examples import Part, Text
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
@@ -18,21 +18,21 @@ LONG = toy_objectives.Stream(((70, 50, 90), (10, 200)))
 
 @dataclass(frozen=True)
 class Remembers(toy_objectives.Objective):
-    """Reads on after `stride` tokens, half of the rows backwards."""
+    """TextSpec on after `stride` tokens, half of the rows backwards."""
 
     stride: int = 4
     reverse: bool = True
 
-    def reads(self, length):
-        return Reads(
-            "stream", length, streams=True, stride=self.stride, reverse=self.reverse
+    def text_spec(self, length):
+        return TextSpec(
+            "stream", length, contiguous=True, stride=self.stride, reverse=self.reverse
         )
 
 
 def make(cache, objective, batch=4):
-    part = Part(LONG, example_index.build(LONG, objective.reads(8), 0, cache))
+    part = Part(LONG, example_index.build(LONG, objective.text_spec(8), 0, cache))
     told = {"seed": 0, "rates": {"": 1.0}, "batch": batch}
-    text = Text([part], objective, toy_objectives.symbols(), length=8, **told)
+    text = Text([part], objective, toy_objectives.vocab(), length=8, **told)
     return Pipeline(text, batch=batch)
 
 
@@ -68,11 +68,11 @@ def test_the_text_itself_stays_as_it_is(tmp_path):
 
 
 def test_an_objective_goes_on_after_its_own_stride(tmp_path):
-    made = example_index.build(LONG, Remembers(stride=3).reads(8), 0, tmp_path)
+    made = example_index.build(LONG, Remembers(stride=3).text_spec(8), 0, tmp_path)
     shards = LONG.shard_offsets
     begins = [np.arange(a, b, 3) for a, b in pairwise(shards)]
     np.testing.assert_array_equal(made.start, np.concatenate(begins))
-    same = example_index.build(LONG, Remembers(stride=3).reads(8), 3, tmp_path)
+    same = example_index.build(LONG, Remembers(stride=3).text_spec(8), 3, tmp_path)
     assert made.fingerprint == same.fingerprint
     with pytest.raises(UserError, match=r"data\.stride is 5, .*goes on after 3 tokens"):
-        example_index.build(LONG, Remembers(stride=3).reads(8), 5, tmp_path)
+        example_index.build(LONG, Remembers(stride=3).text_spec(8), 5, tmp_path)

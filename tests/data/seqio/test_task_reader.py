@@ -6,7 +6,7 @@ import sentencepiece
 import seqio
 import tensorflow as tf
 
-from research.batch import LAST_STEP, Spec
+from research.batch import EVALUATION_STEP, ArraySpec
 from research.data.pipeline import open_data
 from research.errors import UserError
 from tests.testing import small_data, toy_objectives
@@ -108,16 +108,16 @@ def test_a_foreign_mixture_is_read_and_evaluated_task_by_task(make):
 
 
 def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
-    symbols = small_data.open_small(own_texts)[0].symbols
-    named = [symbols.pad, symbols.eos, symbols.unk]
+    vocab = small_data.open_small(own_texts)[0].vocab
+    named = [vocab.pad_id, vocab.eos_id, vocab.unk_id]
     assert named == [0, BYTES.eos_id, BYTES.unk_id]
-    assert min(symbols.bos, symbols.mask) >= BYTES.vocab_size
-    assert symbols.sentinels[:6] == tuple(range(264, 258, -1))
-    ids = [*named, symbols.bos, symbols.mask, *symbols.sentinels]
-    assert len(set(ids)) == len(ids) and max(ids) < symbols.size
-    assert len(symbols.sentinels) == 20
-    assert not set(symbols.ordinary) & set(ids)
-    assert set(range(3, 259)) <= set(symbols.ordinary)
+    assert min(vocab.bos_id, vocab.mask_id) >= BYTES.vocab_size
+    assert vocab.sentinel_ids[:6] == tuple(range(264, 258, -1))
+    ids = [*named, vocab.bos_id, vocab.mask_id, *vocab.sentinel_ids]
+    assert len(set(ids)) == len(ids) and max(ids) < vocab.size
+    assert len(vocab.sentinel_ids) == 20
+    assert not set(vocab.ordinary_ids) & set(ids)
+    assert set(range(3, 259)) <= set(vocab.ordinary_ids)
 
 
 def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
@@ -145,7 +145,7 @@ def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
             vocabulary.tokenizer.id_to_piece(i).startswith("\u2581")
             if 2 < i < 60
             else True
-            for i in range(data.symbols.size)
+            for i in range(data.vocab.size)
         ]
     )
     scored = np.zeros(rows["token"].shape, bool)
@@ -166,7 +166,7 @@ def arrays_task(name, config, *, width=None, drop=None):
     data, objective = small_data.open_small(config)
     rows = data.train.rows(np.arange(40))
     del rows["example"]
-    specs = objective.arrays(config.data.length)
+    specs = objective.batch_spec(config.data.length)
     if width:
         rows = {k: v[:, :width] if v.ndim == 2 else v for k, v in rows.items()}
     rows.pop(drop, None)
@@ -201,7 +201,7 @@ def test_arrays_of_a_foreign_task_pass_through(make, width):
     data, _ = small_data.open_small(config)
     batch = data.train.batch(1)
     assert set(batch) == {*specs, "example"}
-    for name, spec in (specs | {"example": Spec(())}).items():
+    for name, spec in (specs | {"example": ArraySpec(())}).items():
         assert batch[name].shape == (8, *spec.shape)
         assert batch[name].dtype == spec.dtype
     for name, array in rows.items():
@@ -261,11 +261,11 @@ seqio.TaskRegistry.add(
 def test_a_foreign_task_has_no_pairs_streams_copies_or_lexicon(own_texts):
     for wrong in (
         toy_objectives.Objective("pair"),
-        toy_objectives.Objective(streams=True),
+        toy_objectives.Objective(contiguous=True),
     ):
         with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
             open_data(own_texts, wrong)
-    for key, value in (("copies", 3), ("lexicon", "words.tsv")):
+    for key, value in (("dupe_factor", 3), ("lexicon", "words.tsv")):
         config = own_texts.copy_and_resolve_references()
         config.data[key] = value
         with pytest.raises(UserError, match=rf"data\.{key}"):
@@ -279,7 +279,7 @@ def test_steps_of_a_foreign_task_are_counted(own_texts):
     some = rows["weight"].any(1)
     assert (rows["document"][~some] == -1).all()
     assert len({*rows["document"][some]}) == some.sum() > 300
-    assert (join(data.eval.evaluation())["step"] == LAST_STEP).all()
+    assert (join(data.eval.evaluation())["step"] == EVALUATION_STEP).all()
 
 
 def test_unknown_tasks_and_splits_are_told_with_near_ones(own_texts):

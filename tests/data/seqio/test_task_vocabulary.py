@@ -27,12 +27,12 @@ def test_a_vocabulary_without_marks_starts_words_everywhere():
 
 
 def test_extra_ids_are_sentinels_from_the_last_down():
-    symbols = task_vocabulary.symbols_of(seqio.ByteVocabulary(extra_ids=3), 5)
-    assert symbols.sentinels[:3] == (261, 260, 259)
-    assert len(symbols.sentinels) == 5 and symbols.size > 262
-    assert not np.isin(symbols.sentinels, symbols.ordinary).any()
+    vocab = task_vocabulary.vocab_info_of(seqio.ByteVocabulary(extra_ids=3), 5)
+    assert vocab.sentinel_ids[:3] == (261, 260, 259)
+    assert len(vocab.sentinel_ids) == 5 and vocab.size > 262
+    assert not np.isin(vocab.sentinel_ids, vocab.ordinary_ids).any()
 
 
 def test_a_vocabulary_without_a_size_is_refused():
     with pytest.raises(UserError, match="how many ids"):
-        task_vocabulary.symbols_of(seqio.PassThroughVocabulary(0), 5)
+        task_vocabulary.vocab_info_of(seqio.PassThroughVocabulary(0), 5)

@@ -9,7 +9,7 @@ import seqio
 
 from experiments import base
 from research import objectives
-from research.batch import LAST_STEP
+from research.batch import EVALUATION_STEP
 from research.data.pipeline import open_data
 from research.data.seqio import tasks
 from research.errors import UserError
@@ -17,7 +17,9 @@ from tests.testing import small_data, toy_objectives
 from tests.testing.toy_objectives import join, same
 
 OBJECTIVES = [
-    name for name in objectives.names() if not objectives.load(name).reads(32).streams
+    name
+    for name in objectives.names()
+    if not objectives.make_objective(name).text_spec(32).contiguous
 ]
 
 
@@ -87,7 +89,7 @@ def test_order_and_noise_of_the_registry_depend_on_its_seed(make):
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
 def test_registry_tells_spans_corpora_steps_and_copies(make, corpus):
     config = make(corpus)
-    config.data.update(stride=0, copies=2)
+    config.data.update(stride=0, dupe_factor=2)
     objective = toy_objectives.Objective("pair", timed=True)
     native = open_data(config, objective)
     config.data.reader = "seqio"
@@ -97,12 +99,12 @@ def test_registry_tells_spans_corpora_steps_and_copies(make, corpus):
     assert len({*rows["step"]}) > 20 and len({*rows["label"]}) == 2
     agree(rows, other.train.rows(np.arange(num)))
     for one, two in zip(native.eval.evaluation(), other.eval.evaluation(), strict=True):
-        assert (one["step"] == LAST_STEP).all()
+        assert (one["step"] == EVALUATION_STEP).all()
         agree(one, two)
 
 
 def test_streams_are_not_in_the_registry(make):
-    config, objective = make(), toy_objectives.Objective(streams=True)
+    config, objective = make(), toy_objectives.Objective(contiguous=True)
     config.data.stride = 0
     with pytest.raises(UserError, match=r"data\.reader=native"):
         tasks.register(config, objective)
@@ -140,7 +142,7 @@ def test_only_its_own_lengths_are_taken(make):
     config = make()
     _, objective = small_data.open_small(config)
     task = seqio.get_mixture_or_task(tasks.register(config, objective))
-    shapes = {key: spec.shape for key, spec in objective.arrays(32).items()}
+    shapes = {key: spec.shape for key, spec in objective.batch_spec(32).items()}
     own = task.get_dataset({key: shape[0] for key, shape in shapes.items()})
     agree(elements(own, 3), elements(task.get_dataset(), 3))
     with pytest.raises(UserError, match="token"):
@@ -158,13 +160,13 @@ def test_encoder_decoder_tasks_have_inputs_and_targets(make):
     np.testing.assert_array_equal(rows["inputs"], rows["encoder_token"])
     scored = rows["weight"] > 0
     np.testing.assert_array_equal(rows["targets"][scored], rows["target"][scored])
-    assert (rows["targets"][~scored] == data.symbols.pad).all()
+    assert (rows["targets"][~scored] == data.vocab.pad_id).all()
 
 
 def test_names_say_corpus_objective_and_an_unusual_length(make):
     assert base.get_config().data.length == tasks.DEFAULT_LENGTH
     config = make("mixture")
-    objective = objectives.load(**config.objective)
+    objective = objectives.make_objective(**config.objective)
     assert tasks.register(config, objective) == "mix:mlm:32"
     config = make()
     assert tasks.register(config, objective).endswith("_one:mlm:32")
@@ -175,7 +177,7 @@ def test_names_say_corpus_objective_and_an_unusual_length(make):
 
 def test_a_name_that_is_taken_is_left_alone(make):
     config = make()
-    objective = objectives.load(**config.objective)
+    objective = objectives.make_objective(**config.objective)
     name = tasks.register(config, objective)
     assert tasks.register(config, objective) == name
     tasks.OWN.clear()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import Reads
+from research.batch import TextSpec
 from research.data.store import example_index
 from research.errors import UserError
 from tests.testing import toy_objectives
@@ -27,7 +27,7 @@ def covered(stream, built):
 def test_windows_read_what_they_say(tmp_path_factory, sizes, length, stride):
     stream = toy_objectives.Stream(sizes)
     cache = tmp_path_factory.mktemp("cache")
-    built = example_index.build(stream, Reads("stream", length), stride, cache)
+    built = example_index.build(stream, TextSpec("stream", length), stride, cache)
     times = covered(stream, built)
     assert built.counts["skipped"] == (times == 0).sum()
     assert built.counts["repeated"] == np.maximum(times - 1, 0).sum()
@@ -49,7 +49,7 @@ def test_with_one_stride_all_lengths_start_alike(
 ):
     stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
     built = [
-        example_index.build(stream, Reads("stream", length), stride, cache)
+        example_index.build(stream, TextSpec("stream", length), stride, cache)
         for length in (one, other)
     ]
     np.testing.assert_array_equal(built[0].start, built[1].start)
@@ -59,7 +59,7 @@ def test_with_one_stride_all_lengths_start_alike(
 @settings(max_examples=20, deadline=None)
 def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length):
     stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
-    built = example_index.build(stream, Reads("document", length), 0, cache)
+    built = example_index.build(stream, TextSpec("document", length), 0, cache)
     whole = np.array([size for shard in sizes for size in shard])
     np.testing.assert_array_equal(built.length, np.minimum(length, whole[whole > 0]))
     np.testing.assert_array_equal(built.start, stream.document_offsets[:-1][whole > 0])
@@ -70,18 +70,18 @@ def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length
 
 def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
     stream = toy_objectives.Stream()
-    first = example_index.build(stream, Reads("stream", 8), 0, tmp_path)
+    first = example_index.build(stream, TextSpec("stream", 8), 0, tmp_path)
     others = [
-        example_index.build(stream, Reads("stream", 9), 0, tmp_path),
-        example_index.build(stream, Reads("stream", 8), 4, tmp_path),
-        example_index.build(stream, Reads("document", 8), 0, tmp_path),
+        example_index.build(stream, TextSpec("stream", 9), 0, tmp_path),
+        example_index.build(stream, TextSpec("stream", 8), 4, tmp_path),
+        example_index.build(stream, TextSpec("document", 8), 0, tmp_path),
         example_index.build(
-            toy_objectives.Stream(seed=1), Reads("stream", 8), 0, tmp_path
+            toy_objectives.Stream(seed=1), TextSpec("stream", 8), 0, tmp_path
         ),
     ]
     assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 5
     monkeypatch.setattr(example_index, "UNITS", {"stream": None})
-    again = example_index.build(stream, Reads("stream", 8), 0, tmp_path)
+    again = example_index.build(stream, TextSpec("stream", 8), 0, tmp_path)
     np.testing.assert_array_equal(first.start, again.start)
     assert isinstance(again.start, np.memmap)
 
@@ -91,9 +91,11 @@ def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
 )
 def test_a_stride_is_for_windows_alone(tmp_path, unit):
     with pytest.raises(UserError, match=r"data\.stride is 4.*set data\.stride=0"):
-        example_index.build(toy_objectives.Stream(), Reads(unit, 8), 4, tmp_path)
+        example_index.build(toy_objectives.Stream(), TextSpec(unit, 8), 4, tmp_path)
 
 
 def test_unknown_unit_is_refused(tmp_path):
     with pytest.raises(UserError, match="document"):
-        example_index.build(toy_objectives.Stream(), Reads("documents", 8), 0, tmp_path)
+        example_index.build(
+            toy_objectives.Stream(), TextSpec("documents", 8), 0, tmp_path
+        )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import FAR, NEXT, OTHER, Reads
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data import counter_rng
 from research.data.store import example_index, packing
 from research.errors import UserError
@@ -46,7 +46,7 @@ def documents(stream, place):
 def test_rows_hold_as_many_whole_sentences_as_fit(tmp_path_factory, sizes, most, unit):
     stream = toy_objectives.Stream(sizes)
     built = example_index.build(
-        stream, Reads(unit, most), 0, tmp_path_factory.mktemp("cache")
+        stream, TextSpec(unit, most), 0, tmp_path_factory.mktemp("cache")
     )
     assert (times(stream, built)[times(stream, built) >= 0] == 1).all()
     assert not any(built.counts[name] for name in ("skipped", "repeated", "truncated"))
@@ -86,7 +86,7 @@ def literal(text, reads):
     for d, document in enumerate(body):
         die = counter_rng.uniform(key_of(d, 0), "target", 2)[0]
         target = reads.length
-        if die[0] < reads.short:
+        if die[0] < reads.short_rate:
             target = 2 + int(die[1] * (reads.length - 1))
         chunk, i, turn = [], 0, 0
         while i < len(document):
@@ -97,8 +97,12 @@ def literal(text, reads):
                 if len(chunk) >= 2:
                     a_end = 1 + int(die[0] * (len(chunk) - 1))
                 a, b = joined(chunk[:a_end]), []
-                label = OTHER if len(chunk) == 1 or die[1] < reads.other else NEXT
-                if label == OTHER:
+                label = (
+                    OTHER_DOCUMENT
+                    if len(chunk) == 1 or die[1] < reads.other_document_rate
+                    else NEXT
+                )
+                if label == OTHER_DOCUMENT:
                     other = int(die[2] * (count - 1))
                     other += other >= d
                     first = int(die[4] * len(body[other]))
@@ -129,7 +133,7 @@ def key_of(document, turn):
 @settings(max_examples=60, deadline=None)
 def test_pairs_are_those_of_the_written_script(sizes, length, other, short):
     text = packing.sentences(toy_objectives.Stream(sizes))
-    reads = Reads("pair", length, other=other, short=short)
+    reads = TextSpec("pair", length, other_document_rate=other, short_rate=short)
     if len(text.first) < 3:
         with pytest.raises(UserError, match="two documents"):
             packing.pairs(text, reads)
@@ -151,7 +155,7 @@ def test_no_sentence_is_lost_but_by_truncation(tmp_path_factory, sizes, length, 
     text = packing.sentences(stream)
     if len(text.first) < 3:
         return
-    reads = Reads(unit, length, other=0.3, far=0.3)
+    reads = TextSpec(unit, length, other_document_rate=0.3, nonadjacent_rate=0.3)
     built = example_index.build(stream, reads, 0, tmp_path_factory.mktemp("cache"))
     read = times(stream, built)
     assert built.counts["skipped"] == (read == 0).sum()
@@ -170,7 +174,7 @@ def test_no_sentence_is_lost_but_by_truncation(tmp_path_factory, sizes, length, 
         )
     )
     assert (first[0] == first[1]).all() and (second[0] == second[1]).all()
-    np.testing.assert_array_equal(first[0] != second[0], built.label == OTHER)
+    np.testing.assert_array_equal(first[0] != second[0], built.label == OTHER_DOCUMENT)
 
 
 def wide(sizes=(40,) * 300, seed=0, sentence=5):
@@ -195,14 +199,16 @@ def sentence_numbers(text, made):
 @pytest.mark.parametrize("unit", example_index.PAIRS)
 def test_labels_say_how_the_second_span_stands_to_the_first(unit):
     text = packing.sentences(wide())
-    made = packing.pairs(text, Reads(unit, 20, other=0.3, far=0.3))
+    made = packing.pairs(
+        text, TextSpec(unit, 20, other_document_rate=0.3, nonadjacent_rate=0.3)
+    )
     assert not made.truncated
     one, two = sentence_numbers(text, made)
     document = np.searchsorted(text.first, one, side="right")
     same = document == np.searchsorted(text.first, two, side="right")
-    np.testing.assert_array_equal(same, made.label != OTHER)
+    np.testing.assert_array_equal(same, made.label != OTHER_DOCUMENT)
     np.testing.assert_array_equal(two == one + 1, made.label == NEXT)
-    assert (two[made.label == FAR] > one[made.label == FAR] + 1).all()
+    assert (two[made.label == NONADJACENT] > one[made.label == NONADJACENT] + 1).all()
 
 
 @pytest.mark.parametrize("unit", example_index.PAIRS)
@@ -210,26 +216,32 @@ def test_labels_say_how_the_second_span_stands_to_the_first(unit):
 def test_labels_come_at_their_rates(unit, other, far):
     """Of pairs that had the choice, within 4.5 standard deviations (p < 1e-5)."""
     text = packing.sentences(wide((40,) * 500))
-    made = packing.pairs(text, Reads(unit, 20, other=other, far=far))
+    made = packing.pairs(
+        text, TextSpec(unit, 20, other_document_rate=other, nonadjacent_rate=far)
+    )
     begin = np.searchsorted(text.start, made.start)
     document = np.searchsorted(text.first, begin, side="right")
     left = text.first[document] - begin
     free = left > 5  # A and B of at most 4 sentences, one to skip, one for B
     count = free.sum()
     assert count > 300
-    for label, rate in ((OTHER, other), (FAR, far), (NEXT, 1 - other - far)):
+    for label, rate in (
+        (OTHER_DOCUMENT, other),
+        (NONADJACENT, far),
+        (NEXT, 1 - other - far),
+    ):
         found = (made.label[free] == label).sum()
         assert abs(found - rate * count) <= 4.5 * np.sqrt(count * rate * (1 - rate))
-    assert (made.label[left == 1] == OTHER).all()
+    assert (made.label[left == 1] == OTHER_DOCUMENT).all()
 
 
 def test_the_first_segment_ends_at_any_sentence_and_other_text_starts_at_any():
     """Chi-square over cuts, starts and hundreds of documents, at level 1e-4."""
     text = packing.sentences(wide((40,) * 2000))
-    made = packing.pairs(text, Reads("pair", 25, other=0.5))
+    made = packing.pairs(text, TextSpec("pair", 25, other_document_rate=0.5))
     full = np.searchsorted(text.start, made.start) % 8 <= 3  # 5 sentences are left
     cuts = np.bincount(made.length[full] // 5, minlength=5)[1:5]
-    second = sentence_numbers(text, made)[1][made.label == OTHER]
+    second = sentence_numbers(text, made)[1][made.label == OTHER_DOCUMENT]
     starts, hundreds = np.bincount(second % 8), np.bincount(second // 800)
     for counts, bound in ((cuts, 21.1), (starts, 29.9), (hundreds, 50.8)):
         expected = counts.sum() / len(counts)
@@ -238,7 +250,7 @@ def test_the_first_segment_ends_at_any_sentence_and_other_text_starts_at_any():
 
 def test_a_share_of_documents_is_packed_shorter():
     text = packing.sentences(wide((400,) * 1500, sentence=1))
-    made = packing.pairs(text, Reads("pair", 20, short=0.25))
+    made = packing.pairs(text, TextSpec("pair", 20, short_rate=0.25))
     both = made.length + made.second_length
     document = np.searchsorted(
         text.first, np.searchsorted(text.start, made.start), "right"
@@ -254,7 +266,7 @@ def test_a_share_of_documents_is_packed_shorter():
 def test_truncation_takes_from_both_ends_alike():
     """Tokens that the front of a side loses are as many heads of a fair coin."""
     text = packing.sentences(wide((600,) * 400, sentence=150))
-    made = packing.pairs(text, Reads("sentence_pair", 60))
+    made = packing.pairs(text, TextSpec("sentence_pair", 60))
     assert (made.length == 30).all() and (made.second_length == 30).all()
     assert made.truncated == 240 * len(made.start)
     for start in (made.start, made.second):
@@ -265,41 +277,43 @@ def test_truncation_takes_from_both_ends_alike():
 
 def test_odd_rows_give_the_first_side_the_odd_token():
     text = packing.sentences(wide((20,) * 50, sentence=10))
-    made = packing.pairs(text, Reads("sentence_pair", 7))
+    made = packing.pairs(text, TextSpec("sentence_pair", 7))
     assert {*made.length} == {4} and {*made.second_length} == {3}
 
 
 def test_packing_is_a_function_of_text_and_reads():
     text = packing.sentences(wide())
-    reads = Reads("pair", 20, other=0.5, short=0.1)
+    reads = TextSpec("pair", 20, other_document_rate=0.5, short_rate=0.1)
     twice = [packing.pairs(text, reads) for _ in range(2)]
     for one, two in zip(*twice, strict=True):
         np.testing.assert_array_equal(one, two)
-    other = packing.pairs(text, reads._replace(other=0.4))
+    other = packing.pairs(text, reads._replace(other_document_rate=0.4))
     assert len(other.start) != len(twice[0].start)
 
 
 def test_pairs_that_cannot_be_are_told(tmp_path):
     with pytest.raises(UserError, match=r"data\.length leaves 1 tokens"):
-        example_index.build(toy_objectives.Stream(), Reads("pair", 1), 0, tmp_path)
+        example_index.build(toy_objectives.Stream(), TextSpec("pair", 1), 0, tmp_path)
     with pytest.raises(UserError, match="two documents"):
         example_index.build(
-            toy_objectives.Stream(((9,),)), Reads("pair", 8), 0, tmp_path
+            toy_objectives.Stream(((9,),)), TextSpec("pair", 8), 0, tmp_path
         )
 
 
 def test_the_cache_knows_pairs_by_all_that_makes_them(tmp_path):
-    stream, reads = toy_objectives.Stream(), Reads("pair", 8)
+    stream, reads = toy_objectives.Stream(), TextSpec("pair", 8)
     asked = [
         reads,
-        reads._replace(other=0.5),
-        reads._replace(far=0.5),
-        reads._replace(short=0.5),
+        reads._replace(other_document_rate=0.5),
+        reads._replace(nonadjacent_rate=0.5),
+        reads._replace(short_rate=0.5),
         reads._replace(unit="sentence_pair"),
     ]
     built = [example_index.build(stream, each, 0, tmp_path) for each in asked]
     assert len({each.fingerprint for each in built}) == len(asked)
-    again = example_index.build(stream, reads._replace(streams=True), 0, tmp_path)
+    again = example_index.build(stream, reads._replace(contiguous=True), 0, tmp_path)
     assert again.fingerprint == built[0].fingerprint
     assert isinstance(again.second, np.memmap)
-    assert example_index.build(stream, Reads("passage", 8), 0, tmp_path).second is None
+    assert (
+        example_index.build(stream, TextSpec("passage", 8), 0, tmp_path).second is None
+    )

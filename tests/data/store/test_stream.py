@@ -43,7 +43,7 @@ def test_the_stream_is_the_texts_tokens(vocabularies, tmp_path, kind, separator)
     vocabulary = vocabularies[kind]
     stream = make(vocabulary, tmp_path, separator)
     token, flags = tokens(stream)
-    between = [vocabulary.symbols.eos] if separator == "eos" else []
+    between = [vocabulary.vocab.eos_id] if separator == "eos" else []
     assert stream.separator_length == len(between)
     assert stream.num_documents == len(DOCUMENTS)
     edges = pairwise(stream.document_offsets)

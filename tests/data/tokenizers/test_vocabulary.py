@@ -23,14 +23,20 @@ TEXTS = st.text(st.sampled_from(SCRIPTS)) | st.text(
 @pytest.mark.parametrize("kind", train_tokenizer.KINDS)
 def test_trained_ids_are_laid_out_alike(vocabularies, kind):
     vocabulary = vocabularies[kind]
-    symbols = vocabulary.symbols
+    vocab = vocabulary.vocab
     assert vocabulary.kind == kind
-    assert symbols.size == SIZE
-    ids = (symbols.pad, symbols.bos, symbols.eos, symbols.mask, symbols.unk)
+    assert vocab.size == SIZE
+    ids = (vocab.pad_id, vocab.bos_id, vocab.eos_id, vocab.mask_id, vocab.unk_id)
     assert ids == (0, 1, 2, 3, 4)
-    assert symbols.sentinels == tuple(range(5, 5 + SENTINELS))
-    assert np.flatnonzero(symbols.special).tolist() == [0, 1, 2, 3, *symbols.sentinels]
-    assert symbols.ordinary.tolist() == list(range(5 + SENTINELS, SIZE))
+    assert vocab.sentinel_ids == tuple(range(5, 5 + SENTINELS))
+    assert np.flatnonzero(vocab.is_special).tolist() == [
+        0,
+        1,
+        2,
+        3,
+        *vocab.sentinel_ids,
+    ]
+    assert vocab.ordinary_ids.tolist() == list(range(5 + SENTINELS, SIZE))
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
@@ -40,7 +46,7 @@ def test_decode_rebuilds_any_text_up_to_white_space(vocabularies, kind):
     def check(text):
         token, starts = vocabularies[kind].encode(text)
         assert vocabularies[kind].decode(token) == " ".join(text.split())
-        assert vocabularies[kind].symbols.unk not in token
+        assert vocabularies[kind].vocab.unk_id not in token
         assert len(starts) == len(token)
 
     check()
@@ -50,9 +56,9 @@ def test_wordpiece_rebuilds_what_it_knows_up_to_white_space(vocabularies):
     wordpiece = vocabularies["wordpiece"]
     for text in make_lines(1, lines=50):
         token, _ = wordpiece.encode(text)
-        assert wordpiece.symbols.unk not in token
+        assert wordpiece.vocab.unk_id not in token
         assert wordpiece.decode(token).replace(" ", "") == text.replace(" ", "")
-    assert wordpiece.symbols.unk in wordpiece.encode("☃")[0]
+    assert wordpiece.vocab.unk_id in wordpiece.encode("☃")[0]
 
 
 @pytest.mark.parametrize("kind", train_tokenizer.KINDS)
@@ -60,7 +66,7 @@ def test_no_text_becomes_a_special_id(vocabularies, kind):
     names = vocabularies[kind].model.names[: 5 + SENTINELS]
     for text in (" ".join(names), "".join(names), "a<mask>b</s>", "[MASK] [CLS]"):
         token, _ = vocabularies[kind].encode(text)
-        assert not vocabularies[kind].symbols.special[token].any()
+        assert not vocabularies[kind].vocab.is_special[token].any()
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)
@@ -100,28 +106,28 @@ def test_a_saved_vocabulary_is_the_same(vocabularies, kind, tmp_path):
     for source in (path, tmp_path):
         loaded = vocabulary.load(source, SENTINELS)
         assert loaded.sha256 == vocabularies[kind].sha256
-        assert str(loaded.symbols) == str(vocabularies[kind].symbols)
+        assert str(loaded.vocab) == str(vocabularies[kind].vocab)
 
 
 def test_missing_symbols_follow_the_end_as_t5_adds_them(vocabularies, tmp_path):
     path = vocabularies["unigram"].save(tmp_path)
-    symbols = vocabulary.load(path, SENTINELS + 3).symbols
-    added = symbols.sentinels[SENTINELS:]
+    vocab = vocabulary.load(path, SENTINELS + 3).vocab
+    added = vocab.sentinel_ids[SENTINELS:]
     assert added == (SIZE + 2, SIZE + 1, SIZE)
-    assert symbols.size == SIZE + 3 == len(symbols.special)
-    assert symbols.special[list(added)].all()
-    assert symbols.ordinary.max() < SIZE
+    assert vocab.size == SIZE + 3 == len(vocab.is_special)
+    assert vocab.is_special[list(added)].all()
+    assert vocab.ordinary_ids.max() < SIZE
 
 
 def test_a_vocab_txt_brings_its_own_symbols(tmp_path):
     names = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "!"]
     (tmp_path / "vocab.txt").write_text("\n".join(names) + "\n")
     loaded = vocabulary.load(tmp_path / "vocab.txt", 2)
-    symbols = loaded.symbols
-    ids = (symbols.pad, symbols.unk, symbols.bos, symbols.eos, symbols.mask)
+    vocab = loaded.vocab
+    ids = (vocab.pad_id, vocab.unk_id, vocab.bos_id, vocab.eos_id, vocab.mask_id)
     assert ids == (0, 2, 3, 4, 5)
-    assert symbols.sentinels == (10, 9)
-    assert symbols.ordinary.tolist() == [6, 7, 8]
+    assert vocab.sentinel_ids == (10, 9)
+    assert vocab.ordinary_ids.tolist() == [6, 7, 8]
     token, starts = loaded.encode("AB! c")
     assert token.tolist() == [6, 7, 8, 2]  # no capitals among its pieces: lowercased
     assert starts.tolist() == [True, False, True, True]

@@ -47,16 +47,16 @@ def some_pattern(seed, length=10):
     return {"segment": np.array(segment), "rank": rank, "reach": reach}
 
 
-@pytest.mark.parametrize("norm_place", ["pre", "post"])
+@pytest.mark.parametrize("norm_placement", ["pre", "post"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_state_depends_on_what_it_sees_and_on_itself_alone(
-    seed, norm_place, make_options, make_group, make_params
+    seed, norm_placement, make_options, make_group, make_params
 ):
-    options = make_options(layers=1, norm_place=norm_place)
+    options = make_options(layers=1, norm_placement=norm_placement)
     network = models.Transformer(options, size=50)
     group = make_group(1, 10, **some_pattern(seed))
     params = make_params(network, lambda net: net.states(group))
-    expected = batch.visible(group)[0] | np.eye(10, dtype=bool)
+    expected = batch.attention_mask(group)[0] | np.eye(10, dtype=bool)
     np.testing.assert_array_equal(dependence(network, params, group), expected)
 
 

@@ -55,9 +55,9 @@ def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_param
     random = np.random.default_rng(0)
     left, right = random.normal(size=(2, 2, 5, 16)).astype(np.float32)
     offset = random.integers(0, 4, (2, 5), dtype=np.int32)
-    options = make_options(embedding=8)
+    options = make_options(embedding_width=8)
     network = models.Transformer(options, size=50, transform=True, offsets=4)
-    group = {name: offset for name in ("token", "position", "segment", "kind")}
+    group = {name: offset for name in ("token", "position", "segment", "token_type")}
     group |= {"rank": 0 * offset, "reach": 0 * offset}
 
     def read(net):
@@ -80,7 +80,7 @@ def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_param
 def test_twins_share_tables_and_readout_and_have_a_stack_each(
     make_options, make_group, make_params
 ):
-    group, options = make_group(), make_options(norm_place="post", kinds=2)
+    group, options = make_group(), make_options(norm_placement="post", token_types=2)
     network = models.Twin(options, size=50, transform=True)
 
     def both(net):
@@ -122,7 +122,7 @@ def test_norms_after_embeddings_are_post_norm_models_own_or_as_told(
 
 def test_truncated_initial_values_stay_within_two_deviations(make_options, make_group):
     group = make_group()
-    options = make_options(width=64, feedforward=256, kinds=2, init="truncated")
+    options = make_options(width=64, feedforward=256, token_types=2, init="truncated")
     network = models.Transformer(options, size=500)
     made = models.unbox(
         jax.jit(lambda key: models.init(network, lambda net: net.states(group), key))(

@@ -17,12 +17,14 @@ B, L, M, HEADS, WIDTH = 2, 7, 5, 2, 16
 
 def setting(make_options, **changes):
     """Options, states, a group with arbitrary positions, a mask and parameters."""
-    options = make_options(position="relative", segments="relative", kinds=3, **changes)
+    options = make_options(
+        position="relative", token_type_encoding="relative", token_types=3, **changes
+    )
     random = np.random.default_rng(0)
     states = random.normal(size=(B, L, WIDTH)).astype(np.float32)
     group = {
         "position": random.integers(-900, 900, (B, L), dtype=np.int32),
-        "kind": random.integers(0, 3, (B, L), dtype=np.int32),
+        "token_type": random.integers(0, 3, (B, L), dtype=np.int32),
     }
     mask = random.random((B, L, M)) < 0.7
     mask[0, 3] = False
@@ -59,7 +61,7 @@ def published(params, states, group, mask):
         heads(own[f"{name}_bias"])[None, None]
         for name in ("content", "position", "segment")
     )
-    position, kind = group["position"], group["kind"]
+    position, kind = group["position"], group["token_type"]
     distance_BLM = position[:, :, None] - position[:, None, :M]
     wave = sinusoids(distance_BLM.reshape(B, -1), WIDTH).reshape(B, L, M, WIDTH)
     far = heads(wave @ own["kernel"])
@@ -176,17 +178,22 @@ def test_only_distances_matter_and_only_whether_kinds_are_the_same(
 ):
     random = np.random.default_rng(0)
     group = make_group(kind=random.integers(0, 3, (2, 12), dtype=np.int32))
-    options = make_options(position="relative", segments="relative", kinds=3)
+    options = make_options(
+        position="relative", token_type_encoding="relative", token_types=3
+    )
     network = models.Transformer(options, size=50)
     params = make_params(network, lambda net: net.states(group))
-    assert "kind" not in params.get("place", {})
+    assert "token_type" not in params.get("place", {})
     run = states_of(network, params, group)
     first = run(group)
     far = group | {"position": group["position"] + 10**9}
     np.testing.assert_array_equal(run(far), first)
-    renamed = group | {"kind": np.array([2, 0, 1], np.int32)[group["kind"]]}
+    renamed = group | {"token_type": np.array([2, 0, 1], np.int32)[group["token_type"]]}
     np.testing.assert_allclose(run(renamed), first, atol=1e-5)
-    for changed in ({"position": -group["position"]}, {"kind": 0 * group["kind"]}):
+    for changed in (
+        {"position": -group["position"]},
+        {"token_type": 0 * group["token_type"]},
+    ):
         assert np.abs(run(group | changed) - first).max() > 1e-2
 
 

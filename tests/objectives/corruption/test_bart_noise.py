@@ -10,11 +10,11 @@ from scipy import stats
 
 from research.batch import SENTENCE, WORD
 from research.objectives.corruption import bart_noise
-from tests.testing.example_batches import keys, symbols
+from tests.testing.example_batches import keys, vocab
 
-OF = symbols(size=400, sentinels=20)
+OF = vocab(size=400, sentinels=20)
 LEVEL = 1e-4
-FIRST = int(OF.ordinary[0])
+FIRST = int(OF.ordinary_ids[0])
 
 
 def draft(starts, num_rows=1, width=None, sentences=(0,)) -> bart_noise.Draft:
@@ -23,7 +23,7 @@ def draft(starts, num_rows=1, width=None, sentences=(0,)) -> bart_noise.Draft:
     starts: of each token, whether it starts a word. sentences: where some start.
     """
     width = width or len(starts)
-    token = np.full((num_rows, width), OF.pad, np.int32)
+    token = np.full((num_rows, width), OF.pad_id, np.int32)
     token[:, : len(starts)] = FIRST + np.arange(len(starts))
     flags = np.zeros((num_rows, width), np.uint8)
     flags[:, : len(starts)] = np.where(starts, WORD, 0)
@@ -33,7 +33,7 @@ def draft(starts, num_rows=1, width=None, sentences=(0,)) -> bart_noise.Draft:
 
 def rows(text: bart_noise.Draft) -> list[tuple]:
     """Tokens of each row, as places in the text they were; -1 for a mask."""
-    place = np.where(text.token == OF.mask, -1, text.token - FIRST)
+    place = np.where(text.token == OF.mask_id, -1, text.token - FIRST)
     return [tuple(row[:n]) for row, n in zip(place.tolist(), text.length, strict=True)]
 
 
@@ -135,13 +135,13 @@ def test_infilling_puts_its_spans_everywhere_equally_often():
 def test_infilling_takes_whole_words_and_leaves_a_mask(starts, rate, mean, seed):
     starts = [True, *starts[1:]]
     text = draft(starts, 4, width=80)
-    text.token[2:, len(starts) // 2] = OF.eos  # a separator is no word
+    text.token[2:, len(starts) // 2] = OF.eos_id  # a separator is no word
     key = keys(4, seed)
     after = bart_noise.infill(text, key, OF, rate, unit="word", mean=mean, random=0)
     word = np.cumsum(starts) - 1
     for row in range(4):
         left = after.token[row, : after.length[row]]
-        kept = left[left != OF.mask]
+        kept = left[left != OF.mask_id]
         before = text.token[row, : len(starts)]
         gone = ~np.isin(before, kept)
         assert kept.tolist() == before[~gone].tolist()  # in order, none invented
@@ -150,23 +150,23 @@ def test_infilling_takes_whole_words_and_leaves_a_mask(starts, rate, mean, seed)
         if row < 2:  # without a separator a word is what stands between starts
             assert all(len(set(gone[word == w])) == 1 for w in set(word.tolist()))
             assert len(set(word[gone].tolist())) <= budget
-        assert (OF.eos in before) == (OF.eos in kept)
+        assert (OF.eos_id in before) == (OF.eos_id in kept)
         edge = np.flatnonzero(np.diff(np.r_[False, gone].astype(int)) == 1)
         for place in edge:  # where something is gone, there is a mask
             follows = before[place:][~gone[place:]][:1]
             at = left.tolist().index(follows[0]) if len(follows) else len(left)
-            assert left[at - 1] == OF.mask
+            assert left[at - 1] == OF.mask_id
 
 
 def test_spans_do_not_go_past_a_separator():
     text = draft([True] * 9, 200)
-    text.token[:, 4] = OF.eos
+    text.token[:, 4] = OF.eos_id
     found = bart_noise.words(text, OF, "word")
     assert found.end[0].tolist() == [4] * 4 + [8] * 4
     after = bart_noise.infill(text, keys(200), OF, 0.2, unit="word", mean=40, random=0)
-    assert (np.sum(after.token == OF.eos, axis=1) == 1).all()
+    assert (np.sum(after.token == OF.eos_id, axis=1) == 1).all()
     for row in rows(after):
-        at = row.index(OF.eos - FIRST)
+        at = row.index(OF.eos_id - FIRST)
         sides = row[:at], row[at + 1 :]
         assert all(len(side) == 4 or -1 in side for side in sides)
 
@@ -179,7 +179,7 @@ def test_a_span_without_length_adds_a_mask_and_hides_nothing():
     empty = ((length == 0) & drawn).sum(axis=1)
     assert empty.max() > 3  # before the one word that fills the budget
     after = bart_noise.infill(text, key, OF, 0.05, unit="word", mean=0.5, random=0)
-    np.testing.assert_array_equal((after.token == OF.mask).sum(axis=1), 1 + empty)
+    np.testing.assert_array_equal((after.token == OF.mask_id).sum(axis=1), 1 + empty)
     np.testing.assert_array_equal(after.length, num_words + empty)
 
 
@@ -243,7 +243,7 @@ def test_a_share_of_the_sentences_change_places():
 
 def test_sentences_do_not_depend_on_any_token():
     text = draft([True] * 9, 40, sentences=(0, 3, 6))
-    other = text._replace(token=np.where(text.here, FIRST, OF.pad))
+    other = text._replace(token=np.where(text.here, FIRST, OF.pad_id))
     before = bart_noise.permute_sentences(text, keys(40), 1.0)
     after = bart_noise.permute_sentences(other, keys(40), 1.0)
     np.testing.assert_array_equal(before.flags, after.flags)
@@ -262,8 +262,8 @@ def test_rotation_begins_anywhere():
 def test_a_share_of_masks_is_random_and_never_special():
     num_rows = 300
     text = draft([True] * 60, num_rows, width=90)
-    text = text._replace(token=np.where(text.here, FIRST, OF.pad))
-    of = OF._replace(ordinary=np.arange(300, 310, dtype=np.int32))
+    text = text._replace(token=np.where(text.here, FIRST, OF.pad_id))
+    of = OF._replace(ordinary_ids=np.arange(300, 310, dtype=np.int32))
     count = np.full(num_rows, 30)
     for after in (
         bart_noise.mask(text, keys(num_rows), of, 0.5, unit="word", random=0.1),
@@ -273,6 +273,6 @@ def test_a_share_of_masks_is_random_and_never_special():
         bart_noise.insert(text, keys(num_rows), of, count, role="insert", random=0.1),
     ):
         new = after.token[after.here & (after.token != FIRST)]
-        other = new[new != of.mask]
+        other = new[new != of.mask_id]
         assert stats.binomtest(len(other), len(new), 0.1).pvalue > LEVEL
         assert stats.chisquare(np.bincount(other - 300, minlength=10)).pvalue > LEVEL

@@ -8,10 +8,10 @@ from research.batch import WORD, Lexicon
 from research.errors import UserError
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
-OF = symbols(size=96, labels=())
-A, B, C, D = (int(token) for token in OF.ordinary[:4])
+OF = vocab(size=96, labels=())
+A, B, C, D = (int(token) for token in OF.ordinary_ids[:4])
 OF = OF._replace(
     lexicon=Lexicon(
         np.array([[A, B, -1], [B, C, A], [D, -1, -1]], np.int32),
@@ -31,13 +31,13 @@ def example(rows, seed=0):
         text = []
         while len(text) < 52:
             entry = OF.lexicon.token[rng.integers(3)]
-            other = rng.choice(OF.ordinary[4:], rng.integers(1, 6))
+            other = rng.choice(OF.ordinary_ids[4:], rng.integers(1, 6))
             text += [*entry[entry >= 0], *other]
         token[row, : len(text)], length[row] = text, len(text)
         flags[row, : len(text)] = WORD
         goes_on = (np.array(text[:-1]) == A) & (np.array(text[1:]) == B)
         flags[row, 1 : len(text)][goes_on] = 0
-    return made._replace(token=token, flags=flags, length=length, first=length)
+    return made._replace(token=token, flags=flags, length=length, first_length=length)
 
 
 def chosen(made, rate=0.15, **fields):
@@ -101,7 +101,7 @@ def test_entries_may_be_the_words():
         span = hit[row[:, None], place[:, None] + np.arange(size)]
         assert (span == span[:, :1]).all()
         rates.append((span[:, 0].sum(), len(row)))
-    other = (text.flags & WORD > 0) & np.isin(text.token, OF.ordinary[4:])
+    other = (text.flags & WORD > 0) & np.isin(text.token, OF.ordinary_ids[4:])
     rates.append((hit[other].sum(), other.sum()))
     shares = [hits / all_ for hits, all_ in rates]
     assert min(shares) > 0.12 and max(shares) < 0.17  # long ones fit less often
@@ -109,7 +109,7 @@ def test_entries_may_be_the_words():
 
 def test_a_lexicon_and_its_kinds_have_to_be_there():
     made = example(2)
-    objective = objectives.load("mlm", unit="lexicon", kinds="name")
+    objective = objectives.make_objective("mlm", unit="lexicon", kinds="name")
     with pytest.raises(UserError, match=r"data.lexicon.*name.*entity"):
         objective.corrupt(made, keys(2), OF, 62)
     with pytest.raises(UserError, match=r"data.lexicon, which is empty"):

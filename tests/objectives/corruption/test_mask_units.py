@@ -17,10 +17,10 @@ from research.data.tokenizers import train_tokenizer, vocabulary
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import budget
 from research.objectives.inputs import input_format
-from tests.testing.example_batches import keys, symbols, texts
+from tests.testing.example_batches import keys, texts, vocab
 
 LEVEL = 1e-4
-OF = symbols()
+OF = vocab()
 SPAN = (0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301)
 
 
@@ -119,7 +119,7 @@ def test_units_are_whole_words_and_keep_the_budget(length, rows, unit, seed):
     example = texts(raw, np.minimum(rows, raw), OF, separators=0.1, seed=seed)
     text, count, chosen = choose(example, length, unit)
     assert (chosen.sum(axis=1) <= count).all()
-    for row, inside in enumerate(~OF.special[text.token]):
+    for row, inside in enumerate(~OF.is_special[text.token]):
         words = parts(inside, text.flags[row] & WORD)
         assert all(len(set(chosen[row, places])) == 1 for places in words)
         assert chosen[row].sum() == sum(chosen[row, places].sum() for places in words)
@@ -131,11 +131,11 @@ def test_units_are_whole_words_and_keep_the_budget(length, rows, unit, seed):
 def test_a_run_stops_at_a_special_and_at_the_end():
     example = single_words(400, 24)
     token = example.token.copy()
-    token[:, ::4] = OF.eos
+    token[:, ::4] = OF.eos_id
     text, count, chosen = choose(example._replace(token=token), 24, "span")
     assert lengths(chosen).max() == 3
     assert (chosen.sum(axis=1) == count).all()  # no special is paid for
-    assert not (chosen & OF.special[text.token]).any()
+    assert not (chosen & OF.is_special[text.token]).any()
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,9 @@ def vocabularies():
     made = {}
     for kind in train_tokenizer.KINDS:
         model = train_tokenizer.train(corpus, kind, 500, 7)
-        made[kind] = vocabulary.Vocabulary(model, vocabulary.find_symbols(model, 7))
+        made[kind] = vocabulary.Vocabulary(
+            model, vocabulary.find_special_tokens(model, 7)
+        )
     return made, read()[:200]
 
 
@@ -157,7 +159,7 @@ def test_words_are_whole_under_any_tokenizer(vocabularies, kind, unit):
     # in one go unless punctuation parts it further.
     made, lines = vocabularies
     encoder = made[kind]
-    of, cut = encoder.symbols, 0
+    of, cut = encoder.vocab, 0
     for line in lines:
         words = [word for word in line.split() if word.isalnum()]
         if not words:

@@ -9,10 +9,10 @@ from scipy import stats
 
 from research.objectives.corruption import masking
 from research.objectives.inputs import input_format
-from tests.testing.example_batches import keys, symbols
+from tests.testing.example_batches import keys, vocab
 
 LEVEL = 1e-4
-OF = symbols()
+OF = vocab()
 
 
 def chosen_runs(num_rows, *, seed=0) -> np.ndarray:
@@ -28,7 +28,7 @@ def chosen_runs(num_rows, *, seed=0) -> np.ndarray:
 def hide(chosen, **fields):
     """The tokens before, the tokens after, and the arrays of scored places."""
     rng = np.random.default_rng(1)
-    before = rng.choice(OF.ordinary, chosen.shape).astype(np.int32)
+    before = rng.choice(OF.ordinary_ids, chosen.shape).astype(np.int32)
     token = before.copy()
     fields = {"num_scored": 40, "mask": 0.8, "random": 0.1} | fields
     return before, token, masking.hide(token, chosen, keys(len(chosen)), OF, **fields)
@@ -66,11 +66,11 @@ def test_eighty_ten_ten(replace):
     # Of units: places, or spans.
     chosen = chosen_runs(1500)
     before, after, _ = hide(chosen, replace=replace)
-    masked, same = after == OF.mask, after == before
+    masked, same = after == OF.mask_id, after == before
     np.testing.assert_array_equal(after[~chosen], before[~chosen])
     first = chosen & ~np.pad(chosen, [(0, 0), (1, 0)])[:, :-1]
     units = first if replace == "span" else chosen
-    lucky = 0.1 / len(OF.ordinary)
+    lucky = 0.1 / len(OF.ordinary_ids)
     count = np.array([masked[units].sum(), same[units].sum(), 0])
     count[2] = units.sum() - count.sum()
     expected = np.array([0.8, 0.1 + lucky, 0.1 - lucky]) * units.sum()
@@ -89,7 +89,7 @@ def test_eighty_ten_ten(replace):
 def test_other_tokens_are_uniform(draw):
     chosen = chosen_runs(3000)
     _, after, _ = hide(chosen, mask=0.0, random=1.0, draw=draw, replace="span")
-    pool = OF.ordinary if draw == "ordinary" else np.arange(OF.size)
+    pool = OF.ordinary_ids if draw == "ordinary" else np.arange(OF.size)
     count = np.bincount(after[chosen], minlength=OF.size)
     assert set(np.flatnonzero(count)) == set(pool)
     assert stats.chisquare(count[pool]).pvalue > LEVEL
@@ -114,7 +114,7 @@ def test_boundaries_are_the_clear_places_around_a_span():
 def shuffled(num_rows, count, most=4):
     """Tokens before and after trigrams of every other third are shuffled."""
     rng = np.random.default_rng(2)
-    before = np.tile(rng.permutation(OF.ordinary)[:36], (num_rows, 1))
+    before = np.tile(rng.permutation(OF.ordinary_ids)[:36], (num_rows, 1))
     free = np.arange(36) % 9 > 1
     token = before.copy()
     made = masking.shuffle(

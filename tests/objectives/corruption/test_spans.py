@@ -11,7 +11,7 @@ LEVEL = 1e-4
 
 
 def test_iid_has_room_for_all_but_one_text_in_thirty_thousand():
-    objective = objectives.load("dae", choose="iid")
+    objective = objectives.make_objective("dae", choose="iid")
     full = objective.lengths(512)
     draw = np.random.default_rng(0).random((30_000, full.raw)) < 0.15
     start = draw & ~np.pad(draw, [(0, 0), (1, 0)])[:, :-1]

@@ -10,9 +10,9 @@ import pytest
 from research import models, objectives
 from research.batch import BACKWARD
 from research.errors import UserError
-from tests.testing.example_batches import keys, rows, symbols, texts
+from tests.testing.example_batches import keys, rows, texts, vocab
 
-OF = symbols()
+OF = vocab()
 KEY = jax.random.key(0)
 OPTIONS = models.Options(
     layers=3,
@@ -20,14 +20,14 @@ OPTIONS = models.Options(
     heads=2,
     feedforward=16,
     position="relative",
-    kinds=3,
-    unroll=1,
+    token_types=3,
+    scan_unroll=1,
 )
 XLNET = {"format": "pair", "direction": "both", "memory": 40}
 
 
 def load(name, **fields):
-    return objectives.load(name, **fields)
+    return objectives.make_objective(name, **fields)
 
 
 @cache
@@ -106,7 +106,10 @@ def test_windows_with_a_memory_are_the_text_read_at_once():
 def test_each_token_but_the_first_is_a_target_once():
     text = texts(25, [25], OF)
     objective = load("lm", memory=8)
-    assert objective.reads(8)[:2] == ("stream", 9) and objective.reads(8).stride == 8
+    assert (
+        objective.text_spec(8)[:2] == ("stream", 9)
+        and objective.text_spec(8).stride == 8
+    )
     batches = [made(objective, window, 8, 0) for window in windows(text, 9, 8)]
     target = np.concatenate([batch["target"][0] for batch in batches])
     np.testing.assert_array_equal(target, text.token[0, 1:])
@@ -122,7 +125,7 @@ FIELDS = [("lm", {"memory": 12}), ("plm", {"memory": 12}), ("plm", XLNET)]
 @pytest.mark.parametrize(("name", "fields"), FIELDS)
 def test_a_row_remembers_only_text_that_runs_on(name, fields):
     objective, length = load(name, **fields), 24
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     label = {"label": np.zeros(1, np.int32)}
     first, second = (texts(raw, [raw], OF, seed=s)._replace(**label) for s in (1, 2))
     score = scorer(objective)
@@ -142,11 +145,13 @@ def test_a_row_remembers_only_text_that_runs_on(name, fields):
 
 def test_a_row_that_runs_backwards_goes_on_with_the_text_before_it():
     objective, length = load("plm", **XLNET), 24
-    raw = objective.reads(length).length
+    raw = objective.text_spec(length).length
     label = np.array([0, BACKWARD], np.int32)
     example = texts(raw, [raw, raw], OF)._replace(label=label)
     batch = made(objective, example, length, 7)
-    assert objective.reads(length).reverse and objective.reads(length).streams
+    assert (
+        objective.text_spec(length).reverse and objective.text_spec(length).contiguous
+    )
     place = np.arange(length)
     np.testing.assert_array_equal(batch["position"][:, :length], [place, place[::-1]])
     carry = scorer(objective)(batch)[1]
@@ -156,14 +161,14 @@ def test_a_row_that_runs_backwards_goes_on_with_the_text_before_it():
 def test_the_parts_but_the_last_are_remembered():
     # A stride is half a row; what a row remembers is the first half that it has read.
     objective, length = load("plm", memory=12), 24
-    assert objective.reads(length).stride == 12
+    assert objective.text_spec(length).stride == 12
     example = texts(22, [22], OF)
     score = scorer(objective)
     _, carry = score(made(objective, example, length, 0))
     assert carry["segment"].all() and carry["state"].shape[2] == 12
     for place, kept in ((3, False), (11, False), (12, True), (20, True)):
         token = example.token.copy()
-        token[0, place] = OF.ordinary[token[0, place] % len(OF.ordinary)]
+        token[0, place] = OF.ordinary_ids[token[0, place] % len(OF.ordinary_ids)]
         _, other = score(made(objective, example._replace(token=token), length, 0))
         assert np.array_equal(other["state"], carry["state"]) == kept
     # What the first block has read are the tokens' own vectors, in their order.

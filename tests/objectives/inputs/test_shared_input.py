@@ -7,20 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import FAR, NEXT, OTHER, SENTENCE, Reads
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, SENTENCE, TextSpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
-from tests.testing.example_batches import symbols, texts
+from tests.testing.example_batches import texts, vocab
 
-OF = symbols()
+OF = vocab()
 LENGTHS = st.integers(5, 30)
-PAIR = Reads("pair", 20, other=0.3, far=0.3, short=0.1)
+PAIR = TextSpec(
+    "pair", 20, other_document_rate=0.3, nonadjacent_rate=0.3, short_rate=0.1
+)
 
 
 def asks(*reads):
     """Parts a, b, ... that read these, whatever the length."""
     return {
-        name: SimpleNamespace(reads=lambda length, read=read: read)
+        name: SimpleNamespace(text_spec=lambda length, read=read: read)
         for name, read in zip("abcdef", reads, strict=False)
     }
 
@@ -38,8 +40,8 @@ def pairs(seed=0, count=40):
     here = np.arange(20) < length[:, None]
     return example._replace(
         flags=np.where(here, flags, 0).astype(np.uint8),
-        first=first,
-        label=rng.choice([NEXT, OTHER, FAR], count).astype(np.int32),
+        first_length=first,
+        label=rng.choice([NEXT, OTHER_DOCUMENT, NONADJACENT], count).astype(np.int32),
     )
 
 
@@ -47,10 +49,12 @@ def is_example(example, width):
     place = np.arange(width)
     beyond = place >= example.length[:, None]
     assert example.token.shape == example.flags.shape == beyond.shape
-    assert (example.token[beyond] == OF.pad).all() and not example.flags[beyond].any()
-    assert (example.first <= example.length).all()
+    assert (example.token[beyond] == OF.pad_id).all() and not example.flags[
+        beyond
+    ].any()
+    assert (example.first_length <= example.length).all()
     assert (example.token.dtype, example.flags.dtype) == (np.int32, np.uint8)
-    assert example.length.dtype == example.first.dtype == np.int32
+    assert example.length.dtype == example.first_length.dtype == np.int32
 
 
 @settings(deadline=None, max_examples=30)
@@ -59,13 +63,13 @@ def is_example(example, width):
 )
 def test_of_a_pair_a_passage_is_both_spans_or_the_first(seed, unit, length):
     example = pairs(seed)
-    found = shared_input.share(example, PAIR, Reads(unit, length), OF.pad)
+    found = shared_input.share(example, PAIR, TextSpec(unit, length), OF.pad_id)
     is_example(found, min(length, 20))
     for row in range(len(example.length)):
         both = example.label[row] == NEXT
-        size = example.length[row] if both else example.first[row]
+        size = example.length[row] if both else example.first_length[row]
         size = min(size, length)
-        assert found.length[row] == found.first[row] == size
+        assert found.length[row] == found.first_length[row] == size
         np.testing.assert_array_equal(
             found.token[row, :size], example.token[row, :size]
         )
@@ -80,11 +84,11 @@ def test_of_a_pair_a_passage_is_both_spans_or_the_first(seed, unit, length):
 @given(st.integers(0, 10**6), st.booleans())
 def test_of_a_pair_of_segments_sentences_are_those_where_they_meet(seed, apart):
     example = pairs(seed)
-    read = Reads("sentence_pair", 20, *((0.3, 0.3) if apart else (0.0, 0.0)))
-    found = shared_input.share(example, PAIR, read, OF.pad)
+    read = TextSpec("sentence_pair", 20, *((0.3, 0.3) if apart else (0.0, 0.0)))
+    found = shared_input.share(example, PAIR, read, OF.pad_id)
     is_example(found, 20)
     for row, (length, first) in enumerate(
-        zip(example.length, example.first, strict=True)
+        zip(example.length, example.first_length, strict=True)
     ):
         starts = np.flatnonzero(example.flags[row] & SENTENCE)
         begin = max([p for p in starts if p < first], default=0)
@@ -94,19 +98,19 @@ def test_of_a_pair_of_segments_sentences_are_those_where_they_meet(seed, apart):
         text = example.token[row, begin:end]
         np.testing.assert_array_equal(found.token[row, : len(text)], text)
         assert found.length[row] == len(text)
-        assert found.first[row] == first - begin
+        assert found.first_length[row] == first - begin
         assert found.label[row] == example.label[row]
 
 
 def test_texts_of_one_unit_are_cut_to_what_each_reads():
     example = texts(20, [20, 7, 0, 15], OF)
-    base = shared_input.common(asks(Reads("stream", 12), Reads("stream", 20)), 0)
-    assert base == Reads("stream", 20)
-    found = shared_input.share(example, base, Reads("stream", 12), OF.pad)
+    base = shared_input.common(asks(TextSpec("stream", 12), TextSpec("stream", 20)), 0)
+    assert base == TextSpec("stream", 20)
+    found = shared_input.share(example, base, TextSpec("stream", 12), OF.pad_id)
     is_example(found, 12)
     np.testing.assert_array_equal(found.length, [12, 7, 0, 12])
     np.testing.assert_array_equal(found.token, example.token[:, :12])
-    same = shared_input.share(example, base, base, OF.pad)
+    same = shared_input.share(example, base, base, OF.pad_id)
     for array, expected in zip(same, example, strict=True):
         np.testing.assert_array_equal(array, expected)
 
@@ -114,12 +118,25 @@ def test_texts_of_one_unit_are_cut_to_what_each_reads():
 @pytest.mark.parametrize(
     "reads, expected",
     [
-        ([Reads("stream", 9), Reads("passage", 30)], 1),
-        ([PAIR, Reads("passage", 40), Reads("stream", 18)], 0),
-        ([Reads("sentence_pair", 20), PAIR], 1),
-        ([Reads("sentence_pair", 20, 0.3, 0.3), PAIR], 1),
-        ([Reads("sentences", 9), Reads("stream", 18), Reads("sentences", 11)], 2),
-        ([Reads("stream", 9, streams=True), Reads("stream", 9, streams=True)], 0),
+        ([TextSpec("stream", 9), TextSpec("passage", 30)], 1),
+        ([PAIR, TextSpec("passage", 40), TextSpec("stream", 18)], 0),
+        ([TextSpec("sentence_pair", 20), PAIR], 1),
+        ([TextSpec("sentence_pair", 20, 0.3, 0.3), PAIR], 1),
+        (
+            [
+                TextSpec("sentences", 9),
+                TextSpec("stream", 18),
+                TextSpec("sentences", 11),
+            ],
+            2,
+        ),
+        (
+            [
+                TextSpec("stream", 9, contiguous=True),
+                TextSpec("stream", 9, contiguous=True),
+            ],
+            0,
+        ),
     ],
 )
 def test_the_unit_that_serves_all_is_read(reads, expected):
@@ -129,14 +146,14 @@ def test_the_unit_that_serves_all_is_read(reads, expected):
 @pytest.mark.parametrize(
     "reads",
     [
-        [Reads("document", 9), Reads("stream", 9)],
-        [PAIR, PAIR._replace(other=0.5)],
+        [TextSpec("document", 9), TextSpec("stream", 9)],
+        [PAIR, PAIR._replace(other_document_rate=0.5)],
         [PAIR, PAIR._replace(length=21)],
-        [PAIR, Reads("sentence_pair", 20, other=0.5)],
-        [PAIR, Reads("sentence_pair", 19)],
-        [Reads("stream", 9, streams=True), Reads("stream", 9)],
-        [Reads("passage", 9), Reads("stream", 9, streams=True)],
-        [Reads("stream", 9), Reads("stream", 9, stride=4)],
+        [PAIR, TextSpec("sentence_pair", 20, other_document_rate=0.5)],
+        [PAIR, TextSpec("sentence_pair", 19)],
+        [TextSpec("stream", 9, contiguous=True), TextSpec("stream", 9)],
+        [TextSpec("passage", 9), TextSpec("stream", 9, contiguous=True)],
+        [TextSpec("stream", 9), TextSpec("stream", 9, stride=4)],
     ],
 )
 def test_what_no_text_serves_is_told(reads):

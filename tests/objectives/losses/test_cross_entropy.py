@@ -180,13 +180,13 @@ def test_binary_is_the_definition_and_never_nan():
     logits = np.array([[-200.0, -1.0, 0.5, 300.0, np.float32(3e38)]], np.float32)
     label = np.array([[0, 1, 1, 0, 1]])
     weight = np.array([[1.0, 2.0, 1.0, 1.0, 0.0]], np.float32)
-    term, correct = cross_entropy.binary(logits, label, weight)
+    term, correct = cross_entropy.binary_cross_entropy(logits, label, weight)
     expected = 2 * np.log1p(np.exp(1.0)) + np.log1p(np.exp(-0.5)) + 300
     np.testing.assert_allclose(term.total, expected, rtol=1e-6)
     assert (term.weight, correct) == (5, 2)
-    slope = jax.grad(lambda x: cross_entropy.binary(x, label, 0 * weight)[0].total)(
-        logits
-    )
+    slope = jax.grad(
+        lambda x: cross_entropy.binary_cross_entropy(x, label, 0 * weight)[0].total
+    )(logits)
     np.testing.assert_array_equal(slope, 0)
 
 

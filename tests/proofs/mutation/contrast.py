@@ -16,12 +16,12 @@ MUTANTS = [
     Mutant(
         "hidden places are drawn with replacement: seven in a hundred come twice",
         ELECTRA,
-        'chosen = noise.choose(key, "choose", ~symbols.special[text.token], count)',
-        'drawn = noise.uniform(key, "choose", num_scored) * text.length[:, None]\n'
+        'chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)',
+        'drawn = counter_rng.uniform(key, "choose", num_scored) * text.length[:, None]\n'
         "        drawn = np.where(np.arange(num_scored) < count[:, None], drawn, -1)\n"
         "        place = np.arange(length)\n"
         "        chosen = (np.floor(drawn)[..., None] == place).any(axis=1)\n"
-        "        chosen &= ~symbols.special[text.token]",
+        "        chosen &= ~vocab.is_special[text.token]",
         TEST_ELECTRA,
         "places_are_distinct",
         pitfall=5,
@@ -113,8 +113,8 @@ MUTANTS = [
     Mutant(
         "examples that are compared may be split: other negatives a micro-batch",
         INFOWORD,
-        "splits = False",
-        "splits = True",
+        "supports_accumulation = False",
+        "supports_accumulation = True",
         TEST_INFOWORD,
         "cannot_be_split",
         pitfall=12,
@@ -182,8 +182,8 @@ MUTANTS = [
     Mutant(
         "each part of a sum hides something else",
         JOINT,
-        "hidden = part.corrupt(text, key, symbols, length)",
-        "hidden = part.corrupt(text, key + np.uint64(len(batch)), symbols, length)",
+        "hidden = part.corrupt(text, key, vocab, length)",
+        "hidden = part.corrupt(text, key + np.uint64(len(batch)), vocab, length)",
         "tests/objectives/test_joint.py",
         "each_part_hides",
     ),

@@ -45,7 +45,7 @@ MUTANTS = [
     Mutant(
         "a global generator draws what becomes of tokens",
         HIDING,
-        'bits = noise.bits(key, "replace", num_scored)',
+        'bits = counter_rng.bits(key, "replace", num_scored)',
         "bits = np.random.randint(2**62, size=used.shape).astype(np.uint64) << 2",
         "tests/laws/test_contract.py",
         "a_row_is_a_function and mlm",
@@ -54,8 +54,8 @@ MUTANTS = [
     Mutant(
         "class tokens and separators are hidden",
         UNITS,
-        "candidate = ~symbols.special[text.token]",
-        "candidate = text.token != symbols.pad",
+        "candidate = ~vocab.is_special[text.token]",
+        "candidate = text.token != vocab.pad_id",
         TEST_MLM,
         "no_special_is_chosen",
         pitfall=4,
@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant(
         "random words are words of the batch",
         HIDING,
-        'pool = symbols.ordinary if draw == "ordinary" else np.arange(symbols.size)',
+        'pool = vocab.ordinary_ids if draw == "ordinary" else np.arange(vocab.size)',
         "pool = np.unique(target[used])",
         TEST_MLM,
         "random_tokens_are_uniform",
@@ -72,8 +72,8 @@ MUTANTS = [
     Mutant(
         "random words are specials, too, where they should not be",
         HIDING,
-        'pool = symbols.ordinary if draw == "ordinary" else np.arange(symbols.size)',
-        "pool = np.arange(symbols.size)",
+        'pool = vocab.ordinary_ids if draw == "ordinary" else np.arange(vocab.size)',
+        "pool = np.arange(vocab.size)",
         TEST_HIDING,
         "other_tokens_are_uniform",
         pitfall=4,
@@ -83,7 +83,7 @@ MUTANTS = [
         HIDING,
         'return {"scored": scored, "target": target, "weight": used.astype(np.float32)}'
         "\n\n\ndef boundaries",
-        'weight = (new == symbols.mask) * np.float32(1)\n    return {"scored": scored, '
+        'weight = (new == vocab.mask_id) * np.float32(1)\n    return {"scored": scored, '
         '"target": target, "weight": weight}\n\n\ndef boundaries',
         TEST_MLM,
         "as_many_are_chosen",
@@ -142,7 +142,7 @@ MUTANTS = [
     Mutant(
         "a random rounding that always rounds down",
         HIDING,
-        'np.floor(share + noise.uniform(key, "budget", 1)[:, 0])',
+        'np.floor(share + counter_rng.uniform(key, "budget", 1)[:, 0])',
         "np.floor(share)",
         TEST_HIDING,
         "budgets",
@@ -158,8 +158,8 @@ MUTANTS = [
     Mutant(
         "shuffled trigrams lie on masked places",
         MLM,
-        "free = ~symbols.special[text.token] & ~chosen",
-        "free = ~symbols.special[text.token]",
+        "free = ~vocab.is_special[text.token] & ~chosen",
+        "free = ~vocab.is_special[text.token]",
         TEST_FORMATS,
         "trigrams",
     ),
@@ -192,7 +192,7 @@ MUTANTS = [
         "the negatives of NSP are swaps of two neighbours",
         RELATIONS,
         "label = has & ~adjacent",
-        'swapped = adjacent & (noise.uniform(key, "swap", 1)[:, 0] < 0.5)\n'
+        'swapped = adjacent & (counter_rng.uniform(key, "swap", 1)[:, 0] < 0.5)\n'
         "        label = swapped | apart",
         TEST_RELATIONS,
         "nsp_tells_another_document",

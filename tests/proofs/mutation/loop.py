@@ -14,7 +14,7 @@ TEST_STEP = "tests/test_step.py"
 TEST_ORDER = "tests/data/loading/test_permutation.py"
 TEST_PACKING = "tests/data/store/test_packing.py"
 TEST_EXAMPLES = "tests/data/loading/test_examples.py"
-TEST_PIPELINE = "tests/data/loading/test_pipeline.py"
+TEST_PIPELINE = "tests/data/test_pipeline.py"
 TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
 
 MUTANTS = [
@@ -190,16 +190,16 @@ MUTANTS = [
     Mutant(
         "masks are static, though none was asked for",
         EXAMPLES,
-        "noisy = epoch % self.copies if self.copies else epoch",
-        "noisy = epoch % self.copies if self.copies else 0 * epoch",
+        "noisy = epoch % self.dupe_factor if self.dupe_factor else epoch",
+        "noisy = epoch % self.dupe_factor if self.dupe_factor else 0 * epoch",
         TEST_PIPELINE,
         "noise_is_new",
     ),
     Mutant(
         "static masks belong to a place of the order, and move with it",
         EXAMPLES,
-        "key = noise.row_key(seed, noisy, self._first[corpus] + row)",
-        "key = noise.row_key(seed, noisy, self._first[corpus] + place)",
+        "key = counter_rng.row_key(seed, noisy, self._first[corpus] + row)",
+        "key = counter_rng.row_key(seed, noisy, self._first[corpus] + place)",
         TEST_EXAMPLES,
         "copies_of_the_noise",
     ),

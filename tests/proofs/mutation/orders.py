@@ -20,7 +20,7 @@ MUTANTS = [
         PLM,
         "name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)",
         "name: np.concatenate(\n"
-        '                [np.where(chosen & (name == "token"), symbols.mask, '
+        '                [np.where(chosen & (name == "token"), vocab.mask_id, '
         "content[name]),\n"
         "                 query[name]], axis=1, dtype=np.int32)",
         TEST_PLM,
@@ -129,8 +129,8 @@ MUTANTS = [
     Mutant(
         "the input is the target: a loss of nearly zero",
         LM,
-        "token = np.where(start, symbols.bos, np.roll(target, 1, axis=1))",
-        "token = np.where(start, symbols.bos, target)",
+        "token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))",
+        "token = np.where(start, vocab.bos_id, target)",
         TEST_LM,
         "input_is_the_target",
         pitfall=15,
@@ -138,8 +138,8 @@ MUTANTS = [
     Mutant(
         "the last token of a document is read to predict the next one's first",
         LM,
-        "token = np.where(start, symbols.bos, np.roll(target, 1, axis=1))",
-        "token = np.where(place == 0, symbols.bos, np.roll(target, 1, axis=1))",
+        "token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))",
+        "token = np.where(place == 0, vocab.bos_id, np.roll(target, 1, axis=1))",
         TEST_LM,
         "documents_apart",
         pitfall=10,

@@ -75,17 +75,17 @@ MUTANTS = [
     Mutant(
         "hidden spans are as long as the clear ones before them",
         SPANS,
-        'noise.compositions(key, "hidden", hidden, spans)',
-        'noise.compositions(key, "clear", hidden, spans)',
+        'counter_rng.compositions(key, "hidden", hidden, spans)',
+        'counter_rng.compositions(key, "clear", hidden, spans)',
         TEST_DAE,
         "all_cuts_are_equally_likely",
     ),
     Mutant(
         "spans have lengths of a distribution, not of a fixed sum",
         SPANS,
-        'noise.compositions(key, "hidden", hidden, spans)',
+        'counter_rng.compositions(key, "hidden", hidden, spans)',
         "np.cumsum(\n"
-        "        1 + (noise.uniform(key, 'hidden', int(spans.max(initial=0)))\n"
+        "        1 + (counter_rng.uniform(key, 'hidden', int(spans.max(initial=0)))\n"
         "        * (2 * span - 1)).astype(np.int64), axis=1).clip(0, hidden[:, None])",
         TEST_DAE,
         "a_full_row_fills",
@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant(
         "random tokens may be padding or the end of the text",
         SPANS,
-        "symbols.ordinary[other], token[hidden])",
+        "vocab.ordinary_ids[other], token[hidden])",
         "other.astype(np.int32), token[hidden])",
         TEST_REWRITE,
         "random_and_never_special",
@@ -110,7 +110,7 @@ MUTANTS = [
     Mutant(
         "lengths are drawn from a generator that nobody has seeded",
         REWRITE,
-        'draw = noise.uniform(key, "lengths", count)',
+        'draw = counter_rng.uniform(key, "lengths", count)',
         "draw = np.random.random((len(key), count))",
         TEST_REWRITE,
         "their_own_row_alone",
@@ -161,8 +161,8 @@ MUTANTS = [
     Mutant(
         "BART's decoder starts with bos",
         BART,
-        "return sides.batch(noisy, clean, symbols, symbols.eos)",
-        "return sides.batch(noisy, clean, symbols, symbols.bos)",
+        "return seq2seq.batch(noisy, clean, vocab, vocab.eos_id)",
+        "return seq2seq.batch(noisy, clean, vocab, vocab.bos_id)",
         TEST_BART,
         "decoder_starts_with_eos",
     ),
@@ -177,7 +177,7 @@ MUTANTS = [
     Mutant(
         "kept and random tokens of the span are not scored",
         MASS,
-        "weight = used & ~symbols.special[target]",
+        "weight = used & ~vocab.is_special[target]",
         "weight = used & np.isin(target, encoder, invert=True)",
         TEST_MASS,
         "mostly_masked_but_always_scored",
@@ -197,7 +197,7 @@ MUTANTS = [
     Mutant(
         "a row's part is told by its place in the batch",
         MIX,
-        'return (noise.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)',
+        'return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)',
         "return np.arange(len(key)) % len(self._made) + 0 * key.astype(np.int64)",
         TEST_MIX,
         "shares_are_kept",
