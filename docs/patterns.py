@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from research import objectives
-from research.batch import NEVER, WORD, Example, VocabInfo, attention_mask, take
+from research.batch import NEVER, WORD, Example, VocabInfo, attention_mask, input_group
 from research.data import counter_rng
 
 TEXT = "the page was scraped off and can be read again by whoever holds it to light"
@@ -96,12 +96,12 @@ def main() -> None:
     }
     for axis, (name, title) in zip(axes, titles.items(), strict=False):
         batch, spelling = rows(*PANELS[name], seed=3)
-        panel(axis, take(batch), targets(batch, spelling), spelling, title)
+        panel(axis, input_group(batch), targets(batch, spelling), spelling, title)
     batch, spelling = rows(*PANELS["dae"], seed=5)
-    panel(axes[3], take(batch, "encoder_"), {}, spelling, "dae: encoder")
+    panel(axes[3], input_group(batch, "encoder_"), {}, spelling, "dae: encoder")
     panel(
         axes[4],
-        take(batch, "decoder_"),
+        input_group(batch, "decoder_"),
         targets(batch, spelling),
         spelling,
         "dae: decoder",

@@ -115,7 +115,7 @@ def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
     return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
 
 
-def take(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The group of arrays of one network input: `prefix` is "", "encoder_", ..."""
     return {name: batch[prefix + name] for name in INPUT_ARRAYS}
 

@@ -19,8 +19,8 @@ from research.models.layers.dense import (
     FeedForward,
     Norm,
     dropout,
+    gather_positions,
     normal,
-    take,
 )
 from research.models.layers.positions import BUCKETS, relative_bias
 from research.models.layers.relative import places
@@ -71,7 +71,7 @@ class Block(nn.Module):
             return x if pre else Norm(options, name=name)(x)
 
         def at(states):
-            return states if scored is None else take(states, scored)
+            return states if scored is None else gather_positions(states, scored)
 
         count = 0 if past is None else past.shape[1]
         whole = x if past is None else jnp.concatenate([past, x], axis=1)
@@ -215,7 +215,7 @@ def _layers(
     def last(x, layer):
         layer = (params, *layer[1:]) if options.shared_layers else layer
         query, key = where
-        query = jax.tree.map(lambda leaf: take(leaf, scored), query)
+        query = jax.tree.map(lambda leaf: gather_positions(leaf, scored), query)
         return run(x, seen.at(scored), (query, key), layer, scored)
 
     scanned = options.scan_unroll < count - (scored is not None)

@@ -39,7 +39,6 @@ class Objective:
     random: float = 0.0  # share of masks that are an ordinary token in place of it
     unit: str = "word"  # word | token: what is hidden, and counted, as a whole
     text: str = "stream"  # stream | document | sentences | passage
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "DAE"
     pattern = "full"
@@ -114,4 +113,4 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""
-        return seq2seq.recovered("bart", net, batch, self.cross_entropy), ()
+        return seq2seq.recovered("bart", net, batch), ()

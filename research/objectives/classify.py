@@ -18,7 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import models
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_specs, take
+from research.batch import (
+    ArraySpec,
+    Example,
+    TextSpec,
+    VocabInfo,
+    input_group,
+    input_specs,
+)
 from research.errors import UserError
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
@@ -111,10 +118,10 @@ class Objective:
         if self.architecture != "encdec":
             states = net.states(batch, scored=scored)
             return _mean(states, batch["segment"]) if scored is None else states[:, 0]
-        memory = net.encode(take(batch, "encoder_"))
+        memory = net.encode(input_group(batch, "encoder_"))
         if scored is None:
             return _mean(memory.states, memory.segment)
-        return net.states(take(batch, "decoder_"), memory, scored=scored)[:, 0]
+        return net.states(input_group(batch, "decoder_"), memory, scored=scored)[:, 0]
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, and accuracy (not differentiated)."""

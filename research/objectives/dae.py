@@ -59,7 +59,6 @@ class Objective:
     target: str = "spans"  # spans | whole
     mode: str = ""  # "" | R | S | X: a token before the encoder's text (UL2)
     z: float = 0.0  # factor of log(Z)^2 in the loss (T5's code: 1e-4)
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "DAE"
     pattern = "full"
@@ -152,7 +151,7 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        return seq2seq.recovered("dae", net, batch, self.cross_entropy, self.z), ()
+        return seq2seq.recovered("dae", net, batch, self.z), ()
 
     def _hidden(self, key, num_raw, width, full) -> np.ndarray:
         """[B, R] bool: what is hidden; `full`: raw tokens of the longest text."""

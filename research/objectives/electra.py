@@ -64,7 +64,6 @@ class Objective:
     tie: str = "embedding"  # none | token | embedding (also positions, kinds) | all:
     # what the two share; all of a generator as large as the discriminator
     temperature: float = 1.0  # of the generator's samples
-    cross_entropy: str = "fused"  # dense | chunked | fused
     format: str = "stream"  # stream | segment_pair: two segments of whole sentences
     short: float = 0.05  # share of segment pairs that is made shorter
 
@@ -154,7 +153,7 @@ class Objective:
         hidden, target, weight = (batch[k] for k in ("scored", "target", "weight"))
         generator = net.generator
         readout = generator.readout(generator.states(batch, scored=hidden))
-        made, correct = cross_entropy(readout, target, weight, form=self.cross_entropy)
+        made, correct = cross_entropy(readout, target, weight)
         guess = sample(readout, key, batch["example"], self.temperature)
         token = write(batch["token"], hidden, guess, weight)
         read = batch | {"token": token}
@@ -183,12 +182,12 @@ class Objective:
             logits = net.head("replaced", states)[..., 0]
             term, right = binary_cross_entropy(logits, replaced, weight)
         elif self.task == "replace_mlm":
-            readout, form = net.readout(states), self.cross_entropy
-            term, right = cross_entropy(readout, original, weight, form=form)
+            readout = net.readout(states)
+            term, right = cross_entropy(readout, original, weight)
         else:
-            readout, form = net.readout(states), self.cross_entropy
+            readout = net.readout(states)
             gate = net.head("copy", states)[..., 0]
-            term, right = copied(readout, gate, token, original, weight, form=form)
+            term, right = copied(readout, gate, token, original, weight)
         return term, right, jnp.sum(weight * replaced)
 
 

@@ -27,7 +27,6 @@ class Objective:
     """TextSpec L - 3 tokens; other texts are plain language modelling."""
 
     rate: float = 0.5  # share of texts whose middle comes last
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "LM"
     pattern = "causal"
@@ -77,4 +76,4 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch))
-        return masked_cross_entropy("fim", readout, batch, self.cross_entropy), ()
+        return masked_cross_entropy("fim", readout, batch), ()

@@ -21,9 +21,9 @@ from research.batch import (
     Example,
     TextSpec,
     VocabInfo,
+    input_group,
     input_specs,
     scored_specs,
-    take,
 )
 from research.data import counter_rng
 from research.objectives.corruption.masking import budget, hide
@@ -47,7 +47,6 @@ class Objective:
     random: float = 0.1  # share that becomes an ordinary token; the rest stays
     negatives: int = 0  # hidden tokens of the batch that each is told apart from; 0:
     # all of the vocabulary
-    cross_entropy: str = "fused"  # dense | chunked | fused; without negatives
 
     family = "contrastive"
     pattern = "full"
@@ -132,7 +131,7 @@ class Objective:
         first = jnp.zeros_like(scored[:, :1])
         states = net.states(batch, scored=jnp.concatenate([scored, first], axis=1))
         terms = self._recover(net.readout(states[:, :-1]), batch, key)
-        ngram = net.states(take(batch, "ngram_"), scored=first)
+        ngram = net.states(input_group(batch, "ngram_"), scored=first)
         document, weight = batch["document"], batch["ngram_weight"]
         told, right = contrastive.info_nce(states[:, -1], ngram[:, 0], document, weight)
         return terms | {
@@ -143,7 +142,7 @@ class Objective:
     def _recover(self, readout: Any, batch: dict, key: jax.Array) -> dict[str, Term]:
         """Terms of the hidden tokens."""
         if not self.negatives:
-            return masked_cross_entropy("mlm", readout, batch, self.cross_entropy)
+            return masked_cross_entropy("mlm", readout, batch)
         target, weight = batch["target"], batch["weight"]
         negative = contrastive.draw(key, target, weight, self.negatives)
         term, right = contrastive.sampled(readout, target, weight, negative)

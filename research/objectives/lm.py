@@ -56,7 +56,6 @@ class Objective:
     prefix: str = "none"  # none | random
     documents: str = "joined"  # joined | apart
     memory: int = 0  # places before a row that it remembers; 0: none
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "LM"
     supports_accumulation = True
@@ -166,9 +165,7 @@ class Objective:
         return terms, ()
 
     def _score(self, net: Any, batch: dict, states: Any) -> dict[str, Term]:
-        return masked_cross_entropy(
-            "lm", net.readout(states), batch, self.cross_entropy
-        )
+        return masked_cross_entropy("lm", net.readout(states), batch)
 
 
 def _shifted(example: Example, vocab: VocabInfo, length: int) -> dict[str, np.ndarray]:

@@ -42,7 +42,6 @@ class Objective:
     start: str = "uniform"  # uniform | edges: 20 % begin the text, 20 % end it
     first: str = "mask"  # mask (paper) | previous (code): what the decoder reads first
     text: str = "stream"  # stream | document | sentences | passage
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "DAE"
     pattern = "full"
@@ -111,7 +110,7 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
-        return seq2seq.recovered("mass", net, batch, self.cross_entropy), ()
+        return seq2seq.recovered("mass", net, batch), ()
 
     def _begin(self, key: np.ndarray, last: np.ndarray) -> np.ndarray:
         """[B]: where the span begins, in 0..last [B]."""

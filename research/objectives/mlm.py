@@ -62,7 +62,6 @@ class Objective:
     mask: float = 0.8  # share of the chosen that becomes the mask token
     random: float = 0.1  # share that becomes another token; the rest stays
     unit: str = "token"  # token | word | ngram | span | lexicon: chosen as a whole
-    cross_entropy: str = "fused"  # dense | chunked | fused
     longest: int = 0  # words of an n-gram or span; 0: 3 of an n-gram, 10 of a span
     kinds: str = ""  # of entries of data.lexicon, separated by commas. Unit lexicon:
     # those hidden before single words ("": all); other units: entries that are words
@@ -216,15 +215,12 @@ class Objective:
             places += [batch["left"], batch["right"]]
         states = net.states(batch, scored=jnp.concatenate(places, axis=1))
         here, *sides = jnp.split(states, len(places), axis=1)
-        terms = masked_cross_entropy(
-            "mlm", net.readout(here), batch, self.cross_entropy
-        )
+        terms = masked_cross_entropy("mlm", net.readout(here), batch)
         if self.boundary:
             offset = batch["offset"]
             weight = batch["weight"] * (offset < self.boundary)
             readout = net.boundary(*sides, offset)
-            form = self.cross_entropy
-            terms["sbo"] = cross_entropy(readout, batch["target"], weight, form=form)[0]
+            terms["sbo"] = cross_entropy(readout, batch["target"], weight)[0]
         if self.sentence != "none":
             logits = net.head(self.sentence, here[:, -1])
             terms |= sentence_pairs.score(self.sentence, logits, batch)

@@ -61,7 +61,6 @@ class Objective:
     far: float = 0.5  # of pairs: share whose second segment is not the first's next
     direction: str = "forward"  # forward | both: half of the rows run backwards
     memory: int = 0  # places before a row that it remembers; 0: none
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "PLM"
     pattern = "general"
@@ -237,4 +236,4 @@ class Objective:
         else:
             states = net.states(batch, **places)
         readout = net.readout(states)
-        return masked_cross_entropy("plm", readout, batch, self.cross_entropy), carry
+        return masked_cross_entropy("plm", readout, batch), carry

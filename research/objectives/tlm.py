@@ -46,7 +46,6 @@ class Objective:
     # either, at random (monolingual, to alternate with both in a mix)
     languages: str = "0:1"  # kinds of first and second side: one pair for all corpora,
     # or one for each of data.mixture, in order of their names, between spaces
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "MLM"
     pattern = "full"
@@ -156,4 +155,4 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tlm, and accuracy (not differentiated)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
-        return masked_cross_entropy("tlm", readout, batch, self.cross_entropy), ()
+        return masked_cross_entropy("tlm", readout, batch), ()

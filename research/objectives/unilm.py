@@ -62,7 +62,6 @@ class Objective:
     forward: float = 1 / 6
     backward: float = 1 / 6
     other: float = 0.5  # share of pairs whose second span is of another document
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "LM"
     pattern = "general"
@@ -161,7 +160,7 @@ class Objective:
         places = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)
         states = net.states(batch, scored=places)
         readout = net.readout(states[:, 1:])
-        terms = masked_cross_entropy("unilm", readout, batch, self.cross_entropy)
+        terms = masked_cross_entropy("unilm", readout, batch)
         return terms | sentence_pairs.score(
             "nsp", net.head("nsp", states[:, 0]), batch
         ), ()

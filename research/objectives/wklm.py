@@ -54,7 +54,6 @@ class Objective:
     rate: float = 0.05  # share of a row's tokens that is hidden, outside of mentions
     mask: float = 0.8  # share of the hidden that becomes the mask token
     random: float = 0.1  # share that becomes an ordinary token; the rest stays
-    cross_entropy: str = "fused"  # dense | chunked | fused
 
     family = "contrastive"
     pattern = "full"
@@ -144,9 +143,7 @@ class Objective:
         here, before, after = jnp.split(
             states, [num_scored, num_scored + mentions], axis=1
         )
-        terms = masked_cross_entropy(
-            "mlm", net.readout(here), batch, self.cross_entropy
-        )
+        terms = masked_cross_entropy("mlm", net.readout(here), batch)
         sides_BM2D = jnp.concatenate([before, after], axis=-1)
         logits = net.head("entity", sides_BM2D)[..., 0]
         replaced, weight = batch["replaced"], batch["mention_weight"]

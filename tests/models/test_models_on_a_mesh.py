@@ -57,7 +57,9 @@ def pair(options, group):
         readout = net.generator.readout(net.generator.states(group))
         logits = net.discriminator.head("replaced", net.discriminator.states(group))
         label = group["token"] % 2
-        told, _ = cross_entropy.binary(logits[..., 0], label, jnp.ones(label.shape))
+        told, _ = cross_entropy.binary_cross_entropy(
+            logits[..., 0], label, jnp.ones(label.shape)
+        )
         return score(readout, group["token"]) + told.total / told.weight
 
     return network, loss

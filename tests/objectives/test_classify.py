@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.batch import attention_mask, take
+from research.batch import attention_mask, input_group
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -46,7 +46,7 @@ def test_both_sides_of_an_encoder_decoder_read_the_same_text():
     batch = corrupt(architecture="encdec")
     for name in ("token", "position", "segment"):
         encoder, decoder = (
-            take(batch, side)[name] for side in ("encoder_", "decoder_")
+            input_group(batch, side)[name] for side in ("encoder_", "decoder_")
         )
         np.testing.assert_array_equal(encoder, decoder)
 

@@ -139,8 +139,8 @@ def test_a_joint_of_one_part_is_the_part():
 def test_a_schedule_changes_weights_and_compiles_nothing():
     # The second task comes in at step 2, and half of the first goes out by step 4.
     parts = {
-        "mlm": {"weight": [[2, 1.0], [4, 0.5]], "cross_entropy": "dense"},
-        "lm": {"weight": [[1, 0.0], [2, 1.0]], "cross_entropy": "dense"},
+        "mlm": {"weight": [[2, 1.0], [4, 0.5]]},
+        "lm": {"weight": [[1, 0.0], [2, 1.0]]},
     }
     objective = objectives.make_objective("joint", parts=parts)
     network = objective.network(OPTIONS, OF)

@@ -202,7 +202,7 @@ def test_a_word_that_is_none_of_its_choices_is_an_error(field):
 def test_both_directions_are_two_networks_that_share_their_tables():
     example = texts(8, [8, 5], OF)
     both, forward, backward = (
-        objectives.make_objective("lm", direction=name, cross_entropy="dense")
+        objectives.make_objective("lm", direction=name)
         for name in ("both", "forward", "backward")
     )
     options = models.Options(layers=1, width=8, heads=1, feedforward=8, max_length=8)

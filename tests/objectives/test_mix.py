@@ -204,7 +204,6 @@ def bag_of_tokens() -> SimpleNamespace:
 
 def test_its_loss_is_the_sum_of_its_parts_losses():
     parts = {"token": {"rate": 0.15}, "word": {"unit": "word", "rate": 0.4}}
-    parts = {k: v | {"cross_entropy": "dense"} for k, v in parts.items()}
     objective = objectives.make_objective("mix", of="mlm", parts=parts)
     example, key, batch = made(objective, count=16)
     net = bag_of_tokens()

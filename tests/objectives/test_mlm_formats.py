@@ -164,9 +164,7 @@ class Net:
 def test_what_a_loss_reads():
     batch = corrupt(pairs(40, 61), 64, unit="span", boundary=2, sentence="nsp", **PAIR)
     net = Net()
-    objective = objectives.make_objective(
-        "mlm", boundary=2, sentence="nsp", cross_entropy="dense", **PAIR
-    )
+    objective = objectives.make_objective("mlm", boundary=2, sentence="nsp", **PAIR)
     terms, carry = objective.loss(net, batch, None)
     left, right, offset = net.asked["boundary"]
     for found, name in ((left, "left"), (right, "right"), (offset, "offset")):

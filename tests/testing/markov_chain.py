@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from research import objectives
-from research.batch import PARAGRAPH, WORD, Example, attention_mask, take
+from research.batch import PARAGRAPH, WORD, Example, attention_mask, input_group
 from tests.testing.example_batches import keys, vocab
 
 NUM_STATES = 6
@@ -102,7 +102,7 @@ def best_of_one(batch, *, read: int = 0, turned: bool = False) -> float:
 
     turned: the text is read from its end.
     """
-    group = take(batch)
+    group = input_group(batch)
     at = batch.get("scored", np.arange(batch["weight"].shape[1])[None])
     at = np.broadcast_to(at, batch["weight"].shape)
     sees = np.take_along_axis(attention_mask(group), at[..., None], axis=1)

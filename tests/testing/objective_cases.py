@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research import models, objectives
-from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, take
+from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, input_group
 from research.models import Options
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -184,7 +184,7 @@ def groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:
             (p for side, p in sides.items() if prefix.endswith(side)), objective.pattern
         )
 
-    return {p: (take(batch, p), pattern(p)) for p in prefixes(batch)}
+    return {p: (input_group(batch, p), pattern(p)) for p in prefixes(batch)}
 
 
 def weights(batch: dict) -> list[str]:

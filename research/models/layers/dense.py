@@ -48,7 +48,7 @@ RESIDUAL = ("batch", "length", None)
 """The logical axes of states [B, L, D]."""
 
 
-def take(states: jax.Array, scored: jax.Array) -> jax.Array:
+def gather_positions(states: jax.Array, scored: jax.Array) -> jax.Array:
     """The states [B, P, ...] at the places `scored` [B, P] of [B, L, ...]."""
     places = jnp.expand_dims(scored, range(2, states.ndim))
     return jnp.take_along_axis(states, places, axis=1, mode="clip")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs, take
+from research.batch import ArraySpec, VocabInfo, input_group, input_specs, scored_specs
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
@@ -67,15 +67,13 @@ def batch(
     )
 
 
-def recovered(
-    name: str, net: Any, batch: dict, form: str, z: float = 0.0
-) -> dict[str, Term]:
+def recovered(name: str, net: Any, batch: dict, z: float = 0.0) -> dict[str, Term]:
     """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
 
-    form, z: of the cross-entropy, see `losses.cross_entropy`.
+    z: of the cross-entropy, see `losses.cross_entropy`.
     """
-    memory = net.encode(take(batch, "encoder_"))
-    readout = net.readout(net.states(take(batch, "decoder_"), memory))
+    memory = net.encode(input_group(batch, "encoder_"))
+    readout = net.readout(net.states(input_group(batch, "decoder_"), memory))
     target, weight = batch["target"], batch["weight"]
-    term, correct = cross_entropy(readout, target, weight, form=form, z=z)
+    term, correct = cross_entropy(readout, target, weight, z=z)
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}

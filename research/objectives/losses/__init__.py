@@ -1,1 +1,1 @@
-"""How masked_cross_entropy is scored: sums and weights, never means."""
+"""How recovery is scored: sums and weights, never means."""

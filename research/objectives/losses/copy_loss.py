@@ -27,7 +27,7 @@ def copied(
     target: jax.Array,
     weight: jax.Array,
     *,
-    form: str = "dense",
+    form: str = "fused",
 ) -> tuple[Term, jax.Array]:
     """Weighted sum of -log p(target), and the weight of places that are right.
 

@@ -57,7 +57,7 @@ def cross_entropy(
     target: jax.Array,
     weight: jax.Array,
     *,
-    form: str = "dense",
+    form: str = "fused",
     smoothing: float = 0.0,
     z: float = 0.0,
 ) -> tuple[Term, jax.Array]:
@@ -86,17 +86,14 @@ def cross_entropy(
     return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)
 
 
-def masked_cross_entropy(
-    name: str, readout: Any, batch: dict, form: str
-) -> dict[str, Term]:
+def masked_cross_entropy(name: str, readout: Any, batch: dict) -> dict[str, Term]:
     """Terms of the batch's targets: `name`, and accuracy (not trained on).
 
     Args:
       readout: at the scored places [B, K].
       batch: has target and weight [B, K].
-      form: of the cross-entropy.
     """
-    term, correct = cross_entropy(readout, batch["target"], batch["weight"], form=form)
+    term, correct = cross_entropy(readout, batch["target"], batch["weight"])
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}
 
 
