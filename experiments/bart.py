@@ -28,7 +28,7 @@ def get_config(size: str = "small"):
     config.objective.update(text="passage")
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(name="adamw", schedule="linear", weight_decay=0.01)
-    config.optimizer.update(beta1=0.9, beta2=0.999, epsilon=1e-6, clip=0.1)
+    config.optimizer.update(beta1=0.9, beta2=0.999, epsilon=1e-6, clip_norm=0.1)
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=50_265, sentinels=0)
         config.model.layers //= 2  # of each side: 6 and 12

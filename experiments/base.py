@@ -1,6 +1,137 @@
 """Every key of a run, with its unit or legal values; experiments are diffs of it."""
 
+import dataclasses
+from dataclasses import dataclass
+
 from ml_collections import ConfigDict
+
+from research.fields import choice, fraction, number
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass
+class Data:
+    """The text, its vocabulary, and the order in which it is read."""
+
+    corpus: str = "embedded"  # embedded | docstrings | files, a folder or a glob of
+    # .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
+    mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
+    # empty, replaces corpus
+    task: str = ""  # replaces corpus: a seqio task or mixture (its module before a
+    # colon if it must be imported), or a folder of batches written by launch.prepare
+    reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
+    # both give the same bytes
+    length: int = number(128, least=1)  # tokens of the network's input
+    stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
+    # the number that an example reads
+    train_split: str = choice("train", SPLITS)
+    eval_split: str = choice("valid", SPLITS)
+    held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
+    # valid, and the same again in test, by hash
+    vocabulary: str = "unigram"  # unigram | bpe | wordpiece | bytebpe | a model file |
+    # a run's workdir
+    vocabulary_size: int = number(8192, least=1)  # pieces, including special ones
+    sentinels: int = number(100, least=0)  # special pieces that stand for hidden spans
+    separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
+    alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
+    # (its tokens) ** alpha, also among the lines that train the vocabulary
+    dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
+    # e % dupe_factor (static masking); 0: every epoch anew
+    lexicon: str = ""  # a file of words, phrases or entities: entry<TAB>type a line
+    cache_dir: str = ""  # vocabularies, streams, indices; "": ~/.cache/palimpsest
+
+
+@dataclass
+class Model:
+    """The network; see research/models/options.py."""
+
+    layers: int = number(4, least=1)  # blocks (of each of encoder and decoder)
+    width: int = number(256, least=1)  # of the residual stream
+    heads: int = number(4, least=1)  # divides width
+    feedforward: int = number(1024, least=1)  # width inside the feed-forward layer
+    embedding_width: int = number(0, least=0)  # of the token table; 0: width
+    max_length: int = number(512, least=1)  # rows of a table of learned positions
+    token_types: int = number(0, least=0)  # sentence A or B, language, ...; 0: none
+    token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
+    # an embedding; relative: attention knows if two positions have the same type
+    norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
+    norm_placement: str = choice("pre", ("pre", "post"))
+    norm_epsilon: float = number(1e-6, above=0)
+    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
+    # norm_placement is post
+    position: str = choice(
+        "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
+    )  # relative: Transformer-XL's, which mems need
+    activation: str = choice("gelu", ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"))
+    bias: bool = True  # biases in dense layers and norms
+    tie_embeddings: bool = True  # the output table is the token table
+    shared_layers: bool = False  # one block's parameters serve all layers
+    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5"))  # normal: std
+    # 0.02; truncated: at twice that; gpt2: residual projections scaled by depth
+    dropout: float = number(0.0, least=0, below=1)  # embeddings, attention, blocks
+    dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
+    # parameters are float32
+    remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
+    scan_unroll: int = number(4, least=1)  # layers a scan step; layers or more: no scan
+
+
+@dataclass
+class Optimizer:
+    """The optax optimizer; see research/run/optimizer.py."""
+
+    name: str = choice("adamw", ("adamw", "adam", "adafactor", "lamb", "sgd"))
+    learning_rate: float = number(1e-3, least=0)  # at its peak
+    schedule: str = choice(
+        "linear", ("constant", "linear", "polynomial", "cosine", "rsqrt")
+    )
+    power: float = number(1.0, above=0)  # of a polynomial schedule
+    warmup_steps: int = number(100, least=0)  # fewer than train.steps
+    warmup: str = choice("linear", ("linear", "constant"))  # linear: up to the peak;
+    # constant: at the peak (T5)
+    final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
+    beta1: float = number(0.9, least=0, below=1)
+    beta2: float = number(0.98, least=0, below=1)
+    epsilon: float = number(1e-6, least=0)
+    bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
+    # the code derived from it (ALBERT, ELECTRA, XLNet)
+    weight_decay: float = number(0.01, least=0)  # decoupled; not of biases and norms
+    layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
+    # layer to the layer below it; 1: none
+    clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
+
+
+@dataclass
+class Mesh:
+    """Sizes of the mesh axes; their product is the number of devices."""
+
+    data: int = number(-1, least=-1)  # -1: the rest
+    fsdp: int = number(1, least=-1)
+    tensor: int = number(1, least=-1)
+
+
+@dataclass
+class Train:
+    """The loop."""
+
+    steps: int = number(1000, least=1)
+    batch: int = number(32, least=1)  # examples a step, over all devices
+    accumulate: int = number(1, least=1)  # micro-batches a step
+    init_from: str = ""  # workdir or checkpoint whose parameters to start from
+    init_scope: str = ""  # the part of those parameters to start from; "": all
+    log_every: int = number(10, least=1)  # steps
+    eval_every: int = number(200, least=0)  # steps; 0: only at the end
+    checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
+    keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
+
+
+SECTIONS = {
+    "data": Data,
+    "model": Model,
+    "optimizer": Optimizer,
+    "mesh": Mesh,
+    "train": Train,
+}
 
 SIZES = {
     "tiny": {
@@ -54,99 +185,8 @@ def get_config(size: str = "small") -> ConfigDict:
 
 
 def every_key() -> ConfigDict:
-    config = ConfigDict()
-    config.seed = 0  # of parameters, order, noise and dropout
-
-    config.data = data = ConfigDict()
-    data.corpus = "embedded"  # embedded | docstrings | files, a folder or a glob of
-    # .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
-    data.mixture = ConfigDict()  # corpus -> rate; when not empty, in place of corpus
-    data.task = ""  # in place of corpus: a seqio task or mixture, its module before a
-    # colon if need be, or a folder of batches that launch.prepare wrote
-    data.reader = "native"  # native | seqio (through the registry; the same bytes)
-    data.length = 128  # tokens of the network's input
-    data.stride = 0  # tokens from one example's start to the next; 0: what one reads
-    data.train_split = "train"  # train | valid | test
-    data.eval_split = "valid"  # train | valid | test
-    data.held_out = 0.02  # share of documents in valid, and again in test, by hash
-    data.vocabulary = "unigram"  # unigram | bpe | wordpiece | bytebpe | a model file
-    data.vocabulary_size = 8192  # pieces, specials included, when it is trained
-    data.sentinels = 100  # special pieces that stand for a hidden span
-    data.separator = "eos"  # eos | none: what joins two documents of the stream
-    data.alpha = 0.0  # 0: rates of the mixture as given; else each corpus comes at
-    # (its tokens) ** alpha, 0 < alpha <= 1, also among the vocabulary's lines
-    data.dupe_factor = (
-        0  # noises of a text: epoch e hides as e % copies; 0: ever new ones
-    )
-    data.lexicon = ""  # a file of words, phrases or entities: entry<TAB>kind a line
-    data.cache_dir = ""  # of vocabularies, streams, indices; "": ~/.cache/palimpsest
-
-    config.objective = ConfigDict()
-    config.objective.name = "mlm"  # a module of research/objectives: its fields, keys
-
-    config.model = model = ConfigDict()
-    model.layers = 4  # blocks (of each of encoder and decoder, where there are two)
-    model.width = 256  # of the residual stream
-    model.heads = 4
-    model.feedforward = 1024  # width inside the feed-forward layer
-    model.embedding_width = 0  # width of the token table; 0: model.width
-    model.max_length = 512  # places in a table of learned positions
-    model.token_types = (
-        0  # kinds of places (sentence A or B, language, ...); 0: not told
-    )
-    model.token_type_encoding = (
-        "absolute"  # absolute (a kind has an embedding) | relative
-    )
-    # (attention knows whether two places are of one kind)
-    model.norm = "layernorm"  # layernorm | rmsnorm
-    model.norm_placement = "pre"  # pre | post
-    model.norm_epsilon = 1e-6
-    model.embedding_norm = "auto"  # auto (where norm_place is post) | always | never
-    model.position = "learned"  # learned | sinusoidal | rotary | t5 | relative
-    # (Transformer-XL's; a memory needs it) | none
-    model.activation = "gelu"  # gelu | gelu_tanh | relu | geglu | swiglu
-    model.bias = True  # biases in dense layers and norms
-    model.tie_embeddings = True  # the output table is the token table
-    model.shared_layers = False  # one block's parameters serve all layers
-    model.init = "normal"  # normal (0.02) | truncated (at twice that) | gpt2
-    # (residuals scaled) | t5
-    model.dropout = 0.0  # of embeddings, attention and block outputs
-    model.dtype = "float32"  # float32 | bfloat16: of activations; parameters: float32
-    model.remat = "none"  # none | dots | full: what a block recomputes
-    model.scan_unroll = 4  # layers a scan step; model.layers or more: no scan
-
-    config.optimizer = optimizer = ConfigDict()
-    optimizer.name = "adamw"  # adamw | adam | adafactor | lamb | sgd
-    optimizer.learning_rate = 1e-3  # at its peak
-    optimizer.schedule = "linear"  # constant | linear | polynomial | cosine | rsqrt
-    optimizer.power = 1.0  # of a polynomial schedule
-    optimizer.warmup_steps = 100
-    optimizer.warmup = "linear"  # linear (up to the peak) | constant (at the peak: T5)
-    optimizer.final_fraction = 0.0  # share of the peak that the decay ends at
-    optimizer.beta1 = 0.9
-    optimizer.beta2 = 0.98
-    optimizer.epsilon = 1e-6
-    optimizer.bias_correction = True  # of Adam's and LAMB's moments; False: as in BERT
-    # and what came of its code (ALBERT, ELECTRA, XLNet)
-    optimizer.weight_decay = 0.01  # decoupled; not for biases and norms
-    optimizer.layer_decay = (
-        1.0  # of the rate, from a layer to the one below it; 1: none
-    )
-    optimizer.clip_norm = 1.0  # global norm of the gradient; 0: none
-
-    config.mesh = mesh = ConfigDict()  # axes' sizes; their product is the device count
-    mesh.data = -1  # -1: the rest
-    mesh.fsdp = 1
-    mesh.tensor = 1
-
-    config.train = train = ConfigDict()
-    train.steps = 1000
-    train.batch = 32  # examples a step, over all devices
-    train.accumulate = 1  # micro-batches a step
-    train.init_from = ""  # workdir or checkpoint whose parameters to start from
-    train.init_scope = ""  # the part of those parameters to start from; "": all
-    train.log_every = 10  # steps
-    train.eval_every = 200  # steps; 0: only at the end
-    train.checkpoint_every = 200  # steps; 0: only at the end
-    train.keep_checkpoints = 2  # newest checkpoints that stay
+    """All keys with their defaults; `objective` gets its own from its module."""
+    config = ConfigDict({"seed": 0})  # of parameters, order, noise and dropout
+    config.update({name: dataclasses.asdict(keys()) for name, keys in SECTIONS.items()})
+    config.objective = ConfigDict({"name": "mlm"})  # a module of research/objectives
     return config

@@ -1,4 +1,4 @@
-"""A run's config: an experiment's file, its objective's defaults, then overrides."""
+"""The config of a run: an experiment's file, its objective's defaults, overrides."""
 
 import dataclasses
 import hashlib
@@ -12,11 +12,12 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from research import objectives
+from experiments import base
+from research import fields, objectives
 from research.errors import UserError, unknown
 
-OPEN = ("data.mixture", "objective.parts")
-"""Sections whose keys are the user's own; they are overridden as a whole, by JSON."""
+OPEN_SECTIONS = ("data.mixture", "objective.parts")
+"""Sections whose keys are the user's own; JSON replaces one as a whole."""
 
 
 def load(spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()) -> ConfigDict:
@@ -24,10 +25,11 @@ def load(spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Config
 
     Args:
       spec: "experiments/bert.py", or "experiments/bert.py:base" with a size.
-      overrides: dotted key -> value, or "key=value"; text takes the key's own type.
+      overrides: dotted key -> value, or "key=value"; text is converted to the type of
+        the key's default.
 
     Raises:
-      UserError: a file, size, key or value that is not right.
+      UserError: unknown file, size or key, or a value that is not legal.
     """
     config = from_file(spec)
     if not isinstance(overrides, Mapping):
@@ -39,20 +41,25 @@ def load(spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Config
     config.lock()
     for key, value in overrides.items():
         override(config, key, value)
+    _check_sections(config)
     objectives.make_objective(**config.objective)
     return config
 
 
 def from_file(spec: str) -> ConfigDict:
-    """What an experiment's file says, before the objective's defaults."""
+    """The config that an experiment's file returns, without the objective's defaults.
+
+    Raises:
+      UserError: the file is no experiment, or does not come in that size.
+    """
     path, _, size = spec.partition(":")
     module = module_at(path)
     get_config = getattr(module, "get_config", None)
     if get_config is None:
-        raise UserError(f"{path} is no experiment: it defines no get_config()")
+        raise UserError(f"{path} is not an experiment: it defines no get_config()")
     sizes = getattr(module, "SIZES", ())
     if size and not inspect.signature(get_config).parameters:
-        raise UserError(f"{path} comes in one size; write it without ':{size}'")
+        raise UserError(f"{path} has one size only; write it without ':{size}'")
     if size and sizes and size not in sizes:
         raise unknown(f"size of {path}", size, sizes)
     return get_config(size) if size else get_config()
@@ -62,13 +69,13 @@ def module_at(path: str) -> ModuleType:
     """Imports a Python file by its path.
 
     Raises:
-      UserError: there is no such file, or it is not Python.
+      UserError: the file does not exist or is not Python.
     """
     if not Path(path).is_file():
         near = [str(file) for file in sorted(Path(path).parent.glob("[!_]*.py"))]
         raise unknown("file", path, near) if near else UserError(f"no file {path}")
     if not path.endswith(".py"):
-        raise UserError(f"{path} is no Python file; its name must end in .py")
+        raise UserError(f"{path} is not a Python file: its name must end in .py")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
     try:
@@ -84,7 +91,7 @@ def flatten(config: ConfigDict) -> dict[str, Any]:
 
     def walk(section: ConfigDict, prefix: str) -> None:
         for key, value in section.items():
-            if isinstance(value, ConfigDict) and prefix + key not in OPEN:
+            if isinstance(value, ConfigDict) and prefix + key not in OPEN_SECTIONS:
                 walk(value, f"{prefix}{key}.")
             else:
                 flat[prefix + key] = plain(value)
@@ -94,12 +101,12 @@ def flatten(config: ConfigDict) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON would hold it, but for tuples."""
+    """A section as a dict; any other value as it is."""
     return value.to_dict() if isinstance(value, ConfigDict) else value
 
 
 def digest(config: ConfigDict | Mapping[str, Any]) -> str:
-    """Twelve hex digits that change with any value and not with the order of keys."""
+    """A hash of the config, 12 hex digits, independent of the order of keys."""
     flat = flatten(config) if isinstance(config, ConfigDict) else dict(config)
     text = json.dumps(flat, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -109,10 +116,10 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
     """Sets one dotted key of a config, in place.
 
     Raises:
-      UserError: there is no such key, or the value is not of its type.
+      UserError: the key does not exist, or the value has another type.
     """
     flat = flatten(config)
-    opened = [name for name in OPEN if key.startswith(name + ".")]
+    opened = [name for name in OPEN_SECTIONS if key.startswith(name + ".")]
     if opened and isinstance(flat.get(opened[0]), dict):
         (key,), inside = opened, key.removeprefix(opened[0] + ".")
         value = _replaced(flat[key], inside, value, key)
@@ -132,27 +139,33 @@ def override(config: ConfigDict, key: str, value: Any) -> None:
         config[name] = value
 
 
-def _replaced(held: dict, key: str, value: Any, where: str) -> dict:
-    """A copy of an open section's part with a value, JSON perhaps, at a dotted key.
+def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
+    """A copy of an open section (or of a dict inside it) with a new value at `key`.
+
+    Args:
+      key: dotted, relative to `section`; names in an open section may contain dots.
+      value: JSON text or a value.
+      name: of the open section, for the error.
 
     Raises:
-      UserError: there is no such key, nor a part that could have it.
+      UserError: `section` has no such key.
     """
-    first = max((k for k in held if key == k or key.startswith(f"{k}.")), default="")
+    matches = (k for k in section if key == k or key.startswith(f"{k}."))
+    first = max(matches, default="")
     if not first:
-        raise unknown("config key", f"{where}.{key}", [f"{where}.{k}" for k in held])
-    rest, inner = key.removeprefix(first).removeprefix("."), held[first]
+        raise unknown("config key", f"{name}.{key}", [f"{name}.{k}" for k in section])
+    rest, inner = key.removeprefix(first).removeprefix("."), section[first]
     if rest and isinstance(inner, dict) and "." not in rest:
         inner = inner | {rest: _json(value)}
     elif rest:
-        inner = _replaced(inner if isinstance(inner, dict) else {}, rest, value, where)
+        inner = _replaced(inner if isinstance(inner, dict) else {}, rest, value, name)
     else:
         inner = _json(value)
-    return held | {first: inner}
+    return section | {first: inner}
 
 
 def _json(value: Any) -> Any:
-    """What text says as JSON; itself where it is none, or no text."""
+    """JSON text parsed; anything else as it is."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except json.JSONDecodeError:
@@ -160,21 +173,24 @@ def _json(value: Any) -> Any:
 
 
 def convert(value: Any, like: Any, key: str) -> Any:
-    """`value`, text perhaps, as the type of `like`; `key` is named in errors."""
-    kind = type(like)
+    """A value or its text, converted to the type of `like`.
+
+    Raises:
+      UserError: it cannot be converted; the line names `key`.
+    """
+    expected = type(like)
     try:
         if isinstance(value, str):
-            return READ[kind](value)
-        if isinstance(value, bool) != (kind is bool) or not isinstance(
-            value, ACCEPTED.get(kind, kind)
-        ):
+            return _FROM_TEXT[expected](value)
+        accepted = isinstance(value, _ACCEPTED.get(expected, expected))
+        if not accepted or isinstance(value, bool) != (expected is bool):
             raise ValueError
-        return kind(value)
+        return expected(value)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{key}: {value!r} is not {NAMES[kind]}") from error
+        raise UserError(f"{key}: {value!r} is not {_TYPE_NAMES[expected]}") from error
 
 
-READ = {
+_FROM_TEXT = {
     bool: lambda text: {"true": True, "false": False}[text.lower()],
     dict: lambda text: dict(json.loads(text)),
     float: float,
@@ -182,8 +198,8 @@ READ = {
     str: str,
     tuple: lambda text: tuple(json.loads(f"[{text.strip('()[]')}]")),
 }
-ACCEPTED = {float: int | float, tuple: tuple | list}
-NAMES = {
+_ACCEPTED = {float: int | float, tuple: tuple | list}
+_TYPE_NAMES = {
     bool: "true or false",
     dict: "a JSON object",
     float: "a number",
@@ -194,19 +210,38 @@ NAMES = {
 
 
 def _complete(section: ConfigDict) -> None:
-    """Adds the objective's own defaults for the fields that are not set.
+    """Adds the objective's defaults for fields that are not set.
 
-    An open section is empty then: the objective knows what it does without.
+    A default of () becomes an empty section where users name the keys themselves.
     """
     for field in dataclasses.fields(objectives.objective_class(section.name)):
         if field.name in section:
             continue
-        if f"objective.{field.name}" in OPEN and field.default == ():
+        if f"objective.{field.name}" in OPEN_SECTIONS and field.default == ():
             section[field.name] = ConfigDict()
         elif field.default is not dataclasses.MISSING:
             section[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             section[field.name] = field.default_factory()
+
+
+def _check_sections(config: ConfigDict) -> None:
+    """Checks all keys but the objective's against their declaration in base.py.
+
+    Raises:
+      UserError: the experiment set an unknown key, or a value is not legal.
+    """
+    for name, section in base.SECTIONS.items():
+        known = [field.name for field in dataclasses.fields(section)]
+        for key in config[name]:
+            if key not in known:
+                raise unknown(
+                    "config key", f"{name}.{key}", [f"{name}.{k}" for k in known]
+                )
+        try:
+            fields.check(section(**config[name]), prefix=f"{name}.")
+        except ValueError as error:
+            raise UserError(str(error)) from error
 
 
 def _pair(item: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ def number(
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """A numeric dataclass field with bounds: inclusive least, most; else above, below."""
+    """A numeric dataclass field with bounds; `least` and `most` are legal values."""
     bounds = {"least": least, "above": above, "most": most, "below": below}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
     return dataclasses.field(default=default, metadata={"bounds": given})

@@ -222,7 +222,7 @@ def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
         ({"data.eval_split": "validd"}, "data.eval_split.*valid"),
         ({"data.corpus": "/nowhere"}, "data.corpus"),
         ({"data.vocabulary": "/nowhere.model"}, "data.vocabulary"),
-        ({"train.steps": 0}, "train.steps=0"),
+        ({"train.steps": 0}, "train.steps is at least 1, not 0"),
     ],
 )
 def test_mistakes_are_named(whole, folder, tmp_path, changes, words):

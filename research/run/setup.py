@@ -46,7 +46,6 @@ def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> P
     Raises:
       UserError: a value of the config that cannot be run.
     """
-    _check(config.train)
     objective = objectives.make_objective(**config.objective)
     mesh = sharding.make_mesh(config.mesh, devices)
     sharding.rows_divide(mesh, config.train.batch, config.train.accumulate)
@@ -113,15 +112,6 @@ def _batch(specs: dict[str, ArraySpec], size: int, mesh: Mesh) -> dict:
         name: jax.ShapeDtypeStruct((size, *spec.shape), spec.dtype, sharding=rows)
         for name, spec in specs.items()
     }
-
-
-def _check(train: Any) -> None:
-    for name in ("steps", "batch", "log_every", "keep_checkpoints"):
-        if train[name] < 1:
-            raise UserError(f"train.{name}={train[name]}: must be at least 1")
-    for name in ("eval_every", "checkpoint_every"):
-        if train[name] < 0:
-            raise UserError(f"train.{name}={train[name]}: 0 (at the end) or more steps")
 
 
 def tokens(config: Any) -> int:

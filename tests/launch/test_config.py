@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments import base
 from launch import config
 from launch.cli import Parser, main
-from research import objectives
+from research import fields, objectives
 from research.errors import UserError
 
 MLM = "experiments/mlm.py"
@@ -176,6 +177,45 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         config.load(spec, [override])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "override, said",
+    [
+        ("data.length=0", "data.length is at least 1, not 0"),
+        ("data.stride=-1", "data.stride is at least 0, not -1"),
+        ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
+        ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
+        ("model.norm=batchnorm", "layernorm or rmsnorm, not 'batchnorm'"),
+        ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),
+        ("model.norm_epsilon=nan", "model.norm_epsilon is above 0, not nan"),
+        ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),
+        ("optimizer.layer_decay=0", "above 0 and at most 1, not 0.0"),
+        ("train.steps=0", "train.steps is at least 1, not 0"),
+    ],
+)
+def test_a_value_that_is_not_legal_is_refused(override, said):
+    with pytest.raises(UserError) as caught:
+        config.load(MLM, [override])
+    assert said in str(caught.value)
+
+
+def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
+    file = tmp_path / "misspelled.py"
+    file.write_text(
+        "from experiments import mlm\n"
+        "def get_config():\n"
+        "    config = mlm.get_config()\n"
+        "    config.model.wdith = 512\n"
+        "    return config\n"
+    )
+    with pytest.raises(UserError, match=r"model\.wdith.*did you mean model\.width"):
+        config.load(str(file))
+
+
+def test_the_declared_defaults_are_legal():
+    for name, section in base.SECTIONS.items():
+        fields.check(section(), prefix=f"{name}.")
 
 
 def test_a_size_of_a_file_that_has_sizes(tmp_path):

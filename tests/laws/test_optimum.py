@@ -20,10 +20,11 @@ from research.batch import VocabInfo
 from tests.testing import markov_chain
 from tests.testing.example_batches import keys
 from tests.testing.markov_chain import LENGTH, NUM_STATES, OF
+from tests.testing.model_options import model_options
 
 OPTIMISED = True
 
-OPTIONS = models.Options(
+OPTIONS = model_options(
     layers=2, width=64, heads=4, feedforward=128, position="rotary", scan_unroll=2
 )
 TOKEN_TYPES = replace(OPTIONS, token_types=6)

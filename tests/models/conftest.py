@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from research import models
+from tests.testing.model_options import model_options
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def make_options():
     def make(**changes):
         small = {"layers": 2, "width": 16, "heads": 2, "feedforward": 24}
         small |= {"max_length": 32, "scan_unroll": 1}
-        return models.Options(**(small | changes))
+        return model_options(**(small | changes))
 
     return make
 

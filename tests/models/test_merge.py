@@ -4,8 +4,9 @@ import pytest
 
 from research import models
 from research.errors import UserError
+from tests.testing.model_options import model_options
 
-OPTIONS = models.Options(layers=1, width=16, heads=2, feedforward=16)
+OPTIONS = model_options(layers=1, width=16, heads=2, feedforward=16)
 
 
 def transformer(**fields):

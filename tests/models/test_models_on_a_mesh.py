@@ -12,6 +12,7 @@ import pytest
 from research import models
 from research.distributed import sharding
 from research.objectives.losses import cross_entropy
+from tests.testing.model_options import model_options
 
 SIZE = 200
 
@@ -119,7 +120,7 @@ def compiled(name, mesh):
     """The step (parameters, group) -> loss and gradient, and its inputs, on a mesh."""
     make, changes = NETWORKS[name]
     small = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64}
-    options = models.Options(**(small | changes))
+    options = model_options(**(small | changes))
     group = some_group()
 
     def fn(net):

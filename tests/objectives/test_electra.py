@@ -17,6 +17,7 @@ from research.batch import NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab()
 LEVEL = 1e-4
@@ -79,7 +80,7 @@ def test_a_pair_of_segments_is_of_one_document():
     assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 0]).all()
     assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
-        objective.network(models.Options(token_types=1), OF)
+        objective.network(model_options(token_types=1), OF)
     with pytest.raises(UserError, match="format is stream or segment_pair"):
         objectives.make_objective("electra", format="pair")
 
@@ -244,7 +245,7 @@ def test_samples_stay_in_the_generators_support():
 def test_the_discriminator_teaches_the_generator_nothing():
     batch = on_device(corrupt([30, 12], 32)[0])
     objective = objectives.make_objective("electra")
-    options = models.Options(layers=1, width=32, heads=2, feedforward=32)
+    options = model_options(layers=1, width=32, heads=2, feedforward=32)
     network = objective.network(options, OF)
 
     @jax.jit

@@ -11,6 +11,7 @@ from research import models, objectives
 from research.errors import UserError
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab()
 KEY = jax.random.key(0)
@@ -130,7 +131,7 @@ def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
     objective = objectives.make_objective(
         "electra", task=task, tie=tie, fraction=fraction
     )
-    options = models.Options(layers=2, width=32, heads=2, feedforward=32)
+    options = model_options(layers=2, width=32, heads=2, feedforward=32)
     network = objective.network(options, OF)
     batch = on_device(corrupt([10], 12)[0])
     loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731

@@ -17,6 +17,7 @@ from research.errors import UserError
 from research.objectives import infoword
 from research.objectives.losses import contrastive
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 LEVEL = 1e-4
 OF = vocab(size=96)
@@ -174,7 +175,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
     batch = objective.corrupt(example, keys(16), OF, 24)
     batch = batch | {"example": np.arange(16, dtype=np.int32)}
     batch = jax.tree.map(jnp.asarray, batch)
-    options = models.Options(layers=1, width=16, heads=2, feedforward=16)
+    options = model_options(layers=1, width=16, heads=2, feedforward=16)
     network = objective.network(options, OF)
 
     def loss(net):

@@ -17,9 +17,10 @@ from research.objectives.losses.cross_entropy import Term
 from research.run import state
 from research.step import make_step, value
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab(size=96, sentinels=40)
-OPTIONS = models.Options(layers=1, width=16, heads=2, feedforward=16)
+OPTIONS = model_options(layers=1, width=16, heads=2, feedforward=16)
 LENGTH = 24
 ROWS = 8
 KEY = jax.random.key(0)
@@ -225,9 +226,9 @@ def test_each_part_may_have_kinds_of_its_own():
     objective = objectives.make_objective("joint", parts=parts, kinds=2)
     _, _, batch = made(objective)
     assert (batch["a_token_type"] == 0).all() and (batch["b_token_type"] == 2).all()
-    objective.network(models.Options(token_types=4), OF)
+    objective.network(model_options(token_types=4), OF)
     with pytest.raises(UserError, match=r"model\.token_types is 3.* 4 kinds"):
-        objective.network(models.Options(token_types=3), OF)
+        objective.network(model_options(token_types=3), OF)
     with pytest.raises(UserError, match="kinds is at least 0"):
         objectives.make_objective("joint", parts=parts, kinds=-1)
 

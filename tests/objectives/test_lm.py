@@ -18,6 +18,7 @@ from research import models, objectives
 from research.batch import DOCUMENT, attention_mask
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab()
 LEVEL = 1e-4
@@ -205,7 +206,7 @@ def test_both_directions_are_two_networks_that_share_their_tables():
         objectives.make_objective("lm", direction=name)
         for name in ("both", "forward", "backward")
     )
-    options = models.Options(layers=1, width=8, heads=1, feedforward=8, max_length=8)
+    options = model_options(layers=1, width=8, heads=1, feedforward=8, max_length=8)
     net = both.network(options, OF)
 
     def loss(objective, example):

@@ -19,6 +19,7 @@ from research.errors import UserError
 from research.objectives import mix
 from research.objectives.inputs import composite, shared_input
 from tests.testing.example_batches import keys, rows, texts, vocab
+from tests.testing.model_options import model_options
 
 LEVEL = 1e-4
 OF = vocab(size=96, sentinels=40)
@@ -249,7 +250,7 @@ def test_parts_make_the_same_arrays():
 def test_what_the_loss_reads_is_the_same_in_all_parts():
     parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
     objective = objectives.make_objective("mix", of="electra", parts=parts)
-    options = models.Options(layers=1, width=16, heads=2, feedforward=16)
+    options = model_options(layers=1, width=16, heads=2, feedforward=16)
     network = objective.network(options, OF)
     _, _, batch = made(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})

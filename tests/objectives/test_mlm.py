@@ -15,6 +15,7 @@ from research.batch import WORD
 from research.errors import UserError
 from research.run import state
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 LEVEL = 1e-4
 OF = vocab()
@@ -126,7 +127,7 @@ def test_tokens_are_recovered_through_a_layer_of_its_own():
     # BERT's (dense, activation, norm, bias); a causal model has none.
     def layers(name):
         objective, key = objectives.make_objective(name), jax.random.key(0)
-        options = models.Options(layers=1, width=8, heads=1, feedforward=8)
+        options = model_options(layers=1, width=8, heads=1, feedforward=8)
         network, batch = objective.network(options, OF), objective.batch_spec(16)
         batch = state.zeros(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731

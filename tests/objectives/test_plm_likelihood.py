@@ -12,6 +12,7 @@ from scipy.special import logsumexp, softmax
 from research import models, objectives
 from research.data import counter_rng
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab(size=32)
 KEY = jax.random.key(0)
@@ -20,7 +21,7 @@ TEXT = 5
 
 PLACES = TEXT + 2
 ORDERS = np.array(list(itertools.permutations(range(PLACES))), np.int32)
-OPTIONS = models.Options(
+OPTIONS = model_options(
     layers=1, width=8, heads=1, feedforward=8, max_length=PLACES, bias=False
 )
 

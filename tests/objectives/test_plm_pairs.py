@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import objectives
 from research.batch import SENTENCE, WORD
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab(size=1024)
 LEVEL = 1e-4
@@ -178,8 +179,8 @@ def test_single_tokens_are_any_of_the_text():
 def test_too_few_kinds_are_an_error():
     small = {"layers": 1, "width": 8, "heads": 1}
     with pytest.raises(UserError, match=r"model.token_types is 2.* 3"):
-        load().network(models.Options(**small, token_types=2), OF)
-    objectives.make_objective("plm").network(models.Options(**small, token_types=2), OF)
+        load().network(model_options(**small, token_types=2), OF)
+    objectives.make_objective("plm").network(model_options(**small, token_types=2), OF)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import objectives
 from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
 from research.errors import UserError
 from research.objectives import unilm
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab()
 LEVEL = 1e-4
@@ -241,9 +242,9 @@ def test_too_few_kinds_are_an_error():
     build = objectives.make_objective("unilm").network
     small = {"layers": 1, "width": 8, "heads": 1}
     with pytest.raises(UserError, match=r"model.token_types is 2.* 6"):
-        build(models.Options(**small, token_types=2), OF)
+        build(model_options(**small, token_types=2), OF)
     for enough in (0, 6):
-        build(models.Options(**small, token_types=enough), OF)
+        build(model_options(**small, token_types=enough), OF)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.objectives import wklm
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 LEVEL = 1e-4
 ORDINARY = np.arange(25, 64)
@@ -263,11 +264,11 @@ def test_what_is_not_right_is_refused(fields, said):
 def test_a_lexicon_is_needed_whose_kinds_have_two_entities():
     objective = objectives.make_objective("wklm")
     with pytest.raises(UserError, match=r"data\.lexicon, which is empty"):
-        objective.network(models.Options(), OF._replace(lexicon=None))
+        objective.network(model_options(), OF._replace(lexicon=None))
     lonely = OF.lexicon._replace(
         kind=np.arange(7, dtype=np.int32), kinds=tuple("abcdefg")
     )
     with pytest.raises(UserError, match="has but one"):
-        objective.network(models.Options(), OF._replace(lexicon=lonely))
+        objective.network(model_options(), OF._replace(lexicon=lonely))
     with pytest.raises(UserError, match="known: a, b"):
-        objectives.make_objective("wklm", kinds="c").network(models.Options(), OF)
+        objectives.make_objective("wklm", kinds="c").network(model_options(), OF)

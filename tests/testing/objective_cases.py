@@ -7,8 +7,8 @@ import pytest
 
 from research import models, objectives
 from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, input_group
-from research.models import Options
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; its lexicon has entries that texts are full of."""
@@ -129,7 +129,7 @@ def network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any, Any
     small = {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
     small |= {"max_length": 160, "token_types": 8} | options | fields.get("model", {})
     objective = load(name, fields)
-    return objective, objective.network(Options(**small), OF)
+    return objective, objective.network(model_options(**small), OF)
 
 
 def example(objective: Any, length: int, num_raw, *, seed=0, separators=0.0) -> Example:

@@ -10,7 +10,6 @@ from research.data.loading.permutation import flattened, schedule
 from research.data.store.example_index import build as build_index
 from research.data.store.stream import build as build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
-from research.errors import UserError, unknown
 
 
 class Opened(NamedTuple):
@@ -29,7 +28,6 @@ def open_text(config: Any, objective: Any) -> Opened:
       UserError: a value of config.data that is not right, or a split without text.
     """
     data = config.data
-    _check(data)
     rates = rates_of(config)
     assert rates, data.task
     schedule(rates.values())  # a wrong rate is told before the work is done
@@ -90,17 +88,3 @@ def rates_of(config: Any) -> dict[str, float]:
     if data.mixture and (corpus == "mix" or not data.task):
         return dict(sorted(data.mixture.items()))
     return {corpus: 1.0}
-
-
-def _check(data: Any) -> None:
-    for key in ("train_split", "eval_split"):
-        if data[key] not in files.SPLITS:
-            raise unknown(f"data.{key}", data[key], files.SPLITS)
-    if data.length < 1:
-        raise UserError(f"data.length is {data.length}; it is at least 1")
-    if data.stride < 0:
-        raise UserError(f"data.stride is {data.stride}; it is 0 or more")
-    if data.dupe_factor < 0:
-        raise UserError(f"data.dupe_factor is {data.dupe_factor}; it is 0 or more")
-    if not 0 <= data.alpha <= 1:
-        raise UserError(f"data.alpha is {data.alpha}; it is in [0, 1]")

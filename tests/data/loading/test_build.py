@@ -146,15 +146,9 @@ def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("length", 0),
-        ("stride", -1),
-        ("train_split", "dev"),
-        ("eval_split", "dev"),
         ("reader", "tfds"),
         ("separator", "space"),
         ("mixture", {"embedded": 0}),
-        ("dupe_factor", -1),
-        ("alpha", 1.5),
         ("lexicon", "no/such/file.tsv"),
     ],
 )

@@ -11,10 +11,11 @@ from research import models, objectives
 from research.batch import BACKWARD
 from research.errors import UserError
 from tests.testing.example_batches import keys, rows, texts, vocab
+from tests.testing.model_options import model_options
 
 OF = vocab()
 KEY = jax.random.key(0)
-OPTIONS = models.Options(
+OPTIONS = model_options(
     layers=3,
     width=16,
     heads=2,
@@ -214,7 +215,7 @@ def test_a_memory_that_cannot_be_is_an_error(name, fields, said):
 
 def test_a_memory_needs_relative_positions():
     objective = load("lm", memory=8)
-    small = models.Options(layers=1, width=8, heads=1, feedforward=8)
+    small = model_options(layers=1, width=8, heads=1, feedforward=8)
     net = objective.network(small, OF)
     batch = made(objective, texts(9, [9], OF), 8, 0)
     with pytest.raises(UserError, match=r"model\.position=relative"):
