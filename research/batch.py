@@ -62,8 +62,8 @@ class Lexicon(NamedTuple):
 
     token: np.ndarray  # [E, W] int32, -1 beyond an entry's end
     size: np.ndarray  # [E] int32, pieces of each entry
-    kind: np.ndarray  # [E] int32, into `kinds`
-    kinds: tuple[str, ...]
+    entry_type: np.ndarray  # [E] int32, index into `type_names`
+    type_names: tuple[str, ...]
 
 
 class VocabInfo(NamedTuple):

@@ -162,11 +162,11 @@ def entities(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
       UserError: there is no such entry.
     """
     known, wanted = mask_units.lexicon(vocab, kinds)
-    wanted = wanted & (np.bincount(known.kind)[known.kind] > 1)
+    wanted = wanted & (np.bincount(known.entry_type)[known.entry_type] > 1)
     if not wanted.any():
         raise UserError(
             "objective wklm replaces entities by others of their kind, but each kind "
-            f"of data.lexicon ({kinds or ', '.join(known.kinds)}) has but one"
+            f"of data.lexicon ({kinds or ', '.join(known.type_names)}) has but one"
         )
     return known, wanted
 
@@ -195,12 +195,12 @@ def other(key: np.ndarray, entry: np.ndarray, known: Lexicon) -> np.ndarray:
 
     Of any value where there is none.
     """
-    by_kind = np.argsort(known.kind, kind="stable")
-    count = np.bincount(known.kind)
+    by_kind = np.argsort(known.entry_type, kind="stable")
+    count = np.bincount(known.entry_type)
     begin = np.cumsum(count) - count
     rank = np.empty(len(by_kind), np.int64)
-    rank[by_kind] = np.arange(len(by_kind)) - begin[known.kind[by_kind]]
-    kind = known.kind[entry]
+    rank[by_kind] = np.arange(len(by_kind)) - begin[known.entry_type[by_kind]]
+    kind = known.entry_type[entry]
     draw = counter_rng.uniform(key, "entity", entry.shape[1])
     turn = 1 + (draw * (count[kind] - 1)).astype(np.int64)
     return by_kind[begin[kind] + (rank[entry] + turn) % count[kind]]

@@ -114,7 +114,7 @@ def test_the_text_can_be_rebuilt_from_the_answers(length, rows, replace, seed):
                 k for k in range(7) if known.token[k, : known.size[k]].tolist() == shown
             ]
             assert len(spelled) == 1  # what is shown is an entity
-            assert known.kind[spelled[0]] == known.kind[entry]
+            assert known.entry_type[spelled[0]] == known.entry_type[entry]
             assert replaced == (spelled[0] != entry)
             assert not (replaced and before)  # never two in a row
             here, before = right, replaced
@@ -160,9 +160,15 @@ def test_every_other_entity_of_its_kind_is_as_likely():
     count, known = 6000, OF.lexicon
     entry = np.tile(np.arange(7), (count, 1))
     new = wklm.other(keys(count), entry, known)
-    assert (known.kind[new] == known.kind[entry]).all() and (new != entry).all()
+    assert (known.entry_type[new] == known.entry_type[entry]).all() and (
+        new != entry
+    ).all()
     for old in range(7):
-        others = [e for e in range(7) if known.kind[e] == known.kind[old] and e != old]
+        others = [
+            e
+            for e in range(7)
+            if known.entry_type[e] == known.entry_type[old] and e != old
+        ]
         found = [(new[:, old] == e).sum() for e in others]
         assert sum(found) == count
         assert stats.chisquare(found).pvalue > LEVEL
@@ -211,7 +217,7 @@ def test_kinds_that_are_not_named_stay():
         for slot in np.flatnonzero(batch["mention_weight"][row]):
             left, right = batch["before"][row, slot], batch["after"][row, slot]
             shown = token[row, left + 1 : right]
-            assert shown[0] in known.token[known.kind == 1][:, 0]
+            assert shown[0] in known.token[known.entry_type == 1][:, 0]
 
 
 def test_a_mention_is_asked_for_by_the_states_before_and_after_it():
@@ -266,7 +272,7 @@ def test_a_lexicon_is_needed_whose_kinds_have_two_entities():
     with pytest.raises(UserError, match=r"data\.lexicon, which is empty"):
         objective.network(model_options(), OF._replace(lexicon=None))
     lonely = OF.lexicon._replace(
-        kind=np.arange(7, dtype=np.int32), kinds=tuple("abcdefg")
+        entry_type=np.arange(7, dtype=np.int32), type_names=tuple("abcdefg")
     )
     with pytest.raises(UserError, match="has but one"):
         objective.network(model_options(), OF._replace(lexicon=lonely))

@@ -64,8 +64,8 @@ def load(path: str, vocabulary: Any) -> Lexicon:
 
 def fingerprint(lexicon: Lexicon) -> str:
     """32 hex digits that say what it holds."""
-    digest = hashlib.blake2b("\t".join(lexicon.kinds).encode(), digest_size=16)
-    for array in (lexicon.size, lexicon.kind, lexicon.token):
+    digest = hashlib.blake2b("\t".join(lexicon.type_names).encode(), digest_size=16)
+    for array in (lexicon.size, lexicon.entry_type, lexicon.token):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 

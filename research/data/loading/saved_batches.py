@@ -159,9 +159,9 @@ def _lists(named: dict[str, Any]) -> dict[str, Any]:
 def _vocab(listed: dict[str, Any]) -> VocabInfo:
     """What `_listed` made a list of."""
     if lexicon := listed["lexicon"]:
-        names = ("token", "size", "kind")
+        names = ("token", "size", "entry_type")
         arrays = {name: np.array(lexicon[name], np.int32) for name in names}
-        listed["lexicon"] = Lexicon(**arrays, kinds=tuple(lexicon["kinds"]))
+        listed["lexicon"] = Lexicon(**arrays, type_names=tuple(lexicon["type_names"]))
     for name, value in listed.items():
         if isinstance(value, list):
             kind = ARRAYS.get(name)

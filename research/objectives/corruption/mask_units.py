@@ -100,11 +100,11 @@ def lexicon(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
             f"the objective reads {kinds or 'entries'} from data.lexicon, which is "
             "empty; it names a file with lines of an entry, a tab and its kind"
         )
-    named = [kind.strip() for kind in kinds.split(",")] if kinds else known.kinds
+    named = [kind.strip() for kind in kinds.split(",")] if kinds else known.type_names
     for kind in named:
-        if kind not in known.kinds:
-            raise unknown("kind of data.lexicon", kind, known.kinds)
-    return known, np.isin(known.kind, [known.kinds.index(kind) for kind in named])
+        if kind not in known.type_names:
+            raise unknown("kind of data.lexicon", kind, known.type_names)
+    return known, np.isin(known.entry_type, [known.type_names.index(kind) for kind in named])
 
 
 def runs(

@@ -96,8 +96,8 @@ def found_in(vocabulary, known, text):
 def test_entries_are_spelled_as_inside_a_sentence(vocabularies, tmp_path, kind, capsys):
     (tmp_path / "a.tsv").write_text(ENTRIES)
     known = lexicon.load(str(tmp_path / "a.tsv"), vocabularies[kind])
-    assert known.kinds == ("name", "phrase", "word")
-    assert known.kind.tolist() == [2, 1, 0, 0]
+    assert known.type_names == ("name", "phrase", "word")
+    assert known.entry_type.tolist() == [2, 1, 0, 0]
     assert "1 of 5 entries" in capsys.readouterr().err
     cut = "fi |bada gune|, ta |bada| ,bada, badagune li。|学||中文|bada 中文|学|"
     if kind == "wordpiece":  # to it a word is the same with no space before it
@@ -115,7 +115,7 @@ def test_a_lexicon_of_a_config_reaches_its_objective(corpora, folder, lexicon):
     config.data.lexicon = lexicon
     data = small_data.open_small(config)[0]
     assert plain.vocab.lexicon is None
-    assert data.vocab.lexicon.kinds == ("phrase", "word")
+    assert data.vocab.lexicon.type_names == ("phrase", "word")
     assert data.fingerprint != plain.fingerprint
     other = folder / "other.tsv.gz"
     other.write_bytes(gzip.compress(b"a\tword\n\nb c\tphrase\n"))
@@ -131,7 +131,7 @@ def test_the_fingerprint_of_a_lexicon_knows_all_of_it():
         make([(5, 6), (7,)]),
         make([(5, 6), (8,)]),
         make([(5, 6), (7,)], [0, 1]),
-        make([(5, 6), (7,)])._replace(kinds=("any", "more")),
+        make([(5, 6), (7,)])._replace(type_names=("any", "more")),
     ]
     assert len({lexicon.fingerprint(each) for each in made}) == len(made)
     assert lexicon.fingerprint(made[0]) == lexicon.fingerprint(make([(5, 6), (7,)]))
