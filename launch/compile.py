@@ -146,7 +146,7 @@ def vocab(config: Any) -> Any:
 
     data = config.data
     if os.path.exists(data.vocabulary):
-        found = vocabulary.load(data.vocabulary, data.sentinels).vocab
+        found = vocabulary.load_vocabulary(data.vocabulary, data.sentinels).vocab
         return found._replace(labels=("0", "1"), lexicon=lexicon(found.ordinary_ids))
     size, count = data.vocabulary_size, 5 + data.sentinels
     special = np.arange(size) < count

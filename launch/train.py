@@ -33,7 +33,8 @@ def run(args) -> int:
 
     place = processes.find(args.coordinator, args.num_processes, args.process_id)
     jax.config.update(
-        "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
+        "jax_compilation_cache_dir",
+        str(cache.resolve_cache_dir(config.data.cache_dir) / "xla"),
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     hush()

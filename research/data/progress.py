@@ -1,4 +1,4 @@
-"""Progress of a long job: a bar on a terminal, a line now and then in a log."""
+"""Progress of a long job: a bar on a terminal, or a line now and then in a log."""
 
 import contextlib
 import sys
@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-EVERY = 10.0
-"""Seconds between two lines of a log."""
+LOG_INTERVAL_S = 10.0
+"""Seconds between two lines in a log."""
 
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable]:
-    """Yields `report(done, note)`; `done` of `total`, in whichever unit, or None."""
+    """Yields `report(done, note)`, which shows how much is done on standard error.
+
+    Args:
+      what: the name of the job.
+      total: the value of `done` at the end, in any unit; None: unknown.
+    """
     if sys.stderr.isatty():
         columns = [TextColumn("{task.description}"), BarColumn(20)]
         columns += [TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
@@ -26,9 +31,9 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable]:
 
     def report(done: int, note: str) -> None:
         nonlocal last
-        if time.monotonic() - last >= EVERY:
+        if time.monotonic() - last >= LOG_INTERVAL_S:
             last = time.monotonic()
-            share = f"{100 * done / total:.0f} % " if total else ""
-            print(f"{what}: {share}{note}", file=sys.stderr, flush=True)
+            percent = f"{100 * done / total:.0f} % " if total else ""
+            print(f"{what}: {percent}{note}", file=sys.stderr, flush=True)
 
     yield report

@@ -1,28 +1,28 @@
-"""A large corpus in portions, each made apart: by any process, on any machine.
+"""Work shards: parts of a large corpus that processes share out among themselves.
 
-Processes that share a cache share the work: each goes through the portions, makes what
-nobody else is making, and one puts together what all have made. So a stream made by
-many is the one that a single process makes, byte for byte.
+Each process of a shared cache goes through the work shards and does those that no other
+process does; then one process joins the results. The joined result is the same, byte
+for byte, for any number of processes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from research.data.cache import find, forget, once
+from research.data.cache import cached_meta, delete, get_or_create
 
-PORTION = 2**30
-"""Bytes of files after which another portion begins."""
+MIN_SHARD_BYTES = 2**30
+"""Bytes of files after which the next work shard begins."""
 
-Portion = tuple[Path, Mapping[str, Any]]
-"""A folder, and what its `meta.json` says."""
+ShardResult = tuple[Path, Mapping[str, Any]]
+"""The folder of a work shard's result, and its `meta.json`."""
 
 
-def group(files: Sequence[Path]) -> list[list[Path]]:
-    """Files, in order, in portions; they depend on their sizes alone."""
+def group_files(files: Sequence[Path]) -> list[list[Path]]:
+    """The files of each work shard, in order; a pure function of the files' sizes."""
     groups, size = [[]], 0
     for file in files:
-        if size >= PORTION:
+        if size >= MIN_SHARD_BYTES:
             groups.append([])
             size = 0
         groups[-1].append(file)
@@ -30,37 +30,44 @@ def group(files: Sequence[Path]) -> list[list[Path]]:
     return groups
 
 
-def once_joined(
-    cache: Path,
-    kind: str,
-    made_of: Mapping[str, Any],
-    portions: Sequence[Any],
-    make: Callable[[Path, Any], Mapping[str, Any]],
-    join: Callable[[Path, list[Portion]], Mapping[str, Any]],
+def get_or_join(
+    cache_dir: Path,
+    category: str,
+    cache_key: Mapping[str, Any],
+    shards: Sequence[Any],
+    create: Callable[[Path, Any], Mapping[str, Any]],
+    join: Callable[[Path, list[ShardResult]], Mapping[str, Any]],
 ) -> Path:
-    """The whole folder cache/kind/HASH, joined from portions, as `once` gives it.
+    """The folder cache_dir/category/HASH of `get_or_create`, joined from work shards.
 
     Args:
-      make: fills a folder from a portion, and returns what its `meta.json` is to say.
-      join: fills the folder from those of the portions, in order, likewise.
+      create: fills a folder with the result of one of `shards`, and returns what its
+        `meta.json` holds.
+      join: fills the folder from the results of all work shards, in order, and returns
+        what its `meta.json` holds.
     """
-    each = f"{kind}-portion"
+    shard_category = f"{category}-shard"
+    shard_keys = [{**cache_key, "portion": number} for number in range(len(shards))]
 
-    def part(number: int, *, wait: bool) -> Path:
-        origin = {**made_of, "portion": number}
-        return once(cache, each, origin, lambda f: make(f, portions[number]), wait=wait)
+    def shard_folder(number: int, *, wait: bool) -> Path:
+        return get_or_create(
+            cache_dir,
+            shard_category,
+            shard_keys[number],
+            lambda folder: create(folder, shards[number]),
+            wait=wait,
+        )
 
-    def whole(folder: Path) -> Mapping[str, Any]:
-        paths = [part(number, wait=True) for number in range(len(portions))]
-        found = [find(cache, each, {**made_of, "portion": n}) for n in numbers]
-        return join(folder, list(zip(paths, found, strict=True)))
+    def create_joined(folder: Path) -> Mapping[str, Any]:
+        folders = [shard_folder(number, wait=True) for number in range(len(shards))]
+        metas = [cached_meta(cache_dir, shard_category, key) for key in shard_keys]
+        return join(folder, list(zip(folders, metas, strict=True)))
 
-    numbers = range(len(portions))
-    for number in numbers:
-        if find(cache, kind, made_of):
+    for number in range(len(shards)):
+        if cached_meta(cache_dir, category, cache_key):
             break
-        part(number, wait=False)
-    path = once(cache, kind, made_of, whole)
-    for number in numbers:
-        forget(cache, each, {**made_of, "portion": number})
+        shard_folder(number, wait=False)
+    path = get_or_create(cache_dir, category, cache_key, create_joined)
+    for key in shard_keys:
+        delete(cache_dir, shard_category, key)
     return path

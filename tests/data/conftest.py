@@ -1,4 +1,4 @@
-"""Vocabularies of all kinds and small corpora, made once."""
+"""Fixtures: a vocabulary of each tokenizer type, and small corpora."""
 
 from types import SimpleNamespace
 
@@ -11,20 +11,20 @@ from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 
 @pytest.fixture(scope="session")
 def vocabularies(tmp_path_factory) -> dict[str, vocabulary.Vocabulary]:
-    """A trained vocabulary of each kind."""
+    """A trained vocabulary of each tokenizer type."""
     corpus, cache = corpus_of(make_lines(0)), tmp_path_factory.mktemp("vocabularies")
     config = {"vocabulary_size": SIZE, "sentinels": SENTINELS, "alpha": 0.0}
     return {
-        kind: vocabulary.load_or_train(
-            SimpleNamespace(vocabulary=kind, **config), corpus, cache
+        tokenizer_type: vocabulary.load_or_train(
+            SimpleNamespace(vocabulary=tokenizer_type, **config), corpus, cache
         )
-        for kind in train_tokenizer.KINDS
+        for tokenizer_type in train_tokenizer.TOKENIZER_TYPES
     }
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Of small corpora and the cache of what is made of them."""
+    """A folder for small corpora and their cache."""
     return tmp_path_factory.mktemp("data")
 
 
@@ -35,7 +35,7 @@ def lexicon(folder) -> str:
 
 @pytest.fixture(scope="session")
 def corpora(folder) -> dict:
-    """One corpus, and a mixture of two."""
+    """The path of one corpus ("one"), and the rates of two ("mixture")."""
     one = small_data.write_corpus(folder, "one", seed=1)
     two = small_data.write_corpus(folder, "two", seed=2, documents=90)
     return {"one": one, "mixture": {one: 0.3, two: 0.7}}

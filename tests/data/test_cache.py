@@ -1,4 +1,4 @@
-"""What the cache gives is whole: made once, by one process, under its own hash."""
+"""A cached folder is complete: created once, by one process, under its own hash."""
 
 import json
 import multiprocessing
@@ -11,11 +11,11 @@ import pytest
 from research.data import cache
 from research.errors import UserError
 
-MADE_OF = {"a": [1, "é"], "b": None}
+CACHE_KEY = {"a": [1, "é"], "b": None}
 
 
-def make(folder):
-    """Fills a folder slowly, and counts how often it was asked to."""
+def create(folder):
+    """Fills a folder slowly, and records each call."""
     with (folder.parent / "calls").open("a") as calls:
         calls.write("x")
     (folder / "first").write_bytes(b"12345")
@@ -25,91 +25,93 @@ def make(folder):
     return {"count": 2}
 
 
-def once(root):
-    return cache.once(root, "kind", MADE_OF, make)
+def get_or_create(cache_dir):
+    return cache.get_or_create(cache_dir, "category", CACHE_KEY, create)
 
 
-def calls(root):
-    return len((root / "kind" / "calls").read_text())
+def num_calls(cache_dir):
+    return len((cache_dir / "category" / "calls").read_text())
 
 
-def start(root):
-    process = multiprocessing.get_context("spawn").Process(target=once, args=(root,))
+def start_process(cache_dir):
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=get_or_create, args=(cache_dir,))
     process.start()
     return process
 
 
-def test_the_name_is_the_hash_of_all_it_is_made_of():
+def test_the_name_is_the_hash_of_the_whole_key():
     names = {
-        cache.fingerprint(made_of)
-        for made_of in ({"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": 1}, ["a", 1], "a")
+        cache.fingerprint(key)
+        for key in ({"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": 1}, ["a", 1], "a")
     }
     assert len(names) == 5
     assert cache.fingerprint({"a": 1, "b": 2}) == cache.fingerprint({"b": 2, "a": 1})
 
 
-def test_it_is_made_once_and_says_what_it_holds(tmp_path):
-    path = once(tmp_path)
-    assert once(tmp_path) == path
-    assert calls(tmp_path) == 1
-    meta = json.loads((path / cache.META).read_text())
+def test_a_folder_is_created_once_and_its_meta_lists_its_files(tmp_path):
+    path = get_or_create(tmp_path)
+    assert get_or_create(tmp_path) == path
+    assert num_calls(tmp_path) == 1
+    meta = json.loads((path / cache.META_FILE).read_text())
     assert meta["files"] == {"first": 5, "inner/second": 1}
-    assert meta["made_of"] == MADE_OF
+    assert meta["cache_key"] == CACHE_KEY
     assert cache.read_meta(path) == meta
 
 
-@pytest.mark.parametrize("harm", ["no meta", "half a meta", "cut file", "lost file"])
-def test_what_is_not_whole_is_made_again(tmp_path, harm):
-    path = once(tmp_path)
-    if harm == "no meta":
-        (path / cache.META).unlink()
-    elif harm == "half a meta":
-        (path / cache.META).write_text('{"files": ')
-    elif harm == "cut file":
+@pytest.mark.parametrize("damage", ["no meta", "half a meta", "cut file", "lost file"])
+def test_an_incomplete_folder_is_created_again(tmp_path, damage):
+    path = get_or_create(tmp_path)
+    if damage == "no meta":
+        (path / cache.META_FILE).unlink()
+    elif damage == "half a meta":
+        (path / cache.META_FILE).write_text('{"files": ')
+    elif damage == "cut file":
         (path / "first").write_bytes(b"1234")
     else:
         (path / "inner" / "second").unlink()
-    (path / "stray").write_text("of the unfinished one")
+    (path / "stray").write_text("of the incomplete folder")
     assert cache.read_meta(path) is None
-    assert once(tmp_path) == path
-    assert calls(tmp_path) == 2
+    assert get_or_create(tmp_path) == path
+    assert num_calls(tmp_path) == 2
     assert cache.read_meta(path)["files"] == {"first": 5, "inner/second": 1}
 
 
-def test_of_many_processes_one_makes_it(tmp_path):
-    processes = [start(tmp_path) for _ in range(4)]
+def test_one_of_many_processes_creates_the_folder(tmp_path):
+    processes = [start_process(tmp_path) for _ in range(4)]
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
-    assert calls(tmp_path) == 1
-    assert cache.read_meta(once(tmp_path))["count"] == 2
+    assert num_calls(tmp_path) == 1
+    assert cache.read_meta(get_or_create(tmp_path))["count"] == 2
 
 
-def test_a_killed_maker_leaves_no_lock(tmp_path):
-    process = start(tmp_path)
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    process = start_process(tmp_path)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("kind/*/first")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("category/*/first")) and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
-    assert cache.read_meta(tmp_path / "kind" / cache.fingerprint(MADE_OF)) is None
-    assert cache.read_meta(once(tmp_path))["count"] == 2
-    assert calls(tmp_path) == 2
+    folder = tmp_path / "category" / cache.fingerprint(CACHE_KEY)
+    assert cache.read_meta(folder) is None
+    assert cache.read_meta(get_or_create(tmp_path))["count"] == 2
+    assert num_calls(tmp_path) == 2
 
 
-def test_a_failed_maker_leaves_nothing_that_counts(tmp_path):
+def test_a_failed_creation_leaves_no_complete_folder(tmp_path):
     def fail(folder):
         (folder / "first").write_bytes(b"12345")
         raise UserError("no text")
 
     with pytest.raises(UserError, match="no text"):
-        cache.once(tmp_path, "kind", MADE_OF, fail)
-    assert cache.read_meta(once(tmp_path))["count"] == 2
+        cache.get_or_create(tmp_path, "category", CACHE_KEY, fail)
+    assert cache.read_meta(get_or_create(tmp_path))["count"] == 2
 
 
-def test_a_cache_that_cannot_be_is_one_line(tmp_path):
+def test_an_unusable_cache_dir_gives_a_one_line_error(tmp_path):
     with pytest.raises(UserError, match=r"data\.cache_dir"):
-        cache.root("gs://bucket/cache")
+        cache.resolve_cache_dir("gs://bucket/cache")
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(UserError, match=r"data\.cache_dir"):
-        once(tmp_path / "file")
+        get_or_create(tmp_path / "file")

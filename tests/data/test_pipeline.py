@@ -34,7 +34,10 @@ def make(tmp_path):
         **options,
     ):
         parts = [
-            Part(s, example_index.build(s, objective.text_spec(8), stride, tmp_path))
+            Part(
+                s,
+                example_index.build_index(s, objective.text_spec(8), stride, tmp_path),
+            )
             for s in streams
         ]
         rates = dict(enumerate(rates or [1] * len(parts)))

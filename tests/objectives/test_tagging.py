@@ -7,7 +7,7 @@ import pytest
 
 from research import objectives
 from research.batch import SENTENCE
-from research.data.corpora.files import Corpus, Document
+from research.data.corpora.corpus import Corpus, Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
@@ -43,7 +43,7 @@ def test_document_asks_what_the_rest_has():
     assert 0.2 < share < 0.8
 
 
-@pytest.fixture(scope="module", params=train_tokenizer.KINDS)
+@pytest.fixture(scope="module", params=train_tokenizer.TOKENIZER_TYPES)
 def encoder(request):
     lines = [line for name in sorted(topics)[:12] for line in topics[name].split("\n")]
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
@@ -53,7 +53,7 @@ def encoder(request):
 
 
 def test_lower_case_is_the_same_piece_in_small_letters(encoder):
-    lower, surface = encoder.vocab.lowercase_ids, encoder.model.surface
+    lower, surface = encoder.vocab.lowercase_ids, encoder.model.piece_bytes
     changed = np.flatnonzero(lower != np.arange(len(lower)))
     assert len(changed) > 20
     for piece in changed:

@@ -1,20 +1,20 @@
-"""Corpora of made-up lines, in memory."""
+"""Corpora of generated lines, in memory."""
 
 import random
 
-from research.data.corpora.files import Corpus, Document
+from research.data.corpora.corpus import Corpus, Document
 
 SIZE, SENTINELS = 420, 7
 
 
-def corpus_of(texts, name: str = "made up") -> Corpus:
-    """A corpus whose every split is `texts` (a list, or a function that makes one)."""
+def corpus_of(texts, name: str = "fake") -> Corpus:
+    """A corpus whose splits are all `texts`: a list, or a function that returns it."""
     read = texts if callable(texts) else lambda: texts
     return Corpus(name, lambda split: map(Document, read()), lambda: [name, *read()])
 
 
 def make_lines(seed: int, lines: int = 400) -> list[str]:
-    """Lines of words that share syllables, some with punctuation and other scripts."""
+    """Lines of words from few syllables, some with punctuation and other scripts."""
     draw = random.Random(seed)
     syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "un")]
     ends = ["", "", "", "", "", ",", ".", "!", "'s", "。", "é", "学", "中文"]

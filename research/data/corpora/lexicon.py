@@ -1,6 +1,6 @@
-"""A file's words, phrases or entities in pieces, and where they stand in a text."""
+"""A lexicon: words, phrases or entities as token ids, and their matches in a text."""
 
-# B batch, L length, E entries, W pieces of the longest, C places that may begin one
+# B batch, L length, E entries, W tokens of the longest entry
 
 import functools
 import gzip
@@ -18,52 +18,55 @@ from research.data.corpora import sentences, word_boundaries
 from research.errors import UserError
 
 
-def load(path: str, vocabulary: Any) -> Lexicon:
-    """The lexicon of the config key `data.lexicon`, in the pieces of a vocabulary.
+def load_lexicon(path: str, vocabulary: Any) -> Lexicon:
+    """The lexicon of the config key `data.lexicon`, as token ids of a vocabulary.
 
-    An entry is spelled as it is inside a sentence: after a space, or right after
-    another character where it begins with a CJK ideograph. Left out, and counted, is
-    what the vocabulary does not know and what it spells like an earlier entry.
+    An entry is spelled as inside a sentence: after a space, or right after another
+    character where it begins with a CJK ideograph. Entries with text that the
+    vocabulary does not know, and entries with the tokens of an earlier one, are left
+    out; their number is printed.
 
     Args:
-      path: a file of lines `entry<TAB>kind`; `.gz` is unpacked.
+      path: a file of lines `entry<TAB>type`; a `.gz` file is decompressed.
       vocabulary: a `research.data.tokenizers.vocabulary.Vocabulary`.
 
     Raises:
-      UserError: there is no such file, a line is not of that form, or none is left.
+      UserError: there is no such file, a line has another form, or no entry is left.
     """
-    entries, kinds = zip(*_read(Path(path).expanduser()), strict=True)
-    cut = [_units(entry) for entry in entries]
-    found = vocabulary.encode_units([unit for units in cut for unit in units])
-    ends = np.cumsum(found.count)[np.cumsum([len(units) for units in cut]) - 1]
-    spelled = np.split(found.token, ends[:-1])
-    known = [vocabulary.vocab.unk_id not in pieces for pieces in spelled]
+    entries, entry_types = zip(*_read_entries(Path(path).expanduser()), strict=True)
+    units = [_units(entry) for entry in entries]
+    encoded = vocabulary.encode_units([unit for each in units for unit in each])
+    ends = np.cumsum(encoded.count)[np.cumsum([len(each) for each in units]) - 1]
+    tokens = np.split(encoded.token, ends[:-1])  # [tokens of an entry] each
+    known = [vocabulary.vocab.unk_id not in each for each in tokens]
     first: dict[bytes, int] = {}
-    for number, pieces in enumerate(spelled):
+    for number, each in enumerate(tokens):
         if known[number]:
-            first.setdefault(pieces.tobytes(), number)
+            first.setdefault(each.tobytes(), number)
     kept = list(first.values())
     if len(kept) < len(entries):
         print(
             f"data.lexicon: {len(entries) - len(kept)} of {len(entries)} entries are "
-            f"left out, {known.count(False)} since the vocabulary does not know their "
-            "text, the others since they are spelled like an earlier one",
+            f"left out: {known.count(False)} have text that the vocabulary does not "
+            "know, the others have the tokens of an earlier entry",
             file=sys.stderr,
         )
     if not kept:
-        raise UserError(f"data.lexicon is {path!r}: no entry of it can be read")
-    size = np.array([len(spelled[number]) for number in kept], np.int32)
+        raise UserError(
+            f"data.lexicon is {path!r}: the vocabulary knows no entry of it"
+        )
+    size = np.array([len(tokens[number]) for number in kept], np.int32)
     token = np.full((len(kept), size.max()), -1, np.int32)
     token[np.arange(size.max()) < size[:, None]] = np.concatenate(
-        [spelled[number] for number in kept]
+        [tokens[number] for number in kept]
     )
-    names = sorted(set(kinds))
-    kind = np.array([names.index(kinds[number]) for number in kept], np.int32)
-    return Lexicon(token, size, kind, tuple(names))
+    names = sorted(set(entry_types))
+    entry_type = np.array([names.index(entry_types[n]) for n in kept], np.int32)
+    return Lexicon(token, size, entry_type, tuple(names))
 
 
-def fingerprint(lexicon: Lexicon) -> str:
-    """32 hex digits that say what it holds."""
+def lexicon_fingerprint(lexicon: Lexicon) -> str:
+    """A hash of the content, as 32 hex digits."""
     digest = hashlib.blake2b("\t".join(lexicon.type_names).encode(), digest_size=16)
     for array in (lexicon.size, lexicon.entry_type, lexicon.token):
         digest.update(np.ascontiguousarray(array).tobytes())
@@ -78,22 +81,23 @@ def match(
     *,
     first: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The entry that begins at each place, -1 elsewhere: [B, L] int32.
+    """The number of the entry that begins at each position, -1 elsewhere: [B, L] int32.
 
     From left to right the longest entry is taken that begins where a word starts and
-    ends before one, or where the row or the document ends; the next one begins behind
-    it. A row's result depends on that row alone.
+    ends before a word's start, or at the end of the row or document; the next entry
+    begins after it. A row's result depends on that row alone.
 
     Args:
-      token, flags, length: of an `Example`.
-      first: of an `Example` of pairs, whose entries lie in one of the two spans.
+      token, flags, length: those of an `Example`.
+      first: [B], the `first_length` of an `Example` of pairs: an entry lies within one
+        of the two spans.
     """
-    tree = _tree(_Same(lexicon))
-    place = np.arange(token.shape[1])
-    word = (flags & WORD > 0) & (place < length[:, None])
+    levels = _prefix_tree(_ById(lexicon))
+    position = np.arange(token.shape[1])
+    word = (flags & WORD > 0) & (position < length[:, None])
     ends = np.zeros((len(token), token.shape[1] + 1), bool)
     ends[:, :-1] = word
-    # A separator starts no word; it is known by the document that starts behind it.
+    # A separator is not the start of a word; a document starts right after it.
     ends[:, :-2] |= (flags[:, :-1] == 0) & (flags[:, 1:] & DOCUMENT > 0)
     row, column = np.nonzero(word)
     limit = length[row]
@@ -101,42 +105,47 @@ def match(
         limit = np.where(column < first[row], first[row], limit)
     longest = np.full(token.shape, -1, np.int32)
     node = np.zeros(len(row), np.int64)
-    for depth, (keys, entry) in enumerate(tree):
-        here = np.flatnonzero(column + depth < limit)
-        row, column, limit = row[here], column[here], limit[here]
-        key = node[here] << 32 | token[row, column + depth]
+    for depth, (keys, entry) in enumerate(levels):
+        kept = np.flatnonzero(column + depth < limit)
+        row, column, limit = row[kept], column[kept], limit[kept]
+        key = node[kept] << 32 | token[row, column + depth]
         node = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        here = np.flatnonzero(keys[node] == key)
-        row, column, limit, node = row[here], column[here], limit[here], node[here]
-        after = column + depth + 1
-        whole = (entry[node] >= 0) & (ends[row, after] | (after == limit))
-        longest[row[whole], column[whole]] = entry[node[whole]]
-    return _apart(longest, lexicon.size)
+        kept = np.flatnonzero(keys[node] == key)
+        row, column, limit, node = row[kept], column[kept], limit[kept], node[kept]
+        end = column + depth + 1
+        matched = (entry[node] >= 0) & (ends[row, end] | (end == limit))
+        longest[row[matched], column[matched]] = entry[node[matched]]
+    return _drop_overlaps(longest, lexicon.size)
 
 
-def _apart(longest: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Without the entries that begin inside one to their left, row after row."""
+def _drop_overlaps(longest: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The matches without those that begin inside a kept match to their left.
+
+    Args:
+      longest: [B, L] int32, the longest entry that begins at each position; -1: none.
+      size: [E] int32, the tokens of each entry.
+    """
     flat = longest.reshape(-1)
     begin = np.flatnonzero(flat >= 0)
     following = np.searchsorted(begin, begin + size[flat[begin]]).tolist()
-    taken, here = [], 0
-    while here < len(following):
-        taken.append(here)
-        here = following[here]
+    kept, current = [], 0
+    while current < len(following):
+        kept.append(current)
+        current = following[current]
     entry = np.full_like(flat, -1)
-    entry[begin[taken]] = flat[begin[taken]]
+    entry[begin[kept]] = flat[begin[kept]]
     return entry.reshape(longest.shape)
 
 
-class Level(NamedTuple):
-    """The prefixes of one length: sorted, so that a prefix's node is its place."""
+class _Level(NamedTuple):
+    """The prefixes of one length, sorted; a prefix's index is its node number."""
 
-    key: np.ndarray  # int64: the node of what is before << 32 | the last token
-    entry: np.ndarray  # int64: the entry that it is the whole of; -1: none
+    key: np.ndarray  # int64: the node of the prefix without its last token << 32 | it
+    entry: np.ndarray  # int64: the entry that consists of the prefix; -1: none
 
 
-class _Same:
-    """A lexicon that equals itself alone, so that its tree is made once."""
+class _ById:
+    """A lexicon that is equal only to itself, so that its tree is built once."""
 
     def __init__(self, lexicon: Lexicon):
         self.lexicon = lexicon
@@ -149,9 +158,9 @@ class _Same:
 
 
 @functools.lru_cache(maxsize=4)
-def _tree(same: _Same) -> list[Level]:
+def _prefix_tree(wrapped: _ById) -> list[_Level]:
     """The prefixes of all entries, by length."""
-    token, size = same.lexicon.token, same.lexicon.size
+    token, size = wrapped.lexicon.token, wrapped.lexicon.size
     node, levels = np.zeros(len(size), np.int64), []
     for depth in range(int(size.max(initial=0))):
         longer = np.flatnonzero(size > depth)
@@ -159,21 +168,21 @@ def _tree(same: _Same) -> list[Level]:
             node[longer] << 32 | token[longer, depth], return_inverse=True
         )
         entry = np.full(len(key), -1, np.int64)
-        whole = longer[size[longer] == depth + 1][::-1]
-        entry[node[whole]] = whole
-        levels.append(Level(key, entry))
+        complete = longer[size[longer] == depth + 1][::-1]
+        entry[node[complete]] = complete
+        levels.append(_Level(key, entry))
     return levels
 
 
 def _units(entry: str) -> list[str]:
-    """The units of an entry as they are inside a sentence."""
-    first, *rest = sentences.units(entry)
-    joined = word_boundaries.ideograph(word_boundaries.points(first[0]))[0]
+    """The units of an entry, spelled as inside a sentence."""
+    first, *rest = sentences.split_units(entry)
+    joined = word_boundaries.is_ideograph(word_boundaries.code_points(first[0]))[0]
     return [sentences.JOINED + first if joined else first, *rest]
 
 
-def _read(file: Path) -> Iterator[tuple[str, str]]:
-    """(entry, kind) of each line that is not blank."""
+def _read_entries(file: Path) -> Iterator[tuple[str, str]]:
+    """(entry, type) of each line that is not blank."""
     try:
         data = file.read_bytes()
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
@@ -181,8 +190,8 @@ def _read(file: Path) -> Iterator[tuple[str, str]]:
         raise UserError(f"data.lexicon: {file} cannot be read ({error})") from error
     except OSError as error:
         raise UserError(
-            f"data.lexicon is {str(file)!r}: {error.strerror}; it is a file of lines "
-            "entry<TAB>kind"
+            f"data.lexicon is {str(file)!r}: {error.strerror}; give a file of lines "
+            "entry<TAB>type"
         ) from error
     rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not rows:
@@ -190,5 +199,5 @@ def _read(file: Path) -> Iterator[tuple[str, str]]:
     for number, line in rows:
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) != 2 or not all(columns):
-            raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>kind")
+            raise UserError(f"{file}:{number}: a line of a lexicon is entry<TAB>type")
         yield columns[0], columns[1]

@@ -1,10 +1,11 @@
-"""The embedded corpus: the documentation of Python's own standard library.
+"""The embedded corpora: the documentation of Python's own standard library.
 
-"embedded" has one document a module (its docstrings) and one a language topic.
-"docstrings" has one document a docstring, labelled by the module it documents.
+"embedded" has one document per module (its docstrings) and one per topic of the
+language reference. "docstrings" has one document per docstring, labelled by the module
+that it documents.
 
-A docstring is held out by a hash of its own in both, in shares of its own, so that what
-is held out in "docstrings" is in no training text of "embedded".
+In both, a docstring is held out by the hash of its first line, at the fractions below,
+so what "docstrings" holds out is in no training text of "embedded".
 """
 
 import ast
@@ -19,126 +20,127 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from research.data.corpora.files import Corpus, Document, split_of
+from research.data.corpora.corpus import Corpus, Document, split_of
 
 NAMES = ("embedded", "docstrings")
-VALID, TEST = 0.05, 0.25
-"""Shares of the docstrings that are held out, whatever `data.held_out` says."""
+VALID_FRACTION, TEST_FRACTION = 0.05, 0.25
+"""Fractions of the docstrings that are held out, whatever `data.held_out` is."""
 NUM_CLASSES = 24
 """The modules with the most docstrings are the classes."""
-LARGEST_CLASS = 256
-"""Docstrings of a class at most; those of the smallest hash stay."""
-FEWEST_WORDS = 8
-"""A docstring of fewer words says too little to be classified."""
-_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
-_LEFT_OUT |= {"idlelib", "lib2to3", "turtledemo", "pydoc_data", "__pycache__"}
+MAX_DOCSTRINGS_PER_CLASS = 256
+"""A class keeps the docstrings with the smallest hashes."""
+MIN_WORDS = 8
+"""A docstring of fewer words is too short to be classified."""
+_EXCLUDED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
+_EXCLUDED_FOLDERS |= {"idlelib", "lib2to3", "turtledemo", "pydoc_data", "__pycache__"}
 
 
 class Docstring(NamedTuple):
-    """A docstring, cleaned, and the dotted name of the module it stands in."""
+    """A docstring, cleaned, and the dotted name of the module that contains it."""
 
     module: str
     text: str
 
 
-def load(name: str, held_out: float) -> Corpus:
-    """One of `NAMES`; `held_out` is the share of language topics in valid and test."""
+def load_stdlib_corpus(name: str, held_out: float) -> Corpus:
+    """One of the corpora in `NAMES`.
 
-    def made_of() -> object:
-        rule = [VALID, TEST, NUM_CLASSES, LARGEST_CLASS, FEWEST_WORDS]
-        return [name, _sources(), held_out, rule]
+    Args:
+      held_out: the fraction of language topics in valid, and again in test.
+    """
+
+    def cache_key() -> object:
+        rules = [VALID_FRACTION, TEST_FRACTION, NUM_CLASSES]
+        rules += [MAX_DOCSTRINGS_PER_CLASS, MIN_WORDS]
+        return [name, _source_version(), held_out, rules]
 
     if name == "embedded":
-        return Corpus(name, lambda split: _modules(split, held_out), made_of)
-    return Corpus(
-        name,
-        _labelled,
-        made_of,
-        vocabulary_source=load("embedded", held_out),
-    )
+        return Corpus(name, lambda split: _modules(split, held_out), cache_key)
+    embedded = load_stdlib_corpus("embedded", held_out)
+    return Corpus(name, _labelled_documents, cache_key, vocabulary_source=embedded)
 
 
 @functools.cache
-def _sources() -> list[str]:
-    """The Python that reads the sources, and a hash of them."""
+def _source_version() -> list[str]:
+    """The version of Python, which parses the sources, and a hash of them."""
     digest = hashlib.sha256()
-    for file in _files():
+    for file in _source_files():
         digest.update(file.read_bytes())
-    digest.update(repr(topics()).encode())
+    digest.update(repr(language_topics()).encode())
     return [platform.python_version(), digest.hexdigest()]
 
 
-def _files() -> list[Path]:
-    """The source files of the standard library, tests left out."""
+def _source_files() -> list[Path]:
+    """The source files of the standard library without its tests, sorted."""
     found = []
     for folder, inner, names in os.walk(sysconfig.get_path("stdlib")):
-        inner[:] = set(inner) - _LEFT_OUT
+        inner[:] = set(inner) - _EXCLUDED_FOLDERS
         found += [Path(folder, name) for name in names if name.endswith(".py")]
     return sorted(found)
 
 
 @functools.cache
 def docstrings() -> tuple[Docstring, ...]:
-    """Every docstring of the standard library, read from source, nothing imported."""
+    """Every docstring of the standard library, parsed from source without imports."""
     library = Path(sysconfig.get_path("stdlib"))
     found = []
-    for file in _files():
+    for file in _source_files():
         try:
             tree = ast.parse(file.read_bytes())
         except (SyntaxError, ValueError):
-            continue  # templates that are no Python
+            continue  # a template that is not Python
         parts = file.relative_to(library).with_suffix("").parts
         module = ".".join(part for part in parts if part != "__init__")
-        found += [Docstring(module, text) for text in _docstrings(tree)]
+        found += [Docstring(module, text) for text in _docstrings_of(tree)]
     return tuple(found)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+def _docstrings_of(tree: ast.Module) -> Iterator[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
-        text = ast.get_docstring(node) if isinstance(node, kinds) else None
+        text = ast.get_docstring(node) if isinstance(node, documented) else None
         if text and text.strip():
             yield inspect.cleandoc(text).encode("utf-8", "replace").decode()
 
 
-def topics() -> tuple[str, ...]:
-    """The topics of the language reference, by name."""
-    from pydoc_data.topics import topics as by_name
+def language_topics() -> tuple[str, ...]:
+    """The texts of the language reference's topics, sorted by name."""
+    from pydoc_data.topics import topics
 
-    return tuple(text for _, text in sorted(by_name.items()))
+    return tuple(text for _, text in sorted(topics.items()))
 
 
 def docstring_split(text: str) -> str:
-    """The split of a docstring, in both corpora: by its first line, case aside.
+    """The split of a docstring, in both corpora: by its first line, ignoring case.
 
-    So near-copies (overridden methods, say) are on the same side.
+    So near-copies (overridden methods, for example) are in the same split.
     """
     summary = text.split("\n", 1)[0].lower().strip(" .:")
-    return split_of(summary, valid=VALID, test=TEST)
+    return split_of(summary, valid=VALID_FRACTION, test=TEST_FRACTION)
 
 
 def _modules(split: str, held_out: float) -> Iterator[Document]:
-    """One document a module: those of its docstrings that are of the split; topics."""
+    """One document per module, of its docstrings in the split; then the topics."""
     by_module = collections.defaultdict(dict)  # a dict keeps each text once, in order
     for module, text in docstrings():
         if docstring_split(text) == split:
             by_module[module][text] = None
     for texts in by_module.values():
         yield Document("\n\n".join(texts))
-    for text in topics():
+    for text in language_topics():
         if split_of(text, valid=held_out, test=held_out) == split:
             yield Document(text)
 
 
 @functools.cache
-def labelled() -> dict[str, tuple[str, ...]]:
-    """The docstrings of each class: a top-level public module.
+def labelled_docstrings() -> dict[str, tuple[str, ...]]:
+    """The docstrings of each class; a class is a top-level public module.
 
-    A text that documents two classes is left out.
+    A text that documents objects of two modules is left out.
     """
     owners = collections.defaultdict(set)
     for module, text in docstrings():
-        if len(text.split()) >= FEWEST_WORDS:
+        if len(text.split()) >= MIN_WORDS:
             owners[text].add(module.split(".")[0])
     classes = collections.defaultdict(list)
     for text, modules in owners.items():
@@ -147,19 +149,20 @@ def labelled() -> dict[str, tuple[str, ...]]:
             classes[module].append(text)
     largest = sorted(classes, key=lambda name: (-len(classes[name]), name))
     return {
-        name: tuple(sorted(classes[name], key=_digest)[:LARGEST_CLASS])
+        name: tuple(sorted(classes[name], key=_sha256)[:MAX_DOCSTRINGS_PER_CLASS])
         for name in largest[:NUM_CLASSES]
     }
 
 
-def _labelled(split: str) -> Iterator[Document]:
-    """The labelled docstrings of a split, classes mixed."""
-    rows = [(text, name) for name, texts in labelled().items() for text in texts]
-    for text, name in sorted(rows, key=lambda row: _digest(row[0])):
+def _labelled_documents(split: str) -> Iterator[Document]:
+    """The labelled docstrings of a split, with the classes shuffled."""
+    labelled = labelled_docstrings()
+    rows = [(text, name) for name, texts in labelled.items() for text in texts]
+    for text, name in sorted(rows, key=lambda row: _sha256(row[0])):
         if docstring_split(text) == split:
             yield Document(text, name)
 
 
-def _digest(text: str) -> bytes:
-    """An order that knows nothing of the text (and is not the one of the splits)."""
+def _sha256(text: str) -> bytes:
+    """A sort key that is independent of the content and of the hash of the splits."""
     return hashlib.sha256(text.encode()).digest()

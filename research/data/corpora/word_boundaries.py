@@ -9,49 +9,52 @@ import unicodedata
 
 import numpy as np
 
-_IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F))
-_LAST = 0x30000  # from here on no character stands alone
+_CJK_BLOCKS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F))
+_TABLE_END = 0x30000  # no code point from here on is a word of its own
 _SPACE = 0x20
 
 
 @functools.cache
-def stands_alone() -> np.ndarray:
-    """[code point] bool: characters that are words of their own; see `alone`."""
-    table = np.zeros(_LAST + 1, bool)
-    for point in range(_IDEOGRAPHS[-1][0]):
-        table[point] = unicodedata.category(chr(point))[0] == "P"
+def _own_word_table() -> np.ndarray:
+    """[code point] bool: see `is_own_word`; its last entry is for all from its end."""
+    table = np.zeros(_TABLE_END + 1, bool)
+    for code_point in range(_CJK_BLOCKS[-1][0]):
+        table[code_point] = unicodedata.category(chr(code_point))[0] == "P"
     table[[*range(33, 48), *range(58, 65), *range(91, 97), *range(123, 127)]] = True
-    for first, last in _IDEOGRAPHS:
+    for first, last in _CJK_BLOCKS:
         table[first : last + 1] = True
     return table
 
 
-def points(text: str) -> np.ndarray:
-    """[characters] uint32: code points."""
+def code_points(text: str) -> np.ndarray:
+    """[characters] uint32: the code points of a text."""
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def alone(point: np.ndarray) -> np.ndarray:
-    """bool: which code points stand alone."""
-    return stands_alone()[np.minimum(point, _LAST)]
+def is_own_word(code_point: np.ndarray) -> np.ndarray:
+    """bool: which code points are words of their own: punctuation and ideographs."""
+    return _own_word_table()[np.minimum(code_point, _TABLE_END)]
 
 
-def ideograph(point: np.ndarray) -> np.ndarray:
+def is_ideograph(code_point: np.ndarray) -> np.ndarray:
     """bool: which code points are CJK ideographs."""
-    return np.any([(a <= point) & (point <= b) for a, b in _IDEOGRAPHS], axis=0)
+    return np.any(
+        [(first <= code_point) & (code_point <= last) for first, last in _CJK_BLOCKS],
+        axis=0,
+    )
 
 
-def starts(text: bytes) -> np.ndarray:
+def word_start_bytes(text: bytes) -> np.ndarray:
     """[bytes + 1] bool: a word starts at this byte of UTF-8, judged by characters.
 
-    A word starts at a character that stands alone and after one, but not right after a
-    space: there it is the space that starts it.
+    A word starts at a character that is a word of its own and after one, but not right
+    after a space: there the word starts at the space.
     """
-    point = points(text.decode("utf-8"))
-    width = 1 + (point >= 0x80) + (point >= 0x800) + (point >= 0x10000)
-    here = alone(point)
-    here[1:] |= here[:-1].copy()
-    here[1:] &= point[:-1] != _SPACE
-    found = np.zeros(len(text) + 1, bool)
-    found[np.cumsum(width) - width] = here
-    return found
+    code_point = code_points(text.decode("utf-8"))
+    width = 1 + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000)
+    starts = is_own_word(code_point)
+    starts[1:] |= starts[:-1].copy()
+    starts[1:] &= code_point[:-1] != _SPACE
+    start_bytes = np.zeros(len(text) + 1, bool)
+    start_bytes[np.cumsum(width) - width] = starts
+    return start_bytes

@@ -4,11 +4,13 @@ from typing import Any, NamedTuple
 
 from research.batch import VocabInfo
 from research.data import cache as caches
-from research.data.corpora import files, lexicon
+from research.data.corpora import lexicon
+from research.data.corpora.corpus import join_corpora, sampling_rates
+from research.data.corpora.load_corpus import load_corpus
 from research.data.loading.examples import Part, Text
-from research.data.loading.permutation import flattened, schedule
-from research.data.store.example_index import build as build_index
-from research.data.store.stream import build as build_stream
+from research.data.loading.permutation import schedule
+from research.data.store.example_index import build_index
+from research.data.store.stream import build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 
 
@@ -31,9 +33,9 @@ def open_text(config: Any, objective: Any) -> Opened:
     rates = rates_of(config)
     assert rates, data.task
     schedule(rates.values())  # a wrong rate is told before the work is done
-    cache = caches.root(data.cache_dir)
-    loaded = [files.load(name, data.held_out) for name in rates]
-    vocabulary = load_or_train(data, files.join(loaded), cache)
+    cache = caches.resolve_cache_dir(data.cache_dir)
+    loaded = [load_corpus(name, data.held_out) for name in rates]
+    vocabulary = load_or_train(data, join_corpora(loaded), cache)
     reads = objective.text_spec(data.length)
 
     def parts(split: str) -> list[Part]:
@@ -50,10 +52,10 @@ def open_text(config: Any, objective: Any) -> Opened:
     labels = {name for part in train + held_out for name in part.stream.label_names}
     vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)))
     if data.lexicon:
-        vocab = vocab._replace(lexicon=lexicon.load(data.lexicon, vocabulary))
+        vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
         tokens = [part.stream.num_tokens for part in train]
-        rates = dict(zip(rates, flattened(tokens, data.alpha), strict=True))
+        rates = dict(zip(rates, sampling_rates(tokens, data.alpha), strict=True))
 
     def text(parts: list[Part]) -> Text:
         return Text(

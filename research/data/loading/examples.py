@@ -86,7 +86,7 @@ class Text:
         self._first_document = np.cumsum(documents) - documents
         self._labels = [_translate(part, vocab) for part in parts]
         texts = [[part.stream.fingerprint, part.index.fingerprint] for part in parts]
-        known = [lexicon.fingerprint(vocab.lexicon)] if vocab.lexicon else []
+        known = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
             [texts, *map(float, rates.values()), *known]
         )

@@ -54,15 +54,6 @@ def permute(place: np.ndarray, num: int, *, seed: int, epoch: np.ndarray | int):
     return row.astype(np.int64)
 
 
-def flattened(sizes: Collection[float], alpha: float) -> list[float]:
-    """The share of each corpus, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
-
-    sizes: [C], each above 0.
-    """
-    weight = np.array(sizes, float) ** alpha
-    return (weight / weight.sum()).tolist()
-
-
 def turns(row: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     """Whether a stream that is read both ways is read from its end on: bool.
 

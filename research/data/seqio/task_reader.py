@@ -20,7 +20,7 @@ from research.batch import (
 )
 from research.data import cache, counter_rng
 from research.data.loading.examples import EVALUATION_SEED, Text, no_text
-from research.data.store.example_index import PAIRS
+from research.data.store.example_index import PAIR_UNITS
 from research.errors import UserError, unknown
 
 # n rows, R raw tokens an example, W the widest array of a chunk
@@ -134,7 +134,7 @@ class Registered:
             own = ("example",) if "example" in features else ()
             return (*self._specs, *own)
         unit = self._objective.text_spec(self._length).unit
-        if unit in PAIRS:
+        if unit in PAIR_UNITS:
             raise UserError(
                 f"data.task {self._name} has single texts, and the objective reads "
                 "pairs of sentences; give a task that has the objective's arrays"

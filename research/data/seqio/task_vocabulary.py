@@ -58,12 +58,14 @@ def word_starts(vocabulary: Any, size: int) -> np.ndarray:
     starts = np.ones(size, bool)
     if isinstance(model := getattr(vocabulary, "tokenizer", None), SentencePiece):
         pieces = model.id_to_piece(list(range(model.get_piece_size())))
-        heads = word_boundaries.points("".join(piece[:1] or MARK for piece in pieces))
+        heads = word_boundaries.code_points(
+            "".join(piece[:1] or MARK for piece in pieces)
+        )
         text = [
             not (model.is_byte(i) or model.is_control(i)) for i in range(len(pieces))
         ]
         starts[: len(pieces)] = (heads == ord(MARK)) | (
-            word_boundaries.alone(heads) & text
+            word_boundaries.is_own_word(heads) & text
         )
     return starts
 

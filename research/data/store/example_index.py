@@ -1,4 +1,6 @@
-"""Which spans of a stream are examples: a small table of starts and lengths."""
+"""An index of examples: the spans of a token stream that objectives read."""
+
+# N examples
 
 from itertools import pairwise
 from pathlib import Path
@@ -7,17 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from research.batch import TextSpec
-from research.data import cache as caches
+from research.data import cache
 from research.data.store import packing
 from research.data.store.stream import Stream
 from research.errors import UserError, unknown
 
-# N examples
-
-TYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
-SECOND = {"second": np.int64, "second_length": np.int32}
+DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
+PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
 VERSION = 2
-"""To be raised when the same input would give another index."""
+"""To be raised when a change here makes another index of the same stream."""
 
 
 class Index(NamedTuple):
@@ -25,144 +25,149 @@ class Index(NamedTuple):
 
     start: np.ndarray  # [N] int64, in tokens
     length: np.ndarray  # [N] int32, in tokens, at least 1
-    label: np.ndarray  # [N] int32, into the stream's label names; -1: none. Of pairs
-    # NEXT, OTHER_DOCUMENT or NONADJACENT
+    label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
+    # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
     second_length: np.ndarray | None  # [N] int32, at least 1
-    counts: dict[str, int]  # see `build`
+    counts: dict[str, int]  # see `build_index`
     fingerprint: str
 
 
 class Spans(NamedTuple):
-    """What a unit makes of a stream."""
+    """The examples of one unit of text, and what they leave out."""
 
     start: np.ndarray
     length: np.ndarray
     label: np.ndarray | int = -1
     second: np.ndarray | None = None
     second_length: np.ndarray | None = None
-    total: int = 0  # tokens there are to read
+    total: int = 0  # tokens of text
     truncated: int = 0
     cut: int = 0
 
 
-def build(stream: Stream, reads: TextSpec, stride: int, cache: Path) -> Index:
-    """The index, read from `cache` if it was ever built.
+def build_index(
+    stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path
+) -> Index:
+    """The index of a stream, read from the cache if it was built before.
 
     Units:
-      stream: an example starts every `stride` tokens of a shard (0: every
-        `reads.stride`, or else `reads.length`) and reads `reads.length` from there, or
-        what the shard still has; so the number of examples depends on the stride alone.
+      stream: an example starts every `stride` tokens of a shard (if that is 0, every
+        `text_spec.stride` or else `text_spec.length` tokens) and has `text_spec.length`
+        tokens, or what is left of the shard; so the number of examples depends only on
+        the stride.
       document: the beginning of a document, without its separator.
-      sentences: whole sentences up to `reads.length` tokens, across documents, with
+      sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
-      pair, sentence_pair: two spans, see `packing.pairs`.
+      pair, sentence_pair: two spans, see `packing.make_pairs`.
 
-    A sentence that is longer than a row of `sentences` or `passage` is cut, and goes on
-    in the next row. Units but `stream` start where text or the row before it says, so
-    they have no stride.
+    A sentence that is longer than a row of `sentences` or `passage` is cut, and
+    continues in the next row. All units but `stream` start at positions that the text
+    or the row before determines, so they have no stride.
 
     Counts, over all examples:
-      skipped: tokens of text that no example reads.
-      repeated: tokens that are read again, as often as they are.
-      truncated: tokens that pairs leave out since they are too long.
+      skipped: tokens of text in no example.
+      repeated: tokens read again, each as often as it is.
+      truncated: tokens that are left out of pairs because a pair is too long.
       cut: sentences that are longer than a row.
 
     Raises:
-      UserError: there is no such unit, it has no stride or one of its own, the text
+      UserError: the unit is unknown, has no stride or a stride of its own, the text
         has too few documents for pairs, or the cache cannot be written.
     """
-    if reads.unit not in UNITS:
-        raise unknown("unit of text", reads.unit, UNITS)
-    if stride and reads.unit != "stream":
+    if text_spec.unit not in TEXT_UNITS:
+        raise unknown("unit of text", text_spec.unit, TEXT_UNITS)
+    if stride and text_spec.unit != "stream":
         raise UserError(
-            f"data.stride is {stride}, but this objective reads {MEANING[reads.unit]}, "
-            "which start where the text says; set data.stride=0"
+            f"data.stride is {stride}, but this objective reads "
+            f"{UNIT_DESCRIPTIONS[text_spec.unit]}, whose starts the text determines; "
+            "set data.stride=0"
         )
-    if stride and reads.stride and stride != reads.stride:
+    if stride and text_spec.stride and stride != text_spec.stride:
         raise UserError(
-            f"data.stride is {stride}, but this objective remembers what it read, and "
-            f"goes on after {reads.stride} tokens; set data.stride=0"
+            f"data.stride is {stride}, but this objective continues each row after "
+            f"{text_spec.stride} tokens; set data.stride=0"
         )
-    stride = reads.stride or stride
-    made_of = {
+    stride = text_spec.stride or stride
+    cache_key = {
         "version": VERSION,
         "stream": stream.fingerprint,
-        "reads": [*reads[: TextSpec._fields.index("contiguous")]],
+        "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
 
-    def make(folder: Path) -> dict[str, int]:
-        spans = UNITS[reads.unit](stream, reads, stride)
-        for name, dtype in (TYPES | SECOND).items():
+    def create(folder: Path) -> dict[str, dict[str, int]]:
+        spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
+        for name, dtype in (DTYPES | PAIR_DTYPES).items():
             if (array := getattr(spans, name)) is not None:
                 array = np.broadcast_to(array, spans.start.shape)
                 np.save(folder / f"{name}.npy", array.astype(dtype))
-        return {"counts": _count(spans)}
+        return {"counts": _count_tokens(spans)}
 
-    folder = caches.once(cache, "index", made_of, make)
-    names = [*TYPES, *(SECOND if reads.unit in PAIRS else ())]
+    folder = cache.get_or_create(cache_dir, "index", cache_key, create)
+    names = [*DTYPES, *(PAIR_DTYPES if text_spec.unit in PAIR_UNITS else ())]
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
     return Index(
-        **dict.fromkeys(SECOND) | arrays,
-        counts=caches.read_meta(folder)["counts"],
+        **dict.fromkeys(PAIR_DTYPES) | arrays,
+        counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
     )
 
 
-def _windows(stream: Stream, reads: TextSpec, stride: int) -> Spans:
+def _stream_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     """Spans at even distances within each shard."""
-    stride = stride or reads.length
+    stride = stride or text_spec.length
     shard = stream.shard_offsets
     start = np.concatenate([np.arange(*ends, stride) for ends in pairwise(shard)])
     end = shard[np.searchsorted(shard, start, side="right")]
-    length = np.minimum(reads.length, end - start)
+    length = np.minimum(text_spec.length, end - start)
     return Spans(start, length, total=stream.num_tokens)
 
 
-def _documents(stream: Stream, reads: TextSpec, stride: int) -> Spans:
+def _document_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     """The beginning of each document that has any text."""
     start = np.asarray(stream.document_offsets[:-1])
-    whole = stream.document_offsets[1:] - start - stream.separator_length
-    some = whole > 0
-    start, whole, label = start[some], whole[some], stream.labels[some]
-    length = np.minimum(reads.length, whole)
-    return Spans(start, length, label, total=int(whole.sum()))
+    size = stream.document_offsets[1:] - start - stream.separator_length
+    nonempty = size > 0
+    start, size, label = start[nonempty], size[nonempty], stream.labels[nonempty]
+    length = np.minimum(text_spec.length, size)
+    return Spans(start, length, label, total=int(size.sum()))
 
 
-def _sentences(stream: Stream, reads: TextSpec, stride: int) -> Spans:
-    """Whole sentences, in rows that no edge of a shard or a document lies in."""
-    text, cut = packing.cut(packing.sentences(stream), reads.length)
+def _sentence_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """Rows of whole sentences, within a shard (`sentences`) or document (`passage`)."""
+    text = packing.find_sentences(stream)
+    text, cut = packing.cut_long_sentences(text, text_spec.length)
     edges = text.first
-    if reads.unit == "sentences":
+    if text_spec.unit == "sentences":
         edges = np.searchsorted(text.start, stream.shard_offsets)
-    start, length = packing.fill(text, edges, reads.length)
+    start, length = packing.fill_rows(text, edges, text_spec.length)
     document = stream.document_offsets
-    inside = np.searchsorted(document, start + length)
-    inside -= np.searchsorted(document, start, side="right")
-    separators = int(inside.sum()) * stream.separator_length
-    return Spans(start, length, total=int(text.ends[-1]) + separators, cut=cut)
+    separators = np.searchsorted(document, start + length)
+    separators -= np.searchsorted(document, start, side="right")
+    inside = int(separators.sum()) * stream.separator_length
+    return Spans(start, length, total=int(text.ends[-1]) + inside, cut=cut)
 
 
-def _pairs(stream: Stream, reads: TextSpec, stride: int) -> Spans:
-    text = packing.sentences(stream)
-    made = packing.pairs(text, reads)
-    return Spans(**made._asdict(), total=int(text.ends[-1]))
+def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    text = packing.find_sentences(stream)
+    pairs = packing.make_pairs(text, text_spec)
+    return Spans(**pairs._asdict(), total=int(text.ends[-1]))
 
 
-UNITS = {
-    "stream": _windows,
-    "document": _documents,
-    "sentences": _sentences,
-    "passage": _sentences,
-    "pair": _pairs,
-    "sentence_pair": _pairs,
+TEXT_UNITS = {
+    "stream": _stream_spans,
+    "document": _document_spans,
+    "sentences": _sentence_spans,
+    "passage": _sentence_spans,
+    "pair": _pair_spans,
+    "sentence_pair": _pair_spans,
 }
-PAIRS = ("pair", "sentence_pair")
+PAIR_UNITS = ("pair", "sentence_pair")
 """Units whose examples are two spans."""
 
-MEANING = {
+UNIT_DESCRIPTIONS = {
     "document": "documents",
     "sentences": "whole sentences",
     "passage": "whole sentences",
@@ -171,19 +176,19 @@ MEANING = {
 }
 
 
-def _count(spans: Spans) -> dict[str, int]:
-    """How many of all tokens no example reads, and how many are read again."""
+def _count_tokens(spans: Spans) -> dict[str, int]:
+    """The counts of `build_index`."""
     start, length = spans.start, spans.length
     if spans.second is not None:
         start = np.concatenate([start, spans.second])
         length = np.concatenate([length, spans.second_length])
     order = np.argsort(start, kind="stable")
     start, end = start[order], (start + length)[order]
-    reached = np.maximum.accumulate(np.append(0, end))
-    read = int(np.maximum(end - np.maximum(start, reached[:-1]), 0).sum())
+    covered_to = np.maximum.accumulate(np.append(0, end))
+    covered = int(np.maximum(end - np.maximum(start, covered_to[:-1]), 0).sum())
     return {
-        "skipped": spans.total - read,
-        "repeated": int(length.sum()) - read,
+        "skipped": spans.total - covered,
+        "repeated": int(length.sum()) - covered,
         "truncated": spans.truncated,
         "cut": spans.cut,
     }

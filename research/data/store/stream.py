@@ -1,4 +1,4 @@
-"""A token stream on disk: tokens and flags, offsets of documents, sentences, labels."""
+"""A token stream on disk: tokens, flags, and where documents and sentences start."""
 
 # B batch, R raw tokens an example, T tokens, D documents
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from research.data import work_shards
-from research.data.cache import once, read_meta
-from research.data.corpora.files import Corpus
+from research.data.cache import get_or_create, read_meta
+from research.data.corpora.corpus import Corpus
 from research.data.store import tokenize
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError, unknown
@@ -20,10 +20,11 @@ SEPARATORS = ("eos", "none")
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """A memory-mapped stream; every place is counted over all shards, in order.
+    """A memory-mapped stream; token positions run over all shards, in order.
 
     Document d is the tokens document_offsets[d] to document_offsets[d + 1], of which
-    the last `separator_length` are the separator; so it is for its last sentence.
+    the last `separator_length` are the separator. Its last sentence includes the
+    separator too.
     """
 
     path: Path
@@ -31,24 +32,26 @@ class Stream:
 
     @staticmethod
     def open(path: Path) -> "Stream":
-        """The whole stream in a folder.
+        """The stream in a folder.
 
         Raises:
-          UserError: the folder holds no whole stream.
+          UserError: the folder does not hold a complete stream.
         """
         meta = read_meta(Path(path))
         if meta is None:
-            raise UserError(f"{path}: no whole token stream; make it again")
+            raise UserError(
+                f"{path}: not a complete token stream; delete it and run again"
+            )
         return Stream(Path(path), meta)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything that made it."""
+        """The hash of everything that the stream depends on."""
         return self.path.name
 
     @property
     def num_tokens(self) -> int:
-        """T, separators included."""
+        """T, including separators."""
         return sum(shard["tokens"] for shard in self.meta["shards"])
 
     @property
@@ -57,22 +60,22 @@ class Stream:
 
     @property
     def num_unknown(self) -> int:
-        """Tokens that stand for text that the vocabulary does not know."""
+        """The tokens that are text unknown to the vocabulary."""
         return self.meta["unknown"]
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The labels of its documents, in the order in which they come up."""
+        """The labels of its documents, in the order of their first documents."""
         return tuple(self.meta["label_names"])
 
     @property
     def separator_length(self) -> int:
-        """Tokens after each document that are not of its text: 1 or 0."""
+        """Tokens of the separator after each document: 1 or 0."""
         return self.meta["separator_length"]
 
     @functools.cached_property
     def shard_offsets(self) -> np.ndarray:
-        """[shards + 1] int64: no document, and no example, crosses one."""
+        """[shards + 1] int64: no document and no example crosses an offset."""
         tokens = [shard["tokens"] for shard in self.meta["shards"]]
         return np.concatenate([[0], np.cumsum(tokens)]).astype(np.int64)
 
@@ -88,8 +91,8 @@ class Stream:
 
     @functools.cached_property
     def labels(self) -> np.ndarray:
-        """[D] int32: places in `label_names`; -1: none."""
-        return np.concatenate(self._files("labels", np.int32))
+        """[D] int32: indices into `label_names`; -1: no label."""
+        return np.concatenate(self._map_shards("labels", np.int32))
 
     def gather(
         self, start: np.ndarray, length: np.ndarray, width: int, pad: int
@@ -97,18 +100,18 @@ class Stream:
         """Rows of tokens [B, R] int32 and their flags [B, R] uint8; R is `width`.
 
         Args:
-          start, length: [B] int64; a row stays within its shard. Beyond `length` are
-            `pad` and flags 0.
+          start, length: [B] int64, in tokens; a row lies within one shard.
+          pad: the token beyond `length`, where the flags are 0.
         """
         start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
         shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
-        place = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
+        position = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
         token = np.empty((len(start), width), np.int32)
         flags = np.empty((len(start), width), np.uint8)
         for n in np.unique(shard):
             rows = shard == n
-            token[rows] = self._tokens[n].take(place[rows], mode="clip")
-            flags[rows] = self._flags[n].take(place[rows], mode="clip")
+            token[rows] = self._tokens[n].take(position[rows], mode="clip")
+            flags[rows] = self._flags[n].take(position[rows], mode="clip")
         beyond = np.arange(width) >= length[:, None]
         if beyond.any():
             token[beyond], flags[beyond] = pad, 0
@@ -116,73 +119,82 @@ class Stream:
 
     @functools.cached_property
     def _tokens(self) -> list[np.ndarray]:
-        return self._files("token", np.dtype(self.meta["dtype"]))
+        return self._map_shards("token", np.dtype(self.meta["dtype"]))
 
     @functools.cached_property
     def _flags(self) -> list[np.ndarray]:
-        return self._files("flags", np.uint8)
+        return self._map_shards("flags", np.uint8)
 
-    def _files(self, name: str, dtype: np.dtype | type) -> list[np.ndarray]:
-        """The array of that name in each shard, mapped."""
+    def _map_shards(self, name: str, dtype: np.dtype | type) -> list[np.ndarray]:
+        """The memory-mapped array of that name in each shard."""
         folders = [self.path / shard["name"] for shard in self.meta["shards"]]
-        return [_mapped(folder / f"{name}.bin", dtype) for folder in folders]
+        return [_map_file(folder / f"{name}.bin", dtype) for folder in folders]
 
     def _offsets(self, name: str) -> np.ndarray:
-        starts = zip(self._files(name, np.int64), self.shard_offsets, strict=False)
-        shifted = [offsets + first for offsets, first in starts]
+        """The offsets of all shards in one array, and the end of the stream."""
+        of_shards = zip(
+            self._map_shards(name, np.int64), self.shard_offsets, strict=False
+        )
+        shifted = [offsets + first for offsets, first in of_shards]
         return np.concatenate([*shifted, self.shard_offsets[-1:]])
 
 
-def build(
+def build_stream(
     corpus: Corpus,
     split: str,
     vocabulary: Vocabulary,
-    cache: Path,
+    cache_dir: Path,
     separator: str,
     shard_tokens: int = 2**28,
 ) -> Stream:
-    """The stream of a corpus' split, made once; it streams, in constant memory.
+    """The stream of a split of a corpus, tokenized once, in constant memory.
 
-    Processes that call this at the same time share the portions of a large corpus.
+    Processes that call this at the same time share the work shards of a large corpus.
 
     Args:
       separator: "eos" (a token after each document) or "none".
-      shard_tokens: a shard is full once it holds as many.
+      shard_tokens: a shard ends with the first batch of documents that reaches as many
+        tokens.
 
     Raises:
-      UserError: an unknown separator, or a split without documents.
+      UserError: the separator is unknown, or the split has no documents.
     """
     if separator not in SEPARATORS:
         raise unknown("data.separator", separator, SEPARATORS)
-    made_of = {
+    cache_key = {
         "corpus": corpus.fingerprint(),
         "split": split,
         "vocabulary": vocabulary.sha256,
         "unk": vocabulary.vocab.unk_id,
         "separator": vocabulary.vocab.eos_id if separator == "eos" else None,
         "shard_tokens": shard_tokens,
-        "rules": tokenize.RULES,
+        "rules": tokenize.VERSION,
     }
-    between = [vocabulary.vocab.eos_id] if separator == "eos" else []
+    separator_ids = [vocabulary.vocab.eos_id] if separator == "eos" else []
 
-    def write(folder: Path, part: Corpus) -> dict:
-        return tokenize.write(folder, part, split, vocabulary, between, shard_tokens)
+    def write(folder: Path, corpus: Corpus) -> dict:
+        return tokenize.write_stream(
+            folder, corpus, split, vocabulary, separator_ids, shard_tokens
+        )
 
-    def make(folder: Path) -> dict:
-        return tokenize.checked(corpus, split, write(folder, corpus))
+    def create(folder: Path) -> dict:
+        return tokenize.check_stream(corpus, split, write(folder, corpus))
 
-    def join(folder: Path, made: list[work_shards.Portion]) -> dict:
-        return tokenize.checked(corpus, split, tokenize.join(folder, made))
+    def join(folder: Path, results: list[work_shards.ShardResult]) -> dict:
+        joined = tokenize.join_streams(folder, results)
+        return tokenize.check_stream(corpus, split, joined)
 
-    if not corpus.portions:
-        return Stream.open(once(cache, "stream", made_of, make))
-    made_of["portion"] = work_shards.PORTION
-    parts = cache, "stream", made_of, corpus.portions
-    return Stream.open(work_shards.once_joined(*parts, write, join))
+    if not corpus.work_shards:
+        return Stream.open(get_or_create(cache_dir, "stream", cache_key, create))
+    cache_key["portion"] = work_shards.MIN_SHARD_BYTES
+    folder = work_shards.get_or_join(
+        cache_dir, "stream", cache_key, corpus.work_shards, write, join
+    )
+    return Stream.open(folder)
 
 
-def _mapped(path: Path, dtype: np.dtype | type) -> np.ndarray:
-    """The array in a file, mapped read-only (a file of no bytes cannot be mapped)."""
+def _map_file(path: Path, dtype: np.dtype | type) -> np.ndarray:
+    """The array in a file, mapped read-only; an empty file cannot be mapped."""
     if not path.stat().st_size:
         return np.zeros(0, dtype)
     return np.asarray(np.memmap(path, dtype, "r"))

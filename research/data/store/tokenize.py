@@ -1,179 +1,189 @@
-"""Text to a token stream on disk: each distinct word is encoded once, then looked up.
+"""Writes text as a token stream: each distinct word is encoded once, then looked up.
 
-Tokens, word bits and sentence traits of a unit depend on the unit alone, so a batch of
-documents is a list of numbers of units, and the rest is NumPy.
+The tokens, word bits and sentence traits of a unit depend only on the unit, so a batch
+of documents becomes an array of unit numbers, and the rest is NumPy.
 """
 
-# U units of the batch, N distinct units, T tokens, D documents of the batch
+# U units of the batch, T tokens, D documents of the batch
 
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
-from research.data.corpora.files import Corpus, Document
-from research.data.corpora.sentences import ENDS, OPENS, traits, units
+from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.sentences import ENDS, OPENS, sentence_traits, split_units
 from research.data.progress import progress
 from research.data.tokenizers.vocabulary import Vocabulary
+from research.data.work_shards import ShardResult
 from research.errors import UserError
 
-BATCH = 2**19
-"""Characters of text that are tokenised together."""
-DISTINCT = 2**19
-"""Distinct units that are remembered before all are forgotten."""
-RULES = 1
+MAX_BATCH_CHARS = 2**19
+"""Characters of text that are tokenized together."""
+MAX_KNOWN_UNITS = 2**19
+"""Distinct units that are stored before all of them are dropped."""
+VERSION = 1
 """To be raised when a change here makes another stream of the same text."""
-FILES = ("token", "flags", "documents", "sentences", "labels")
+SHARD_FILES = ("token", "flags", "documents", "sentences", "labels")
 
 
 class Tokens(NamedTuple):
-    """The tokens of some documents, one after the other."""
+    """The tokens of some documents, concatenated."""
 
     token: np.ndarray  # [T] int32
     flags: np.ndarray  # [T] uint8
-    documents: np.ndarray  # [D] int64: where each starts
-    sentences: np.ndarray  # int64: where each starts
+    documents: np.ndarray  # [D] int64: the token at which each starts
+    sentences: np.ndarray  # int64: the token at which each starts
 
 
-class Tokeniser:
-    """Turns documents into tokens and flags, and remembers words between calls."""
+class StreamTokenizer:
+    """Tokenizes documents, and keeps the tokens of known units between calls."""
 
-    def __init__(self, vocabulary: Vocabulary, between: Sequence[int]):
+    def __init__(self, vocabulary: Vocabulary, separator_ids: Sequence[int]):
         self._vocabulary = vocabulary
-        self._between = list(between)
-        self._forget()
+        self._separator_ids = list(separator_ids)
+        self._reset()
 
     def __call__(self, texts: Iterable[str]) -> Tokens:
-        """The tokens of texts, each followed by the tokens between documents."""
-        if len(self._known) > DISTINCT:
-            self._forget()
-        words, paragraphs, documents = [], [], []
+        """The tokens of the texts, each followed by the separator."""
+        if len(self._numbers) > MAX_KNOWN_UNITS:
+            self._reset()
+        units, paragraphs, documents = [], [], []
         for text in texts:
-            documents.append(len(words))
+            documents.append(len(units))
             for paragraph in text.split("\n"):
-                found = units(paragraph)
+                found = split_units(paragraph)
                 if found:
-                    paragraphs.append(len(words))
-                    words += found
-            if self._between:
-                words.append(_BETWEEN)
-        number = np.fromiter(map(self._known.__getitem__, words), np.int64, len(words))
-        self._learn()
+                    paragraphs.append(len(units))
+                    units += found
+            if self._separator_ids:
+                units.append(_SEPARATOR)
+        number = np.fromiter(
+            map(self._numbers.__getitem__, units), np.int64, len(units)
+        )
+        self._encode_new_units()
         return self._look_up(number, paragraphs, documents)
 
     def _look_up(
         self, number: np.ndarray, paragraphs: list[int], documents: list[int]
     ) -> Tokens:
-        """The tokens of unit numbers [U]; paragraphs and documents are places in it."""
+        """The tokens of units.
+
+        Args:
+          number: [U] int64, the number of each unit.
+          paragraphs, documents: the indices into `number` at which they start.
+        """
         count = self._count[number]
         first = np.cumsum(count) - count  # [U]: the token at which a unit starts
         total = int(count.sum())
-        place = np.repeat(self._first[number] - first, count) + np.arange(total)
-        flags = self._flags[place]
-        trait = self._traits[number]
+        index = np.repeat(self._first[number] - first, count) + np.arange(total)
+        flags = self._flags[index]
+        traits = self._traits[number]
         starts = np.zeros(len(number), bool)
-        starts[1:] = (trait[:-1] & ENDS > 0) & (trait[1:] & OPENS > 0)
+        starts[1:] = (traits[:-1] & ENDS > 0) & (traits[1:] & OPENS > 0)
         starts[paragraphs] = True
         flags[first[starts]] |= SENTENCE
         flags[first[paragraphs]] |= PARAGRAPH
         flags[first[documents]] |= DOCUMENT
-        return Tokens(self._token[place], flags, first[documents], first[starts])
+        return Tokens(self._token[index], flags, first[documents], first[starts])
 
-    def _forget(self) -> None:
-        self._known = _Numbers()
-        self._token = np.array(self._between, np.int32)
-        self._flags = np.zeros(len(self._between), np.uint8)
-        self._count = np.array([len(self._between)], np.int64)
+    def _reset(self) -> None:
+        """Drops all units but the separator."""
+        self._numbers = _UnitNumbers()
+        self._token = np.array(self._separator_ids, np.int32)
+        self._flags = np.zeros(len(self._separator_ids), np.uint8)
+        self._count = np.array([len(self._separator_ids)], np.int64)
         self._first = np.zeros(1, np.int64)
         self._traits = np.zeros(1, np.uint8)
 
-    def _learn(self) -> None:
-        """Encodes the units that were met for the first time."""
-        fresh, self._known.fresh = self._known.fresh, []
-        if not fresh:
+    def _encode_new_units(self) -> None:
+        """Appends the tokens of the units that have just been numbered."""
+        new, self._numbers.new = self._numbers.new, []
+        if not new:
             return
-        found = self._vocabulary.encode_units(fresh)
-        first = len(self._token) + np.cumsum(found.count) - found.count
-        trait = np.fromiter(map(traits, fresh), np.uint8, len(fresh))
-        self._token = np.concatenate([self._token, found.token])
-        self._flags = np.concatenate([self._flags, found.flags])
-        self._count = np.concatenate([self._count, found.count])
+        encoded = self._vocabulary.encode_units(new)
+        first = len(self._token) + np.cumsum(encoded.count) - encoded.count
+        traits = np.fromiter(map(sentence_traits, new), np.uint8, len(new))
+        self._token = np.concatenate([self._token, encoded.token])
+        self._flags = np.concatenate([self._flags, encoded.flags])
+        self._count = np.concatenate([self._count, encoded.count])
         self._first = np.concatenate([self._first, first])
-        self._traits = np.concatenate([self._traits, trait])
+        self._traits = np.concatenate([self._traits, traits])
 
 
-_BETWEEN = " "
+_SEPARATOR = " "
 """The unit between documents; no word is white space."""
 
 
-class _Numbers(dict):
-    """Unit to number; a new unit gets the next one. `_BETWEEN` is number 0."""
+class _UnitNumbers(dict):
+    """Unit to number; a new unit gets the next number. `_SEPARATOR` is number 0."""
 
     def __init__(self):
-        super().__init__({_BETWEEN: 0})
-        self.fresh: list[str] = []
+        super().__init__({_SEPARATOR: 0})
+        self.new: list[str] = []
 
     def __missing__(self, unit: str) -> int:
         self[unit] = number = len(self)
-        self.fresh.append(unit)
+        self.new.append(unit)
         return number
 
 
-def write(
+def write_stream(
     folder: Path,
     corpus: Corpus,
     split: str,
     vocabulary: Vocabulary,
-    between: Sequence[int],
+    separator_ids: Sequence[int],
     shard_tokens: int,
 ) -> dict:
-    """Writes the shards of a stream into a folder; returns what its meta says."""
+    """Writes the shards of a stream into a folder, and returns its meta data."""
     vocab = vocabulary.vocab
     dtype = np.uint16 if vocab.size <= 2**16 else np.uint32
-    tokenise = Tokeniser(vocabulary, between)
-    names: dict[str, int] = {}
+    tokenizer = StreamTokenizer(vocabulary, separator_ids)
+    label_numbers: dict[str, int] = {}
     shards, unknown, began = [], 0, time.monotonic()
     shard = None
     with progress(f"tokens of {corpus.name}, {split}", corpus.size or None) as report:
         for batch in _batches(corpus.documents(split)):
-            found = tokenise(document.text for document in batch)
-            labels = [_number(names, document.label) for document in batch]
+            tokens = tokenizer(document.text for document in batch)
+            labels = [_label_number(label_numbers, each.label) for each in batch]
             if shard is None or shard.tokens >= shard_tokens:
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)
                 shards.append(shard)
-            shard.append(found, labels)
-            unknown += int((found.token == vocab.unk_id).sum())
+            shard.append(tokens, labels)
+            unknown += int((tokens.token == vocab.unk_id).sum())
             done = sum(shard.tokens for shard in shards)
             rate = done / (time.monotonic() - began) / 1e6
-            report(batch[-1].read, f"{done / 1e6:.1f} M tokens, {rate:.1f} M/s")
+            note = f"{done / 1e6:.1f} M tokens, {rate:.1f} M/s"
+            report(batch[-1].amount_read, note)
     return {
         "shards": [shard.meta() for shard in shards],
         "dtype": np.dtype(dtype).name,
         "unknown": unknown,
-        "separator_length": len(between),
-        "label_names": list(names),
+        "separator_length": len(separator_ids),
+        "label_names": list(label_numbers),
     }
 
 
-def join(folder: Path, portions: Sequence[tuple[Path, Mapping[str, Any]]]) -> dict:
-    """The stream of portions that were written into folders of their own.
+def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
+    """Joins the streams of work shards in a folder, and returns the meta data.
 
-    Their files are linked, not copied, but for labels, which are numbered anew: in the
-    order in which they come up in the whole.
+    Files are linked, not copied, except for labels, which are numbered again: in the
+    order of their first documents in the joined stream.
 
     Args:
-      portions: the folder of each, and what `write` returned for it.
+      results: the folder of each work shard's stream, and what `write_stream` returned.
     """
-    names: dict[str, int] = {}
+    label_numbers: dict[str, int] = {}
     shards = []
-    for source, meta in portions:
-        number = [_number(names, name) for name in meta["label_names"]]
-        renumber = np.array([*number, -1], np.int32)  # of -1, no label: the last
+    for source, meta in results:
+        numbers = [_label_number(label_numbers, name) for name in meta["label_names"]]
+        renumber = np.array([*numbers, -1], np.int32)  # -1 (no label) is the last index
         for shard in meta["shards"]:
             old, new = source / shard["name"], folder / f"{len(shards):05d}"
             new.mkdir()
@@ -183,19 +193,18 @@ def join(folder: Path, portions: Sequence[tuple[Path, Mapping[str, Any]]]) -> di
             labels = np.fromfile(old / "labels.bin", np.int32)
             renumber[labels].tofile(new / "labels.bin")
             shards.append(shard | {"name": new.name})
-    (_, first), *_ = portions
-    unknown = sum(meta["unknown"] for _, meta in portions)
+    (_, first), *_ = results
     return {
         "shards": shards,
         "dtype": first["dtype"],
-        "unknown": unknown,
+        "unknown": sum(meta["unknown"] for _, meta in results),
         "separator_length": first["separator_length"],
-        "label_names": list(names),
+        "label_names": list(label_numbers),
     }
 
 
-def checked(corpus: Corpus, split: str, meta: dict) -> dict:
-    """The meta of a stream; prints what became unknown.
+def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
+    """The meta data of a stream; prints how many tokens are unknown text.
 
     Raises:
       UserError: the split has no documents.
@@ -206,22 +215,22 @@ def checked(corpus: Corpus, split: str, meta: dict) -> dict:
             "give more text or a larger data.held_out"
         )
     if meta["unknown"]:
-        done = sum(shard["tokens"] for shard in meta["shards"])
-        said = f"{meta['unknown']} of {done} tokens are unknown text"
-        print(f"{corpus.name}, {split}: {said}", file=sys.stderr)
+        total = sum(shard["tokens"] for shard in meta["shards"])
+        counts = f"{meta['unknown']} of {total} tokens are unknown text"
+        print(f"{corpus.name}, {split}: {counts}", file=sys.stderr)
     return meta
 
 
-def _number(names: dict[str, int], label: str | None) -> int:
-    """The number of a label, a new one's the next; -1: no label."""
-    return -1 if label is None else names.setdefault(label, len(names))
+def _label_number(numbers: dict[str, int], label: str | None) -> int:
+    """The number of a label; a new label gets the next; -1: no label."""
+    return -1 if label is None else numbers.setdefault(label, len(numbers))
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Documents together while they are at most `BATCH` characters, or one of them."""
+    """Batches of at most `MAX_BATCH_CHARS` characters, or of one document."""
     batch, size = [], 0
     for document in documents:
-        if batch and size + len(document.text) > BATCH:
+        if batch and size + len(document.text) > MAX_BATCH_CHARS:
             yield batch
             batch, size = [], 0
         batch.append(document)
@@ -231,7 +240,7 @@ def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
 
 
 class _Shard:
-    """Files of one shard, appended to batch by batch."""
+    """The files of one shard, to which batches are appended."""
 
     def __init__(self, folder: Path, name: str, dtype: type):
         self.name = name
@@ -240,20 +249,20 @@ class _Shard:
         self._folder = folder / name
         self._folder.mkdir()
 
-    def append(self, found: Tokens, labels: Sequence[int]) -> None:
+    def append(self, tokens: Tokens, labels: Sequence[int]) -> None:
         arrays = (
-            found.token.astype(self._dtype),
-            found.flags,
-            found.documents + self.tokens,
-            found.sentences + self.tokens,
+            tokens.token.astype(self._dtype),
+            tokens.flags,
+            tokens.documents + self.tokens,
+            tokens.sentences + self.tokens,
             np.array(labels, np.int32),
         )
-        for name, array in zip(FILES, arrays, strict=True):
+        for name, array in zip(SHARD_FILES, arrays, strict=True):
             with (self._folder / f"{name}.bin").open("ab") as file:
                 array.tofile(file)
-        self.tokens += len(found.token)
-        self.documents += len(found.documents)
-        self.sentences += len(found.sentences)
+        self.tokens += len(tokens.token)
+        self.documents += len(tokens.documents)
+        self.sentences += len(tokens.sentences)
 
     def meta(self) -> dict:
         names = ("name", "tokens", "documents", "sentences")

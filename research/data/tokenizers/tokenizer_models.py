@@ -1,7 +1,8 @@
-"""Tokenizer models behind one face: units of text in, ids out, and each piece's bytes.
+"""Tokenizer models of several libraries behind one interface.
 
-A unit is a word: " word" after white space, "word" right after another unit. Pieces
-never reach across units, so a stream may encode each distinct unit once.
+A model maps units of text to ids. A unit is a word: " word" after white space, "word"
+right after another unit. No piece spans two units, so each distinct unit needs to be
+encoded only once.
 """
 
 # U units, T tokens, V pieces
@@ -23,64 +24,65 @@ from research.errors import UserError
 MARK = "▁"
 """SentencePiece's mark of a word's start; it stands for a space."""
 
-
 _SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
-"""How WordPiece vocabularies spell what is not text."""
+"""How WordPiece vocabularies spell special pieces."""
 
 
-class Encoded(NamedTuple):
-    """The tokens of several units, one after the other."""
+class EncodedUnits(NamedTuple):
+    """The tokens of several units, concatenated."""
 
     token: np.ndarray  # [T] int32
     count: np.ndarray  # [U] int64: tokens of each unit
 
 
-class Model(Protocol):
-    """What `Vocabulary` asks of a tokenizer."""
+class TokenizerModel(Protocol):
+    """What `Vocabulary` needs of a tokenizer."""
 
-    kind: str
+    tokenizer_type: str
     data: bytes  # the model file
-    names: list[str]  # [V] the pieces as the file spells them
-    surface: list[bytes]  # [V] the UTF-8 that each stands for, a space where it marks
-    control: list[bool]  # [V] never made from text
+    pieces: list[str]  # [V] as the model file spells them
+    piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
+    is_control: list[bool]  # [V] pieces that no text is encoded to
 
-    def encode(self, units: Sequence[str]) -> Encoded:
-        """Tokens of units that start with a space or follow the unit before."""
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        """The tokens of units; each starts with a space or joins the unit before it."""
 
 
-class SentencePiece:
+class SentencePieceModel:
     """A SentencePiece model, unigram or BPE."""
 
     def __init__(self, data: bytes):
         proto = sentencepiece_model_pb2.ModelProto.FromString(data)
         self.data = data
-        self.kind = "bpe" if proto.trainer_spec.model_type == 2 else "unigram"
-        proto.normalizer_spec.add_dummy_prefix = False  # units bring their own space
+        self.tokenizer_type = "bpe" if proto.trainer_spec.model_type == 2 else "unigram"
+        proto.normalizer_spec.add_dummy_prefix = False  # units have their own space
         proto.normalizer_spec.remove_extra_whitespaces = False
         processor = sentencepiece.SentencePieceProcessor(
             model_proto=proto.SerializeToString()
         )
         self._encode = processor.encode
         ids = range(len(processor))
-        self.names = [processor.id_to_piece(i) for i in ids]
-        self.control = [processor.is_control(i) or processor.is_unused(i) for i in ids]
-        self.surface = []
-        for i, name in enumerate(self.names):
+        self.pieces = [processor.id_to_piece(i) for i in ids]
+        self.is_control = [
+            processor.is_control(i) or processor.is_unused(i) for i in ids
+        ]
+        self.piece_bytes = []
+        for i, piece in enumerate(self.pieces):
             if processor.is_byte(i):
-                self.surface.append(bytes([int(name[3:-1], 16)]))
+                self.piece_bytes.append(bytes([int(piece[3:-1], 16)]))
             elif processor.is_unknown(i):
-                self.surface.append("\ufffd".encode())
+                self.piece_bytes.append("\ufffd".encode())
             else:
-                text = "" if self.control[i] else name.replace(MARK, " ")
-                self.surface.append(text.encode())
-        if any(b" " in text.lstrip(b" ") for text in self.surface):
-            raise UserError("it has pieces that reach across words")
+                text = "" if self.is_control[i] else piece.replace(MARK, " ")
+                self.piece_bytes.append(text.encode())
+        if any(b" " in text.lstrip(b" ") for text in self.piece_bytes):
+            raise UserError("it has pieces of more than one word")
 
-    def encode(self, units: Sequence[str]) -> Encoded:
-        return _joined(self._encode(list(units), return_type=int, num_threads=1))
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        return _concatenate(self._encode(list(units), return_type=int, num_threads=1))
 
 
-class Tokens:
+class HuggingFaceModel:
     """A model of the `tokenizers` library: byte-level BPE or WordPiece."""
 
     def __init__(self, data: bytes):
@@ -91,102 +93,108 @@ class Tokens:
         model.no_truncation()
         self._model = model
         state = json.loads(data)
-        self.kind = _kind(state)
+        self.tokenizer_type = _tokenizer_type(state)
         vocabulary = model.get_vocab(with_added_tokens=True)
-        self.names = [""] * (max(vocabulary.values()) + 1)
-        for name, i in vocabulary.items():
-            self.names[i] = name
+        self.pieces = [""] * (max(vocabulary.values()) + 1)
+        for piece, i in vocabulary.items():
+            self.pieces[i] = piece
         special = {token["content"] for token in state["added_tokens"]}
         unknown = state["model"].get("unk_token")
-        self.control = [
-            not name or (name in special and name != unknown) for name in self.names
+        self.is_control = [
+            not piece or (piece in special and piece != unknown)
+            for piece in self.pieces
         ]
-        self.surface = []
-        for name, control in zip(self.names, self.control, strict=True):
+        self.piece_bytes = []
+        for piece, control in zip(self.pieces, self.is_control, strict=True):
             if control:
-                self.surface.append(b"")
-            elif name == unknown:
-                self.surface.append(" \ufffd".encode())
-            elif self.kind == "wordpiece":
-                inside = name.startswith("##")
-                self.surface.append((name[2:] if inside else " " + name).encode())
+                self.piece_bytes.append(b"")
+            elif piece == unknown:
+                self.piece_bytes.append(" \ufffd".encode())
+            elif self.tokenizer_type == "wordpiece":
+                inside = piece.startswith("##")
+                self.piece_bytes.append((piece[2:] if inside else " " + piece).encode())
             else:
-                self.surface.append(_bytes_of(name))
+                self.piece_bytes.append(_byte_level_bytes(piece))
 
-    def encode(self, units: Sequence[str]) -> Encoded:
-        found = self._model.encode_batch_fast(list(units), add_special_tokens=False)
-        return _joined([encoding.ids for encoding in found])
+    def encode(self, units: Sequence[str]) -> EncodedUnits:
+        encodings = self._model.encode_batch_fast(list(units), add_special_tokens=False)
+        return _concatenate([encoding.ids for encoding in encodings])
 
 
-def read(data: bytes, name: str) -> Model:
-    """The model of a file's bytes; `name` is the file's name.
+def parse_model(data: bytes, file_name: str) -> TokenizerModel:
+    """The model in the bytes of a file with that name.
 
     Raises:
-      UserError: the bytes are no model of a kind that is known.
+      UserError: the bytes are not a model of a known type.
     """
     try:
-        if name.endswith(".json"):
-            return Tokens(data)
-        if name.endswith(".txt"):
-            return Tokens(_from_lines(data.decode("utf-8")))
-        return SentencePiece(data)
+        if file_name.endswith(".json"):
+            return HuggingFaceModel(data)
+        if file_name.endswith(".txt"):
+            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8")))
+        return SentencePieceModel(data)
     except UserError:
         raise
-    except Exception as error:  # each library has its own, some of type Exception
+    except Exception as error:  # each library raises its own, some plain Exception
         raise UserError(f"not a vocabulary file ({str(error)[:100]})") from error
 
 
-def wordpiece(names: Sequence[str], unknown: str, *, lowercase: bool = False) -> bytes:
-    """A `tokenizer.json` of BERT's rules for the pieces of a `vocab.txt`, in order."""
-    vocabulary = {name: i for i, name in enumerate(names)}
+def wordpiece_json(
+    pieces: Sequence[str], unknown: str, *, lowercase: bool = False
+) -> bytes:
+    """A `tokenizer.json` with BERT's rules for the pieces of a `vocab.txt`."""
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
     model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
     model.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     model.decoder = decoders.WordPiece()
-    model.add_special_tokens([name for name in names if _SPECIAL.fullmatch(name)])
+    model.add_special_tokens([piece for piece in pieces if _SPECIAL.fullmatch(piece)])
     return model.to_str().encode("utf-8")
 
 
-def _from_lines(text: str) -> bytes:
-    """A `vocab.txt`: without a capital letter in it, it is of lowercased text."""
-    names = text.split("\n")
-    names = names[:-1] if names[-1] == "" else names
-    lowercase = all(n == n.lower() for n in names if not _SPECIAL.fullmatch(n))
-    unknown = [name for name in ("[UNK]", "<unk>") if name in names]
+def _convert_vocab_txt(text: str) -> bytes:
+    """A `tokenizer.json` of a `vocab.txt`.
+
+    It lowercases text if no piece, but special ones, has a capital letter.
+    """
+    pieces = text.split("\n")
+    pieces = pieces[:-1] if pieces[-1] == "" else pieces
+    lowercase = all(p == p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
+    unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]
     if not unknown:
-        raise UserError("a vocab.txt is of WordPiece and has a line [UNK]")
-    return wordpiece(names, unknown[0], lowercase=lowercase)
+        raise UserError("a vocab.txt is a WordPiece vocabulary with a line [UNK]")
+    return wordpiece_json(pieces, unknown[0], lowercase=lowercase)
 
 
-def _kind(state: dict) -> str:
+def _tokenizer_type(state: dict) -> str:
     """ "wordpiece" or "bytebpe", from a `tokenizer.json`."""
     if state["model"]["type"] == "WordPiece":
         return "wordpiece"
     if state["model"]["type"] == "BPE" and "ByteLevel" in json.dumps(state["decoder"]):
         return "bytebpe"
     raise UserError(
-        f"a tokenizer.json of {state['model']['type']}; it reads WordPiece and "
-        "byte-level BPE (and SentencePiece's own .model file)"
+        f"a tokenizer.json of {state['model']['type']}; give one of WordPiece or "
+        "byte-level BPE, or SentencePiece's own .model file"
     )
 
 
-def _joined(parts: Sequence[Sequence[int]]) -> Encoded:
-    count = np.fromiter(map(len, parts), np.int64, len(parts))
-    ids = itertools.chain.from_iterable(parts)
-    return Encoded(np.fromiter(ids, np.int32, int(count.sum())), count)
+def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
+    count = np.fromiter(map(len, ids_of_units), np.int64, len(ids_of_units))
+    ids = itertools.chain.from_iterable(ids_of_units)
+    return EncodedUnits(np.fromiter(ids, np.int32, int(count.sum())), count)
 
 
-def _bytes_of(name: str) -> bytes:
+def _byte_level_bytes(piece: str) -> bytes:
     """The bytes that a piece of byte-level BPE stands for."""
-    return bytes(_BYTE[letter] for letter in name if letter in _BYTE)
+    return bytes(_BYTE_OF[letter] for letter in piece if letter in _BYTE_OF)
 
 
-def _byte_letters() -> dict[str, int]:
-    """GPT-2's letters for bytes: printable ones stand for themselves (Latin-1)."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    letters = {chr(byte): byte for byte in plain}
+def _gpt2_byte_letters() -> dict[str, int]:
+    """GPT-2's letters for bytes: a printable one stands for itself (in Latin-1)."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
     return letters | {chr(256 + n): byte for n, byte in enumerate(others)}
 
 
-_BYTE = _byte_letters()
+_BYTE_OF = _gpt2_byte_letters()

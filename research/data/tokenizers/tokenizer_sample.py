@@ -1,6 +1,6 @@
-"""The lines that a vocabulary is trained on: those of the smallest hashes.
+"""The lines that a vocabulary is trained on: those with the smallest hashes.
 
-They depend on the text alone: not on its order, nor on who reads which part of it.
+They depend only on the text: not on its order, nor on which process reads which part.
 """
 
 import hashlib
@@ -14,93 +14,94 @@ from typing import NamedTuple
 import numpy as np
 
 from research.data import work_shards
-from research.data.corpora.files import Corpus
-from research.data.loading.permutation import flattened
+from research.data.corpora.corpus import Corpus, sampling_rates
 from research.data.progress import progress
 from research.errors import UserError
 
-SAMPLE = 2**23
+MAX_SAMPLE_BYTES = 2**23
 """Bytes of text that a vocabulary is trained on, at most."""
-LONGEST = 4192
-"""Bytes of a line, at most: SentencePiece would leave longer ones out unsaid."""
-RULES = 1
+MAX_LINE_BYTES = 4192
+"""Bytes of a line, at most: SentencePiece silently skips longer ones."""
+VERSION = 1
 """To be raised when a change here draws other lines from the same text."""
 
 
 class Sample(NamedTuple):
-    """Lines of a training split, and what they were drawn from."""
+    """Lines of a training split, and counts of the lines that they were drawn from."""
 
     lines: list[str]
-    size: int  # bytes of all lines that may be trained on
-    seen: int  # lines
-    longer: int  # of them, than `LONGEST`
+    num_bytes: int  # of all lines that are short enough
+    num_lines: int  # short enough or not
+    num_too_long: int  # lines longer than `MAX_LINE_BYTES`
 
 
-def sample(corpus: Corpus, alpha: float = 0.0, cache: Path | None = None) -> list[str]:
-    """Lines of the training split with the smallest hashes, `SAMPLE` bytes in all.
+def sample_lines(
+    corpus: Corpus, alpha: float = 0.0, cache_dir: Path | None = None
+) -> list[str]:
+    """The training lines with the smallest hashes, `MAX_SAMPLE_BYTES` in all.
 
-    With an alpha each part of a joined corpus gets a share of those bytes, or of all
-    there are if they are fewer, that goes with its own bytes to the power alpha. A
-    part that has not as many gives its lines again.
+    With an alpha, part i of a joined corpus gets the fraction
+    `sampling_rates(sizes, alpha)[i]` of those bytes, or of all bytes there are if they
+    are fewer. The lines of a part with less text are repeated.
 
-    Says once what was left out because it is longer than `LONGEST`.
+    Prints how many lines were skipped because they are longer than `MAX_LINE_BYTES`.
 
     Raises:
       UserError: there is no text.
     """
     if not (alpha and corpus.parts):
-        return _smallest(corpus, cache).lines
-    drawn = [_smallest(part, cache) for part in corpus.parts]
-    sizes = [found.size for found in drawn]
-    most = min(SAMPLE, sum(sizes))
+        return _sample(corpus, cache_dir).lines
+    samples = [_sample(part, cache_dir) for part in corpus.parts]
+    sizes = [sample.num_bytes for sample in samples]
+    total = min(MAX_SAMPLE_BYTES, sum(sizes))
     lines = []
-    for found, share in zip(drawn, flattened(sizes, alpha), strict=True):
-        lines += _repeated(found.lines, int(share * most))
+    for sample, rate in zip(samples, sampling_rates(sizes, alpha), strict=True):
+        lines += _repeat(sample.lines, int(rate * total))
     return lines
 
 
-def share(corpus: Corpus, alpha: float, cache: Path) -> None:
-    """Draws from portions of a large corpus, while other processes do from others.
+def sample_work_shards(corpus: Corpus, alpha: float, cache_dir: Path) -> None:
+    """Samples the work shards of a large corpus, together with other processes.
 
-    Each calls this before one of them, alone, makes the vocabulary.
+    Every process calls this before one of them, alone, trains the vocabulary.
     """
     for part in corpus.parts if alpha and corpus.parts else (corpus,):
-        if part.portions:
-            _shared(part, cache)
+        if part.work_shards:
+            _sample_together(part, cache_dir)
 
 
-def _repeated(lines: list[str], size: int) -> list[str]:
-    """Lines in turn, round and round, until they are `size` bytes."""
+def _repeat(lines: list[str], size: int) -> list[str]:
+    """The lines in order, repeated until they are `size` bytes."""
     ends = np.cumsum([len(line.encode("utf-8")) for line in lines])
     rounds, rest = divmod(size, int(ends[-1]))
     return lines * rounds + lines[: int(np.searchsorted(ends, rest)) + (rest > 0)]
 
 
-def _smallest(corpus: Corpus, cache: Path | None) -> Sample:
-    """The sample of a corpus, from those of its portions where it has any.
+def _sample(corpus: Corpus, cache_dir: Path | None) -> Sample:
+    """The sample of a corpus, merged from its work shards where it has any.
 
     Raises:
       UserError: there is no text.
     """
-    if not corpus.portions:
-        found = _scan(corpus)
-    elif cache is None:
-        found = _merged([_scan(part) for part in corpus.portions])
+    if not corpus.work_shards:
+        sample = _scan(corpus)
+    elif cache_dir is None:
+        sample = _merge([_scan(shard) for shard in corpus.work_shards])
     else:
-        found = _shared(corpus, cache)
-    if found.longer:
+        sample = _sample_together(corpus, cache_dir)
+    if sample.num_too_long:
         print(
-            f"vocabulary: {found.longer} of {found.seen} lines are longer than "
-            f"{LONGEST} bytes and were not trained on",
+            f"vocabulary: {sample.num_too_long} of {sample.num_lines} lines are longer "
+            f"than {MAX_LINE_BYTES} bytes and were not trained on",
             file=sys.stderr,
         )
-    if not found.lines:
+    if not sample.lines:
         raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
-    return found
+    return sample
 
 
-def _shared(corpus: Corpus, cache: Path) -> Sample:
-    """The sample of a corpus of which each process scans some portions."""
+def _sample_together(corpus: Corpus, cache_dir: Path) -> Sample:
+    """The sample of a corpus, of which each process scans some work shards."""
 
     def write(folder: Path, sample: Sample) -> dict:
         (folder / "lines.json").write_text(json.dumps(sample), encoding="utf-8")
@@ -109,66 +110,64 @@ def _shared(corpus: Corpus, cache: Path) -> Sample:
     def read(folder: Path) -> Sample:
         return Sample(*json.loads((folder / "lines.json").read_text(encoding="utf-8")))
 
-    made_of = {
-        "corpus": corpus.fingerprint(),
-        "rules": [SAMPLE, LONGEST, RULES, work_shards.PORTION],
-    }
-    folder = work_shards.once_joined(
-        cache,
+    limits = [MAX_SAMPLE_BYTES, MAX_LINE_BYTES, VERSION, work_shards.MIN_SHARD_BYTES]
+    folder = work_shards.get_or_join(
+        cache_dir,
         "lines",
-        made_of,
-        corpus.portions,
-        lambda folder, part: write(folder, _scan(part)),
-        lambda folder, made: write(folder, _merged([read(path) for path, _ in made])),
+        {"corpus": corpus.fingerprint(), "rules": limits},
+        corpus.work_shards,
+        lambda folder, shard: write(folder, _scan(shard)),
+        lambda folder, made: write(folder, _merge([read(path) for path, _ in made])),
     )
     return read(folder)
 
 
 def _scan(corpus: Corpus) -> Sample:
-    size = seen = longer = 0
+    """The sample of all lines of a corpus, in one pass."""
+    num_bytes = num_lines = num_too_long = 0
 
-    def fitting() -> Iterator[str]:
-        nonlocal size, seen, longer
+    def short_lines() -> Iterator[str]:
+        nonlocal num_bytes, num_lines, num_too_long
         for line in _lines(corpus):
             length = len(line.encode("utf-8"))
-            seen += 1
-            if length > LONGEST:
-                longer += 1
+            num_lines += 1
+            if length > MAX_LINE_BYTES:
+                num_too_long += 1
             else:
-                size += length
+                num_bytes += length
                 yield line
 
-    lines = _least(fitting())
-    return Sample(lines, size, seen, longer)
+    lines = _smallest_hashes(short_lines())
+    return Sample(lines, num_bytes, num_lines, num_too_long)
 
 
-def _merged(samples: Sequence[Sample]) -> Sample:
-    lines = _least(line for sample in samples for line in sample.lines)
-    size, seen, longer = (sum(row[n] for row in samples) for n in (1, 2, 3))
-    return Sample(lines, size, seen, longer)
+def _merge(samples: Sequence[Sample]) -> Sample:
+    lines = _smallest_hashes(line for sample in samples for line in sample.lines)
+    counts = (sum(counts) for counts in zip(*(s[1:] for s in samples), strict=True))
+    return Sample(lines, *counts)
 
 
-def _least(lines: Iterable[str]) -> list[str]:
-    """Those of the smallest hashes, as few as make `SAMPLE` bytes, or all."""
+def _smallest_hashes(lines: Iterable[str]) -> list[str]:
+    """The lines with the smallest hashes: at least `MAX_SAMPLE_BYTES`, or all."""
     kept, total = [], 0
     for line in lines:
         data = line.encode("utf-8")
-        place = int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
-        if total >= SAMPLE and place >= -kept[0][0]:
+        digest = int.from_bytes(hashlib.blake2b(data, digest_size=6).digest(), "big")
+        if total >= MAX_SAMPLE_BYTES and digest >= -kept[0][0]:
             continue
-        heapq.heappush(kept, (-place, line))
+        heapq.heappush(kept, (-digest, line))
         total += len(data)
-        while total - len(kept[0][1].encode("utf-8")) >= SAMPLE:
+        while total - len(kept[0][1].encode("utf-8")) >= MAX_SAMPLE_BYTES:
             total -= len(heapq.heappop(kept)[1].encode("utf-8"))
     return [line for _, line in sorted(kept, reverse=True)]
 
 
 def _lines(corpus: Corpus) -> Iterator[str]:
-    """Every line of the training split, its white space single spaces."""
+    """Every line of the training split, with single spaces for its white space."""
     with progress(f"lines of {corpus.name}", corpus.size or None) as report:
         for document in corpus.documents("train"):
             for line in document.text.split("\n"):
                 line = " ".join(line.split())
                 if line:
                     yield line
-            report(document.read, "")
+            report(document.amount_read, "")

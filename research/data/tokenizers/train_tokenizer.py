@@ -1,4 +1,4 @@
-"""Training of a vocabulary: on lines picked by a hash, the same on every machine."""
+"""Training of a vocabulary on lines picked by a hash; machine-independent."""
 
 import collections
 import io
@@ -13,117 +13,129 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from research.data.corpora import word_boundaries
-from research.data.corpora.files import Corpus
+from research.data.corpora.corpus import Corpus
 from research.data.tokenizers import tokenizer_models, tokenizer_sample
 from research.errors import UserError
 
-KINDS = ("unigram", "bpe", "wordpiece", "bytebpe")
-THREADS = 4
-"""Of SentencePiece's trainer, on any machine: its result depends on their number."""
-RULES = 1
-"""To be raised when a change here makes another vocabulary of the same text."""
+TOKENIZER_TYPES = ("unigram", "bpe", "wordpiece", "bytebpe")
+NUM_THREADS = 4
+"""Of SentencePiece's trainer, on every machine: its result depends on the number."""
+VERSION = 1
+"""To be raised when a change here trains another vocabulary on the same text."""
 
 
-def specials(sentinels: int) -> list[str]:
+def special_pieces(sentinels: int) -> list[str]:
     """The pieces of ids 0, 1, ...: pad, bos, eos, mask, unk, and the sentinels."""
-    names = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
-    return names + [f"<extra_id_{n}>" for n in range(sentinels)]
+    pieces = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
+    return pieces + [f"<extra_id_{n}>" for n in range(sentinels)]
 
 
-def made_of(
-    corpus: Corpus, kind: str, size: int, sentinels: int, alpha: float = 0.0
+def cache_key(
+    corpus: Corpus, tokenizer_type: str, size: int, sentinels: int, alpha: float = 0.0
 ) -> dict:
     """Everything that a trained vocabulary depends on."""
-    library = sentencepiece if kind in ("unigram", "bpe") else tokenizers
-    flattened = {"alpha": alpha} if alpha and corpus.parts else {}
-    return flattened | {
+    library = sentencepiece if tokenizer_type in ("unigram", "bpe") else tokenizers
+    limits = [tokenizer_sample.MAX_SAMPLE_BYTES, tokenizer_sample.MAX_LINE_BYTES]
+    sampling = {"alpha": alpha} if alpha and corpus.parts else {}
+    return sampling | {
         "corpus": corpus.fingerprint(),
-        "kind": kind,
+        "kind": tokenizer_type,
         "size": size,
         "sentinels": sentinels,
         "library": library.__version__,
-        "rules": [tokenizer_sample.SAMPLE, tokenizer_sample.LONGEST, THREADS, RULES],
+        "rules": [*limits, NUM_THREADS, VERSION],
     }
 
 
 def train(
     corpus: Corpus,
-    kind: str,
+    tokenizer_type: str,
     size: int,
     sentinels: int,
     alpha: float = 0.0,
-    cache: Path | None = None,
-) -> tokenizer_models.Model:
-    """A model of one of `KINDS` with `size` pieces, specials included.
+    cache_dir: Path | None = None,
+) -> tokenizer_models.TokenizerModel:
+    """A trained tokenizer model with `size` pieces, special ones included.
 
-    alpha: 0, or the power to which the sizes of a joined corpus's parts are raised.
-    cache: where the lines of a large corpus's portions are kept, for processes that
-      share the work; None: nowhere.
+    Args:
+      tokenizer_type: one of `TOKENIZER_TYPES`.
+      sentinels: the number of sentinel pieces.
+      alpha: the exponent of `sampling_rates` for the parts of a joined corpus; 0: all
+        lines have the same chance.
+      cache_dir: where processes that share the work keep the sampled lines of the work
+        shards of a large corpus; None: nowhere.
 
     Raises:
-      UserError: the corpus has no text, or not as many pieces, or more characters.
+      UserError: the corpus has no text, too few pieces, or too many characters.
     """
-    fewest = len(specials(sentinels)) + 256 + 1
-    if size < fewest:
-        raise _wrong_size(size, f"give at least {fewest}, for sentinels and bytes")
-    print(f"training a {kind} vocabulary of {size} on {corpus.name}", file=sys.stderr)
-    lines = tokenizer_sample.sample(corpus, alpha, cache)
-    makers: dict[str, Callable] = {"wordpiece": _wordpiece, "bytebpe": _bytebpe}
-    if kind in makers:
-        return tokenizer_models.Tokens(makers[kind](lines, size, sentinels))
-    return tokenizer_models.SentencePiece(_sentencepiece(lines, kind, size, sentinels))
+    min_size = len(special_pieces(sentinels)) + 256 + 1
+    if size < min_size:
+        raise _size_error(size, f"give at least {min_size}, for sentinels and bytes")
+    print(
+        f"training a {tokenizer_type} vocabulary of {size} on {corpus.name}",
+        file=sys.stderr,
+    )
+    lines = tokenizer_sample.sample_lines(corpus, alpha, cache_dir)
+    train_types: dict[str, Callable] = {
+        "wordpiece": _train_wordpiece,
+        "bytebpe": _train_bytebpe,
+    }
+    if tokenizer_type in train_types:
+        data = train_types[tokenizer_type](lines, size, sentinels)
+        return tokenizer_models.HuggingFaceModel(data)
+    data = _train_sentencepiece(lines, tokenizer_type, size, sentinels)
+    return tokenizer_models.SentencePieceModel(data)
 
 
-def _sentencepiece(lines: list[str], kind: str, size: int, sentinels: int) -> bytes:
+def _train_sentencepiece(
+    lines: list[str], tokenizer_type: str, size: int, sentinels: int
+) -> bytes:
     model = io.BytesIO()
-    names = specials(sentinels)
+    special = special_pieces(sentinels)
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
-            model_type=kind,
+            model_type=tokenizer_type,
             vocab_size=size,
             byte_fallback=True,
             character_coverage=0.9995,
             normalization_rule_name="identity",
-            num_threads=THREADS,
+            num_threads=NUM_THREADS,
             input_sentence_size=0,
-            max_sentence_length=tokenizer_sample.LONGEST,
+            max_sentence_length=tokenizer_sample.MAX_LINE_BYTES,
             pad_id=0,
             bos_id=1,
             eos_id=2,
             unk_id=4,
-            pad_piece=names[0],
-            bos_piece=names[1],
-            eos_piece=names[2],
-            unk_piece=names[4],
-            control_symbols=[names[3], *names[5:]],
+            pad_piece=special[0],
+            bos_piece=special[1],
+            eos_piece=special[2],
+            unk_piece=special[4],
+            control_symbols=[special[3], *special[5:]],
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _wrong_size(size, _advice(str(error))) from error
+        raise _size_error(size, _size_advice(str(error))) from error
     return model.getvalue()
 
 
-def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
-    """Merges are chosen by count, ties by id, so every id is given in advance.
+def _train_wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
+    """A `tokenizer.json`; the ids of all letters are fixed before the training.
 
-    The library itself numbers "##" letters in the order of a hash map, which differs
-    from run to run.
+    The trainer chooses merges by count and breaks ties by id. The library itself
+    numbers "##" letters in the order of a hash map, which differs from run to run.
     """
-    letters = _letters(lines, room=size // 2)
-    inside = [
-        letter
-        for letter in letters
-        if not word_boundaries.alone(word_boundaries.points(letter))[0]
-    ]
-    given = [*specials(sentinels), *letters, *("##" + letter for letter in inside)]
+    letters = _frequent_letters(lines, max_pieces=size // 2)
+    own_word = zip(letters, _is_own_word(letters), strict=True)
+    inside = ["##" + letter for letter, is_own in own_word if not is_own]
+    initial = [*special_pieces(sentinels), *letters, *inside]
     model = tokenizers.Tokenizer.from_str(
-        tokenizer_models.wordpiece(given, "<unk>").decode()
+        tokenizer_models.wordpiece_json(initial, "<unk>").decode()
     )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        special_tokens=given,
+        special_tokens=initial,
         initial_alphabet=letters,
         limit_alphabet=len(letters),
         show_progress=False,
@@ -131,31 +143,35 @@ def _wordpiece(lines: list[str], size: int, sentinels: int) -> bytes:
     model.train_from_iterator(lines, trainer)
     vocabulary = model.get_vocab()
     _check_size(size, len(vocabulary))
-    return tokenizer_models.wordpiece(sorted(vocabulary, key=vocabulary.get), "<unk>")
+    pieces = sorted(vocabulary, key=vocabulary.get)
+    return tokenizer_models.wordpiece_json(pieces, "<unk>")
 
 
-def _letters(lines: list[str], room: int) -> list[str]:
-    """The commonest letters: all but a share of 1e-4, and of at most `room` pieces.
+def _frequent_letters(lines: list[str], max_pieces: int) -> list[str]:
+    """The most frequent letters, which cover a fraction 1 - 1e-4 of the text.
 
-    A letter is one piece where it is a word (CJK, punctuation), else two: x and ##x.
+    Fewer where their pieces would be more than `max_pieces`. A letter is one piece if
+    it is a word of its own (CJK, punctuation), else two: x and ##x.
     """
     counts = collections.Counter("".join(lines).replace(" ", ""))
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
-    share = np.cumsum([counts[letter] for letter in letters]) / counts.total()
-    taken = np.cumsum(
-        2 - word_boundaries.alone(word_boundaries.points("".join(letters)))
-    )
-    needed = 1 + int((share < 1 - 1e-4).sum())
-    return letters[: min(needed, int((taken <= room).sum()))]
+    covered = np.cumsum([counts[letter] for letter in letters]) / counts.total()
+    pieces = np.cumsum(2 - _is_own_word(letters))
+    needed = 1 + int((covered < 1 - 1e-4).sum())
+    return letters[: min(needed, int((pieces <= max_pieces).sum()))]
 
 
-def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
+def _is_own_word(letters: list[str]) -> np.ndarray:
+    return word_boundaries.is_own_word(word_boundaries.code_points("".join(letters)))
+
+
+def _train_bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
     model = tokenizers.Tokenizer(models.BPE())
     model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
-        special_tokens=specials(sentinels),
+        special_tokens=special_pieces(sentinels),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -165,23 +181,23 @@ def _bytebpe(lines: list[str], size: int, sentinels: int) -> bytes:
 
 
 def _check_size(size: int, found: int) -> None:
-    """Refuses a vocabulary that the text did not fill."""
+    """Raises UserError if the text gave another number of pieces than `size`."""
     if found != size:
-        raise _wrong_size(size, f"its text gives {found}; give at most as many")
+        raise _size_error(size, f"its text gives {found}; give at most as many")
 
 
-def _advice(message: str) -> str:
-    """What would be right, from what SentencePiece's trainer says."""
-    most = re.search(r"too high.* <= (\d+)", message)
-    fewest = re.search(r"smaller than required.* vs (\d+)", message)
-    if most:
-        return f"its text gives {most[1]}; give at most as many"
-    if fewest:
-        return f"give at least {fewest[1]}, for its letters, sentinels and bytes"
+def _size_advice(message: str) -> str:
+    """What size would be right, from an error message of SentencePiece's trainer."""
+    too_high = re.search(r"too high.* <= (\d+)", message)
+    too_low = re.search(r"smaller than required.* vs (\d+)", message)
+    if too_high:
+        return f"its text gives {too_high[1]}; give at most as many"
+    if too_low:
+        return f"give at least {too_low[1]}, for its letters, sentinels and bytes"
     return " ".join(message.split())
 
 
-def _wrong_size(size: int, advice: str) -> UserError:
+def _size_error(size: int, advice: str) -> UserError:
     return UserError(
         f"data.vocabulary_size is {size}, which does not fit the corpus: {advice}"
     )

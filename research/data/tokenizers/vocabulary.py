@@ -1,4 +1,4 @@
-"""A vocabulary: text to ids and back, its special ids, and where words start."""
+"""A vocabulary: encodes text to ids, decodes ids, and finds where words start."""
 
 # T tokens, U units, V pieces
 
@@ -14,14 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.batch import WORD, VocabInfo
-from research.data.cache import find, once
+from research.data.cache import cached_meta, get_or_create
 from research.data.corpora import sentences, word_boundaries
-from research.data.corpora.files import Corpus
+from research.data.corpora.corpus import Corpus
 from research.data.tokenizers import tokenizer_models, tokenizer_sample, train_tokenizer
 from research.errors import UserError
 
-FILES = ("tokenizer.model", "tokenizer.json", "vocab.txt", "spiece.model", "spm.model")
-"""Names under which a folder may hold a vocabulary."""
+MODEL_FILES = (
+    "tokenizer.model",
+    "tokenizer.json",
+    "vocab.txt",
+    "spiece.model",
+    "spm.model",
+)
+"""Names that the model file in a folder may have, in order of preference."""
 
 _SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
@@ -33,7 +39,7 @@ _SPELLINGS = {
 
 
 class Encoded(NamedTuple):
-    """The tokens of several units, one after the other."""
+    """The tokens of several units, concatenated."""
 
     token: np.ndarray  # [T] int32
     flags: np.ndarray  # [T] uint8: WORD where a word starts
@@ -44,48 +50,48 @@ class Encoded(NamedTuple):
 class Vocabulary:
     """Pieces and special ids; `decode` undoes `encode` up to white space.
 
-    Runs of white space are one space and none is kept at the ends. WordPiece also
-    loses the white space around punctuation, and what it does not know; SentencePiece
-    takes its own mark, U+2581, for a space.
+    Runs of white space become one space, and white space at the ends is removed.
+    WordPiece also loses the white space around punctuation and unknown text;
+    SentencePiece decodes its own mark, U+2581, as a space.
     """
 
-    model: tokenizer_models.Model
+    model: tokenizer_models.TokenizerModel
     vocab: VocabInfo
 
     @property
-    def kind(self) -> str:
+    def tokenizer_type(self) -> str:
         """unigram, bpe, wordpiece or bytebpe."""
-        return self.model.kind
+        return self.model.tokenizer_type
 
     @functools.cached_property
     def sha256(self) -> str:
-        """Of the model file."""
+        """The hash of the model file."""
         return hashlib.sha256(self.model.data).hexdigest()
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Token ids [T] int32 of a text, and [T] bool: a word starts there."""
-        encoded = self.encode_units(sentences.units(text))
+        encoded = self.encode_units(sentences.split_units(text))
         return encoded.token, encoded.flags == WORD
 
     def encode_units(self, units: Sequence[str]) -> Encoded:
-        """The tokens of units as `sentences.units` cuts them."""
+        """The tokens of units that `sentences.split_units` returned."""
         joined = sentences.JOINED
         spelled = [u[1:] if u.startswith(joined) else " " + u for u in units]
         token, count = self.model.encode(spelled)
-        if not count.all():  # nothing is left of a control character, say
+        if not count.all():  # a unit has no token, a control character for example
             first = np.cumsum(count) - count
             token = np.insert(token, first[count == 0], self.vocab.unk_id)
             count = np.maximum(count, 1)
         return Encoded(token, self._word_flags(token, count), count)
 
     def decode(self, token: Sequence[int] | np.ndarray) -> str:
-        """The text of token ids; special ones have none."""
-        text = b"".join(self._surface[i] for i in np.asarray(token))
+        """The text of token ids; special ids have no text."""
+        text = b"".join(self._piece_bytes[i] for i in np.asarray(token))
         return text.decode("utf-8", "replace").strip(" ")
 
     def save(self, folder: Path) -> Path:
-        """Writes the model file into a folder; `load` reads it again."""
-        json = self.kind in ("wordpiece", "bytebpe")
+        """Writes the model file into a folder, where `load_vocabulary` finds it."""
+        json = self.tokenizer_type in ("wordpiece", "bytebpe")
         path = Path(folder) / ("tokenizer.json" if json else "tokenizer.model")
         path.write_bytes(self.model.data)
         return path
@@ -93,125 +99,133 @@ class Vocabulary:
     def _word_flags(self, token: np.ndarray, count: np.ndarray) -> np.ndarray:
         """WORD at the first token of a unit, at and after punctuation, at CJK.
 
-        A piece's bytes may end inside a character, so characters are looked at in the
-        text of all the pieces together, and the answer is read where a piece starts.
+        A piece may end inside a character, so word starts are found in the bytes of all
+        pieces together, and then looked up at the first byte of each piece.
         """
         flags = np.zeros(len(token), np.uint8)
-        text = b"".join(map(self._surface.__getitem__, token.tolist()))
-        length = self._length[token]
-        started = word_boundaries.starts(text)[np.cumsum(length) - length]
-        flags[started | self._marked[token]] = WORD
+        text = b"".join(map(self._piece_bytes.__getitem__, token.tolist()))
+        length = self._piece_length[token]
+        first_byte = np.cumsum(length) - length
+        starts = word_boundaries.word_start_bytes(text)[first_byte]
+        flags[starts | self._starts_with_space[token]] = WORD
         flags[np.cumsum(count) - count] = WORD
         return flags
 
     @functools.cached_property
-    def _surface(self) -> list[bytes]:
-        """[V]: the UTF-8 of each piece; ids past the model's end have none."""
-        added = self.vocab.size - len(self.model.surface)
-        return [*self.model.surface, *[b""] * added]
+    def _piece_bytes(self) -> list[bytes]:
+        """[V]: the UTF-8 of each piece; empty for ids that the model does not have."""
+        added = self.vocab.size - len(self.model.piece_bytes)
+        return [*self.model.piece_bytes, *[b""] * added]
 
     @functools.cached_property
-    def _length(self) -> np.ndarray:
-        """[V] int64: bytes of each piece."""
-        return np.array([len(text) for text in self._surface], np.int64)
+    def _piece_length(self) -> np.ndarray:
+        """[V] int64: the bytes of each piece."""
+        return np.array([len(text) for text in self._piece_bytes], np.int64)
 
     @functools.cached_property
-    def _marked(self) -> np.ndarray:
-        """[V] bool: pieces whose own mark says that they start a word."""
-        return np.array([text[:1] == b" " for text in self._surface])
+    def _starts_with_space(self) -> np.ndarray:
+        """[V] bool: pieces with a mark that they start a word."""
+        return np.array([text[:1] == b" " for text in self._piece_bytes])
 
 
-def load_or_train(data: Any, corpus: Corpus, cache: Path) -> Vocabulary:
+def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
     """The vocabulary of a config's section `data`, trained on the corpus if need be.
 
     Args:
-      data: has `vocabulary` (a kind, or a model file), `vocabulary_size`, `sentinels`
-        and `alpha` (for a joined corpus).
+      data: has `vocabulary` (a tokenizer type, or a model file), `vocabulary_size`,
+        `sentinels` and `alpha` (for a joined corpus).
 
     Raises:
-      UserError: no such kind or file, or a size that the corpus does not allow.
+      UserError: there is no such type or file, or the size does not fit the corpus.
     """
-    if data.vocabulary not in train_tokenizer.KINDS:
-        return load(data.vocabulary, data.sentinels)
+    if data.vocabulary not in train_tokenizer.TOKENIZER_TYPES:
+        return load_vocabulary(data.vocabulary, data.sentinels)
     corpus = corpus.vocabulary_source or corpus
-    asked = (data.vocabulary, data.vocabulary_size, data.sentinels, data.alpha)
+    options = (data.vocabulary, data.vocabulary_size, data.sentinels, data.alpha)
 
-    def make(folder: Path) -> dict:
-        model = train_tokenizer.train(corpus, *asked, cache)
+    def create(folder: Path) -> dict:
+        model = train_tokenizer.train(corpus, *options, cache_dir)
         Vocabulary(model, find_special_tokens(model, data.sentinels)).save(folder)
         return {}
 
-    made_of = train_tokenizer.made_of(corpus, *asked)
-    if not find(cache, "vocabulary", made_of):
-        tokenizer_sample.share(corpus, data.alpha, cache)
-    return load(once(cache, "vocabulary", made_of, make), data.sentinels)
+    key = train_tokenizer.cache_key(corpus, *options)
+    if not cached_meta(cache_dir, "vocabulary", key):
+        tokenizer_sample.sample_work_shards(corpus, data.alpha, cache_dir)
+    folder = get_or_create(cache_dir, "vocabulary", key, create)
+    return load_vocabulary(folder, data.sentinels)
 
 
-def load(path: str | os.PathLike, sentinels: int) -> Vocabulary:
-    """The vocabulary in a file, or in a folder that holds one of `FILES`.
+def load_vocabulary(path: str | os.PathLike, sentinels: int) -> Vocabulary:
+    """The vocabulary in a file, or in a folder that holds one of `MODEL_FILES`.
+
+    Args:
+      sentinels: the number of sentinel ids that the vocabulary shall have at least.
 
     Raises:
-      UserError: there is none, or it is of no known kind.
+      UserError: there is no such file, or it is not a known type of vocabulary.
     """
     file = Path(path).expanduser()
     if file.is_dir():
-        named = [file / name for name in FILES if (file / name).is_file()]
-        file = named[0] if named else file
+        found = [file / name for name in MODEL_FILES if (file / name).is_file()]
+        file = found[0] if found else file
     if not file.is_file():
         raise UserError(
-            f"data.vocabulary is {str(path)!r}: no such file; it is one of "
-            f"{', '.join(train_tokenizer.KINDS)}, or a .model, tokenizer.json or vocab.txt"
+            f"data.vocabulary is {str(path)!r}: no such file; give "
+            f"{', '.join(train_tokenizer.TOKENIZER_TYPES)}, or a .model, "
+            "tokenizer.json or vocab.txt"
         )
     try:
-        model = tokenizer_models.read(file.read_bytes(), file.name)
+        model = tokenizer_models.parse_model(file.read_bytes(), file.name)
     except UserError as error:
         raise UserError(f"data.vocabulary is {str(path)!r}: {error}") from error
     return Vocabulary(model, find_special_tokens(model, sentinels))
 
 
-def find_special_tokens(model: tokenizer_models.Model, sentinels: int) -> VocabInfo:
-    """A model's own special ids; those it lacks are added after its end.
+def find_special_tokens(
+    model: tokenizer_models.TokenizerModel, sentinels: int
+) -> VocabInfo:
+    """A model's own special ids; those that it lacks are added after its last id.
 
-    Missing sentinels come first and count down, as T5 adds them: with 32,000 pieces
+    Missing sentinels are added first and count down, as in T5: with 32,000 pieces
     and 100 sentinels the first is 32,099.
     """
-    ids = {name: i for i, name in enumerate(model.names)}
-    names = [f"<extra_id_{n}>" for n in range(sentinels)]
-    size = len(model.names)
-    for name in reversed(names):
-        if name not in ids:
-            ids[name], size = size, size + 1
-    found = {}
+    ids = {piece: i for i, piece in enumerate(model.pieces)}
+    sentinel_pieces = [f"<extra_id_{n}>" for n in range(sentinels)]
+    size = len(model.pieces)
+    for piece in reversed(sentinel_pieces):
+        if piece not in ids:
+            ids[piece], size = size, size + 1
+    role_ids = {}
     for role, spellings in _SPELLINGS.items():
-        known = [ids[name] for name in spellings if name in ids]
-        found[role] = known[0] if known else size
+        known = [ids[piece] for piece in spellings if piece in ids]
+        role_ids[role] = known[0] if known else size
         size += not known
     special = np.zeros(size, bool)
-    special[[found[role] for role in ("pad", "bos", "eos", "mask")]] = True
-    special[[ids[name] for name in names]] = True
-    drawn = ~np.array(model.control, bool)
-    drawn &= ~special[: len(drawn)]
-    if found["unk"] < len(drawn):
-        drawn[found["unk"]] = False
+    special[[role_ids[role] for role in ("pad", "bos", "eos", "mask")]] = True
+    special[[ids[piece] for piece in sentinel_pieces]] = True
+    ordinary = ~np.array(model.is_control, bool)
+    ordinary &= ~special[: len(ordinary)]
+    if role_ids["unk"] < len(ordinary):
+        ordinary[role_ids["unk"]] = False
     return VocabInfo(
         size=size,
-        **{f"{role}_id": token for role, token in found.items()},
-        sentinel_ids=tuple(ids[name] for name in names),
+        **{f"{role}_id": token for role, token in role_ids.items()},
+        sentinel_ids=tuple(ids[piece] for piece in sentinel_pieces),
         is_special=special,
-        ordinary_ids=np.flatnonzero(drawn).astype(np.int32),
-        lowercase_ids=_in_lower_case(model.surface, size),
+        ordinary_ids=np.flatnonzero(ordinary).astype(np.int32),
+        lowercase_ids=_lowercase_ids(model.piece_bytes, size),
     )
 
 
-def _in_lower_case(surface: Sequence[bytes], size: int) -> np.ndarray:
-    """[V] int32: the piece that spells each in lower case; itself where there is none.
+def _lowercase_ids(piece_bytes: Sequence[bytes], size: int) -> np.ndarray:
+    """[V] int32: the id of each piece in lower case; its own id if there is none.
 
-    A piece that ends inside a character has no case.
+    A piece that ends inside a character has no lower case.
     """
-    ids = {text: i for i, text in enumerate(surface)}
-    lower = np.arange(size, dtype=np.int32)
-    for i, text in enumerate(surface):
+    ids = {text: i for i, text in enumerate(piece_bytes)}
+    lowercase = np.arange(size, dtype=np.int32)
+    for i, text in enumerate(piece_bytes):
         with contextlib.suppress(UnicodeDecodeError):
-            small = text.decode().lower().encode()
-            lower[i] = i if small == text else ids.get(small, i)
-    return lower
+            lower = text.decode().lower().encode()
+            lowercase[i] = i if lower == text else ids.get(lower, i)
+    return lowercase

@@ -1,4 +1,4 @@
-"""Documents are read as they are, each is of one split, and nothing held out leaks."""
+"""Corpora: documents are read unchanged, each in one split; no held-out text leaks."""
 
 import gzip
 import json
@@ -7,14 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from research.data.corpora import files, stdlib_corpus
-from research.data.corpora.files import SPLITS, load
+from research.data.corpora import files, stdlib_corpus, tfds_corpus
+from research.data.corpora.corpus import SPLITS
+from research.data.corpora.load_corpus import load_corpus
 from research.errors import UserError
 
 TEXTS = [f"Text number {n}.\nIt has a second line, {n * n}." for n in range(1500)]
 
 
-def texts(corpus, split):
+def texts_of(corpus, split):
     return [document.text.strip("\n") for document in corpus.documents(split)]
 
 
@@ -23,75 +24,75 @@ def write_jsonl(path, rows):
     return str(path)
 
 
-def write_texts(path, some=TEXTS):
-    return write_jsonl(path, [{"text": text} for text in some])
+def write_texts(path, texts=TEXTS):
+    return write_jsonl(path, [{"text": text} for text in texts])
 
 
-def test_each_document_is_of_one_split_in_its_share(tmp_path):
-    corpus = load(write_texts(tmp_path / "a.jsonl"), 0.1)
-    found = {split: texts(corpus, split) for split in SPLITS}
+def test_each_document_is_in_one_split_at_its_fraction(tmp_path):
+    corpus = load_corpus(write_texts(tmp_path / "a.jsonl"), 0.1)
+    found = {split: texts_of(corpus, split) for split in SPLITS}
     assert sorted(chain(*found.values())) == sorted(TEXTS)
     for split in ("valid", "test"):  # 150 +- 11.6: five standard deviations
         assert 92 < len(found[split]) < 208
     assert found["train"] == [text for text in TEXTS if text in set(found["train"])]
 
 
-def test_growth_and_copies_move_nothing(tmp_path):
-    few = load(write_texts(tmp_path / "few.jsonl", TEXTS[:700]), 0.1)
-    many = load(write_texts(tmp_path / "many.jsonl", TEXTS[::-1] * 2), 0.1)
+def test_growth_and_copies_move_no_document_to_another_split(tmp_path):
+    few = load_corpus(write_texts(tmp_path / "few.jsonl", TEXTS[:700]), 0.1)
+    many = load_corpus(write_texts(tmp_path / "many.jsonl", TEXTS[::-1] * 2), 0.1)
     for split in SPLITS:
-        kept = [text for text in texts(many, split) if text in set(TEXTS[:700])]
-        assert sorted(kept) == sorted(texts(few, split) * 2)
+        kept = [text for text in texts_of(many, split) if text in set(TEXTS[:700])]
+        assert sorted(kept) == sorted(texts_of(few, split) * 2)
 
 
 @pytest.mark.parametrize("suffix", files.SUFFIXES)
-def test_all_files_say_the_same(tmp_path, suffix):
-    some = TEXTS[:50]
-    text = "\n\n \n".join(some) + "\n"
+def test_all_file_types_give_the_same_documents(tmp_path, suffix):
+    expected = TEXTS[:50]
+    text = "\n\n \n".join(expected) + "\n"
     if "jsonl" in suffix:
-        text = "\n".join(json.dumps({"text": each}) for each in some) + "\n\n"
+        text = "\n".join(json.dumps({"text": each}) for each in expected) + "\n\n"
     if "tsv" in suffix:
-        text = "\r\n".join(each.replace("\n", "\t") for each in some) + "\n\n"
+        text = "\r\n".join(each.replace("\n", "\t") for each in expected) + "\n\n"
     data = text.encode()
     path = tmp_path / f"a{suffix}"
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     (tmp_path / "README.md").write_text("not text of the corpus")
     for name in (path, tmp_path, tmp_path / "*a.*"):
-        corpus = load(str(name), 0.0)
-        assert texts(corpus, "train") == some
+        corpus = load_corpus(str(name), 0.0)
+        assert texts_of(corpus, "train") == expected
         last = list(corpus.documents("train"))[-1]
-        assert 0 < last.read <= corpus.size == path.stat().st_size
+        assert 0 < last.amount_read <= corpus.size == path.stat().st_size
 
 
-def test_a_text_without_blank_lines_is_cut_not_held_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LONGEST", 100)
+def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 100)
     lines = [f"line {n}" for n in range(100)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
-    found = texts(load(str(tmp_path), 0.0), "train")
+    found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
     assert "\n".join(found).split("\n") == lines
     assert max(map(len, found)) < 120
 
 
-def test_lone_surrogates_and_blank_documents_do_no_harm(tmp_path):
+def test_lone_surrogates_are_replaced_and_blank_documents_dropped(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x\\ud800y"}\n{"text": " \\n"}\n')
-    assert texts(load(str(tmp_path), 0.0), "train") == ["x\ufffdy"]
+    assert texts_of(load_corpus(str(tmp_path), 0.0), "train") == ["x\ufffdy"]
 
 
-def test_the_fingerprint_knows_content_and_not_place(tmp_path):
+def test_the_fingerprint_depends_on_content_and_not_on_the_folder(tmp_path):
     for folder in ("here", "there", "else"):
         (tmp_path / folder).mkdir()
         write_texts(tmp_path / folder / "a.jsonl", TEXTS[:20])
     write_texts(tmp_path / "else" / "a.jsonl", TEXTS[1:20] + TEXTS[:1])
     here, there, other = (
-        load(str(tmp_path / folder), 0.1).fingerprint()
+        load_corpus(str(tmp_path / folder), 0.1).fingerprint()
         for folder in ("here", "there", "else")
     )
     assert here == there != other
-    assert load(str(tmp_path / "here"), 0.2).fingerprint() != here
+    assert load_corpus(str(tmp_path / "here"), 0.2).fingerprint() != here
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("a.jsonl", b'{"text": "x"}\n{"body": "y"}\n', "a.jsonl:2: a line is a JSON"),
         ("a.jsonl", b'{"text": "x"}\n\n{"text": 3}\n', "a.jsonl:3:"),
@@ -103,50 +104,50 @@ def test_the_fingerprint_knows_content_and_not_place(tmp_path):
         ("a.tsv", b"one\ttwo\tthree\n", "a.tsv:1: a line of parallel text"),
         ("a.tsv", b"\xff\ttwo\n", "a.tsv:1: not UTF-8"),
         ("a.txt", b"fine\n\xff\xfe\n", "a.txt:2: not UTF-8"),
-        ("a.txt.gz", b"not gzip", "a.txt.gz: not a whole gzip file"),
+        ("a.txt.gz", b"not gzip", "a.txt.gz: not a complete gzip file"),
         (
             "a.txt.gz",
             gzip.compress(b"word " * 9999, mtime=0)[:40],
-            "a.txt.gz: not a whole",
+            "a.txt.gz: not a complete",
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path, name, content, says):
+def test_an_unreadable_file_gives_a_one_line_error(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as error:
-        list(load(str(tmp_path), 0.0).documents("train"))
-    assert says in str(error.value)
+        list(load_corpus(str(tmp_path), 0.0).documents("train"))
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["absent", "*.jsonl", "folder", "a.csv", "embeded"])
-def test_a_corpus_that_is_not_there_is_one_line(tmp_path, monkeypatch, name):
+def test_a_missing_corpus_gives_a_one_line_error(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.csv").write_text("x")
     with pytest.raises(UserError, match=r"data.corpus is .*\.jsonl\.gz"):
-        load(name, 0.1)
+        load_corpus(name, 0.1)
 
 
-def test_wrong_shares_and_splits_are_refused(tmp_path):
+def test_wrong_fractions_and_splits_are_refused():
     with pytest.raises(UserError, match=r"data\.held_out"):
-        load("embedded", 0.5)
+        load_corpus("embedded", 0.5)
     with pytest.raises(UserError, match="did you mean valid"):
-        load("embedded", 0.1).documents("validd")
+        load_corpus("embedded", 0.1).documents("validd")
 
 
-def test_no_held_out_docstring_is_in_what_is_trained_on():
-    whole, single = load("embedded", 0.02), load("docstrings", 0.02)
-    trained = " ".join(" ".join(texts(whole, "train")).split())
-    seen = set(texts(single, "train"))
+def test_no_held_out_docstring_is_in_the_training_text():
+    embedded, single = load_corpus("embedded", 0.02), load_corpus("docstrings", 0.02)
+    trained = " ".join(" ".join(texts_of(embedded, "train")).split())
+    train_docstrings = set(texts_of(single, "train"))
     for split in ("valid", "test"):
-        for text in texts(single, split):
+        for text in texts_of(single, split):
             assert " ".join(text.split()) not in trained
-            assert text not in seen
+            assert text not in train_docstrings
 
 
-def test_docstrings_are_a_fair_task():
-    corpus = load("docstrings", 0.02)
+def test_docstring_classes_are_balanced_and_texts_are_distinct():
+    corpus = load_corpus("docstrings", 0.02)
     documents = {split: list(corpus.documents(split)) for split in SPLITS}
     labels = [document.label for document in documents["test"]]
     assert len(set(labels)) == stdlib_corpus.NUM_CLASSES
@@ -154,22 +155,20 @@ def test_docstrings_are_a_fair_task():
     assert {document.label for document in documents["train"]} == set(labels)
     every = list(chain(*documents.values()))
     assert len({document.text for document in every}) == len(every)
-    share = len(labels) / len(every)
-    assert (
-        abs(share - stdlib_corpus.TEST) < 5 * (0.25 * 0.75 / len(every)) ** 0.5 + 0.01
-    )
+    error = abs(len(labels) / len(every) - stdlib_corpus.TEST_FRACTION)
+    assert error < 5 * (0.25 * 0.75 / len(every)) ** 0.5 + 0.01
     source = corpus.vocabulary_source
-    assert source.fingerprint() == load("embedded", 0.02).fingerprint()
+    assert source.fingerprint() == load_corpus("embedded", 0.02).fingerprint()
 
 
 class Rows(list):
-    """What a TFDS builder gives, as far as a corpus asks."""
+    """A TFDS data set in memory."""
 
     def as_numpy_iterator(self):
         return iter(self)
 
 
-def builder(splits, **features):
+def make_builder(splits, **features):
     def row(split, n):
         return {"text": f"{split} {n}".encode(), "label": n % 2}
 
@@ -181,9 +180,9 @@ def builder(splits, **features):
 
 def test_a_tfds_corpus_keeps_its_own_splits():
     label = SimpleNamespace(names=["no", "yes"])
-    made = builder(["train", "test"], text=None, label=label)
-    corpus = files.from_builder("tfds:made", made, 0.1)
-    assert texts(corpus, "test") == [f"test {n}" for n in range(200)]
+    builder = make_builder(["train", "test"], text=None, label=label)
+    corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.1)
+    assert texts_of(corpus, "test") == [f"test {n}" for n in range(200)]
     train, valid = (list(corpus.documents(split)) for split in ("train", "valid"))
     assert 0 < len(valid) < 45
     assert sorted(d.text for d in train + valid) == sorted(
@@ -195,4 +194,6 @@ def test_a_tfds_corpus_keeps_its_own_splits():
 
 def test_a_tfds_corpus_without_text_is_refused():
     with pytest.raises(UserError, match="feature text"):
-        files.from_builder("tfds:made", builder(["train"], image=None), 0.1)
+        tfds_corpus.corpus_of_builder(
+            "tfds:made", make_builder(["train"], image=None), 0.1
+        )

@@ -1,4 +1,4 @@
-"""Entries are found where a reader who knows the words would find them."""
+"""A lexicon's entries are matched greedily, as they are spelled inside a sentence."""
 
 import gzip
 
@@ -14,40 +14,40 @@ from research.errors import UserError
 from tests.testing import small_data
 
 
-def make(entries, kinds=None) -> Lexicon:
-    """A lexicon of entries that are given in tokens."""
+def make_lexicon(entries, entry_types=None) -> Lexicon:
+    """A lexicon of entries that are given as token ids."""
     width = max(map(len, entries))
     token = np.array([[*e, *[-1] * (width - len(e))] for e in entries], np.int32)
     size = np.array([*map(len, entries)], np.int32)
-    kind = np.array(kinds or [0] * len(entries), np.int32)
-    return Lexicon(token, size, kind, ("any", "other"))
+    entry_type = np.array(entry_types or [0] * len(entries), np.int32)
+    return Lexicon(token, size, entry_type, ("any", "other"))
 
 
-def longest_first(token, flags, length, entries, first) -> list[int]:
-    """The greedy segmentation of one row, place by place."""
-    found, place = [-1] * len(token), 0
-    while place < length:
+def match_row(token, flags, length, entries, first) -> list[int]:
+    """The greedy matches in one row, position by position."""
+    found, position = [-1] * len(token), 0
+    while position < length:
         best = -1
         for number, entry in enumerate(entries):
-            end = place + len(entry)
-            fits = end <= (first if place < first else length)
+            end = position + len(entry)
+            fits = end <= (first if position < first else length)
             edge = end in (first, length) or (end < length and flags[end] & WORD)
             if end + 1 < len(token) and flags[end] == 0 and flags[end + 1] & DOCUMENT:
                 edge = True
-            whole = fits and edge and [*token[place:end]] == [*entry]
-            if whole and (best < 0 or len(entry) > len(entries[best])):
+            matches = fits and edge and [*token[position:end]] == [*entry]
+            if matches and (best < 0 or len(entry) > len(entries[best])):
                 best = number
-        if best >= 0 and flags[place] & WORD:
-            found[place] = best
-            place += len(entries[best])
+        if best >= 0 and flags[position] & WORD:
+            found[position] = best
+            position += len(entries[best])
         else:
-            place += 1
+            position += 1
     return found
 
 
 @st.composite
-def texts(draw):
-    """Rows of few distinct tokens, and a lexicon of runs of them."""
+def rows_and_entries(draw):
+    """Rows of few distinct tokens, and lexicon entries of the same tokens."""
     width = draw(st.integers(2, 14))
     token = st.integers(5, 8)
     rows = draw(st.lists(st.tuples(*[token] * width), min_size=1, max_size=6))
@@ -55,56 +55,59 @@ def texts(draw):
     flags = [draw(st.tuples(*[bits] * width)) for _ in rows]
     length = [draw(st.integers(0, width)) for _ in rows]
     first = [draw(st.integers(0, size)) for size in length]
-    runs = st.lists(token, min_size=1, max_size=4).map(tuple)
-    entries = draw(st.lists(runs, min_size=1, max_size=12, unique=True))
+    entry = st.lists(token, min_size=1, max_size=4).map(tuple)
+    entries = draw(st.lists(entry, min_size=1, max_size=12, unique=True))
     arrays = np.array(rows, np.int32), np.array(flags, np.uint8)
     return *arrays, np.array(length), np.array(first), entries
 
 
-@given(texts(), st.booleans())
-def test_a_row_is_segmented_greedily_from_left_to_right(made, pairs):
+@given(rows_and_entries(), st.booleans())
+def test_a_row_is_matched_greedily_from_left_to_right(made, pairs):
     token, flags, length, first, entries = made
-    known = make(entries)
+    known = make_lexicon(entries)
     first = first if pairs else None
     found = lexicon.match(token, flags, length, known, first=first)
     assert found.dtype == np.int32 and found.shape == token.shape
     ends = length if first is None else first
     for n in range(len(token)):
-        expected = longest_first(token[n], flags[n], length[n], entries, ends[n])
+        expected = match_row(token[n], flags[n], length[n], entries, ends[n])
         assert found[n].tolist() == expected
-        alone = slice(n, n + 1)
-        own = None if first is None else first[alone]
-        row = lexicon.match(token[alone], flags[alone], length[alone], known, first=own)
-        np.testing.assert_array_equal(row, found[alone])
+        one = slice(n, n + 1)
+        own = None if first is None else first[one]
+        row = lexicon.match(token[one], flags[one], length[one], known, first=own)
+        np.testing.assert_array_equal(row, found[one])
 
 
 TEXT = "fi bada gune, ta bada ,bada, badagune li。学中文bada 中文学"
 ENTRIES = "bada\tword\nbada gune\tphrase\n中文\tname\n学\tname\nbada gune\tname\n"
 
 
-def found_in(vocabulary, known, text):
-    """What stands before each entry that is found in a text, and the entry."""
+def matches_in(vocabulary, known, text):
+    """(the text before it, the entry) of each match in a text."""
     token, starts = vocabulary.encode(text)
     flags = np.where(starts, WORD, 0).astype(np.uint8)
     entry = lexicon.match(token[None], flags[None], np.array([len(token)]), known)[0]
-    places = np.flatnonzero(entry >= 0)
-    cuts = [(token[:at], token[at:][: known.size[entry[at]]]) for at in places]
+    positions = np.flatnonzero(entry >= 0)
+    cuts = [(token[:at], token[at:][: known.size[entry[at]]]) for at in positions]
     return [tuple(vocabulary.decode(part) for part in parts) for parts in cuts]
 
 
-@pytest.mark.parametrize("kind", train_tokenizer.KINDS)
-def test_entries_are_spelled_as_inside_a_sentence(vocabularies, tmp_path, kind, capsys):
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_entries_are_spelled_as_inside_a_sentence(
+    vocabularies, tmp_path, tokenizer_type, capsys
+):
     (tmp_path / "a.tsv").write_text(ENTRIES)
-    known = lexicon.load(str(tmp_path / "a.tsv"), vocabularies[kind])
+    vocabulary = vocabularies[tokenizer_type]
+    known = lexicon.load_lexicon(str(tmp_path / "a.tsv"), vocabulary)
     assert known.type_names == ("name", "phrase", "word")
     assert known.entry_type.tolist() == [2, 1, 0, 0]
     assert "1 of 5 entries" in capsys.readouterr().err
     cut = "fi |bada gune|, ta |bada| ,bada, badagune li。|学||中文|bada 中文|学|"
-    if kind == "wordpiece":  # to it a word is the same with no space before it
+    if tokenizer_type == "wordpiece":  # it ignores the space before a word
         cut = cut.replace(",bada,", ",|bada|,").replace("bada 中文", "|bada||中文|")
     parts = cut.replace(" ", "").split("|")
     expected = [("".join(parts[:n]), parts[n]) for n in range(1, len(parts), 2)]
-    found = found_in(vocabularies[kind], known, TEXT)
+    found = matches_in(vocabulary, known, TEXT)
     found = [tuple(text.replace(" ", "") for text in pair) for pair in found]
     assert found == expected
 
@@ -126,19 +129,20 @@ def test_a_lexicon_of_a_config_reaches_its_objective(corpora, folder, lexicon):
     }
 
 
-def test_the_fingerprint_of_a_lexicon_knows_all_of_it():
+def test_the_fingerprint_of_a_lexicon_depends_on_all_fields():
     made = [
-        make([(5, 6), (7,)]),
-        make([(5, 6), (8,)]),
-        make([(5, 6), (7,)], [0, 1]),
-        make([(5, 6), (7,)])._replace(type_names=("any", "more")),
+        make_lexicon([(5, 6), (7,)]),
+        make_lexicon([(5, 6), (8,)]),
+        make_lexicon([(5, 6), (7,)], [0, 1]),
+        make_lexicon([(5, 6), (7,)])._replace(type_names=("any", "more")),
     ]
-    assert len({lexicon.fingerprint(each) for each in made}) == len(made)
-    assert lexicon.fingerprint(made[0]) == lexicon.fingerprint(make([(5, 6), (7,)]))
+    assert len({lexicon.lexicon_fingerprint(each) for each in made}) == len(made)
+    again = lexicon.lexicon_fingerprint(make_lexicon([(5, 6), (7,)]))
+    assert lexicon.lexicon_fingerprint(made[0]) == again
 
 
-def test_rows_without_entries_are_left_alone():
-    known = make([(5, 6)])
+def test_rows_without_entries_have_no_matches():
+    known = make_lexicon([(5, 6)])
     none = np.zeros((0, 4), np.int32)
     assert lexicon.match(none, none.astype(np.uint8), none[:, 0], known).shape == (0, 4)
     empty = np.full((3, 4), 5, np.int32)
@@ -147,12 +151,12 @@ def test_rows_without_entries_are_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         (
             "a.tsv",
             b"one\tword\ntwo\n",
-            "a.tsv:2: a line of a lexicon is entry<TAB>kind",
+            "a.tsv:2: a line of a lexicon is entry<TAB>type",
         ),
         ("a.tsv", b"one\tword\tmore\n", "a.tsv:1:"),
         ("a.tsv", b"\n\n \tword\n", "a.tsv:3:"),
@@ -162,21 +166,23 @@ def test_rows_without_entries_are_left_alone():
         ("b.tsv", None, "No such file"),
     ],
 )
-def test_a_file_that_is_no_lexicon_is_one_line(
-    vocabularies, tmp_path, name, content, says
+def test_a_file_that_is_not_a_lexicon_gives_a_one_line_error(
+    vocabularies, tmp_path, name, content, message
 ):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as error:
-        lexicon.load(str(tmp_path / name), vocabularies["bpe"])
-    assert says in str(error.value) and "\n" not in str(error.value)
+        lexicon.load_lexicon(str(tmp_path / name), vocabularies["bpe"])
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_entries_of_unknown_text_are_told(vocabularies, tmp_path, capsys):
+def test_entries_of_unknown_text_are_left_out_and_counted(
+    vocabularies, tmp_path, capsys
+):
     (tmp_path / "a.tsv").write_text("☃ bada\tword\nbada\tword\n")
-    known = lexicon.load(str(tmp_path / "a.tsv"), vocabularies["wordpiece"])
+    known = lexicon.load_lexicon(str(tmp_path / "a.tsv"), vocabularies["wordpiece"])
     assert len(known.size) == 1
-    assert "1 of 2 entries are left out, 1 since" in capsys.readouterr().err
+    assert "1 of 2 entries are left out: 1 have text" in capsys.readouterr().err
     (tmp_path / "a.tsv").write_text("☃ bada\tword\n")
     with pytest.raises(UserError, match="no entry"):
-        lexicon.load(str(tmp_path / "a.tsv"), vocabularies["wordpiece"])
+        lexicon.load_lexicon(str(tmp_path / "a.tsv"), vocabularies["wordpiece"])

@@ -1,22 +1,28 @@
-"""Where sentences start, and that cutting text into units loses nothing of it."""
+"""Sentences start at the right units, and units hold all of a text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.data.corpora.sentences import ENDS, JOINED, OPENS, traits, units
+from research.data.corpora.sentences import (
+    ENDS,
+    JOINED,
+    OPENS,
+    sentence_traits,
+    split_units,
+)
 
 
 def sentences(text):
-    """The sentences of a text, by the traits of its units alone."""
+    """The sentences of a text, computed from the traits of its units."""
     found, before = [], 0
-    for unit in units(text):
-        trait = traits(unit)
-        if not found or (before & ENDS and trait & OPENS):
+    for unit in split_units(text):
+        traits = sentence_traits(unit)
+        if not found or (before & ENDS and traits & OPENS):
             found.append("")
         joined = unit.startswith(JOINED) or not found[-1]
         found[-1] += ("" if joined else " ") + unit.removeprefix(JOINED)
-        before = trait
+        before = traits
     return found
 
 
@@ -35,12 +41,12 @@ def sentences(text):
         "approx. five etc. and no. four",
     ],
 )
-def test_sentences_start_where_a_reader_says(text):
+def test_sentences_start_where_a_reader_marks_them(text):
     assert sentences(text.replace("|", "")) == [s.strip() for s in text.split("|")]
 
 
 @given(st.text(st.sampled_from("ab. !?。！？”’ \n\t中文\x1f")) | st.text())
 def test_units_rebuild_the_text_up_to_white_space(text):
-    rebuilt = " ".join(units(text)).replace(" " + JOINED, "")
+    rebuilt = " ".join(split_units(text)).replace(" " + JOINED, "")
     assert rebuilt == " ".join(text.split())
-    assert all(unit.removeprefix(JOINED) for unit in units(text))
+    assert all(unit.removeprefix(JOINED) for unit in split_units(text))

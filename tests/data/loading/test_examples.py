@@ -26,7 +26,7 @@ def make(tmp_path):
         objective, streams=LONG[:1], *, batch=4, rates=None, seed=0, dupe_factor=0
     ):
         parts = [
-            Part(s, example_index.build(s, objective.text_spec(8), 0, tmp_path))
+            Part(s, example_index.build_index(s, objective.text_spec(8), 0, tmp_path))
             for s in streams
         ]
         rates = dict(enumerate(rates or [1] * len(parts)))
@@ -42,7 +42,7 @@ def make(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("unit", example_index.PAIRS)
+@pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
 def test_both_spans_of_a_pair_are_read_one_after_the_other(make, unit):
     data = make(toy_objectives.Objective(unit), batch=7)
     (part,) = data.source.parts

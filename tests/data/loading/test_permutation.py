@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.data.corpora.corpus import sampling_rates
 from research.data.loading import permutation
 from research.errors import UserError
 
@@ -101,7 +102,7 @@ def test_each_corpus_is_read_on_from_where_it_was():
     [(0.7, [0.83366, 0.16634]), (0.3, [0.66614, 0.33386]), (1.0, [10 / 11, 1 / 11])],
 )
 def test_an_alpha_brings_small_corpora_forward(alpha, shares):
-    found = permutation.flattened([100, 10], alpha)
+    found = sampling_rates([100, 10], alpha)
     np.testing.assert_allclose(found, shares, atol=5e-6)
     plan = permutation.schedule(found)
     np.testing.assert_allclose(plan.count / plan.count.sum(), shares, atol=1e-4)

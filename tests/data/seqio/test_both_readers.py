@@ -30,7 +30,7 @@ class Remembers(toy_objectives.Objective):
 
 
 def make(cache, objective, batch=4):
-    part = Part(LONG, example_index.build(LONG, objective.text_spec(8), 0, cache))
+    part = Part(LONG, example_index.build_index(LONG, objective.text_spec(8), 0, cache))
     told = {"seed": 0, "rates": {"": 1.0}, "batch": batch}
     text = Text([part], objective, toy_objectives.vocab(), length=8, **told)
     return Pipeline(text, batch=batch)
@@ -68,11 +68,15 @@ def test_the_text_itself_stays_as_it_is(tmp_path):
 
 
 def test_an_objective_goes_on_after_its_own_stride(tmp_path):
-    made = example_index.build(LONG, Remembers(stride=3).text_spec(8), 0, tmp_path)
+    made = example_index.build_index(
+        LONG, Remembers(stride=3).text_spec(8), 0, tmp_path
+    )
     shards = LONG.shard_offsets
     begins = [np.arange(a, b, 3) for a, b in pairwise(shards)]
     np.testing.assert_array_equal(made.start, np.concatenate(begins))
-    same = example_index.build(LONG, Remembers(stride=3).text_spec(8), 3, tmp_path)
+    same = example_index.build_index(
+        LONG, Remembers(stride=3).text_spec(8), 3, tmp_path
+    )
     assert made.fingerprint == same.fingerprint
-    with pytest.raises(UserError, match=r"data\.stride is 5, .*goes on after 3 tokens"):
-        example_index.build(LONG, Remembers(stride=3).text_spec(8), 5, tmp_path)
+    with pytest.raises(UserError, match=r"data\.stride is 5, .*after 3 tokens"):
+        example_index.build_index(LONG, Remembers(stride=3).text_spec(8), 5, tmp_path)

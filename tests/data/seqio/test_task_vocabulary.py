@@ -14,7 +14,7 @@ def test_words_start_at_marks_punctuation_and_ideographs(vocabularies, tmp_path,
     theirs = seqio.SentencePieceVocabulary(str(path))
     starts = task_vocabulary.word_starts(theirs, 500)
     assert starts.shape == (500,) and starts[420:].all()
-    names = vocabularies[kind].model.names
+    names = vocabularies[kind].model.pieces
     by_name = dict(zip(names, starts[:420].tolist(), strict=True))
     assert by_name["学"] and by_name["▁"] and by_name[","] and by_name["。"]
     assert all(start for name, start in by_name.items() if name.startswith("▁"))

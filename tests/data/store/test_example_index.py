@@ -1,4 +1,4 @@
-"""Every token of the text is read, and objectives start at the same ones."""
+"""An index covers every token, and objectives with one stride start at the same."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ shards = st.lists(
 )
 
 
-def covered(stream, built):
+def times_read(stream, built):
+    """How often each token of the stream is in an example."""
     times = np.zeros(stream.num_tokens, int)
     for start, length in zip(built.start, built.length, strict=True):
         times[start : start + length] += 1
@@ -24,11 +25,13 @@ def covered(stream, built):
 
 @given(shards, st.integers(1, 50), st.integers(0, 60))
 @settings(max_examples=40, deadline=None)
-def test_windows_read_what_they_say(tmp_path_factory, sizes, length, stride):
+def test_windows_count_skipped_and_repeated_tokens(
+    tmp_path_factory, sizes, length, stride
+):
     stream = toy_objectives.Stream(sizes)
     cache = tmp_path_factory.mktemp("cache")
-    built = example_index.build(stream, TextSpec("stream", length), stride, cache)
-    times = covered(stream, built)
+    built = example_index.build_index(stream, TextSpec("stream", length), stride, cache)
+    times = times_read(stream, built)
     assert built.counts["skipped"] == (times == 0).sum()
     assert built.counts["repeated"] == np.maximum(times - 1, 0).sum()
     if stride <= length:
@@ -44,12 +47,12 @@ def test_windows_read_what_they_say(tmp_path_factory, sizes, length, stride):
 
 @given(shards, st.integers(1, 30), st.integers(1, 50), st.integers(1, 50))
 @settings(max_examples=20, deadline=None)
-def test_with_one_stride_all_lengths_start_alike(
+def test_with_one_stride_all_lengths_have_the_same_starts(
     tmp_path_factory, sizes, stride, one, other
 ):
     stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
     built = [
-        example_index.build(stream, TextSpec("stream", length), stride, cache)
+        example_index.build_index(stream, TextSpec("stream", length), stride, cache)
         for length in (one, other)
     ]
     np.testing.assert_array_equal(built[0].start, built[1].start)
@@ -59,43 +62,44 @@ def test_with_one_stride_all_lengths_start_alike(
 @settings(max_examples=20, deadline=None)
 def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length):
     stream, cache = toy_objectives.Stream(sizes), tmp_path_factory.mktemp("cache")
-    built = example_index.build(stream, TextSpec("document", length), 0, cache)
-    whole = np.array([size for shard in sizes for size in shard])
-    np.testing.assert_array_equal(built.length, np.minimum(length, whole[whole > 0]))
-    np.testing.assert_array_equal(built.start, stream.document_offsets[:-1][whole > 0])
-    np.testing.assert_array_equal(built.label, stream.labels[whole > 0])
-    assert built.counts["skipped"] == np.maximum(whole - length, 0).sum()
+    built = example_index.build_index(stream, TextSpec("document", length), 0, cache)
+    size = np.array([size for shard in sizes for size in shard])
+    np.testing.assert_array_equal(built.length, np.minimum(length, size[size > 0]))
+    np.testing.assert_array_equal(built.start, stream.document_offsets[:-1][size > 0])
+    np.testing.assert_array_equal(built.label, stream.labels[size > 0])
+    assert built.counts["skipped"] == np.maximum(size - length, 0).sum()
     assert built.counts["repeated"] == 0
 
 
-def test_cache_is_read_and_told_apart(tmp_path, monkeypatch):
+def test_the_cache_is_read_and_its_key_holds_every_argument(tmp_path, monkeypatch):
     stream = toy_objectives.Stream()
-    first = example_index.build(stream, TextSpec("stream", 8), 0, tmp_path)
+    first = example_index.build_index(stream, TextSpec("stream", 8), 0, tmp_path)
     others = [
-        example_index.build(stream, TextSpec("stream", 9), 0, tmp_path),
-        example_index.build(stream, TextSpec("stream", 8), 4, tmp_path),
-        example_index.build(stream, TextSpec("document", 8), 0, tmp_path),
-        example_index.build(
+        example_index.build_index(stream, TextSpec("stream", 9), 0, tmp_path),
+        example_index.build_index(stream, TextSpec("stream", 8), 4, tmp_path),
+        example_index.build_index(stream, TextSpec("document", 8), 0, tmp_path),
+        example_index.build_index(
             toy_objectives.Stream(seed=1), TextSpec("stream", 8), 0, tmp_path
         ),
     ]
     assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 5
-    monkeypatch.setattr(example_index, "UNITS", {"stream": None})
-    again = example_index.build(stream, TextSpec("stream", 8), 0, tmp_path)
+    monkeypatch.setattr(example_index, "TEXT_UNITS", {"stream": None})
+    again = example_index.build_index(stream, TextSpec("stream", 8), 0, tmp_path)
     np.testing.assert_array_equal(first.start, again.start)
     assert isinstance(again.start, np.memmap)
 
 
 @pytest.mark.parametrize(
-    "unit", [unit for unit in example_index.UNITS if unit != "stream"]
+    "unit", [unit for unit in example_index.TEXT_UNITS if unit != "stream"]
 )
-def test_a_stride_is_for_windows_alone(tmp_path, unit):
+def test_only_windows_have_a_stride(tmp_path, unit):
+    stream = toy_objectives.Stream()
     with pytest.raises(UserError, match=r"data\.stride is 4.*set data\.stride=0"):
-        example_index.build(toy_objectives.Stream(), TextSpec(unit, 8), 4, tmp_path)
+        example_index.build_index(stream, TextSpec(unit, 8), 4, tmp_path)
 
 
 def test_unknown_unit_is_refused(tmp_path):
     with pytest.raises(UserError, match="document"):
-        example_index.build(
+        example_index.build_index(
             toy_objectives.Stream(), TextSpec("documents", 8), 0, tmp_path
         )

@@ -1,4 +1,4 @@
-"""A stream holds every token of its text, however it was cut while it was made."""
+"""A stream holds every token of its text, for any batch and shard size."""
 
 import tracemalloc
 from itertools import pairwise
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
-from research.data.corpora.files import Corpus, Document
+from research.data.corpora.corpus import Corpus, Document
 from research.data.store import tokenize
-from research.data.store.stream import Stream, build
+from research.data.store.stream import Stream, build_stream
 from research.data.tokenizers import train_tokenizer
 from research.errors import UserError
 from tests.testing.fake_corpus import corpus_of, make_lines
@@ -21,11 +21,12 @@ DOCUMENTS = [
 DOCUMENTS += ["One. Two! Three?\n\nThe Four, e.g. Five.", "我喜欢你。你呢？\nOK。", "x"]
 
 
-def make(vocabulary, cache, separator="eos", texts=DOCUMENTS, **options):
-    return build(corpus_of(texts), "train", vocabulary, cache, separator, **options)
+def build(vocabulary, cache, separator="eos", texts=DOCUMENTS, **options):
+    corpus = corpus_of(texts)
+    return build_stream(corpus, "train", vocabulary, cache, separator, **options)
 
 
-def tokens(stream):
+def read_all(stream):
     """All tokens and flags of a stream; each shard is read as one row."""
     edges = stream.shard_offsets
     shards = [
@@ -37,12 +38,14 @@ def tokens(stream):
     return token, np.concatenate([bits[0] for _, bits in shards])
 
 
-@pytest.mark.parametrize("kind", train_tokenizer.KINDS)
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
 @pytest.mark.parametrize("separator", ["eos", "none"])
-def test_the_stream_is_the_texts_tokens(vocabularies, tmp_path, kind, separator):
-    vocabulary = vocabularies[kind]
-    stream = make(vocabulary, tmp_path, separator)
-    token, flags = tokens(stream)
+def test_the_stream_holds_the_tokens_of_the_texts(
+    vocabularies, tmp_path, tokenizer_type, separator
+):
+    vocabulary = vocabularies[tokenizer_type]
+    stream = build(vocabulary, tmp_path, separator)
+    token, flags = read_all(stream)
     between = [vocabulary.vocab.eos_id] if separator == "eos" else []
     assert stream.separator_length == len(between)
     assert stream.num_documents == len(DOCUMENTS)
@@ -55,35 +58,39 @@ def test_the_stream_is_the_texts_tokens(vocabularies, tmp_path, kind, separator)
         assert not flags[end:last].any()
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_units_are_encoded_as_sentencepiece_encodes_whole_texts(vocabularies, kind):
-    """The library's own encoding of a line, with its own rules for white space."""
+@pytest.mark.parametrize("tokenizer_type", ["unigram", "bpe"])
+def test_units_are_encoded_as_sentencepiece_encodes_whole_texts(
+    vocabularies, tokenizer_type
+):
+    """Compared with the library's encoding of lines, with its own white space rules."""
     import sentencepiece
 
-    vocabulary = vocabularies[kind]
+    vocabulary = vocabularies[tokenizer_type]
     library = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model.data)
     for line in make_lines(4, lines=100):
         if "。" not in line:
             assert vocabulary.encode(line)[0].tolist() == library.encode(line)
 
 
-@pytest.mark.parametrize("kind", train_tokenizer.KINDS)
-def test_how_it_was_cut_does_not_matter(vocabularies, tmp_path, monkeypatch, kind):
-    expected = make(vocabularies[kind], tmp_path / "a")
-    monkeypatch.setattr(tokenize, "BATCH", 300)
-    monkeypatch.setattr(tokenize, "DISTINCT", 20)
-    found = make(vocabularies[kind], tmp_path / "b", shard_tokens=500)
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_batch_and_shard_sizes_do_not_change_the_tokens(
+    vocabularies, tmp_path, monkeypatch, tokenizer_type
+):
+    expected = build(vocabularies[tokenizer_type], tmp_path / "a")
+    monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 300)
+    monkeypatch.setattr(tokenize, "MAX_KNOWN_UNITS", 20)
+    found = build(vocabularies[tokenizer_type], tmp_path / "b", shard_tokens=500)
     assert len(found.shard_offsets) > 5
     for name in ("document_offsets", "sentence_offsets", "labels"):
         assert np.array_equal(getattr(found, name), getattr(expected, name))
-    for ours, theirs in zip(tokens(found), tokens(expected), strict=True):
-        assert np.array_equal(ours, theirs)
+    for one, other in zip(read_all(found), read_all(expected), strict=True):
+        assert np.array_equal(one, other)
     assert set(found.shard_offsets) <= set(found.document_offsets)
 
 
-def test_flags_say_where_everything_starts(vocabularies, tmp_path):
-    stream = make(vocabularies["unigram"], tmp_path)
-    token, flags = tokens(stream)
+def test_flags_mark_where_words_sentences_and_paragraphs_start(vocabularies, tmp_path):
+    stream = build(vocabularies["unigram"], tmp_path)
+    token, flags = read_all(stream)
     for inner, outer in (
         (WORD, SENTENCE),
         (SENTENCE, PARAGRAPH),
@@ -100,15 +107,15 @@ def test_flags_say_where_everything_starts(vocabularies, tmp_path):
     assert len(starts[PARAGRAPH]) == lines
     decode = vocabularies["unigram"].decode
     ends = stream.sentence_offsets
-    last = [decode(token[a:b]) for a, b in zip(ends[-9:-1], ends[-8:], strict=True)]
+    last = [decode(token[a:b]) for a, b in pairwise(ends[-9:])]
     assert last[:4] == ["One.", "Two!", "Three?", "The Four, e.g. Five."]
     assert last[4:] == ["我喜欢你。", "你呢？", "OK。", "x"]
 
 
-def test_gather_reads_any_rows(vocabularies, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenize, "BATCH", 300)
-    stream = make(vocabularies["bytebpe"], tmp_path, shard_tokens=700)
-    token, flags = tokens(stream)
+def test_gather_returns_any_rows(vocabularies, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 300)
+    stream = build(vocabularies["bytebpe"], tmp_path, shard_tokens=700)
+    token, flags = read_all(stream)
     assert len(stream.shard_offsets) > 5
     draw = np.random.default_rng(0)
     shard = draw.integers(0, len(stream.shard_offsets) - 1, 200)
@@ -124,35 +131,37 @@ def test_gather_reads_any_rows(vocabularies, tmp_path, monkeypatch):
         assert (rows[n, size:] == -7).all() and (bits[n, size:] == 0).all()
 
 
-def test_labels_and_unknown_text_are_told(vocabularies, tmp_path, capsys):
+def test_labels_are_stored_and_unknown_text_is_counted(vocabularies, tmp_path, capsys):
     rows = [Document("a ba", "x"), Document("☃ ba"), Document("ba ☃☃", "y")]
     rows += [Document("ba", "x"), Document(" \n")]
     corpus = Corpus("rows", lambda split: iter(rows), lambda: "rows")
-    stream = build(corpus, "valid", vocabularies["wordpiece"], tmp_path, "eos")
+    stream = build_stream(corpus, "valid", vocabularies["wordpiece"], tmp_path, "eos")
     assert stream.label_names == ("x", "y")
     assert stream.labels.tolist() == [0, -1, 1, 0]
     assert stream.num_unknown == 2
-    said = f"2 of {stream.num_tokens} tokens are unknown"
-    assert said in capsys.readouterr().err
+    line = f"2 of {stream.num_tokens} tokens are unknown"
+    assert line in capsys.readouterr().err
 
 
-def test_a_stream_is_made_once_for_all_that_makes_it(vocabularies, tmp_path):
-    known = set()
+def test_a_stream_is_built_once_per_text_vocabulary_and_separator(
+    vocabularies, tmp_path
+):
+    fingerprints = set()
     for separator in ("eos", "none"):
-        for kind in ("unigram", "bytebpe"):
+        for tokenizer_type in ("unigram", "bytebpe"):
             for texts in (DOCUMENTS[:3], DOCUMENTS[:4]):
-                stream = make(vocabularies[kind], tmp_path, separator, texts)
-                known.add(stream.fingerprint)
-    assert len(known) == 8
+                stream = build(vocabularies[tokenizer_type], tmp_path, separator, texts)
+                fingerprints.add(stream.fingerprint)
+    assert len(fingerprints) == 8
     corpus = corpus_of(DOCUMENTS[:4])
     object.__setattr__(corpus, "read", None)  # the text is not read again
-    again = build(corpus, "train", vocabularies["bytebpe"], tmp_path, "none")
+    again = build_stream(corpus, "train", vocabularies["bytebpe"], tmp_path, "none")
     assert again.fingerprint == stream.fingerprint
 
 
 def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokenize, "BATCH", 2**12)
-    monkeypatch.setattr(tokenize, "DISTINCT", 2**8)
+    monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 2**12)
+    monkeypatch.setattr(tokenize, "MAX_KNOWN_UNITS", 2**8)
 
     def peak(times):
         def read(split):
@@ -162,20 +171,20 @@ def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatc
 
         corpus = Corpus("long", read, lambda: times)
         tracemalloc.start()
-        build(corpus, "train", vocabularies["unigram"], tmp_path, "eos")
-        _, most = tracemalloc.get_traced_memory()
+        build_stream(corpus, "train", vocabularies["unigram"], tmp_path, "eos")
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return most
+        return peak_bytes
 
-    peak(1)  # tables that are made once
+    peak(1)  # fills tables that are computed once
     assert peak(100) < 1.1 * peak(10)
 
 
-def test_mistakes_are_one_line(vocabularies, tmp_path):
+def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):
     vocabulary = vocabularies["unigram"]
     with pytest.raises(UserError, match=r"data\.separator.*eos"):
-        make(vocabulary, tmp_path, "sep")
+        build(vocabulary, tmp_path, "sep")
     with pytest.raises(UserError, match=r"train split.*data\.held_out"):
-        make(vocabulary, tmp_path, texts=[" "])
-    with pytest.raises(UserError, match="no whole token stream"):
+        build(vocabulary, tmp_path, texts=[" "])
+    with pytest.raises(UserError, match="not a complete token stream"):
         Stream.open(tmp_path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research.batch import WORD, Example
-from research.data.corpora.files import Corpus, Document
+from research.data.corpora.corpus import Corpus, Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import budget
@@ -144,7 +144,7 @@ def vocabularies():
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
     made = {}
-    for kind in train_tokenizer.KINDS:
+    for kind in train_tokenizer.TOKENIZER_TYPES:
         model = train_tokenizer.train(corpus, kind, 500, 7)
         made[kind] = vocabulary.Vocabulary(
             model, vocabulary.find_special_tokens(model, 7)
@@ -153,7 +153,7 @@ def vocabularies():
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
-@pytest.mark.parametrize("kind", train_tokenizer.KINDS)
+@pytest.mark.parametrize("kind", train_tokenizer.TOKENIZER_TYPES)
 def test_words_are_whole_under_any_tokenizer(vocabularies, kind, unit):
     # What is between two places that the text itself parts, by white space, is hidden
     # in one go unless punctuation parts it further.

@@ -16,10 +16,10 @@ TEST_RELATIONS = "tests/objectives/inputs/test_sentence_pairs.py"
 
 MUTANTS = [
     Mutant(
-        "whole words know the marks of one tokenizer alone",
+        "words start only at the marks of one tokenizer",
         "research/data/tokenizers/vocabulary.py",
-        "flags[started | self._marked[token]] = WORD",
-        "flags[self._marked[token]] = WORD",
+        "flags[starts | self._starts_with_space[token]] = WORD",
+        "flags[self._starts_with_space[token]] = WORD",
         "tests/data/tokenizers/test_vocabulary.py",
         "words_start_where",
         pitfall=3,

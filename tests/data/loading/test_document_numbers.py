@@ -1,4 +1,4 @@
-"""Examples know of which document they are, over all corpora."""
+"""An example has the number, over all corpora, of the document it begins in."""
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ STREAMS = (
 
 
 @pytest.mark.parametrize("unit", ["stream", "document", "passage", "pair"])
-def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
+def test_the_document_is_the_one_in_which_the_text_begins(unit, tmp_path):
     objective = toy_objectives.Objective(unit)
     parts = [
-        Part(s, example_index.build(s, objective.text_spec(8), 0, tmp_path))
+        Part(s, example_index.build_index(s, objective.text_spec(8), 0, tmp_path))
         for s in STREAMS
     ]
     rates = {"one": 1.0, "two": 1.0}
@@ -31,10 +31,10 @@ def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
         batch=4,
     )
     corpus = np.repeat([0, 1], text.sizes)
-    place = np.concatenate([np.arange(size) for size in text.sizes])
-    zero = np.zeros_like(place)
+    position = np.concatenate([np.arange(size) for size in text.sizes])
+    zero = np.zeros_like(position)
     for shuffle in (False, True):
-        example, row = text.raw(corpus, place, zero, zero, seed=0, shuffle=shuffle)
+        example, row = text.raw(corpus, position, zero, zero, seed=0, shuffle=shuffle)
         for number, stream in enumerate(STREAMS):
             own = corpus == number
             start = parts[number].index.start[row[own]]
@@ -42,6 +42,7 @@ def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
             assert (stream.document_offsets[document] <= start).all()
             assert (start < stream.document_offsets[document + 1]).all()
     assert example.document.dtype == np.int64
-    assert text.raw(corpus[:0], place[:0], zero[:0], zero[:0], seed=0, shuffle=False)[
-        0
-    ].document.shape == (0,)
+    none, _ = text.raw(
+        corpus[:0], position[:0], zero[:0], zero[:0], seed=0, shuffle=False
+    )
+    assert none.document.shape == (0,)

@@ -1,0 +1,94 @@
+"""A corpus: documents in a fixed order, each of which belongs to one split."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from research.data.cache import fingerprint
+from research.errors import unknown
+
+# C corpora
+
+SPLITS = ("train", "valid", "test")
+
+
+class Document(NamedTuple):
+    """One document: its text, and its label where it has one."""
+
+    text: str
+    label: str | None = None
+    amount_read: int = 0  # of the corpus so far, in the unit of Corpus.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """A source of documents, always in the same order."""
+
+    name: str
+    read: Callable[[str], Iterator[Document]]  # the documents of a split
+    cache_key: Callable[[], object]  # everything the documents depend on, as JSON
+    size: int = 0  # in the unit of Document.amount_read; 0: unknown
+    vocabulary_source: "Corpus | None" = None  # the corpus to train a vocabulary on
+    parts: tuple["Corpus", ...] = ()  # the corpora that `join_corpora` joined
+    work_shards: tuple["Corpus", ...] = ()  # of a large corpus, in order
+
+    def documents(self, split: str) -> Iterator[Document]:
+        """The documents of "train", "valid" or "test" that are not blank.
+
+        Raises:
+          UserError: the split is unknown, or the source cannot be read.
+        """
+        if split not in SPLITS:
+            raise unknown("split", split, SPLITS)
+        documents = self.read(split)
+        return (each for each in documents if each.text and not each.text.isspace())
+
+    def fingerprint(self) -> str:
+        """A hash of everything that the documents and their splits depend on."""
+        return fingerprint(self.cache_key())
+
+
+def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus with all documents of several, to train one vocabulary on."""
+    if len(corpora) == 1:
+        return corpora[0]
+
+    def read(split: str) -> Iterator[Document]:
+        for corpus in corpora:
+            for document in corpus.documents(split):
+                yield document._replace(amount_read=0)
+
+    return Corpus(
+        name=" + ".join(corpus.name for corpus in corpora),
+        read=read,
+        cache_key=lambda: [corpus.fingerprint() for corpus in corpora],
+        parts=tuple(corpora),
+        work_shards=tuple(each for c in corpora for each in c.work_shards or (c,)),
+    )
+
+
+def split_of(text: str, *, valid: float, test: float) -> str:
+    """The split of a text, by its hash.
+
+    Args:
+      valid, test: the fractions of texts in these splits.
+    """
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    uniform = int.from_bytes(digest, "big") / 2**64
+    return "test" if uniform < test else "valid" if uniform < test + valid else "train"
+
+
+def sampling_rates(sizes: Collection[float], alpha: float) -> list[float]:
+    """The rate of each corpus, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
+
+    Args:
+      sizes: [C], each above 0.
+
+    Returns:
+      [C] rates, whose sum is 1.
+    """
+    weight = np.array(sizes, float) ** alpha
+    return (weight / weight.sum()).tolist()

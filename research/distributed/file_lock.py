@@ -1,0 +1,50 @@
+"""An exclusive lock on a file, among the processes that share its file system."""
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+
+@contextlib.contextmanager
+def file_lock(
+    path: str | os.PathLike, *, wait_message: str = "", wait: bool = True
+) -> Iterator[IO[str] | None]:
+    """Holds the lock; the kernel releases it when its last holder closes it or dies.
+
+    A child process that inherits the descriptor of the file holds the lock too.
+
+    Args:
+      path: the lock file, which is made if it is missing and never deleted.
+      wait_message: a line for standard error, printed if another process holds the
+        lock and this one waits for it.
+      wait: whether to wait for a lock that another process holds.
+
+    Yields:
+      the open lock file; None if another process holds the lock and `wait` is false.
+    """
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                yield None
+                return
+            if wait_message:
+                print(wait_message, file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def is_locked(path: str | os.PathLike) -> bool:
+    """Whether a process holds the lock; false where the lock file does not exist."""
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

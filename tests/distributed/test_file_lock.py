@@ -1,0 +1,31 @@
+"""At most one process holds a file lock, and its children hold it with it."""
+
+import subprocess
+import sys
+
+from research.distributed.file_lock import file_lock, is_locked
+
+
+def test_a_lock_has_one_holder_at_a_time(tmp_path):
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    with file_lock(path) as held:
+        assert held and is_locked(path)
+        with file_lock(path, wait=False) as second:
+            assert second is None
+    assert not is_locked(path)
+    with file_lock(path, wait=False) as held:
+        assert held
+
+
+def test_a_child_that_inherits_the_lock_holds_it(tmp_path):
+    path = tmp_path / "lock"
+    with file_lock(path) as held:
+        child = subprocess.Popen(
+            [sys.executable, "-c", "input()"],
+            stdin=subprocess.PIPE,
+            pass_fds=(held.fileno(),),
+        )
+    assert is_locked(path)
+    child.communicate(b"\n")
+    assert not is_locked(path)
