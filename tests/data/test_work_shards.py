@@ -36,9 +36,9 @@ from research.data.tokenizers import vocabulary
 work_shards.MIN_SHARD_BYTES, files, cache, data = 4000, *sys.argv[1:]
 corpus = load_corpus(files, 0.2)
 cache, data = Path(cache), SimpleNamespace(**json.loads(data))
-known = vocabulary.load_or_train(data, corpus, cache)
+trained = vocabulary.load_or_train(data, corpus, cache)
 for split in ("train", "valid"):
-    stream.build_stream(corpus, split, known, cache, "eos", 1000)
+    stream.build_stream(corpus, split, trained, cache, "eos", 1000)
 """
 
 
@@ -47,13 +47,13 @@ def files(tmp_path):
     """A folder of files with labels, whose order differs from file to file."""
     folder, rng = tmp_path / "text", np.random.default_rng(0)
     folder.mkdir()
-    known = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(200)]
+    words = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(200)]
     for n in range(NUM_FILES):
         lines = []
         for _ in range(40):
-            words = rng.choice(known, rng.integers(1, 30))
+            chosen = rng.choice(words, rng.integers(1, 30))
             label = str(rng.choice(["x", "y", "z", "w"]))
-            lines.append({"text": " ".join(words), "label": label} | {"n": n})
+            lines.append({"text": " ".join(chosen), "label": label} | {"n": n})
         text = "\n".join(map(json.dumps, lines))
         (folder / f"{n}.jsonl").write_text(text + "\n")
     return str(folder)
@@ -66,8 +66,8 @@ def small_shards(monkeypatch):
 
 def _build(files, cache, split="train"):
     corpus = load_corpus(files, 0.2)
-    known = vocabulary.load_or_train(SimpleNamespace(**DATA), corpus, cache)
-    return stream.build_stream(corpus, split, known, cache, "eos", 1000)
+    trained = vocabulary.load_or_train(SimpleNamespace(**DATA), corpus, cache)
+    return stream.build_stream(corpus, split, trained, cache, "eos", 1000)
 
 
 def _bytes(cache):
@@ -136,7 +136,7 @@ def test_a_work_shard_of_another_process_is_waited_for_last(
 ):
     reference = _build(files, tmp_path / "one")
     corpus, cache = load_corpus(files, 0.2), tmp_path / "many"
-    known = vocabulary.load_or_train(SimpleNamespace(**DATA), corpus, cache)
+    trained = vocabulary.load_or_train(SimpleNamespace(**DATA), corpus, cache)
     key = reference.meta["cache_key"] | {"portion": 1}
     folder = cache / "stream-shard"
     folder.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_a_work_shard_of_another_process_is_waited_for_last(
     with file_lock(folder / f"{name}.lock"):
         worker = threading.Thread(
             target=lambda: done.append(
-                stream.build_stream(corpus, "train", known, cache, "eos", 1000)
+                stream.build_stream(corpus, "train", trained, cache, "eos", 1000)
             )
         )
         worker.start()

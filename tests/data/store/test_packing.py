@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
+from research.batch import NEXT, OTHER_DOCUMENT, TextSpec
 from research.data import counter_rng
 from research.data.store import example_index, packing
 from research.errors import UserError
