@@ -1,6 +1,7 @@
-"""Counter-hash noise: random choices that are pure functions of (key, role, place).
+"""Counter-based random numbers: pure functions of (row key, role, index).
 
-A row's noise depends on its key alone: not on the other rows, nor on the padding.
+A row's random choices depend only on its key: not on the other rows of the batch, nor
+on how far the rows are padded.
 """
 
 # B batch, L length, P parts of a row, S spans, W words
@@ -9,15 +10,17 @@ import zlib
 
 import numpy as np
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+"""SplitMix64's increment: 2^64 divided by the golden ratio."""
+
 INDEX_BITS = 20
-"""Low bits of a hash that give way to a place, so that sorting also orders places."""
+"""Low bits of a hash that are replaced by an index, so that one sort orders indices."""
 
-INDEX = np.uint64(2**INDEX_BITS - 1)
-LAST = np.uint64(2**64 - 1)
+INDEX_MASK = np.uint64(2**INDEX_BITS - 1)
+MAX_UINT64 = np.uint64(2**64 - 1)
 
 
-def mix(value: np.ndarray) -> np.ndarray:
+def mix64(value: np.ndarray) -> np.ndarray:
     """SplitMix64's finaliser (Steele, Lea, Flood 2014), a bijection, in place."""
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
@@ -28,49 +31,58 @@ def mix(value: np.ndarray) -> np.ndarray:
 
 
 def row_key(seed: int, epoch: np.ndarray, example: np.ndarray) -> np.ndarray:
-    """[B] uint64: a row's key, a hash of the run's seed, [B] epoch, [B] example."""
+    """[B] uint64: a row's key, a hash of the run's seed, epoch [B] and example [B]."""
     key = np.full(np.shape(example), np.uint64(seed % 2**64))
     for counter in (epoch, example):
-        key = mix(key + GOLDEN) + np.asarray(counter).astype(np.uint64)
-    return mix(key + GOLDEN)
+        key = mix64(key + GOLDEN_GAMMA) + np.asarray(counter).astype(np.uint64)
+    return mix64(key + GOLDEN_GAMMA)
 
 
-def bits(key: np.ndarray, role: str, n: int) -> np.ndarray:
+def random_bits(key: np.ndarray, role: str, n: int) -> np.ndarray:
     """[B, n] uint64, uniform: the first n numbers of the row's stream for this role."""
-    start = mix(key ^ mix(np.array([zlib.crc32(role.encode())], np.uint64) + GOLDEN))
-    steps = np.arange(1, n + 1, dtype=np.uint64) * GOLDEN
-    return mix(start[:, None] + steps)
+    role_hash = np.array([zlib.crc32(role.encode())], np.uint64)
+    start = mix64(key ^ mix64(role_hash + GOLDEN_GAMMA))
+    steps = np.arange(1, n + 1, dtype=np.uint64) * GOLDEN_GAMMA
+    return mix64(start[:, None] + steps)
 
 
 def uniform(key: np.ndarray, role: str, n: int) -> np.ndarray:
     """[B, n] float64, uniform in [0, 1)."""
-    return (bits(key, role, n) >> np.uint64(11)) * 2.0**-53
+    return (random_bits(key, role, n) >> np.uint64(11)) * 2.0**-53
 
 
 def permutation(key: np.ndarray, role: str, n: int) -> np.ndarray:
     """[B, n] int32: each row a permutation of 0..n-1, all equally likely.
 
-    It ranks hashes, so the first places keep their relative order for any n.
+    Entry i is the rank of hash i, so the relative order of the first entries is the
+    same for any n.
     """
-    place = np.arange(n, dtype=np.uint64)
-    score = bits(key, role, n) & ~INDEX | place
+    index = np.arange(n, dtype=np.uint64)
+    score = random_bits(key, role, n) & ~INDEX_MASK | index
     score.sort(axis=1)
     rank = np.empty(score.shape, np.int32)
-    by_rank = (score & INDEX).astype(np.intp)
-    np.put_along_axis(rank, by_rank, place.astype(np.int32)[None], axis=1)
+    by_rank = (score & INDEX_MASK).astype(np.intp)
+    np.put_along_axis(rank, by_rank, index.astype(np.int32)[None], axis=1)
     return rank
 
 
-def choose(key: np.ndarray, role: str, candidate: np.ndarray, count) -> np.ndarray:
-    """[B, L] bool: `count` [B] of the candidates [B, L], all subsets equally likely.
+def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
+    """[B, L] bool: `count` of the candidates, all subsets equally likely.
 
-    Rows with fewer candidates than `count` give them all.
+    Rows with fewer than `count` candidates choose all of them.
+
+    Args:
+      key: [B] uint64.
+      role: names the stream of random numbers.
+      candidate: [B, L] bool.
+      count: [B] int.
     """
     count = np.minimum(count, candidate.sum(axis=1))
-    score = np.where(candidate, bits(key, role, candidate.shape[1]), LAST)
+    bits = random_bits(key, role, candidate.shape[1])
+    score = np.where(candidate, bits, MAX_UINT64)
     ranked = np.sort(score, axis=1)
-    least = np.zeros((len(score), 1), np.uint64)
-    ranked = np.concatenate([least, ranked], axis=1)
+    zero = np.zeros((len(score), 1), np.uint64)
+    ranked = np.concatenate([zero, ranked], axis=1)
     threshold = np.take_along_axis(ranked, count[:, None], axis=1)
     return (score <= threshold) & (count > 0)[:, None]
 
@@ -80,81 +92,110 @@ def choose_words(
 ) -> np.ndarray:
     """[B, L] bool: whole words in random order, each that still fits the budget.
 
-    A word runs from a `start` [B, L] (or the first candidate) to the next one, or to
-    what is no candidate [B, L]. A word longer than what is left of `budget` [B]
-    tokens is skipped and the next one tried.
+    Words are those of `find_words`. A word longer than what is left of the budget is
+    skipped and the next one tried.
+
+    Args:
+      key: [B] uint64.
+      role: names the stream of random numbers.
+      start: [B, L] bool, tokens that start a word.
+      candidate: [B, L] bool, tokens that may be chosen.
+      budget: [B] int, tokens to choose at most.
     """
-    first, size = words(start, candidate)
+    first, size = find_words(start, candidate)
     row = first // start.shape[1]
     num_words = np.bincount(row, minlength=len(start))
-    place = np.arange(num_words.max(initial=0))
-    held = place < num_words[:, None]
-    score = np.full(held.shape, LAST)
-    score[held] = bits(key, role, start.shape[1]).reshape(-1)[first] & ~INDEX
-    score = np.where(held, score | place.astype(np.uint64), LAST)
+    index = np.arange(num_words.max(initial=0))
+    is_word = index < num_words[:, None]
+    score = np.full(is_word.shape, MAX_UINT64)
+    bits = random_bits(key, role, start.shape[1]).reshape(-1)
+    score[is_word] = bits[first] & ~INDEX_MASK
+    score = np.where(is_word, score | index.astype(np.uint64), MAX_UINT64)
     score.sort(axis=1)
-    word = np.minimum(score & INDEX, np.uint64(max(len(place) - 1, 0))).astype(np.intp)
-    size_BW = np.zeros(held.shape, np.int64)
-    size_BW[held] = size
-    ordered = np.where(held, np.take_along_axis(size_BW, word, axis=1), 0)
-    taken = np.zeros(held.shape, bool)
-    np.put_along_axis(taken, np.where(held, word, place), fit(ordered, budget), axis=1)
+    last = np.uint64(max(len(index) - 1, 0))
+    word = np.minimum(score & INDEX_MASK, last).astype(np.intp)
+    size_BW = np.zeros(is_word.shape, np.int64)
+    size_BW[is_word] = size
+    shuffled_size = np.where(is_word, np.take_along_axis(size_BW, word, axis=1), 0)
+    taken = np.zeros(is_word.shape, bool)
+    fits = greedy_fit(shuffled_size, budget)
+    np.put_along_axis(taken, np.where(is_word, word, index), fits, axis=1)
     chosen = np.zeros(start.shape, bool)
-    chosen[candidate] = np.repeat(taken[held], size)
+    chosen[candidate] = np.repeat(taken[is_word], size)
     return chosen
 
 
-def words(start: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Words of the candidates: flat place of the first token [W], tokens [W].
+def find_words(start: np.ndarray, candidate: np.ndarray):
+    """The words that the candidates form: flat index of the first token, and size.
 
-    start, candidate: [B, L] bool. Together the words are exactly the candidates.
+    A word runs from a `start`, or from the first candidate after a token that is none,
+    up to the next start or the next token that is no candidate. Together the words are
+    exactly the candidates.
+
+    Args:
+      start: [B, L] bool, tokens that start a word.
+      candidate: [B, L] bool.
+
+    Returns:
+      first: [W] int64, indices into the flattened [B, L], ascending.
+      size: [W] int64, tokens of each word.
     """
     before = np.zeros_like(candidate)
     before[:, 1:] = candidate[:, :-1]
     first = candidate & (start | ~before)
     edge = np.flatnonzero(first | ~candidate)
     size = np.diff(edge, append=candidate.size)
-    # A word that ends with its row ends at the next row's first edge: its place 0.
-    held = first.reshape(-1)[edge]
-    return edge[held], size[held]
+    # A word that ends with its row ends at the first edge of the next row, its index 0.
+    is_word = first.reshape(-1)[edge]
+    return edge[is_word], size[is_word]
 
 
-def fit(size: np.ndarray, budget: np.ndarray) -> np.ndarray:
-    """[B, W] bool: what a greedy walk takes of sizes [B, W] (0: nothing there).
+def greedy_fit(size: np.ndarray, budget: np.ndarray) -> np.ndarray:
+    """[B, W] bool: the items that a greedy walk from left to right takes.
 
-    Each is taken if it fits what is left of `budget` [B], else skipped. Every round
-    takes all up to the first that does not fit, which is then out of the question.
+    Each item is taken if it fits what is left of the budget, else skipped. Every round
+    takes all items up to the first that does not fit, which is then ruled out.
+
+    Args:
+      size: [B, W] int; 0 means no item.
+      budget: [B] int.
     """
     taken = np.zeros(size.shape, bool)
     left = np.array(budget, np.int64)
-    open_ = size > 0
+    untried = size > 0
     while True:
-        open_ &= size <= left[:, None]
-        if not open_.any():
+        untried &= size <= left[:, None]
+        if not untried.any():
             return taken
-        total = np.cumsum(np.where(open_, size, 0), axis=1)
-        fits = open_ & (total <= left[:, None])
+        total = np.cumsum(np.where(untried, size, 0), axis=1)
+        fits = untried & (total <= left[:, None])
         taken |= fits
-        open_ &= ~fits
+        untried &= ~fits
         left -= np.where(fits, size, 0).sum(axis=1)
 
 
-def compositions(key: np.ndarray, role: str, total, parts) -> np.ndarray:
-    """[B, S] int64: ends of `parts` [B] non-empty parts of `total` [B], cumulative.
+def random_composition(key: np.ndarray, role: str, total, parts) -> np.ndarray:
+    """[B, S] int64: a row's `total` divided into `parts` non-empty parts.
 
-    All compositions are equally likely; places from `parts` - 1 on hold `total`.
+    All compositions are equally likely. Entry i is the end of part i, cumulative;
+    entries from `parts` - 1 on are `total`.
+
+    Args:
+      key: [B] uint64.
+      role: names the stream of random numbers.
+      total, parts: [B] int.
     """
     width = max(int(np.max(total, initial=1)) - 1, 1)
     gap = np.arange(width) < np.asarray(total)[:, None] - 1
-    cut = choose(key, role, gap, np.maximum(np.asarray(parts) - 1, 0))
+    cut = choose_subset(key, role, gap, np.maximum(np.asarray(parts) - 1, 0))
     num_parts = int(np.max(parts, initial=0))
     ends = np.repeat(np.asarray(total, np.int64)[:, None], num_parts, axis=1)
-    held = np.arange(num_parts) < cut.sum(axis=1)[:, None]
-    ends[held] = np.flatnonzero(cut) % width + 1
+    is_cut = np.arange(num_parts) < cut.sum(axis=1)[:, None]
+    ends[is_cut] = np.flatnonzero(cut) % width + 1
     return ends
 
 
-def place_spans(
+def choose_spans(
     key: np.ndarray,
     role: str,
     start: np.ndarray,
@@ -163,65 +204,76 @@ def place_spans(
     begin: np.ndarray,
     end: np.ndarray,
     goal: np.ndarray,
-    longest: int,
-    spread: int,
+    max_span: int,
+    context_ratio: int,
 ) -> np.ndarray:
-    """[B, L] bool: spans placed from left to right in parts [begin, end) of each row.
+    """[B, L] bool: spans chosen from left to right in parts [begin, end) of each row.
 
-    A span has n <= longest tokens with p ~ 1/n, cut to what is left of the goal, and
-    stands in a context of spread * n further tokens, divided at random between its
-    left and its right; it begins at the next `start` that has n candidates ahead.
-    A part ends with the span that does not fit (XLNet, released code).
+    A span has n <= max_span tokens with p ~ 1/n, cut to what is left of the goal. It is
+    surrounded by context_ratio * n further tokens, divided at random between its left
+    and its right, and begins at the next `start` that has n candidates ahead. A part
+    ends with the first span that does not fit into it (XLNet, released code).
 
-    start, candidate: [B, L] bool. begin, end, goal: [B, P].
+    Args:
+      key: [B] uint64.
+      role: names the stream of random numbers.
+      start: [B, L] bool, tokens that a span may begin at.
+      candidate: [B, L] bool, tokens that may be chosen.
+      begin, end: [B, P] int, the parts of a row.
+      goal: [B, P] int, tokens to choose in each part at most.
+      max_span: tokens of the longest span.
+      context_ratio: context tokens for each chosen token.
     """
     (num_rows, length), num_parts = start.shape, begin.shape[1]
-    num_steps = int(np.max(end - begin, initial=0)) // (spread + 1) + 1
-    odds = 1 / np.arange(1, longest + 1)
+    num_steps = int(np.max(end - begin, initial=0)) // (context_ratio + 1) + 1
+    odds = 1 / np.arange(1, max_span + 1)
     draw = uniform(key, role, 2 * num_steps * num_parts)
     draw = draw.reshape(num_rows, num_steps, num_parts, 2)
     size = np.searchsorted(np.cumsum(odds)[:-1] / odds.sum(), draw[..., 0], "right") + 1
     size, where = np.moveaxis(size, 1, 0).copy(), np.moveaxis(draw[..., 1], 1, 0).copy()
-    head, nth = _heads(start, candidate, longest)
+    span_start, nth = _span_starts(start, candidate, max_span)
     row = np.arange(num_rows)[:, None] * (length + 1)
-    first, held = np.zeros_like(size), np.zeros_like(size)
-    place, left = begin, goal
+    first, chosen_size = np.zeros_like(size), np.zeros_like(size)
+    position, left = begin, goal
     live = np.ones(begin.shape, bool)
     for step in range(num_steps):
         n = np.minimum(size[step], left)
-        before = (where[step] * (spread * n)).astype(np.int64)
-        after = row + np.minimum(place + before, length)
-        here = first[step] = head[nth[n, after]] - row
+        before = (where[step] * (context_ratio * n)).astype(np.int64)
+        after = row + np.minimum(position + before, length)
+        here = first[step] = span_start[nth[n, after]] - row
         live &= (here + n <= end) & (n > 0)
         if not live.any():
             break
-        held[step] = n * live
-        left = left - held[step]
-        place = here + (spread + 1) * n - before
+        chosen_size[step] = n * live
+        left = left - chosen_size[step]
+        position = here + (context_ratio + 1) * n - before
     edge = np.zeros((num_rows * (length + 1)), np.int8)
-    first = (first + row)[held > 0]
+    first = (first + row)[chosen_size > 0]
     edge[first] += 1
-    edge[first + held[held > 0]] -= 1
+    edge[first + chosen_size[chosen_size > 0]] -= 1
     edge = edge.reshape(num_rows, length + 1)[:, :-1]
     return np.cumsum(edge, axis=1, dtype=np.int8).astype(bool)
 
 
-def _heads(start: np.ndarray, candidate: np.ndarray, longest: int):
-    """Where the next span of n tokens may begin, at or after a place of [B, L + 1].
+def _span_starts(start: np.ndarray, candidate: np.ndarray, max_span: int):
+    """Where the next span of n tokens may begin, at or after position of [B, L + 1].
 
-    It is head[nth[n, place]], both places flat; its row's place L if there is none.
+    It is span_start[nth[n, position]], both positions flat; a row's position L means
+    that no span of n tokens follows.
 
     Returns:
-      head: flat places in order, for one n after the other.
-      nth: [longest + 1, B * (L + 1)].
+      span_start: flat positions in order, for one n after the other.
+      nth: [max_span + 1, B * (L + 1)], indices into span_start.
     """
     num_rows, length = start.shape
-    ahead = np.zeros((longest + 1, num_rows, length + 1), bool)
+    ahead = np.zeros((max_span + 1, num_rows, length + 1), bool)
     ahead[:, :, length] = True
     ahead[1, :, :length] = start & candidate
-    for n in range(2, min(longest, length) + 1):
-        fits = length - n + 1
-        ahead[n, :, :fits] = ahead[n - 1, :, :fits] & candidate[:, n - 1 :]
-    ahead = ahead.reshape(longest + 1, -1)
+    for n in range(2, min(max_span, length) + 1):
+        num_fitting = length - n + 1
+        ahead[n, :, :num_fitting] = (
+            ahead[n - 1, :, :num_fitting] & candidate[:, n - 1 :]
+        )
+    ahead = ahead.reshape(max_span + 1, -1)
     nth = np.cumsum(ahead, dtype=np.int32).reshape(ahead.shape) - ahead
     return np.flatnonzero(ahead) % ahead.shape[1], nth

@@ -118,7 +118,9 @@ class Objective:
             text = input_format.pair(example._replace(length=alone), vocab, length)
         num_scored = self.num_scored(length)
         count = budget(text.length, self.rate, num_scored)
-        chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)
+        chosen = counter_rng.choose_subset(
+            key, "choose", ~vocab.is_special[text.token], count
+        )
         group = input_format.full(text.token, text.length) | {
             "token_type": text.token_type
         }

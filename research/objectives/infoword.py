@@ -96,7 +96,7 @@ class Objective:
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
-            counter_rng.choose(key, "choose", free & ~inside, count),
+            counter_rng.choose_subset(key, "choose", free & ~inside, count),
             key,
             vocab,
             num_scored=self.num_scored(length),
@@ -164,5 +164,7 @@ def spans(
     most = np.minimum(ahead.max(axis=1), longest)
     size = np.where(most > 0, 1 + (draw * most).astype(np.int64), 0)
     fits = ahead >= np.maximum(size, 1)[:, None]
-    begin = counter_rng.choose(key, "ngram place", fits, (size > 0).astype(np.int64))
+    begin = counter_rng.choose_subset(
+        key, "ngram place", fits, (size > 0).astype(np.int64)
+    )
     return begin.argmax(axis=1), size

@@ -175,7 +175,7 @@ class Objective:
         goal = np.diff(total * np.arange(num_parts + 1) // num_parts, axis=1)
         chosen = np.zeros(start.shape, bool)
         if self.span:
-            chosen = counter_rng.place_spans(
+            chosen = counter_rng.choose_spans(
                 key,
                 "spans",
                 start,
@@ -183,15 +183,15 @@ class Objective:
                 begin=edge[:, :-1],
                 end=edge[:, 1:],
                 goal=goal,
-                longest=self.span,
-                spread=self.one_in,
+                max_span=self.span,
+                context_ratio=self.one_in,
             )
         place = np.arange(start.shape[1])
         for part in range(num_parts):
             inside = (place >= edge[:, part, None]) & (place < edge[:, part + 1, None])
             missing = goal[:, part] - (chosen & inside).sum(axis=1)
             free = candidate & inside & ~chosen
-            chosen |= counter_rng.choose(key, f"single {part}", free, missing)
+            chosen |= counter_rng.choose_subset(key, f"single {part}", free, missing)
         return chosen
 
     def _with_queries(self, content, chosen, vocab) -> dict[str, np.ndarray]:

@@ -110,7 +110,7 @@ class Objective:
         most = np.minimum(start.sum(axis=1) + 1, self.pieces)
         drawn = counter_rng.uniform(key, "pieces", 2)
         num = 1 + (drawn[:, 0] * most).astype(np.int64)
-        cut = counter_rng.choose(key, "cut", start, num - 1)
+        cut = counter_rng.choose_subset(key, "cut", start, num - 1)
         place, used = input_format.slots(cut, self.pieces - 1)
         end = np.append(np.where(used, place, num_raw[:, None]), num_raw[:, None], 1)
         begin = np.pad(end[:, :-1], [(0, 0), (1, 0)])

@@ -97,7 +97,9 @@ class Objective:
         text, begin = self._lay_out(example, key, vocab, length)
         most = self.num_scored(length)
         count = budget(text.length, self.rate, most)
-        chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)
+        chosen = counter_rng.choose_subset(
+            key, "choose", ~vocab.is_special[text.token], count
+        )
         hidden = hide(
             text.token,
             chosen,

@@ -174,7 +174,7 @@ def spans(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
     inside = (place > 0) & (place < num_raw[:, None])
     starts = inside & ((example.flags & SENTENCE) > 0)
     starts = np.where(starts.any(axis=1, keepdims=True), starts, inside)
-    cut = np.argmax(counter_rng.choose(key, "cut", starts, 1), axis=1)
+    cut = np.argmax(counter_rng.choose_subset(key, "cut", starts, 1), axis=1)
     cut = np.where(whole, example.first_length, np.where(cut > 0, cut, num_raw))
     cut = np.where(mode >= FORWARD, num_raw, np.minimum(cut, num_raw))
     return np.stack([cut, num_raw - cut], axis=1)
@@ -210,7 +210,9 @@ def choose_grams(
     """
     length = candidate.shape[1]
     score = np.where(
-        candidate, counter_rng.bits(key, "choose", length), counter_rng.LAST
+        candidate,
+        counter_rng.random_bits(key, "choose", length),
+        counter_rng.MAX_UINT64,
     )
     order = np.argsort(score, axis=1, kind="stable")
     left = np.minimum(count, candidate.sum(axis=1))

@@ -100,7 +100,9 @@ class Objective:
         entry = lexicons.match(example.token, example.flags, example.length, known)
         found = (entry >= 0) & wanted[entry]
         most = self.num_mentions(length)
-        asked = counter_rng.choose(key, "mentions", found, np.full(len(key), most))
+        asked = counter_rng.choose_subset(
+            key, "mentions", found, np.full(len(key), most)
+        )
         gone = alternate(key, asked, self.replace)
         new = np.where(gone, other(key, entry, known), -1)
         text = rewrite(example, np.where(found, entry, -1), new, known, length - 2)
@@ -111,7 +113,7 @@ class Objective:
         count = budget(num_tokens, self.rate, self.num_scored(length))
         hidden = hide(
             token,
-            counter_rng.choose(key, "choose", free, count),
+            counter_rng.choose_subset(key, "choose", free, count),
             key,
             vocab,
             num_scored=self.num_scored(length),

@@ -1,4 +1,4 @@
-"""Noise is a pure function of (key, role, place), and its laws are the stated ones.
+"""Random choices are pure functions of (key, role, index), with the stated laws.
 
 Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
 """
@@ -17,26 +17,26 @@ from tests.testing.example_batches import keys
 LEVEL = 1e-4
 
 
-def equally_likely(outcomes: np.ndarray, num_outcomes: int) -> None:
+def assert_equally_likely(outcomes: np.ndarray, num_outcomes: int) -> None:
     """Rows of `outcomes` take `num_outcomes` values, all with the same probability."""
     _, count = np.unique(outcomes, axis=0, return_counts=True)
     assert len(count) == num_outcomes
     assert num_outcomes == 1 or stats.chisquare(count).pvalue > LEVEL
 
 
-def draws(key):
-    """Everything that this module draws, for the same arguments in each row."""
+def all_draws(key):
+    """The result of every random function, with the same arguments in each row."""
     ones = np.ones(len(key), int)
     start = counter_rng.uniform(key, "start", 90) < 0.6
     candidate = counter_rng.uniform(key, "candidate", 90) < 0.9
     return [
-        counter_rng.bits(key, "a", 7),
+        counter_rng.random_bits(key, "a", 7),
         counter_rng.uniform(key, "a", 7),
         counter_rng.permutation(key, "a", 9),
-        counter_rng.choose(key, "a", candidate, 5 * ones),
+        counter_rng.choose_subset(key, "a", candidate, 5 * ones),
         counter_rng.choose_words(key, "a", start, candidate, 13 * ones),
-        counter_rng.compositions(key, "a", 12 * ones, 4 * ones),
-        counter_rng.place_spans(
+        counter_rng.random_composition(key, "a", 12 * ones, 4 * ones),
+        counter_rng.choose_spans(
             key,
             "a",
             start,
@@ -44,32 +44,33 @@ def draws(key):
             begin=np.tile([0, 40], (len(key), 1)),
             end=np.tile([40, 90], (len(key), 1)),
             goal=np.tile([7, 8], (len(key), 1)),
-            longest=5,
-            spread=6,
+            max_span=5,
+            context_ratio=6,
         ),
     ]
 
 
 def test_the_hash_is_splitmix64():
     # First outputs of the published generator at seed 0.
-    state = np.arange(1, 4, dtype=np.uint64) * counter_rng.GOLDEN
+    state = np.arange(1, 4, dtype=np.uint64) * counter_rng.GOLDEN_GAMMA
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert counter_rng.mix(state).tolist() == published
+    assert counter_rng.mix64(state).tolist() == published
 
 
-def test_a_row_depends_on_its_key_alone():
+def test_a_row_depends_only_on_its_key():
     key = keys(24)
-    for whole, backward in zip(draws(key), draws(key[::-1]), strict=True):
-        np.testing.assert_array_equal(whole, backward[::-1])
-    parts = [draws(key[:1]), draws(key[1:7]), draws(key[7:])]
-    for whole, *cut in zip(draws(key), *parts, strict=True):
-        np.testing.assert_array_equal(whole, np.concatenate(cut))
+    for forward, backward in zip(all_draws(key), all_draws(key[::-1]), strict=True):
+        np.testing.assert_array_equal(forward, backward[::-1])
+    parts = [all_draws(key[:1]), all_draws(key[1:7]), all_draws(key[7:])]
+    for whole, *pieces in zip(all_draws(key), *parts, strict=True):
+        np.testing.assert_array_equal(whole, np.concatenate(pieces))
 
 
-def test_more_places_do_not_change_the_first():
+def test_a_longer_row_begins_with_the_same_numbers():
     key = keys(50)
     np.testing.assert_array_equal(
-        counter_rng.bits(key, "a", 9), counter_rng.bits(key, "a", 99)[:, :9]
+        counter_rng.random_bits(key, "a", 9),
+        counter_rng.random_bits(key, "a", 99)[:, :9],
     )
     few, many = (
         counter_rng.permutation(key, "a", 9),
@@ -78,14 +79,14 @@ def test_more_places_do_not_change_the_first():
     np.testing.assert_array_equal(np.argsort(few), np.argsort(many[:, :9]))
 
 
-def test_keys_and_roles_give_unrelated_numbers():
-    place = np.arange(4000)
+def test_keys_and_roles_give_uncorrelated_numbers():
+    position = np.arange(4000)
     sources = [
-        counter_rng.row_key(0, 0 * place, place),
-        counter_rng.row_key(1, 0 * place, place),
-        counter_rng.row_key(0, 0 * place + 1, place),
-        counter_rng.row_key(0, place, 0 * place),
-        counter_rng.row_key(0, 0 * place, place + 2**40),
+        counter_rng.row_key(0, 0 * position, position),
+        counter_rng.row_key(1, 0 * position, position),
+        counter_rng.row_key(0, 0 * position + 1, position),
+        counter_rng.row_key(0, position, 0 * position),
+        counter_rng.row_key(0, 0 * position, position + 2**40),
     ]
     columns = [
         counter_rng.uniform(key, role, 3) for key in sources for role in ("a", "b")
@@ -94,7 +95,7 @@ def test_keys_and_roles_give_unrelated_numbers():
     shifted = np.concatenate([table[1:], table[:-1]], axis=1)
     for matrix in (table, shifted):
         related = np.corrcoef(matrix.T) - np.eye(matrix.shape[1])
-        assert np.abs(related).max() < 5 / np.sqrt(len(place))
+        assert np.abs(related).max() < 5 / np.sqrt(len(position))
 
 
 def test_uniform_is_uniform():
@@ -104,39 +105,39 @@ def test_uniform_is_uniform():
 
 
 def test_permutations_are_equally_likely():
-    equally_likely(counter_rng.permutation(keys(5000), "a", 4), 24)
+    assert_equally_likely(counter_rng.permutation(keys(5000), "a", 4), 24)
 
 
 def test_subsets_are_equally_likely():
     candidate = np.tile([True, False, True, True, False, True, True], (5000, 1))
-    chosen = counter_rng.choose(keys(5000), "a", candidate, np.full(5000, 2))
+    chosen = counter_rng.choose_subset(keys(5000), "a", candidate, np.full(5000, 2))
     assert not (chosen & ~candidate).any()
-    equally_likely(chosen, 10)
+    assert_equally_likely(chosen, 10)
 
 
-def test_as_many_are_chosen_as_asked_for_and_there_are():
+def test_subset_size_is_count_or_all_candidates():
     candidate = counter_rng.uniform(keys(300), "candidate", 40) < 0.5
     count = np.arange(300) % 41
-    chosen = counter_rng.choose(keys(300), "a", candidate, count)
-    there = candidate.sum(axis=1)
-    np.testing.assert_array_equal(chosen.sum(axis=1), np.minimum(count, there))
+    chosen = counter_rng.choose_subset(keys(300), "a", candidate, count)
+    available = candidate.sum(axis=1)
+    np.testing.assert_array_equal(chosen.sum(axis=1), np.minimum(count, available))
 
 
 @pytest.mark.parametrize(("total", "parts"), [(6, 3), (5, 1), (4, 4), (1, 1)])
 def test_compositions_are_equally_likely(total, parts):
     rows = 3000
-    ends = counter_rng.compositions(
+    ends = counter_rng.random_composition(
         keys(rows), "a", np.full(rows, total), np.full(rows, parts)
     )
     cuts = list(itertools.combinations(range(1, total), parts - 1))
     assert (np.diff(ends, axis=1, prepend=0) > 0).all()
     assert (ends[:, -1] == total).all()
-    equally_likely(ends, len(cuts))
+    assert_equally_likely(ends, len(cuts))
 
 
-def test_compositions_of_rows_that_differ():
+def test_compositions_of_rows_with_different_totals():
     total, parts = np.array([0, 1, 5, 9]), np.array([0, 1, 2, 7])
-    ends = counter_rng.compositions(keys(4), "a", total, parts)
+    ends = counter_rng.random_composition(keys(4), "a", total, parts)
     for row, (n, k) in enumerate(zip(total, parts, strict=True)):
         sizes = np.diff(ends[row, :k], prepend=0)
         assert (sizes > 0).all() and sizes.sum() == n
@@ -146,14 +147,14 @@ sizes = st.lists(st.integers(0, 6), min_size=1, max_size=12)
 
 
 @given(st.lists(st.tuples(sizes, st.integers(0, 20)), min_size=1, max_size=4))
-def test_fit_is_the_greedy_walk(cases):
+def test_greedy_fit_equals_a_loop(cases):
     width = max(len(row) for row, _ in cases)
     size = np.array([row + [0] * (width - len(row)) for row, _ in cases])
-    taken = counter_rng.fit(size, np.array([budget for _, budget in cases]))
+    taken = counter_rng.greedy_fit(size, np.array([budget for _, budget in cases]))
     for row, (_, left) in enumerate(cases):
-        for place, n in enumerate(size[row]):
+        for position, n in enumerate(size[row]):
             fits = 0 < n <= left
-            assert taken[row, place] == fits
+            assert taken[row, position] == fits
             left -= n * fits
 
 
@@ -161,7 +162,7 @@ flags = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=9, max_size=9
 
 
 @given(st.lists(flags, min_size=1, max_size=4), st.integers(0, 12), st.integers(0, 99))
-def test_words_are_whole_and_none_is_left_that_fits(text, budget, seed):
+def test_words_are_chosen_whole_until_none_fits(text, budget, seed):
     start, candidate = np.moveaxis(np.array(text), 2, 0)
     key = keys(len(text), seed)
     chosen = counter_rng.choose_words(
@@ -169,14 +170,14 @@ def test_words_are_whole_and_none_is_left_that_fits(text, budget, seed):
     )
     assert not (chosen & ~candidate).any()
     for row in range(len(key)):
-        words, place = [], 0
-        while place < 9:
-            stop = place + 1
-            if candidate[row, place]:
+        words, position = [], 0
+        while position < 9:
+            stop = position + 1
+            if candidate[row, position]:
                 while stop < 9 and candidate[row, stop] and not start[row, stop]:
                     stop += 1
-                words.append(slice(place, stop))
-            place = stop
+                words.append(slice(position, stop))
+            position = stop
         left = budget - chosen[row].sum()
         assert left >= 0
         for word in words:
@@ -185,7 +186,7 @@ def test_words_are_whole_and_none_is_left_that_fits(text, budget, seed):
 
 
 def test_words_are_chosen_in_random_order():
-    # Words of 1, 2 and 3 tokens and a budget of 3: the first in order decides.
+    # Words of 1, 2 and 3 tokens, a budget of 3: the first in random order decides.
     start = np.tile([True, True, False, True, False, False], (6000, 1))
     chosen = counter_rng.choose_words(
         keys(6000), "a", start, np.ones_like(start), np.full(6000, 3)
@@ -195,16 +196,18 @@ def test_words_are_chosen_in_random_order():
     assert stats.binomtest(int(whole[:, 2].sum()), 6000, 1 / 3).pvalue > LEVEL
 
 
-def spans_one_by_one(draw, start, candidate, begin, end, goal, longest, spread):
-    """The walk as the released code does it, with the same numbers."""
-    odds = np.cumsum(1 / np.arange(1, longest + 1))
+def choose_spans_by_loop(
+    draw, start, candidate, begin, end, goal, max_span, context_ratio
+):
+    """XLNet's released loop on one part of a row, with the same random numbers."""
+    odds = np.cumsum(1 / np.arange(1, max_span + 1))
     chosen = np.zeros(len(start), bool)
-    place, step = begin, 0
+    position, step = begin, 0
     while chosen[begin:end].sum() < goal:
         n = 1 + int((draw[step, 0] >= odds[:-1] / odds[-1]).sum())
         n = min(n, goal - chosen[begin:end].sum())
-        before = int(draw[step, 1] * spread * n)
-        first = place + before
+        before = int(draw[step, 1] * context_ratio * n)
+        first = position + before
         while first < end and not (
             start[first] and candidate[first : first + n].all() and first + n <= end
         ):
@@ -212,14 +215,14 @@ def spans_one_by_one(draw, start, candidate, begin, end, goal, longest, spread):
         if first >= end:
             break
         chosen[first : first + n] = True
-        place = first + n + spread * n - before
+        position = first + n + context_ratio * n - before
         step += 1
     return chosen
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 999), st.integers(1, 70), st.integers(1, 5), st.integers(1, 6))
-def test_spans_are_the_released_walk(seed, length, longest, spread):
+def test_spans_equal_the_released_loop(seed, length, max_span, context_ratio):
     key = keys(3, seed)
     start = counter_rng.uniform(key, "start", length) < 0.5
     candidate = counter_rng.uniform(key, "candidate", length) < 0.9
@@ -227,7 +230,7 @@ def test_spans_are_the_released_walk(seed, length, longest, spread):
     begin = np.stack([0 * cut[:, 0], cut[:, 0]], axis=1)
     end = cut
     goal = (end - begin + 3) // 4
-    chosen = counter_rng.place_spans(
+    chosen = counter_rng.choose_spans(
         key,
         "a",
         start,
@@ -235,32 +238,32 @@ def test_spans_are_the_released_walk(seed, length, longest, spread):
         begin=begin,
         end=end,
         goal=goal,
-        longest=longest,
-        spread=spread,
+        max_span=max_span,
+        context_ratio=context_ratio,
     )
     draw = counter_rng.uniform(key, "a", 4 * (length + 1)).reshape(3, length + 1, 2, 2)
     for row in range(3):
         expected = np.zeros(length, bool)
         for part in range(2):
-            expected |= spans_one_by_one(
+            expected |= choose_spans_by_loop(
                 draw[row, :, part],
                 start[row],
                 candidate[row],
                 begin[row, part],
                 end[row, part],
                 goal[row, part],
-                longest,
-                spread,
+                max_span,
+                context_ratio,
             )
         np.testing.assert_array_equal(chosen[row], expected)
 
 
 def test_span_lengths_follow_one_over_n():
-    # Of the first span of each row: later ones depend on how many there is room for.
+    # Only the first span of each row: later ones depend on the room that is left.
     rows, length = 4000, 60
     everywhere = np.ones((rows, length), bool)
     begin = np.zeros((rows, 1), int)
-    chosen = counter_rng.place_spans(
+    chosen = counter_rng.choose_spans(
         keys(rows),
         "a",
         everywhere,
@@ -268,14 +271,14 @@ def test_span_lengths_follow_one_over_n():
         begin=begin,
         end=begin + length,
         goal=begin + 5,
-        longest=5,
-        spread=6,
+        max_span=5,
+        context_ratio=6,
     )
     first = chosen.argmax(axis=1)
-    place = np.arange(length)
-    gone = np.where((place >= first[:, None]) & ~chosen, place, length)
-    size = gone.min(axis=1) - first
+    position = np.arange(length)
+    outside = np.where((position >= first[:, None]) & ~chosen, position, length)
+    size = outside.min(axis=1) - first
     count = np.bincount(size, minlength=6)[1:]
-    expected = np.array([0.438, 0.219, 0.146, 0.1095, 0.0876])  # recipes
+    expected = np.array([0.438, 0.219, 0.146, 0.1095, 0.0876])  # 1/n, normalised
     expected *= count.sum() / expected.sum()
     assert stats.chisquare(count, expected).pvalue > LEVEL

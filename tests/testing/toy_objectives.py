@@ -85,7 +85,7 @@ class Objective:
             "label": example.label,
             "first": example.first_length,
             "source": example.corpus,
-            "noise": (counter_rng.bits(key, "toy", 4) >> np.uint64(40)).astype(
+            "noise": (counter_rng.random_bits(key, "toy", 4) >> np.uint64(40)).astype(
                 np.int32
             ),
         } | (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.data.counter_rng import GOLDEN, mix
+from research.data.counter_rng import GOLDEN_GAMMA, mix64
 from research.errors import UserError
 
 # N examples of an epoch, T entries of a schedule, C corpora of a mixture
@@ -89,7 +89,7 @@ def follow(
 
 def _hash(value: np.ndarray) -> np.ndarray:
     """A bijection of uint64 that hides its input; the input stays as it is."""
-    return mix(value + GOLDEN)
+    return mix64(value + GOLDEN_GAMMA)
 
 
 class Schedule(NamedTuple):

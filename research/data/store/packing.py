@@ -220,8 +220,9 @@ def _heads(key: np.ndarray, role: str, tosses: np.ndarray) -> np.ndarray:
     words = -(-tosses // 64)
     row = np.repeat(np.arange(len(tosses)), words)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(words) - words, words)
-    start = counter_rng.bits(key, role, 1)[row, 0]
-    toss = counter_rng.mix(start + (nth + 1).astype(np.uint64) * counter_rng.GOLDEN)
+    start = counter_rng.random_bits(key, role, 1)[row, 0]
+    steps = (nth + 1).astype(np.uint64) * counter_rng.GOLDEN_GAMMA
+    toss = counter_rng.mix64(start + steps)
     spare = np.maximum(64 * (nth + 1) - tosses[row], 0).astype(np.uint64)
     heads = np.bitwise_count(toss >> spare)
     return np.bincount(row, heads, minlength=len(tosses)).astype(np.int64)

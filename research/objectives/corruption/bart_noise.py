@@ -46,7 +46,7 @@ def words(text: Draft, vocab: VocabInfo, unit: str) -> Words:
     """
     candidate = text.here & ~vocab.is_special[text.token]
     start = candidate if unit == "token" else (text.flags & WORD) > 0
-    place, size = counter_rng.words(start, candidate)
+    place, size = counter_rng.find_words(start, candidate)
     row = place // candidate.shape[1]
     count = np.bincount(row, minlength=len(candidate))
     held = np.arange(count.max(initial=0)) < count[:, None]
@@ -78,7 +78,7 @@ def permute_sentences(text: Draft, key: np.ndarray, rate: float) -> Draft:
     count = start.sum(axis=1)
     number = np.arange(count.max(initial=1))
     moving = number < count[:, None]
-    moving = counter_rng.choose(key, "sentences", moving, share(rate, count))
+    moving = counter_rng.choose_subset(key, "sentences", moving, share(rate, count))
     at = spans.shuffled(np.tile(number, (len(count), 1)), moving, key)
     slot = np.empty_like(at)
     np.put_along_axis(slot, at, np.tile(number, (len(count), 1)).astype(at.dtype), 1)
@@ -158,7 +158,7 @@ def insert(
     width = text.token.shape[1]
     length = np.minimum(text.length + count, width)
     here = np.arange(width) < length[:, None]
-    new = counter_rng.choose(key, role, here, length - text.length)
+    new = counter_rng.choose_subset(key, role, here, length - text.length)
     token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
     old = here & ~new
     token[old], flags[old] = text.token[text.here], text.flags[text.here]
@@ -181,13 +181,13 @@ def _chosen(text, key, role, vocab, rate, unit) -> np.ndarray:
     """[B, W] bool: tokens of a share of the words; all subsets are equally likely."""
     found = words(text, vocab, unit)
     count = share(rate, found.held.sum(axis=1))
-    return _tokens(found, counter_rng.choose(key, role, found.held, count))
+    return _tokens(found, counter_rng.choose_subset(key, role, found.held, count))
 
 
 def _lengths_of_words(found, length, drawn, key) -> np.ndarray:
     """[B, M]: how many words a span that begins here covers; 0: none begins."""
-    score = counter_rng.bits(key, "begin", found.held.shape[1]) >> np.uint64(1)
-    order = np.argsort(np.where(found.held, score, counter_rng.LAST), axis=1)
+    score = counter_rng.random_bits(key, "begin", found.held.shape[1]) >> np.uint64(1)
+    order = np.argsort(np.where(found.held, score, counter_rng.MAX_UINT64), axis=1)
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
     first = np.arange(found.held.shape[1]) < count[:, None]

@@ -57,7 +57,7 @@ def choose(
     """
     candidate = ~vocab.is_special[text.token]
     if unit == "token":
-        return counter_rng.choose(key, "choose", candidate, count)
+        return counter_rng.choose_subset(key, "choose", candidate, count)
     start = (text.flags & WORD) > 0
     if unit == "lexicon":
         begins, inside = entries(text, vocab, kinds)
@@ -132,7 +132,7 @@ def runs(
       shorter: whether a run may give up words; else it is skipped.
     """
     words = _table(start, candidate, more=len(odds))
-    order = words.shuffled(counter_rng.bits(key, role, start.shape[1]))
+    order = words.shuffled(counter_rng.random_bits(key, role, start.shape[1]))
     draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
     law, ahead = np.cumsum(odds), np.arange(len(odds))
     taken = np.zeros(words.held.shape, bool)
@@ -174,15 +174,15 @@ class _Table(NamedTuple):
         """[B, W] words in the order of scores [B, L] uint64 at their first tokens."""
         word = np.arange(self.count.max(initial=0), dtype=np.uint64)
         score = np.take_along_axis(score, self.begin[:, : len(word)], axis=1)
-        score = score & ~counter_rng.INDEX | word
-        score[~self.held[:, : len(word)]] = counter_rng.LAST
+        score = score & ~counter_rng.INDEX_MASK | word
+        score[~self.held[:, : len(word)]] = counter_rng.MAX_UINT64
         score.sort(axis=1)
-        return (score & counter_rng.INDEX).astype(np.intp)
+        return (score & counter_rng.INDEX_MASK).astype(np.intp)
 
 
 def _table(start: np.ndarray, candidate: np.ndarray, more: int) -> _Table:
     """The words [B, L] bool, with `more` columns at the right."""
-    first, size = counter_rng.words(start, candidate)
+    first, size = counter_rng.find_words(start, candidate)
     row, place = np.divmod(first, start.shape[1])
     count = np.bincount(row, minlength=len(start))
     held = np.arange(count.max(initial=0) + more) < count[:, None]

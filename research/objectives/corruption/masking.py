@@ -71,7 +71,7 @@ def hide(
     scored, used = input_format.slots(chosen, num_scored)
     target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
-    bits = counter_rng.bits(key, "replace", num_scored)
+    bits = counter_rng.random_bits(key, "replace", num_scored)
     share = (bits >> np.uint64(32)) * 2.0**-32
     if replace == "span":
         share = np.take_along_axis(share, _ends(scored, used)[0], axis=1)
@@ -138,7 +138,7 @@ def shuffle(
     scored, used = input_format.slots(chosen, 3 * most)
     target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
-    drawn = counter_rng.bits(key, "order", most) % np.uint64(len(ORDERS))
+    drawn = counter_rng.random_bits(key, "order", most) % np.uint64(len(ORDERS))
     target_BT3 = target.reshape(len(token), most, 3)
     order_BT3 = ORDERS[drawn.astype(np.intp)]
     new = np.take_along_axis(target_BT3, order_BT3, axis=2).reshape(used.shape)

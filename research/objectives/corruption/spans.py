@@ -53,8 +53,8 @@ def of_mean(key: np.ndarray, num_raw: np.ndarray, width: int, rate, span) -> np.
     """
     num_raw = num_raw.astype(np.int64)
     hidden, spans = counts(num_raw, rate, span)
-    clear_end = counter_rng.compositions(key, "clear", num_raw - hidden, spans)
-    span_end = counter_rng.compositions(key, "hidden", hidden, spans)
+    clear_end = counter_rng.random_composition(key, "clear", num_raw - hidden, spans)
+    span_end = counter_rng.random_composition(key, "hidden", hidden, spans)
     span_begin = np.pad(span_end, [(0, 0), (1, 0)])[:, :-1]
     held = np.arange(span_end.shape[1]) < spans[:, None]
     row = np.nonzero(held)[0]
@@ -141,7 +141,7 @@ def replaced(
     mask: share that becomes the mask token. random: share that becomes an ordinary
     token, which may be the same. The rest stays as it is.
     """
-    draw = counter_rng.bits(key, role, token.shape[1])[hidden]
+    draw = counter_rng.random_bits(key, role, token.shape[1])[hidden]
     share = (draw >> np.uint64(32)) * 2.0**-32
     other = draw & np.uint64(2**32 - 1)
     other = other * np.uint64(len(vocab.ordinary_ids)) >> np.uint64(32)
@@ -155,8 +155,8 @@ def shuffled(token: np.ndarray, moving: np.ndarray, key: np.ndarray) -> np.ndarr
     """Tokens [B, R], of which the `moving` ones change places at random."""
     score = np.where(
         moving,
-        counter_rng.bits(key, "shuffle", token.shape[1]) >> np.uint64(1),
-        counter_rng.LAST,
+        counter_rng.random_bits(key, "shuffle", token.shape[1]) >> np.uint64(1),
+        counter_rng.MAX_UINT64,
     )
     order = np.argsort(score, axis=1)
     held = np.arange(token.shape[1]) < moving.sum(axis=1)[:, None]

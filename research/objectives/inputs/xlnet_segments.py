@@ -92,7 +92,7 @@ def _two(
     inside = (place > before[:, None]) & (place < num_near[:, None])
     cuts = inside & starts
     cuts = np.where(cuts.any(axis=1, keepdims=True), cuts, inside)
-    cut = np.argmax(counter_rng.choose(key, "cut", cuts, 1), axis=1)
+    cut = np.argmax(counter_rng.choose_subset(key, "cut", cuts, 1), axis=1)
     cut = np.where(cut > 0, cut, num_near)
 
     size = num_near - cut

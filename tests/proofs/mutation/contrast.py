@@ -16,7 +16,9 @@ MUTANTS = [
     Mutant(
         "hidden places are drawn with replacement: seven in a hundred come twice",
         ELECTRA,
-        'chosen = counter_rng.choose(key, "choose", ~vocab.is_special[text.token], count)',
+        "chosen = counter_rng.choose_subset(\n"
+        '            key, "choose", ~vocab.is_special[text.token], count\n'
+        "        )",
         'drawn = counter_rng.uniform(key, "choose", num_scored) * text.length[:, None]\n'
         "        drawn = np.where(np.arange(num_scored) < count[:, None], drawn, -1)\n"
         "        place = np.arange(length)\n"

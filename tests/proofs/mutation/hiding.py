@@ -45,7 +45,7 @@ MUTANTS = [
     Mutant(
         "a global generator draws what becomes of tokens",
         HIDING,
-        'bits = counter_rng.bits(key, "replace", num_scored)',
+        'bits = counter_rng.random_bits(key, "replace", num_scored)',
         "bits = np.random.randint(2**62, size=used.shape).astype(np.uint64) << 2",
         "tests/laws/test_contract.py",
         "a_row_is_a_function and mlm",

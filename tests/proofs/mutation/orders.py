@@ -81,8 +81,8 @@ MUTANTS = [
     Mutant(
         "spans of all lengths are as likely, where p ~ 1/n is published",
         "research/data/counter_rng.py",
-        "odds = 1 / np.arange(1, longest + 1)",
-        "odds = np.ones(longest)",
+        "odds = 1 / np.arange(1, max_span + 1)",
+        "odds = np.ones(max_span)",
         "tests/data/test_counter_rng.py",
         "follow_one_over_n",
     ),

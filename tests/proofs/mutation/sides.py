@@ -75,15 +75,15 @@ MUTANTS = [
     Mutant(
         "hidden spans are as long as the clear ones before them",
         SPANS,
-        'counter_rng.compositions(key, "hidden", hidden, spans)',
-        'counter_rng.compositions(key, "clear", hidden, spans)',
+        'counter_rng.random_composition(key, "hidden", hidden, spans)',
+        'counter_rng.random_composition(key, "clear", hidden, spans)',
         TEST_DAE,
         "all_cuts_are_equally_likely",
     ),
     Mutant(
         "spans have lengths of a distribution, not of a fixed sum",
         SPANS,
-        'counter_rng.compositions(key, "hidden", hidden, spans)',
+        'counter_rng.random_composition(key, "hidden", hidden, spans)',
         "np.cumsum(\n"
         "        1 + (counter_rng.uniform(key, 'hidden', int(spans.max(initial=0)))\n"
         "        * (2 * span - 1)).astype(np.int64), axis=1).clip(0, hidden[:, None])",
