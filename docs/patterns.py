@@ -1,8 +1,8 @@
-"""Draws docs/patterns.svg: what five objectives hide of one text, and who sees whom.
+"""Draws docs/patterns.svg: inputs, attention masks and targets of four objectives.
 
     python -m docs.patterns
 
-Every square and token is read off the arrays that the objectives make.
+Every token and square is read from the arrays that the objectives make.
 """
 
 from pathlib import Path
@@ -17,72 +17,101 @@ from research.data import counter_rng
 
 TEXT = "the page was scraped off and can be read again by whoever holds it to light"
 SPECIALS = ("·", "<s>", "</s>", "▁▁", "?", "<x>", "<y>", "<z>")
-INK, SEEN, SCORED = "#222222", "#c9d6e8", "#d1495b"
-PANELS = {
-    "lm": ("lm", {}),
-    "mlm": ("mlm", {"rate": 0.25}),
-    "plm": ("plm", {"parts": 1, "one_in": 4}),
-    "dae": ("dae", {"rate": 0.25, "span": 2.0}),
+LENGTH = 12
+INK, ATTENDED, SCORED = "#222222", "#c9d6e8", "#d1495b"
+OBJECTIVES = {
+    "lm": {},
+    "mlm": {"rate": 0.25},
+    "plm": {"parts": 1, "one_in": 4},
+    "dae": {"rate": 0.25, "span": 2.0},
 }
 
 
-def vocab(words: list[str]) -> VocabInfo:
-    """A vocabulary of the text's own words."""
-    size, first = len(SPECIALS) + len(words), len(SPECIALS)
-    special = np.arange(size) < first
+def vocab_info(num_words: int) -> VocabInfo:
+    """A vocabulary of SPECIALS and the words of the text."""
+    num_specials = len(SPECIALS)
+    size = num_specials + num_words
     return VocabInfo(
-        size, 0, 1, 2, 3, 4, (5, 6, 7), special, np.arange(first, size, dtype=np.int32)
+        size=size,
+        pad_id=0,
+        bos_id=1,
+        eos_id=2,
+        mask_id=3,
+        unk_id=4,
+        sentinel_ids=(5, 6, 7),
+        is_special=np.arange(size) < num_specials,
+        ordinary_ids=np.arange(num_specials, size, dtype=np.int32),
     )
 
 
-def rows(name: str, fields: dict, seed: int) -> tuple[dict, list[str]]:
-    """One example of an objective at length 12, and the vocabulary's spelling."""
+def make_batch(name: str, seed: int) -> tuple[dict[str, np.ndarray], list[str]]:
+    """A batch of one example, and the spelling of each token id."""
     words = TEXT.split()
     spelling = [*SPECIALS, *words]
-    objective = objectives.make_objective(name, **fields)
-    width = objective.text_spec(12).length
+    objective = objectives.make_objective(name, **OBJECTIVES[name])
+    width = objective.text_spec(LENGTH).length
     token = np.arange(len(SPECIALS), len(spelling), dtype=np.int32)[None, :width]
-    flags = np.full(token.shape, WORD, np.uint8)
     length = np.array([token.shape[1]], np.int32)
-    example = Example(token, flags, length, length * 0 - 1)
-    key = counter_rng.row_key(seed, np.zeros(1, np.int64), np.zeros(1, np.int64))
-    return objective.corrupt(example, key, vocab(words), 12), spelling
+    zero = np.zeros(1, np.int64)
+    example = Example(
+        token=token,
+        flags=np.full(token.shape, WORD, np.uint8),
+        length=length,
+        label=np.full(1, -1, np.int32),
+        first_length=length,
+        corpus=np.zeros(1, np.int32),
+        step=zero,
+        document=zero,
+    )
+    key = counter_rng.row_key(seed, zero, zero)
+    return objective.corrupt(example, key, vocab_info(len(words)), LENGTH), spelling
 
 
-def panel(axis, group: dict, scored: dict[int, str], spelling: list[str], title: str):
-    """One square of who sees whom; the targets stand at its right."""
+def draw_panel(
+    axis, group: dict, targets: dict[int, str], spelling: list[str], title: str
+):
+    """One attention mask, queries downwards; targets are written at its right."""
     group = {name: array[:, group["segment"][0] > 0] for name, array in group.items()}
-    seen = attention_mask(group)[0]
     token = [spelling[i] for i in group["token"][0]]
-    colours = ListedColormap(["white", SEEN])
+    colours = ListedColormap(["white", ATTENDED])
     axis.pcolormesh(
-        seen, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=0.3
+        attention_mask(group)[0],
+        cmap=colours,
+        vmin=0,
+        vmax=1,
+        edgecolors="white",
+        linewidth=0.3,
     )
     axis.set_title(title, fontsize=10, color=INK)
-    queries = group["rank"][0] == NEVER
-    places = np.arange(len(token)) + 0.5
-    axis.set_xticks(places, token, rotation=90, fontsize=7)
-    axis.set_yticks(places, token, fontsize=7)
-    for place, word in scored.items():
+    is_query = group["rank"][0] == NEVER
+    centres = np.arange(len(token)) + 0.5
+    axis.set_xticks(centres, token, rotation=90, fontsize=7)
+    axis.set_yticks(centres, token, fontsize=7)
+    for position, word in targets.items():
         axis.text(
-            len(token) + 0.3, place + 0.5, word, color=SCORED, fontsize=7, va="center"
+            len(token) + 0.3,
+            position + 0.5,
+            word,
+            color=SCORED,
+            fontsize=7,
+            va="center",
         )
-    if queries.any():
-        axis.axhline(np.argmax(queries), color=INK, linewidth=0.6)
+    if is_query.any():
+        axis.axhline(np.argmax(is_query), color=INK, linewidth=0.6)
     axis.tick_params(length=0, colors=INK)
     axis.set_xlim(0, len(token))
     for spine in axis.spines.values():
         spine.set_linewidth(0.4)
 
 
-def targets(batch: dict, spelling: list[str]) -> dict[int, str]:
-    """Scored place -> the answer there."""
+def scored_targets(batch: dict, spelling: list[str]) -> dict[int, str]:
+    """Scored position -> the token to predict there."""
     target, weight = batch["target"][0], batch["weight"][0]
     scored = batch["scored"][0] if "scored" in batch else np.arange(len(target))
     return {
-        int(place): spelling[answer]
-        for place, answer, counts in zip(scored, target, weight, strict=True)
-        if counts
+        int(position): spelling[token]
+        for position, token, token_weight in zip(scored, target, weight, strict=True)
+        if token_weight
     }
 
 
@@ -95,17 +124,16 @@ def main() -> None:
         "plm": "plm: in a random order",
     }
     for axis, (name, title) in zip(axes, titles.items(), strict=False):
-        batch, spelling = rows(*PANELS[name], seed=3)
-        panel(axis, input_group(batch), targets(batch, spelling), spelling, title)
-    batch, spelling = rows(*PANELS["dae"], seed=5)
-    panel(axes[3], input_group(batch, "encoder_"), {}, spelling, "dae: encoder")
-    panel(
-        axes[4],
-        input_group(batch, "decoder_"),
-        targets(batch, spelling),
-        spelling,
-        "dae: decoder",
+        batch, spelling = make_batch(name, seed=3)
+        targets = scored_targets(batch, spelling)
+        draw_panel(axis, input_group(batch), targets, spelling, title)
+    batch, spelling = make_batch("dae", seed=5)
+    encoder, decoder = (
+        input_group(batch, prefix) for prefix in ("encoder_", "decoder_")
     )
+    targets = scored_targets(batch, spelling)
+    draw_panel(axes[3], encoder, {}, spelling, "dae: encoder")
+    draw_panel(axes[4], decoder, targets, spelling, "dae: decoder")
     figure.tight_layout()
     path = Path(__file__).with_name("patterns.svg")
     figure.savefig(path, metadata={"Date": None})

@@ -1,8 +1,9 @@
-"""Host side of each objective, on one thread: text tokens (batch x length) a second.
+"""Speed of each objective's data pipeline on one thread, in text tokens a second.
 
 `python -m launch.benchmark_data --config=F [--config.key=value]` prints a JSON object:
-per objective the rate of its batches end to end (read, hide, lay out), the best of
-`--rounds` rounds; null where the config has not what it reads (labels, a lexicon).
+for each objective, the rate of its batches (read, corrupt, format) in the best of
+`--rounds` rounds; tokens are batch x length. The rate is null where the config lacks
+something that the objective reads (labels, a lexicon).
 """
 
 import json
@@ -15,8 +16,8 @@ from research import objectives
 from research.data.pipeline import open_data
 from research.errors import UserError
 
-SECONDS = 0.5
-"""That a round takes at least."""
+MIN_ROUND_S = 0.5
+BATCHES_PER_TIMING = 32
 
 
 def run(args) -> None:
@@ -26,23 +27,25 @@ def run(args) -> None:
         tokens = config.train.batch * config.data.length
         try:
             data = open_data(config, objectives.make_objective(**config.objective))
-            rates[name] = max(tokens * _rate(data.train) for _ in range(args.rounds))
+            rates[name] = max(
+                tokens * _batches_per_second(data.train) for _ in range(args.rounds)
+            )
         except UserError as error:
             rates[name] = None
             print(f"{name}: {error}", file=sys.stderr)
     print(json.dumps({"tokens_per_second": rates}))
 
 
-def _rate(pipeline) -> float:
-    """Batches a second over one round."""
+def _batches_per_second(pipeline) -> float:
+    """Over one round."""
     batches = pipeline.batches()
     next(batches)  # opens the files
     start, num = time.perf_counter(), 0
-    while (passed := time.perf_counter() - start) < SECONDS:
-        for _ in range(32):
+    while (elapsed := time.perf_counter() - start) < MIN_ROUND_S:
+        for _ in range(BATCHES_PER_TIMING):
             next(batches)
-        num += 32
-    return num / passed
+        num += BATCHES_PER_TIMING
+    return num / elapsed
 
 
 def parser() -> Parser:

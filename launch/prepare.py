@@ -1,12 +1,12 @@
-"""A run's data made ahead: `python -m launch.prepare --config=F [--config.key=value]`.
+"""Prepares a run's data: `python -m launch.prepare --config=F [--config.key=value]`.
 
-Makes vocabulary, token streams and indices in data.cache_dir, where runs find them.
-Processes that share that folder share the work: the same command may run on many
-machines at once, or --shards=N --workdir=D starts it N times on an engine (--on=...).
-The result is the same, byte for byte, as that of one process.
+Builds the vocabulary, token streams and indices in data.cache_dir, where runs find
+them. Processes with the same cache_dir share the work: start the command on several
+machines, or give --shards=N --workdir=D to start it N times on a backend (--on=...).
+The result is byte for byte that of one process.
 
-With `--batches=N --output=DIR` also writes the batches of the first N steps and of the
-evaluation; `--config.data.task=DIR` trains from them where there is no text.
+With `--batches=N --output=DIR` it also saves the batches of the first N steps and of
+the evaluation; `--config.data.task=DIR` trains from them without the text.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from research.errors import UserError
 
 @dataclasses.dataclass(eq=False)
 class Shard:
-    """One of the processes that prepare the same data; a task of an engine."""
+    """One of the processes that prepare the same data; a job of a backend."""
 
     name: str
     folder: epath.Path
-    words: list[str]  # flags of this command
+    flags: list[str]  # of this command
 
     parents, progress = {}, (0, 1)
 
@@ -43,12 +43,12 @@ class Shard:
 
     @property
     def command(self) -> list[str]:
-        words = [*self.words, f"--workdir={self.folder}"]
-        return ["python", "-m", "launch.prepare", *words]
+        flags = [*self.flags, f"--workdir={self.folder}"]
+        return ["python", "-m", "launch.prepare", *flags]
 
     @property
     def counts(self) -> dict[str, int]:
-        """What `launch.prepare` counted."""
+        """Tokens, documents and examples, as printed by the process."""
         return json.loads(self._result.read_text())
 
     @property
@@ -62,17 +62,17 @@ class Shard:
 
 def run(args) -> int:
     if (args.batches is None) != (args.output is None):
-        raise UserError("--batches=N and --output=DIR go together")
+        raise UserError("--batches=N and --output=DIR must be given together")
     if args.batches is not None and args.batches < 1:
-        raise UserError(f"--batches={args.batches}: it is at least 1")
+        raise UserError(f"--batches={args.batches}: it must be at least 1")
     config = load(args.config, args.overrides)
     if args.shards:
-        return _spread(args)
+        return _run_shards(args)
     data = open_data(config, objectives.make_objective(**config.objective))
-    _print(data.counts)
+    _print_counts(data.counts)
     if args.output:
         folder = epath.Path(args.output)
-        saved_batches.write(config, data, folder, args.batches)
+        saved_batches.save_batches(config, data, folder, args.batches)
         print(f"{args.batches} batches in {folder}: --config.data.task={folder}")
     if args.workdir:
         attempt_log.write_json(
@@ -81,34 +81,34 @@ def run(args) -> int:
     return cli.DONE
 
 
-def _spread(args) -> int:
-    """Prepares by several processes of an engine."""
+def _run_shards(args) -> int:
+    """Prepares in several processes of a backend."""
     if not args.workdir or args.shards < 1 or args.output:
         raise UserError(
-            "--shards=N, N at least 1, wants --workdir=DIR for their logs; "
-            "--batches are written by one process afterwards"
+            "--shards=N (at least 1) needs --workdir=DIR for its logs and no --output; "
+            "save batches afterwards, in one process"
         )
-    words = [f"--config={args.config}"]
-    words += [f"--config.{key}={value}" for key, value in args.overrides.items()]
+    config_flags = [f"--config={args.config}"]
+    config_flags += [f"--config.{key}={value}" for key, value in args.overrides.items()]
     workdir = attempt_log.root(args.workdir)
     shards = [
-        Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", words)
+        Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", config_flags)
         for n in range(args.shards)
     ]
     flags = submit.read_flags(args)
-    submit.engine(flags)  # what is wrong with it is told at once
+    submit.engine(flags)  # reports wrong flags before the work starts
     with scheduler.driving(workdir):
-        for shard in shards:  # what was made then is found, and may be of other text
+        for shard in shards:  # an old result may be of other text
             (shard.folder / run_attempt.RESULT).unlink(missing_ok=True)
         before = [each.round for s in shards for each in attempt_log.read(s.folder)]
         number = 1 + max(before, default=0)
         code = submit.drive(shards, flags, workdir=workdir, round=number, noun="shards")
     if all(shard.done for shard in shards):
-        _print(shards[0].counts)
+        _print_counts(shards[0].counts)
     return code
 
 
-def _print(counts: dict[str, int]) -> None:
+def _print_counts(counts: dict[str, int]) -> None:
     for name, count in counts.items():
         print(f"{name} {count}")
 
@@ -116,10 +116,10 @@ def _print(counts: dict[str, int]) -> None:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--batches", type=int, help="steps whose batches are written")
-    parser.add_argument("--output", help="the folder they are written to")
+    parser.add_argument("--batches", type=int, help="steps whose batches are saved")
+    parser.add_argument("--output", help="folder for the saved batches")
     parser.add_argument("--shards", type=int, help="processes that share the work")
-    parser.add_argument("--workdir", help="the folder of their logs")
+    parser.add_argument("--workdir", help="folder for the logs of the shards")
     submit.add_flags(parser)
     return parser
 

@@ -1,9 +1,9 @@
-"""The batch: plain integer arrays that say what is read, who sees whom, what is scored.
+"""The batch contract: what a network reads, the attention mask, and what is scored.
 
-Query q sees key k iff segment[q] == segment[k] > 0 and rank[k] <= reach[q].
+Query q attends to key k iff segment[q] == segment[k] > 0 and rank[k] <= reach[q].
 """
 
-# B batch, L length, K scored places, R raw tokens an example, V vocabulary
+# B batch, L length, K scored positions, R raw tokens an example, V vocabulary
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,21 +14,28 @@ NEVER = 2**30
 """The rank of a key that no query reaches."""
 
 WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
-"""Bits of a token's flag byte: it starts a word, sentence, paragraph, document."""
+"""Bits of a token's flags: it starts a word, a sentence, a paragraph, a document."""
 
 NEXT, OTHER_DOCUMENT, NONADJACENT = 0, 1, 2
-"""Labels of pairs: the second span follows the first; is of another document; is of
-the same one, but not adjacent."""
+"""Labels of pairs: the second span follows the first, is from another document, or is
+from the same document but not adjacent."""
 
 BACKWARD = 1
-"""Label of rows that read a stream from its end on; their tokens are in text order."""
+"""Label of rows that read a stream from its end to its start; within a row the tokens
+stay in text order."""
 
 INPUT_ARRAYS = ("token", "position", "segment", "token_type", "rank", "reach")
+"""One network input, each [B, L] int32: token id; position for position embeddings;
+segment, 0 for padding; token type, such as sentence A or B; attention rank as a key;
+the highest rank that it attends to as a query."""
+
 SCORED_ARRAYS = ("scored", "target", "weight")
+"""What is scored, each [B, K]: index of the position; the token id to predict there;
+its float32 weight in the loss, 0 for unused slots."""
 
 
 class ArraySpec(NamedTuple):
-    """Shape of one example's array (the batch adds a leading B) and its type."""
+    """Shape of one example's array (the batch adds a leading B) and its dtype."""
 
     shape: tuple[int, ...]
     dtype: type = np.int32
@@ -39,89 +46,88 @@ EVALUATION_STEP = 2**31 - 1
 
 
 class TextSpec(NamedTuple):
-    """What an objective takes from the text for one example."""
+    """What text an objective takes for one example."""
 
-    unit: str  # one of `data.index.UNITS`: stream, document, pair, ...
+    unit: str  # stream, document, pair, ...: see research.data.store.example_index
     length: int  # raw tokens at most
-    other_document_rate: float = (
-        0.0  # of pairs: share whose second span is of another document
-    )
-    nonadjacent_rate: float = (
-        0.0  # of pairs: share of the same document, but not adjacent
-    )
-    short_rate: float = 0.0  # of pairs: share that is made shorter, by a uniform length
-    contiguous: bool = (
-        False  # row r of a step goes on where row r of the last one ended
-    )
-    stride: int = 0  # of streams: tokens from one example to the next; 0: data.stride
-    reverse: bool = False  # of streams: half of the rows read theirs from its end on
+
+    # Pairs: fraction whose second span is from another document; fraction whose second
+    # span is from the same document but not adjacent; fraction that is cut to a random
+    # length, drawn uniformly.
+    other_document_rate: float = 0.0
+    nonadjacent_rate: float = 0.0
+    short_rate: float = 0.0
+
+    # Row r of a step continues where row r of the step before ended.
+    contiguous: bool = False
+
+    # Streams: tokens from the start of one example to the next, 0 for data.stride;
+    # whether half of the rows read their stream from its end to its start.
+    stride: int = 0
+    reverse: bool = False
 
 
 class Lexicon(NamedTuple):
-    """Words, phrases or entities that objectives know as units, in pieces."""
+    """Words, phrases or entities that objectives treat as units, as token ids."""
 
     token: np.ndarray  # [E, W] int32, -1 beyond an entry's end
-    size: np.ndarray  # [E] int32, pieces of each entry
+    size: np.ndarray  # [E] int32, tokens of each entry
     entry_type: np.ndarray  # [E] int32, index into `type_names`
     type_names: tuple[str, ...]
 
 
 class VocabInfo(NamedTuple):
-    """The ids an objective may write, and what the vocabulary and the data hold."""
+    """Token ids that an objective needs, and facts about the vocabulary and data."""
 
-    size: int  # V, specials included, before padding for the mesh
+    size: int  # V, special ids included, before padding for the mesh
     pad_id: int
     bos_id: int  # also [CLS]
     eos_id: int  # also [SEP]
     mask_id: int
     unk_id: int
     sentinel_ids: tuple[int, ...]  # in the order in which spans use them
-    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels (never hidden)
+    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels; never masked
     ordinary_ids: np.ndarray  # [V'] int32: ids that a random replacement may draw
     labels: tuple[str, ...] = ()  # names of the documents' labels
-    lexicon: Lexicon | None = None  # of data.lexicon
-    lowercase_ids: np.ndarray | None = (
-        None  # [V] int32: a piece in lower case; else itself
-    )
+    lexicon: Lexicon | None = None  # the file that data.lexicon names
+    lowercase_ids: np.ndarray | None = None  # [V] int32: id in lower case, or itself
 
 
 class Example(NamedTuple):
-    """Raw text on the host, before hiding. Rows may be shorter than R, or empty."""
+    """Raw text on the host, before corruption. Rows may be shorter than R, or empty."""
 
-    token: np.ndarray  # [B, R] int32, pad beyond `length`
-    flags: np.ndarray  # [B, R] uint8
+    token: np.ndarray  # [B, R] int32, pad_id beyond `length`
+    flags: np.ndarray  # [B, R] uint8, bits WORD, SENTENCE, PARAGRAPH, DOCUMENT
     length: np.ndarray  # [B] int32
-    label: (
-        np.ndarray
-    )  # [B] int32, -1: none; of pairs NEXT, OTHER_DOCUMENT or NONADJACENT; of rows that
-    # read a stream from its end on BACKWARD
-    first_length: (
-        np.ndarray
-    )  # [B] int32, tokens of the first of two spans; else `length`
-    corpus: np.ndarray  # [B] int32, the corpus: its place among those of a mixture
-    step: np.ndarray  # [B] int64, the training step; EVALUATION_STEP in an evaluation
-    document: np.ndarray  # [B] int64, the number, over all corpora, of the one that the
-    # text begins in; -1: no text
+    label: np.ndarray  # [B] int32: of the document, the pair, or BACKWARD; -1 for none
+    first_length: np.ndarray  # [B] int32, tokens of a pair's first span; else `length`
+    corpus: np.ndarray  # [B] int32, index of the corpus in the mixture
+    step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
+    document: np.ndarray  # [B] int64, number over all corpora of the document that the
+    # text begins in; -1 for rows without text
 
 
 def input_specs(length: int, prefix: str = "") -> dict[str, ArraySpec]:
-    """Specs of the six arrays that a network reads, each of shape [length]."""
+    """Specs of the six arrays of one network input, each of shape [length]."""
     return {prefix + name: ArraySpec((length,)) for name in INPUT_ARRAYS}
 
 
 def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
-    """Specs of the scored places; without `gathered` all places are scored in turn."""
+    """Specs of K = `count` scored positions; not `gathered`: all positions, in order.
+
+    Without `gathered` there is no "scored" array.
+    """
     specs = {"target": ArraySpec((count,)), "weight": ArraySpec((count,), np.float32)}
     return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
 
 
 def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The group of arrays of one network input: `prefix` is "", "encoder_", ..."""
+    """The six arrays of one network input; `prefix` is "", "encoder_", ..."""
     return {name: batch[prefix + name] for name in INPUT_ARRAYS}
 
 
 def attention_mask(group: Mapping[str, Any]):
-    """[B, L, L] bool: whether query q (axis 1) sees key k (axis 2)."""
+    """[B, L, L] bool: whether query q (axis 1) attends to key k (axis 2)."""
     segment, rank, reach = group["segment"], group["rank"], group["reach"]
     same = segment[:, :, None] == segment[:, None, :]
     return same & (segment[:, None, :] > 0) & (rank[:, None, :] <= reach[:, :, None])

@@ -1,4 +1,4 @@
-"""From (data, seed, step) to the global batch of that step, on the host, seekable."""
+"""The global batch of any step as a function of (data, seed, step), on the host."""
 
 import queue
 import sys
@@ -11,137 +11,139 @@ import numpy as np
 from research.batch import VocabInfo
 from research.data import cache
 from research.data.loading import saved_batches
-from research.data.loading.build import open_text, rates_of
+from research.data.loading.build import corpus_rates, open_text
+from research.data.loading.examples import ROWS_PER_CALL
 from research.errors import UserError, unknown
 
-# n rows asked for, N examples of an epoch
+# n rows requested, N examples of an epoch
 
-Rows = slice | np.ndarray
-"""Of a batch: those that one host feeds, ascending."""
+RowSelection = slice | np.ndarray
+"""The rows of a batch that one host feeds, ascending."""
 
 READERS = ("native", "seqio")
-AHEAD = 256
-"""Rows made at a time when batches are read in a row: what NumPy calls cost least."""
 
 
 class Source(Protocol):
-    """Whatever gives rows of a batch by number: text, a seqio task, written batches."""
+    """Gives rows of a batch by number: text, a seqio task or saved batches."""
 
     num_examples: int | None
-    """N, of an epoch; None: not known before they are read."""
+    """N, of an epoch; None if it is not known before they are read."""
 
     fingerprint: str
+    """Hash of the data that the rows are made from."""
 
     contiguous: bool
-    """Whether rows go on from step to step, and so belong to one batch size."""
+    """Whether rows continue from step to step, and so depend on the batch size."""
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
         """Training rows g [n] int64, ascending: a pure function of g."""
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Each example once, `size` at a time; the last time fewer.
+        """Each example once, `size` rows at a time; the last chunk may have fewer.
 
-        With `contiguous` it is `size` rows each time, of which some may be empty.
+        With `contiguous` every chunk has `size` rows, of which some may be empty.
         """
 
-    def empty(self, num: int) -> dict[str, np.ndarray]:
+    def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text, whose weights are 0."""
 
 
 class Pipeline:
-    """Batches of rows: row r of step s is row s * batch + r of the source.
+    """Batches of rows: row r of step s is row s * batch_size + r of the source.
 
-    What a row is does not depend on the batch size, but for sources with `contiguous`,
-    and for an objective that looks at the step of a row.
+    A row's content does not depend on the batch size, except for sources with
+    `contiguous` and for objectives that use the training step.
     """
 
-    def __init__(self, source: Source, *, batch: int):
+    def __init__(self, source: Source, *, batch_size: int):
         self.source = source
-        self.size = batch
+        self.batch_size = batch_size
 
     @property
     def num_examples(self) -> int | None:
-        """Examples of an epoch; None where only reading them would tell."""
+        """Examples of an epoch; None if it is not known before they are read."""
         return self.source.num_examples
 
     @property
     def fingerprint(self) -> str:
-        """Of the data, not of the seed or the batch size."""
+        """Hash of the data; does not depend on the seed or the batch size."""
         return self.source.fingerprint
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Rows [n, ...] of the counters step * batch + row [n] int64, ascending."""
+        """Rows of the counters step * batch_size + row, [n] int64, ascending."""
         return self.source.rows(counter)
 
-    def batch(self, step: int, rows: Rows | None = None) -> dict[str, np.ndarray]:
+    def batch(
+        self, step: int, rows: RowSelection | None = None
+    ) -> dict[str, np.ndarray]:
         """The batch of a step, or this host's `rows` of it: a pure function."""
-        return self.rows(step * self.size + self._numbers(rows))
+        return self.rows(step * self.batch_size + self._row_numbers(rows))
 
-    def batches(self, step: int = 0, rows: Rows | None = None, limit: int = 0):
-        """The batches of `step`, `step + 1`, ... up to `limit` (0: without end).
+    def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
+        """The batches of `step`, `step + 1`, ... before `limit` (0: without end).
 
-        Equal to `batch` of each; cheaper, since several are made at a time.
+        Each equals `batch` of its step. Several are made by one call, which is faster.
         """
-        numbers = self._numbers(rows)
+        numbers = self._row_numbers(rows)
         while not limit or step < limit:
-            ahead = max(1, AHEAD // len(numbers))
-            ahead = min(ahead, limit - step) if limit else ahead
-            first = self.size * np.arange(step, step + ahead)
+            num_steps = max(1, ROWS_PER_CALL // len(numbers))
+            num_steps = min(num_steps, limit - step) if limit else num_steps
+            first = self.batch_size * np.arange(step, step + num_steps)
             chunk = self.rows((first[:, None] + numbers).ravel())
-            for part in range(ahead):
-                yield _slice(chunk, part * len(numbers), (part + 1) * len(numbers))
-            step += ahead
+            for i in range(num_steps):
+                own = slice(i * len(numbers), (i + 1) * len(numbers))
+                yield {name: array[own] for name, array in chunk.items()}
+            step += num_steps
 
-    def evaluation(self, rows: Rows | None = None):
-        """Each example once, in the order of the text, with noise that never changes.
+    def evaluation(self, rows: RowSelection | None = None):
+        """Each example once, in the order of the text, with the same corruption always.
 
-        All batches are full: the last one is filled up with rows of weight 0.
+        All batches have batch_size rows: the last one is padded with rows of weight 0.
         """
-        for chunk in self.source.in_order(self.size):
-            missing = self.size - len(chunk["example"])
+        for chunk in self.source.in_order(self.batch_size):
+            missing = self.batch_size - len(chunk["example"])
             if missing:
-                rest = self.source.empty(missing)
+                rest = self.source.empty_rows(missing)
                 chunk = {
                     name: np.concatenate([chunk[name], rest[name]]) for name in rest
                 }
             yield chunk if rows is None else {k: v[rows] for k, v in chunk.items()}
 
-    def _numbers(self, rows: Rows | None) -> np.ndarray:
-        return np.arange(self.size, dtype=np.int64)[
-            slice(None) if rows is None else rows
-        ]
+    def _row_numbers(self, rows: RowSelection | None) -> np.ndarray:
+        numbers = np.arange(self.batch_size, dtype=np.int64)
+        return numbers if rows is None else numbers[rows]
 
 
 def prefetch(items: Iterable, depth: int = 2) -> Iterator:
-    """The same items, made ahead by a thread: at most `depth` wait to be taken.
+    """The same items, made ahead by a thread; at most `depth` of them are queued.
 
-    What the thread raises is raised here, in the place of the item; the thread ends
-    with the generator.
+    An exception in the thread is raised here, in place of the item. The thread ends
+    when the generator is closed.
     """
-    waiting: queue.Queue = queue.Queue(depth)
+    made: queue.Queue = queue.Queue(depth)
     closed = threading.Event()
 
     def put(item) -> bool:
         while not closed.is_set():
             try:
-                waiting.put(item, timeout=0.1)
+                made.put(item, timeout=0.1)
                 return True
             except queue.Full:
                 continue
         return False
 
-    def work() -> None:
+    def make_items() -> None:
         try:
             if all(put((item, None)) for item in items):
                 put((None, StopIteration()))
         except BaseException as error:
             put((None, error))
 
-    thread = threading.Thread(target=work, name="prefetch", daemon=True)
+    thread = threading.Thread(target=make_items, name="prefetch", daemon=True)
     thread.start()
     try:
         while True:
-            item, error = waiting.get()
+            item, error = made.get()
             if isinstance(error, StopIteration):
                 return
             if error is not None:
@@ -159,75 +161,75 @@ class Data(NamedTuple):
     train: Pipeline
     eval: Pipeline
     fingerprint: str
-    counts: dict[str, int]  # tokens read, skipped, ...: to be told to the user once
-    vocabulary: Any = None  # that made the text's tokens, where it was ours to make
+    counts: dict[str, int]  # tokens, examples, skipped, ...: reported once to the user
+    vocabulary: Any = None  # the Vocabulary of the text; None if it is not ours
 
     @property
     def vocabulary_hash(self) -> str:
-        """Of the vocabulary's file; empty where it is not ours."""
+        """Hash of the vocabulary's file; empty if it is not ours."""
         return self.vocabulary.sha256 if self.vocabulary else ""
 
 
 def open_data(config: Any, objective: Any) -> Data:
     """Opens what config.data names: corpus, vocabulary, stream, index, batches.
 
-    Whatever takes long is read from data.cache_dir if it was ever made. `data.task`,
-    where it is not empty, is one of
+    Whatever takes long is cached in data.cache_dir. `data.task`, if it is not empty, is
+    one of
 
     * a folder that `launch.prepare --batches` wrote: those batches, without text;
-    * `corpus:objective` or `mix:objective`, of this config's objective: the corpus, or
-      data.mixture, as if data.task were empty;
-    * a seqio task or mixture that is registered; `package.module:name` imports the
-      module first, which is to register it.
+    * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
+      or data.mixture, as if data.task were empty;
+    * a registered seqio task or mixture; for `package.module:name` the module is
+      imported first, which must register it.
 
     Raises:
-      UserError: a name, split or value of config.data that is not right.
+      UserError: a name, split or value of config.data is wrong.
     """
     data = config.data
     if data.reader not in READERS:
         raise unknown("data.reader", data.reader, READERS)
-    if saved_batches.found(data.task):
-        return assemble(config, *saved_batches.read(config))
-    if not rates_of(config) or _is_registered(data.task):
+    if saved_batches.has_saved_batches(data.task):
+        return _make_data(config, *saved_batches.open_saved_batches(config))
+    if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:
             raise UserError(
-                f"data.task {data.task!r} holds no whole batches of launch.prepare"
+                f"data.task {data.task!r} has no complete batches of launch.prepare"
             )
-        from research.data.seqio import tasks  # and TensorFlow
+        from research.data.seqio import open_tasks  # imports TensorFlow
 
-        return assemble(config, *tasks.open_any(config, objective), {})
-    opened = open_text(config, objective)
-    train, held_out = opened.train, opened.eval
+        return _make_data(config, *open_tasks.open_user_task(config, objective), {})
+    text = open_text(config, objective)
+    train, held_out = text.train, text.eval
     counts = {
         f"{split}/{name}": count
         for split, source in (("train", train), ("eval", held_out))
         for name, count in source.counts().items()
     }
     if data.reader == "seqio":
-        from research.data.seqio import tasks
+        from research.data.seqio import open_tasks
 
-        train, held_out = tasks.open_own(config, objective, opened)
-    opened_data = assemble(config, opened.vocab, train, held_out, counts)
-    return opened_data._replace(vocabulary=opened.vocabulary)
+        train, held_out = open_tasks.open_own_task(config, objective, text)
+    opened = _make_data(config, text.vocab, train, held_out, counts)
+    return opened._replace(vocabulary=text.vocabulary)
 
 
-def _is_registered(task: str) -> bool:
-    """Whether seqio has a task of that name that is not ours."""
+def _is_user_task(task: str) -> bool:
+    """Whether seqio's registry has a task of that name that is not ours."""
     if not task or "seqio" not in sys.modules:
-        return False  # then nobody has registered one
-    from research.data.seqio import tasks
+        return False  # without seqio nothing can be registered
+    from research.data.seqio import register_tasks
 
-    return tasks.registered(task) and task not in tasks.OWN
+    return register_tasks.is_registered(task) and task not in register_tasks.OWN_TASKS
 
 
-def assemble(
-    config: Any, vocab: VocabInfo, train: Source, eval: Source, counts
+def _make_data(
+    config: Any,
+    vocab: VocabInfo,
+    train: Source,
+    held_out: Source,
+    counts: dict[str, int],
 ) -> Data:
-    """Data of two sources of rows."""
-    fingerprint = cache.fingerprint([train.fingerprint, eval.fingerprint])
-    pipelines = (Pipeline(source, batch=config.train.batch) for source in (train, eval))
+    fingerprint = cache.fingerprint([train.fingerprint, held_out.fingerprint])
+    size = config.train.batch
+    pipelines = (Pipeline(source, batch_size=size) for source in (train, held_out))
     return Data(vocab, *pipelines, fingerprint, counts)
-
-
-def _slice(chunk: dict, start: int, stop: int) -> dict[str, np.ndarray]:
-    return {name: array[start:stop] for name, array in chunk.items()}

@@ -1,4 +1,4 @@
-"""A batch is a pure function of (data, seed, step); nothing is dropped or repeated."""
+"""A batch is a pure function of (data, seed, step); an epoch has each example once."""
 
 import itertools
 import subprocess
@@ -8,24 +8,25 @@ import threading
 import numpy as np
 import pytest
 
-from research.data.loading.examples import Part, Text
+from research.data.loading.examples import IndexedCorpus
+from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline, prefetch
 from research.data.store import example_index
 from tests.testing import toy_objectives
-from tests.testing.toy_objectives import join, same
+from tests.testing.toy_objectives import assert_same_batch, concatenate
 
-ALONE = (toy_objectives.Stream(),)
-MIXED = (toy_objectives.Stream(), toy_objectives.Stream(((50,), (3, 40)), seed=1))
-RAW = toy_objectives.Objective()
+ONE_STREAM = (toy_objectives.Stream(),)
+TWO_STREAMS = (toy_objectives.Stream(), toy_objectives.Stream(((50,), (3, 40)), seed=1))
+TOY = toy_objectives.Objective()
 
 
 @pytest.fixture
 def make(tmp_path):
-    """Pipelines over toy streams: `make(seed=..., batch=..., ...)`."""
+    """make(streams, objective, batch=..., seed=..., ...) -> Pipeline."""
 
     def make(
-        streams=ALONE,
-        objective=RAW,
+        streams=ONE_STREAM,
+        objective=TOY,
         *,
         batch=4,
         seed=0,
@@ -33,79 +34,77 @@ def make(tmp_path):
         rates=None,
         **options,
     ):
-        parts = [
-            Part(
-                s,
-                example_index.build_index(s, objective.text_spec(8), stride, tmp_path),
-            )
+        text_spec = objective.text_spec(8)
+        corpora = [
+            IndexedCorpus(s, example_index.build_index(s, text_spec, stride, tmp_path))
             for s in streams
         ]
-        rates = dict(enumerate(rates or [1] * len(parts)))
-        text = Text(
-            parts,
+        rates = dict(enumerate(rates or [1] * len(corpora)))
+        source = TextSource(
+            corpora,
             objective,
             toy_objectives.vocab(),
             length=8,
             seed=seed,
             rates=rates,
-            batch=batch,
+            batch_size=batch,
             **options,
         )
-        return Pipeline(text, batch=batch)
+        return Pipeline(source, batch_size=batch)
 
     return make
 
 
 @pytest.fixture(params=["one corpus", "mixture", "documents", "pairs"])
 def pipeline(request, make):
-    """Any pipeline, by batch size."""
+    """pipeline(batch) -> Pipeline, of several units and of a mixture."""
     if request.param == "mixture":
-        return lambda batch=4: make(MIXED, batch=batch, rates=[0.3, 0.7])
+        return lambda batch=4: make(TWO_STREAMS, batch=batch, rates=[0.3, 0.7])
     unit = {"documents": "document", "pairs": "pair"}.get(request.param, "stream")
     return lambda batch=4: make(objective=toy_objectives.Objective(unit), batch=batch)
 
 
-def first(pipeline, num):
-    return join(pipeline.batch(step) for step in range(num))
+def first_batches(pipeline, num):
+    return concatenate(pipeline.batch(step) for step in range(num))
 
 
-def test_nothing_is_read_before_a_batch_matters(pipeline):
+def test_a_batch_does_not_depend_on_those_read_before(pipeline):
     steps = [11, 3, 1000, 3, 0]
     shared = pipeline()
     for step in steps:
-        same(shared.batch(step), pipeline().batch(step))
+        assert_same_batch(shared.batch(step), pipeline().batch(step))
 
 
 def test_a_batch_is_two_of_half_the_size(pipeline):
     for step in (0, 5, 10**6):
         halves = [pipeline(4).batch(2 * step + half) for half in (0, 1)]
-        same(pipeline(8).batch(step), join(halves))
+        assert_same_batch(pipeline(8).batch(step), concatenate(halves))
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 4, 8])
-def test_shares_of_the_hosts_are_the_batch(pipeline, hosts):
+def test_rows_of_the_hosts_make_up_the_batch(pipeline, hosts):
     size = 8 // hosts
     for step in (0, 3, 77):
-        shares = [
+        parts = [
             pipeline(8).batch(step, slice(host * size, (host + 1) * size))
             for host in range(hosts)
         ]
-        same(pipeline(8).batch(step), join(shares))
+        assert_same_batch(pipeline(8).batch(step), concatenate(parts))
 
 
 @pytest.mark.parametrize("rows", [None, slice(2, 4)])
 @pytest.mark.parametrize("start", [0, 2, 9])
-def test_reading_on_equals_seeking(pipeline, start, rows):
-    num = 300 // 4 + 9  # more than are made at a time, and several epochs
+def test_successive_batches_equal_seeking(pipeline, start, rows):
+    num = 300 // 4 + 9  # more than one call makes, and several epochs
     batches = list(pipeline().batches(start, rows, start + num))
     assert len(batches) == num
     for step, batch in enumerate(batches, start):
-        same(batch, pipeline().batch(step, rows))
+        assert_same_batch(batch, pipeline().batch(step, rows))
 
 
-def test_reading_on_has_no_end_of_its_own(pipeline):
+def test_successive_batches_never_end(pipeline):
     batches = list(itertools.islice(pipeline().batches(3), 150))
-    same(batches[-1], pipeline().batch(152))
+    assert_same_batch(batches[-1], pipeline().batch(152))
 
 
 @pytest.mark.parametrize("unit", ["stream", "document"])
@@ -113,7 +112,7 @@ def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
     whole = make(objective=toy_objectives.Objective(unit), batch=1)
     num = whole.num_examples
     epochs = [
-        join(whole.batch(step) for step in range(epoch * num, (epoch + 1) * num))
+        concatenate(whole.batch(step) for step in range(epoch * num, (epoch + 1) * num))
         for epoch in range(3)
     ]
     rows = [[row.tobytes() for row in epoch["token"]] for epoch in epochs]
@@ -122,23 +121,22 @@ def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
     for epoch in epochs:
         np.testing.assert_array_equal(epoch["example"], np.arange(num))
     tokens = sum(row["weight"].sum() for row in epochs[:1])
-    index_ = whole.source.parts[0].index
-    assert tokens == index_.length.sum()
+    assert tokens == whole.source.corpora[0].index.length.sum()
 
 
-def test_noise_is_new_in_each_epoch_and_each_example(make):
+def test_corruption_is_new_in_each_epoch_and_each_example(make):
     whole = make(batch=1)
-    rows = first(whole, 3 * whole.num_examples)["noise"]
+    rows = first_batches(whole, 3 * whole.num_examples)["noise"]
     assert len({row.tobytes() for row in rows}) == len(rows)
 
 
-def test_seed_changes_order_and_noise(make):
-    one, other = (first(make(seed=seed), 5) for seed in (0, 1))
+def test_seed_changes_order_and_corruption(make):
+    one, other = (first_batches(make(seed=seed), 5) for seed in (0, 1))
     assert (one["token"] != other["token"]).any()
     assert (one["noise"] != other["noise"]).all()
 
 
-@pytest.mark.parametrize("streams", [ALONE, MIXED])
+@pytest.mark.parametrize("streams", [ONE_STREAM, TWO_STREAMS])
 def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
     rates = [0.5, 1.5][: len(streams)]
     short = make(streams, stride=8, rates=rates)
@@ -150,30 +148,32 @@ def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
         np.testing.assert_array_equal(one["noise"], other["noise"])
 
 
-def test_mixture_draws_at_its_rates_and_reads_each_corpus_through(make):
-    mixed = make(MIXED, rates=[0.3, 0.7], batch=10)
-    starts = [make([stream]).num_examples for stream in MIXED]
-    rows = first(mixed, 60)
+def test_mixture_keeps_its_rates_and_reads_each_corpus_completely(make):
+    mixed = make(TWO_STREAMS, rates=[0.3, 0.7], batch=10)
+    starts = [make([stream]).num_examples for stream in TWO_STREAMS]
+    rows = first_batches(mixed, 60)
     from_second = rows["example"] >= starts[0]
     np.testing.assert_array_equal(from_second.reshape(60, 10).sum(1), 7)
     for second, num in ((False, starts[0]), (True, starts[1])):
         own = rows["token"][from_second == second]
         epochs = len(own) // num
         assert epochs > 1
-        seen = [sorted(map(bytes, own[e * num : (e + 1) * num])) for e in range(epochs)]
-        assert all(epoch == seen[0] for epoch in seen)
+        read = [sorted(map(bytes, own[e * num : (e + 1) * num])) for e in range(epochs)]
+        assert all(epoch == read[0] for epoch in read)
 
 
 def test_evaluation_reads_each_example_once_in_order(pipeline):
     batches = list(pipeline().evaluation())
     assert {len(batch["example"]) for batch in batches} == {4}
-    whole, num = join(batches), pipeline().num_examples
+    whole, num = concatenate(batches), pipeline().num_examples
     assert len(whole["example"]) == -(-num // 4) * 4 > num
     assert (whole["weight"][num:] == 0).all()
     assert (whole["weight"][:num].sum(1) > 0).all()
     np.testing.assert_array_equal(whole["example"][:num], np.arange(num))
     text = [
-        row for part in pipeline().source.parts for row in toy_objectives.texts(part)
+        row
+        for corpus in pipeline().source.corpora
+        for row in toy_objectives.example_texts(corpus)
     ]
     read = [row[: len(own)] for row, own in zip(whole["token"], text, strict=False)]
     for row, own in zip(read, text, strict=True):
@@ -185,42 +185,46 @@ def test_evaluation_does_not_depend_on_batch_size_seed_or_history(make):
     used = make(batch=4)
     used.batch(5)
     num = used.num_examples
-    reference = {k: v[:num] for k, v in join(make(batch=1).evaluation()).items()}
+    reference = {k: v[:num] for k, v in concatenate(make(batch=1).evaluation()).items()}
     for other in (used, used, make(batch=5, seed=9)):
-        rows = join(other.evaluation())
-        same(reference, {name: array[:num] for name, array in rows.items()})
+        rows = concatenate(other.evaluation())
+        assert_same_batch(
+            reference, {name: array[:num] for name, array in rows.items()}
+        )
 
 
-def test_hosts_share_the_evaluation(pipeline):
-    shares = [list(pipeline().evaluation(slice(i, i + 2))) for i in (0, 2)]
-    for whole, *parts in zip(pipeline().evaluation(), *shares, strict=True):
-        same(whole, join(parts))
+def test_rows_of_the_hosts_make_up_the_evaluation(pipeline):
+    hosts = [list(pipeline().evaluation(slice(i, i + 2))) for i in (0, 2)]
+    for whole, *parts in zip(pipeline().evaluation(), *hosts, strict=True):
+        assert_same_batch(whole, concatenate(parts))
 
 
-def test_labels_are_those_of_the_symbols(make):
-    turned = toy_objectives.Stream(labels=("b", "a"))
+def test_labels_are_indices_into_those_of_vocab_info(make):
+    reordered = toy_objectives.Stream(labels=("b", "a"))
     plain = toy_objectives.Stream(labels=("a", "b"))
     one, other = (
-        join(make([s], toy_objectives.Objective("document")).evaluation())["label"]
-        for s in (plain, turned)
+        concatenate(make([s], toy_objectives.Objective("document")).evaluation())[
+            "label"
+        ]
+        for s in (plain, reordered)
     )
     np.testing.assert_array_equal(np.array([1, 0, -1])[one], other)
     assert set(one) == {-1, 0, 1}
 
 
-def test_fingerprint_tells_data_apart_and_not_seeds(make):
+def test_fingerprint_depends_on_the_data_but_not_on_the_seed(make):
     prints = [
         make().fingerprint,
         make([toy_objectives.Stream(seed=3)]).fingerprint,
         make(stride=4).fingerprint,
-        make(MIXED, rates=[1, 2]).fingerprint,
-        make(MIXED, rates=[2, 1]).fingerprint,
+        make(TWO_STREAMS, rates=[1, 2]).fingerprint,
+        make(TWO_STREAMS, rates=[2, 1]).fingerprint,
     ]
     assert len(set(prints)) == len(prints)
     assert make(seed=5, batch=2).fingerprint == prints[0]
 
 
-def test_prefetch_gives_the_same_items_ahead():
+def test_prefetch_gives_the_same_items_and_makes_them_ahead():
     made = []
 
     def items():
@@ -234,11 +238,11 @@ def test_prefetch_gives_the_same_items_ahead():
         if len(made) == 4:
             break
         threading.Event().wait(0.005)
-    assert len(made) == 4  # one taken, two that wait, one in hand
+    assert len(made) == 4  # one taken, two queued, one waiting for the queue
     assert list(ahead) == list(range(1, 20))
 
 
-def test_prefetch_raises_what_went_wrong_where_it_did():
+def test_prefetch_raises_an_error_in_place_of_its_item():
     def items():
         yield 1
         raise OSError("the disk is gone")

@@ -1,4 +1,4 @@
-"""What is prepared ahead of a run is what the run then reads."""
+"""launch.prepare: cached data, saved batches, shards on a backend, error messages."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ def prepare(tmp_path, capsys):
     file.write_text("\n".join(map(json.dumps, lines)))
 
     def prepare(*flags):
-        given = {
+        values = {
             "data.corpus": file,
             "data.cache_dir": tmp_path / "cache",
             "data.held_out": 0.1,
@@ -29,7 +29,7 @@ def prepare(tmp_path, capsys):
             "train.batch": 4,
         }
         argv = ["--config=experiments/mlm.py"]
-        argv += [f"--config.{key}={value}" for key, value in given.items()]
+        argv += [f"--config.{key}={value}" for key, value in values.items()]
         with pytest.raises(SystemExit) as stop:
             main(run, parser(), [*argv, *flags])
         return stop.value.code, *capsys.readouterr()
@@ -37,18 +37,18 @@ def prepare(tmp_path, capsys):
     return prepare
 
 
-def test_a_second_time_there_is_nothing_to_make(prepare, tmp_path):
+def test_a_second_call_builds_nothing(prepare, tmp_path):
     code, out, _ = prepare()
     assert code == 0
     assert "train/skipped 0" in out.splitlines()
-    made = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
-    made |= {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")}
-    assert made
+    built = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.bin")}
+    built |= {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npy")}
+    assert built
     assert prepare()[1] == out
-    assert all(path.stat().st_mtime_ns == time for path, time in made.items())
+    assert all(path.stat().st_mtime_ns == time for path, time in built.items())
 
 
-def test_batches_are_written_and_read_again(prepare, tmp_path):
+def test_batches_are_saved_and_read_again(prepare, tmp_path):
     folder = tmp_path / "batches"
     code, out, _ = prepare("--batches=3", f"--output={folder}")
     assert code == 0
@@ -64,7 +64,7 @@ def test_batches_are_written_and_read_again(prepare, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "flags, told",
+    "flags, message",
     [
         (["--batches=3"], "--output"),
         (["--output=x"], "--batches"),
@@ -79,13 +79,13 @@ def test_batches_are_written_and_read_again(prepare, tmp_path):
         (["--config.data.length=0"], "data.length"),
     ],
 )
-def test_a_mistake_is_one_line(prepare, flags, told):
+def test_an_error_is_one_line(prepare, flags, message):
     code, _, err = prepare(*flags)
     assert code == 2
-    assert told in err and err.startswith("error: ") and err.count("\n") == 1
+    assert message in err and err.startswith("error: ") and err.count("\n") == 1
 
 
-def test_shards_on_an_engine_make_what_one_process_makes(prepare, tmp_path):
+def test_shards_on_a_backend_build_the_same_as_one_process(prepare, tmp_path):
     code, alone, _ = prepare()
     assert code == 0
     one = {path: path.read_bytes() for path in (tmp_path / "cache").rglob("*.bin")}
@@ -98,9 +98,10 @@ def test_shards_on_an_engine_make_what_one_process_makes(prepare, tmp_path):
     assert len(list((tmp_path / "logs").glob("shard-*/log.txt"))) == 2
 
 
-def test_a_shards_mistake_is_told(prepare, tmp_path):
+def test_an_error_of_a_shard_is_reported(prepare, tmp_path):
     flags = ["--shards=1", f"--workdir={tmp_path / 'logs'}"]
     code, _, err = prepare(*flags, "--config.data.corpus=nowhere/*.txt")
     assert code == 1
     assert "data.corpus is 'nowhere/*.txt'" in err.splitlines()[-1]
-    assert err.count("shard 1 of 1: failed with exit code 2") == 2  # then, and at last
+    # Reported when it fails and at the end.
+    assert err.count("shard 1 of 1: failed with exit code 2") == 2

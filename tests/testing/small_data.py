@@ -1,4 +1,4 @@
-"""A small corpus on disk, and configs that read it."""
+"""A small corpus on disk, a lexicon, and configs that read them."""
 
 import contextlib
 import json
@@ -10,15 +10,13 @@ from research.data.pipeline import open_data
 
 
 def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:
-    """The path of a new folder of made-up texts with labels, of two paragraphs each."""
-    draw = random.Random(seed)
-    words = [
-        "".join(draw.choices("abcdefgh", k=draw.randint(1, 6))) for _ in range(200)
-    ]
+    """The path of a new folder of random texts of two paragraphs, with labels."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 6))) for _ in range(200)]
 
     def paragraph() -> str:
-        sizes = [draw.randint(2, 20) for _ in range(draw.randint(1, 5))]
-        texts = (" ".join(draw.choices(words, k=size)) for size in sizes)
+        sizes = [rng.randint(2, 20) for _ in range(rng.randint(1, 5))]
+        texts = (" ".join(rng.choices(words, k=size)) for size in sizes)
         return " ".join(text.capitalize() + "." for text in texts)
 
     (folder / name).mkdir()
@@ -31,7 +29,7 @@ def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:
 
 
 def write_lexicon(folder) -> str:
-    """The path of a new lexicon of words and phrases that those texts may hold."""
+    """The path of a new lexicon of words and phrases that may occur in those texts."""
     file = folder / "lexicon.tsv"
     lines = [f"{a}{b}\tword" for a in "abcdefgh" for b in "abcdefgh"]
     lines += [f"{a} {b}\tphrase" for a in "abcdefgh" for b in "abcdefgh"]
@@ -40,7 +38,7 @@ def write_lexicon(folder) -> str:
 
 
 def config(corpus, cache, objective: str = "mlm", **fields):
-    """A config that reads `corpus`: a path, or a dict of paths and rates."""
+    """A config that reads `corpus`: a path, or a mixture, a dict from path to rate."""
     config = base.get_config()
     config.objective.name = objective
     config.objective.update(fields)
@@ -51,10 +49,8 @@ def config(corpus, cache, objective: str = "mlm", **fields):
         data.corpus = corpus
     data.held_out = 0.15
     data.length = 32
-    windows = (
-        objectives.make_objective(**config.objective).text_spec(32).unit == "stream"
-    )
-    data.stride = 30 if windows else 0
+    unit = objectives.make_objective(**config.objective).text_spec(32).unit
+    data.stride = 30 if unit == "stream" else 0
     data.vocabulary = "bytebpe"
     data.vocabulary_size = 400
     data.sentinels = 20
@@ -65,22 +61,22 @@ def config(corpus, cache, objective: str = "mlm", **fields):
 
 
 @contextlib.contextmanager
-def clean_registry():
-    """Leaves seqio's registry as it was."""
+def restored_seqio_registry():
+    """Restores seqio's registries at the end."""
     import seqio
 
-    from research.data.seqio import tasks
+    from research.data.seqio import register_tasks
 
-    kinds = (seqio.TaskRegistry, seqio.MixtureRegistry)
-    before = {kind: dict(kind._REGISTRY) for kind in kinds}
+    registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
+    before = {registry: dict(registry._REGISTRY) for registry in registries}
     yield
-    for kind, old in before.items():
-        kind._REGISTRY.clear()
-        kind._REGISTRY.update(old)
-    tasks.OWN.clear()
+    for registry, entries in before.items():
+        registry._REGISTRY.clear()
+        registry._REGISTRY.update(entries)
+    register_tasks.OWN_TASKS.clear()
 
 
 def open_small(config):
-    """The data of a config, and its objective."""
+    """The `Data` of a config, and its objective."""
     objective = objectives.make_objective(**config.objective)
     return open_data(config, objective), objective

@@ -1,4 +1,4 @@
-"""A stream in memory and an objective that shows all it is given."""
+"""A stream in memory, and an objective whose batch is the raw text it is given."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from research.data import counter_rng
 
 
 class Stream:
-    """Shards of documents of random tokens, with random flags and sentences."""
+    """Random tokens, flags and sentences; `shards` gives the documents' lengths."""
 
     separator_length = 1
 
@@ -32,11 +32,11 @@ class Stream:
         self.sentence_offsets = np.append(np.flatnonzero(starts), self.num_tokens)
 
     def gather(self, start, length, width, pad):
-        place = np.arange(width)
-        inside = place < length[:, None]
-        at = np.where(inside, start[:, None] + place, 0)
-        token = np.where(inside, self.token[at], pad).astype(np.int32)
-        return token, np.where(inside, self.flags[at], 0).astype(np.uint8)
+        offset = np.arange(width)
+        inside = offset < length[:, None]
+        index = np.where(inside, start[:, None] + offset, 0)
+        token = np.where(inside, self.token[index], pad).astype(np.int32)
+        return token, np.where(inside, self.flags[index], 0).astype(np.uint8)
 
 
 TIMED = ("step", "document")
@@ -44,7 +44,7 @@ TIMED = ("step", "document")
 
 @dataclass(frozen=True)
 class Objective:
-    """Its batch is its raw text, beside the noise that is drawn for it."""
+    """Its batch is the raw text, and random numbers drawn from each row's key."""
 
     unit: str = "stream"
     extra: int = 0  # raw tokens beyond the length
@@ -76,12 +76,12 @@ class Objective:
     def corrupt(self, example, key, vocab, length):
         width = self.text_spec(length).length
         assert example.token.shape == (len(key), width)
-        here = np.arange(width) < example.length[:, None]
-        assert (example.token[~here] == vocab.pad_id).all()
+        inside = np.arange(width) < example.length[:, None]
+        assert (example.token[~inside] == vocab.pad_id).all()
         return {
             "token": example.token,
             "flags": example.flags.astype(np.int32),
-            "weight": here.astype(np.float32),
+            "weight": inside.astype(np.float32),
             "label": example.label,
             "first": example.first_length,
             "source": example.corpus,
@@ -95,9 +95,9 @@ class Objective:
         )
 
 
-def texts(part) -> list[np.ndarray]:
-    """The tokens of each example of an index, its spans joined."""
-    stream, index = part
+def example_texts(corpus) -> list[np.ndarray]:
+    """The tokens of each example of an index, with its spans joined."""
+    stream, index = corpus
     spans = [(index.start, index.length)]
     if index.second is not None:
         spans.append((index.second, index.second_length))
@@ -123,15 +123,15 @@ def vocab(labels=("a", "b")) -> VocabInfo:
     )
 
 
-def same(one, other) -> None:
-    """Both are the same arrays, to the byte."""
+def assert_same_batch(one, other) -> None:
+    """Asserts that both have the same arrays, in names, types and values."""
     assert list(one) == list(other)
     for name in one:
         assert one[name].dtype == other[name].dtype, name
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
-def join(parts):
-    """Batches put together, row after row."""
-    parts = list(parts)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def concatenate(batches):
+    """One batch with the rows of all batches, in order."""
+    batches = list(batches)
+    return {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}

@@ -1,1 +1,1 @@
-"""From the store to batches, in an order that is a function of the seed."""
+"""From the store to rows of a batch, in an order that is a function of the seed."""

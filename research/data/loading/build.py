@@ -1,4 +1,4 @@
-"""A config's text opened: corpora, vocabulary, streams, indices, lexicon; cached."""
+"""Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
 from typing import Any, NamedTuple
 
@@ -7,78 +7,79 @@ from research.data import cache as caches
 from research.data.corpora import lexicon
 from research.data.corpora.corpus import join_corpora, sampling_rates
 from research.data.corpora.load_corpus import load_corpus
-from research.data.loading.examples import Part, Text
-from research.data.loading.permutation import schedule
+from research.data.loading.examples import IndexedCorpus
+from research.data.loading.mixture_schedule import make_schedule
+from research.data.loading.text_source import TextSource
 from research.data.store.example_index import build_index
 from research.data.store.stream import build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 
 
-class Opened(NamedTuple):
-    """Two splits of a corpus or a mixture, made of one vocabulary."""
+class OpenedText(NamedTuple):
+    """The train and eval splits of a corpus or a mixture, with one vocabulary."""
 
     vocabulary: Vocabulary
     vocab: VocabInfo
-    train: Text
-    eval: Text
+    train: TextSource
+    eval: TextSource
 
 
-def open_text(config: Any, objective: Any) -> Opened:
-    """Corpora, vocabulary, streams and indices as config.data says; cached.
+def open_text(config: Any, objective: Any) -> OpenedText:
+    """Builds corpora, vocabulary, streams and indices, or reads them from the cache.
 
     Raises:
-      UserError: a value of config.data that is not right, or a split without text.
+      UserError: a value of config.data is wrong, or a split has no text.
     """
     data = config.data
-    rates = rates_of(config)
+    rates = corpus_rates(config)
     assert rates, data.task
-    schedule(rates.values())  # a wrong rate is told before the work is done
+    make_schedule(rates.values())  # reports a wrong rate before the long work
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = [load_corpus(name, data.held_out) for name in rates]
     vocabulary = load_or_train(data, join_corpora(loaded), cache)
-    reads = objective.text_spec(data.length)
+    text_spec = objective.text_spec(data.length)
 
-    def parts(split: str) -> list[Part]:
+    def index_corpora(split: str) -> list[IndexedCorpus]:
         streams = [
             build_stream(corpus, split, vocabulary, cache, data.separator)
             for corpus in loaded
         ]
         return [
-            Part(stream, build_index(stream, reads, data.stride, cache))
+            IndexedCorpus(stream, build_index(stream, text_spec, data.stride, cache))
             for stream in streams
         ]
 
-    train, held_out = parts(data.train_split), parts(data.eval_split)
-    labels = {name for part in train + held_out for name in part.stream.label_names}
+    train, held_out = index_corpora(data.train_split), index_corpora(data.eval_split)
+    labels = {name for each in train + held_out for name in each.stream.label_names}
     vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)))
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
-        tokens = [part.stream.num_tokens for part in train]
-        rates = dict(zip(rates, sampling_rates(tokens, data.alpha), strict=True))
+        num_tokens = [corpus.stream.num_tokens for corpus in train]
+        rates = dict(zip(rates, sampling_rates(num_tokens, data.alpha), strict=True))
 
-    def text(parts: list[Part]) -> Text:
-        return Text(
-            parts,
+    def text_source(corpora: list[IndexedCorpus]) -> TextSource:
+        return TextSource(
+            corpora,
             objective,
             vocab,
             length=data.length,
             seed=config.seed,
             rates=rates,
-            batch=config.train.batch,
+            batch_size=config.train.batch,
             dupe_factor=data.dupe_factor,
         )
 
-    opened = Opened(vocabulary, vocab, text(train), text(held_out))
-    opened.train.check()
+    opened = OpenedText(vocabulary, vocab, text_source(train), text_source(held_out))
+    opened.train.check_batch_size()
     return opened
 
 
-def rates_of(config: Any) -> dict[str, float]:
-    """The corpora that config.data names, and their rates; {}: a task that is not ours.
+def corpus_rates(config: Any) -> dict[str, float]:
+    """Rates of the corpora that config.data names; {} if data.task is a user's task.
 
-    Ours are `corpus:objective`, `mix:objective` and those with `:length`, for the
-    config's own objective and length.
+    Our own tasks are `corpus:objective` and `mix:objective`, either followed by
+    `:length`, with the objective and length of the config.
     """
     data = config.data
     corpus = data.corpus

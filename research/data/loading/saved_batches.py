@@ -1,4 +1,4 @@
-"""Whole batches written ahead of a run, read back where there is no text."""
+"""Batches saved to a folder ahead of a run, and the source that reads them back."""
 
 import io
 import json
@@ -12,168 +12,177 @@ from research.batch import Lexicon, VocabInfo
 from research.data.progress import progress
 from research.errors import UserError
 
-META = "batches.json"
-"""Written last: a folder without it is not whole."""
-ARRAYS = {"is_special": bool, "ordinary_ids": np.int32, "lowercase_ids": np.int32}
-"""Of `VocabInfo`, those that are arrays; other lists are tuples."""
+# n rows
+
+META_FILE = "batches.json"
+"""Written last: a folder without it is incomplete."""
+
+VOCAB_ARRAYS = {"is_special": bool, "ordinary_ids": np.int32, "lowercase_ids": np.int32}
+"""Fields of `VocabInfo` that are arrays; the other lists in JSON are tuples."""
 
 
-class Written:
-    """The examples of one split, as many as were written: a `pipeline.Source`."""
+class SavedSource:
+    """The saved examples of one split: a `pipeline.Source`."""
 
-    def __init__(self, folder: epath.Path, name: str, meta: dict):
+    def __init__(self, folder: epath.Path, split: str, meta: dict):
+        """Reads `split`, train or eval, of a folder with the given META_FILE."""
         self._folder = folder
-        self._name = name
-        self._size = meta["batch"]
-        self._rows = meta["rows"][name]
-        self._open: tuple[int, dict] = (-1, {})
+        self._split = split
+        self._rows_per_file = meta["batch"]
+        self._num_rows = meta["rows"][split]
+        self._cached_file: tuple[int, dict] = (-1, {})
         self.contiguous = meta["contiguous"]
-        self.num_examples = meta["num_examples"][name]
-        self.fingerprint = meta["fingerprints"][name]
+        self.num_examples = meta["num_examples"][split]
+        self.fingerprint = meta["fingerprints"][split]
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Training rows g [n] int64."""
-        if counter.max() >= self._rows:
+        """Training rows of the counters g [n] int64, ascending.
+
+        Raises:
+          UserError: fewer rows were saved.
+        """
+        if counter.max() >= self._num_rows:
             raise UserError(
-                f"data.task {self._folder} holds {self._rows} rows; write more with "
+                f"data.task {self._folder} holds {self._num_rows} rows; save more with "
                 "launch.prepare --batches"
             )
+        file_of_row = counter // self._rows_per_file
         parts = []
-        for number in np.unique(counter // self._size):
-            at = counter[counter // self._size == number] - number * self._size
-            parts.append({name: rows[at] for name, rows in self._file(number).items()})
+        for number in np.unique(file_of_row):
+            row = counter[file_of_row == number] - number * self._rows_per_file
+            file = self._read_file(number)
+            parts.append({name: array[row] for name, array in file.items()})
         return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Each example once, `size` at a time."""
-        for begin in range(0, self._rows, size):
-            yield self.rows(np.arange(begin, min(begin + size, self._rows)))
+        """Each example once, `size` rows at a time."""
+        for begin in range(0, self._num_rows, size):
+            yield self.rows(np.arange(begin, min(begin + size, self._num_rows)))
 
-    def empty(self, num: int) -> dict[str, np.ndarray]:
+    def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        with np.load(_opened(self._folder / "empty.npz")) as row:
+        with np.load(_read_bytes(self._folder / "empty.npz")) as row:
             return {name: np.repeat(row[name], num, axis=0) for name in row.files}
 
-    def _file(self, number: int) -> dict[str, np.ndarray]:
-        if self._open[0] != number:
-            path = self._folder / f"{self._name}-{number:06d}.npz"
-            with np.load(_opened(path)) as file:
-                self._open = number, dict(file)
-        return self._open[1]
+    def _read_file(self, number: int) -> dict[str, np.ndarray]:
+        if self._cached_file[0] != number:
+            path = self._folder / f"{self._split}-{number:06d}.npz"
+            with np.load(_read_bytes(path)) as file:
+                self._cached_file = number, dict(file)
+        return self._cached_file[1]
 
 
-def write(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
-    """Writes the batches of the first steps of a run, and its whole evaluation.
+def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None:
+    """Saves the batches of the first `steps` steps of a run, and its whole evaluation.
 
     Args:
-      data: what `open_data` gives for the config.
-      folder: is made; batches that it holds already are replaced.
+      data: the result of `open_data` for this config.
+      folder: is created; batches in it are replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / META).unlink(missing_ok=True)
+    (folder / META_FILE).unlink(missing_ok=True)
     size = config.train.batch
-    rows = {"train": steps * size, "eval": 0}
+    num_rows = {"train": steps * size, "eval": 0}
     with progress("writing batches", steps) as report:
         for step, batch in enumerate(data.train.batches(0, None, steps)):
-            _save(folder / f"train-{step:06d}.npz", batch)
+            _save_npz(folder / f"train-{step:06d}.npz", batch)
             report(step + 1, f"{step + 1} of {steps}")
     for number, batch in enumerate(data.eval.source.in_order(size)):
-        _save(folder / f"eval-{number:06d}.npz", batch)
-        rows["eval"] += len(batch["example"])
-    _save(folder / "empty.npz", data.train.source.empty(1))
+        _save_npz(folder / f"eval-{number:06d}.npz", batch)
+        num_rows["eval"] += len(batch["example"])
+    _save_npz(folder / "empty.npz", data.train.source.empty_rows(1))
     meta = {
-        "made_of": _made_of(config),
+        "made_of": _batch_settings(config),
         "batch": size,
         "contiguous": data.train.source.contiguous,
-        "rows": rows,
+        "rows": num_rows,
         "num_examples": {
             "train": data.train.num_examples,
-            "eval": data.eval.num_examples or rows["eval"],
+            "eval": data.eval.num_examples or num_rows["eval"],
         },
         "fingerprints": {
             "train": data.train.fingerprint,
             "eval": data.eval.fingerprint,
         },
         "counts": data.counts,
-        "vocab": _listed(data.vocab),
+        "vocab": _vocab_to_json(data.vocab),
     }
-    (folder / META).write_text(json.dumps(meta))
+    (folder / META_FILE).write_text(json.dumps(meta))
 
 
-def found(task: str) -> bool:
-    """Whether data.task is a folder that `write` filled."""
-    return bool(task) and (epath.Path(task) / META).exists()
+def has_saved_batches(task: str) -> bool:
+    """Whether data.task is a folder that `save_batches` completed."""
+    return bool(task) and (epath.Path(task) / META_FILE).exists()
 
 
-def read(config: Any) -> tuple[VocabInfo, Written, Written, dict]:
-    """VocabInfo, train and eval rows, and counts of the folder that data.task names.
+def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource, dict]:
+    """The vocabulary, train and eval sources, and counts of the folder data.task.
 
     Raises:
-      UserError: it was written for another config, or for fewer steps; or its rows
-        go on from step to step, and the config has another batch size.
+      UserError: the batches were saved with another config or for fewer steps; or
+        rows continue from step to step, and the config has another batch size.
     """
     folder = epath.Path(config.data.task)
-    meta = json.loads((folder / META).read_text())
-    now = json.loads(json.dumps(_made_of(config)))
-    for key, old in meta["made_of"].items():
-        if now.get(key) != old:
+    meta = json.loads((folder / META_FILE).read_text())
+    settings = json.loads(json.dumps(_batch_settings(config)))
+    for key, saved in meta["made_of"].items():
+        if settings.get(key) != saved:
             raise UserError(
-                f"data.task {folder} was written with {key}={old!r}, and the config "
-                f"says {now.get(key)!r}; write the batches anew, or set that"
+                f"data.task {folder} was saved with {key}={saved!r}, but the config "
+                f"has {settings.get(key)!r}; set that, or save the batches again"
             )
     needed = config.train.steps * config.train.batch
     if needed > meta["rows"]["train"]:
         raise UserError(
-            f"data.task {folder} holds {meta['rows']['train']} rows, and "
-            f"train.steps * train.batch is {needed}; write more batches"
+            f"data.task {folder} holds {meta['rows']['train']} rows, but "
+            f"train.steps * train.batch is {needed}; save more batches"
         )
     if meta["contiguous"] and config.train.batch != meta["batch"]:
         raise UserError(
-            f"data.task {folder} holds {meta['batch']} streams that go on from step to "
-            f"step; set train.batch={meta['batch']}, not {config.train.batch}"
+            f"data.task {folder} holds {meta['batch']} streams that continue from step "
+            f"to step; set train.batch={meta['batch']}, not {config.train.batch}"
         )
-    train, held_out = (Written(folder, name, meta) for name in ("train", "eval"))
-    return _vocab(meta["vocab"]), train, held_out, meta["counts"]
+    train, held_out = (SavedSource(folder, split, meta) for split in ("train", "eval"))
+    return _vocab_from_json(meta["vocab"]), train, held_out, meta["counts"]
 
 
-def _made_of(config: Any) -> dict[str, Any]:
-    """The keys that a batch depends on and that a config without text still has."""
-    hides = {f"objective.{key}": value for key, value in config.objective.items()}
+def _batch_settings(config: Any) -> dict[str, Any]:
+    """Values of the config keys that batches depend on, but for the text's own."""
+    objective = {f"objective.{key}": value for key, value in config.objective.items()}
     data = {f"data.{key}": config.data[key] for key in ("length", "dupe_factor")}
-    return {"seed": config.seed} | data | hides
+    return {"seed": config.seed} | data | objective
 
 
-def _listed(vocab: VocabInfo) -> dict[str, Any]:
-    """VocabInfo as JSON holds them."""
-    listed = vocab._asdict()
+def _vocab_to_json(vocab: VocabInfo) -> dict[str, Any]:
+    fields = vocab._asdict()
     if vocab.lexicon:
-        listed["lexicon"] = _lists(vocab.lexicon._asdict())
-    return _lists(listed)
+        fields["lexicon"] = _arrays_to_lists(vocab.lexicon._asdict())
+    return _arrays_to_lists(fields)
 
 
-def _lists(named: dict[str, Any]) -> dict[str, Any]:
-    arrays = {k: v.tolist() for k, v in named.items() if isinstance(v, np.ndarray)}
-    return named | arrays
+def _arrays_to_lists(fields: dict[str, Any]) -> dict[str, Any]:
+    arrays = {k: v.tolist() for k, v in fields.items() if isinstance(v, np.ndarray)}
+    return fields | arrays
 
 
-def _vocab(listed: dict[str, Any]) -> VocabInfo:
-    """What `_listed` made a list of."""
-    if lexicon := listed["lexicon"]:
+def _vocab_from_json(fields: dict[str, Any]) -> VocabInfo:
+    """The inverse of `_vocab_to_json`."""
+    if lexicon := fields["lexicon"]:
         names = ("token", "size", "entry_type")
         arrays = {name: np.array(lexicon[name], np.int32) for name in names}
-        listed["lexicon"] = Lexicon(**arrays, type_names=tuple(lexicon["type_names"]))
-    for name, value in listed.items():
+        fields["lexicon"] = Lexicon(**arrays, type_names=tuple(lexicon["type_names"]))
+    for name, value in fields.items():
         if isinstance(value, list):
-            kind = ARRAYS.get(name)
-            listed[name] = np.array(value, kind) if kind else tuple(value)
-    return VocabInfo(**listed)
+            dtype = VOCAB_ARRAYS.get(name)
+            fields[name] = np.array(value, dtype) if dtype else tuple(value)
+    return VocabInfo(**fields)
 
 
-def _save(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
+def _save_npz(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, **batch)
     path.write_bytes(buffer.getvalue())
 
 
-def _opened(path: epath.Path) -> io.BytesIO:
+def _read_bytes(path: epath.Path) -> io.BytesIO:
     return io.BytesIO(path.read_bytes())

@@ -1,1 +1,1 @@
-"""The seqio registry's side; the only importer of TensorFlow and seqio."""
+"""Registers our data with seqio, reads any seqio task; alone imports TensorFlow."""

@@ -1,6 +1,6 @@
-"""What a vocabulary of seqio says of itself: special ids, and where words start."""
+"""Vocabulary facts of a seqio task: special ids, and which ids start a word."""
 
-# V ids
+# V vocabulary
 
 from typing import Any
 
@@ -13,66 +13,70 @@ from research.data.tokenizers.tokenizer_models import MARK
 from research.errors import UserError
 
 
-def vocab_info_of(vocabulary: Any, sentinels: int) -> VocabInfo:
-    """The ids of a `seqio.Vocabulary`; those it lacks are added after its end.
+def make_vocab_info(vocabulary: Any, num_sentinels: int) -> VocabInfo:
+    """The ids of a `seqio.Vocabulary`; special ids that it lacks are added at its end.
 
-    Its extra ids are the first sentinels, from the last one down, as in T5.
+    Its extra ids are the first sentinels, the last id first, as in T5.
+
+    Args:
+      vocabulary: a `seqio.Vocabulary`.
+      num_sentinels: sentinels to have at least.
 
     Raises:
-      UserError: it does not say its size.
+      UserError: the vocabulary does not report its size.
     """
     size = int(vocabulary.vocab_size or 0)
     if size < 1:
         raise UserError("data.task: its vocabulary does not say how many ids it has")
     extra = [*range(size - 1, size - 1 - (vocabulary.extra_ids or 0), -1)]
-    found = {}
+    special_ids = {}
     for role in ("pad", "bos", "eos", "mask", "unk"):
-        known = _own_id(vocabulary, role)
-        if known is None or known < 0 or known in (*found.values(), *extra):
-            known, size = size, size + 1
-        found[role] = int(known)
-    more = max(0, sentinels - len(extra))
-    names = (*extra, *range(size, size + more))
-    size += more
-    special = np.zeros(size, bool)
-    special[[found[role] for role in ("pad", "bos", "eos", "mask")]] = True
-    special[list(names)] = True
-    drawn = ~special
-    drawn[int(vocabulary.vocab_size) :] = False
-    drawn[found["unk"]] = False
+        token = _own_id(vocabulary, role)
+        if token is None or token < 0 or token in (*special_ids.values(), *extra):
+            token, size = size, size + 1
+        special_ids[role] = int(token)
+    num_missing = max(0, num_sentinels - len(extra))
+    sentinels = (*extra, *range(size, size + num_missing))
+    size += num_missing
+    is_special = np.zeros(size, bool)
+    is_special[[special_ids[role] for role in ("pad", "bos", "eos", "mask")]] = True
+    is_special[list(sentinels)] = True
+    is_ordinary = ~is_special
+    is_ordinary[int(vocabulary.vocab_size) :] = False
+    is_ordinary[special_ids["unk"]] = False
     return VocabInfo(
         size=size,
-        **{f"{role}_id": token for role, token in found.items()},
-        sentinel_ids=names,
-        is_special=special,
-        ordinary_ids=np.flatnonzero(drawn).astype(np.int32),
+        **{f"{role}_id": token for role, token in special_ids.items()},
+        sentinel_ids=sentinels,
+        is_special=is_special,
+        ordinary_ids=np.flatnonzero(is_ordinary).astype(np.int32),
     )
 
 
 def word_starts(vocabulary: Any, size: int) -> np.ndarray:
-    """[V] bool: at which ids of a `seqio.Vocabulary` a word starts.
+    """[V] bool: the ids of a `seqio.Vocabulary` that start a word.
 
-    At pieces that begin with SentencePiece's mark, punctuation or a CJK ideograph; a
-    vocabulary without marks starts one at all.
+    They are the pieces that begin with SentencePiece's mark, with punctuation or with a
+    CJK ideograph. In a vocabulary that is no SentencePiece model every id starts one.
     """
     starts = np.ones(size, bool)
     if isinstance(model := getattr(vocabulary, "tokenizer", None), SentencePiece):
         pieces = model.id_to_piece(list(range(model.get_piece_size())))
-        heads = word_boundaries.code_points(
+        first = word_boundaries.code_points(
             "".join(piece[:1] or MARK for piece in pieces)
         )
-        text = [
+        is_text = [
             not (model.is_byte(i) or model.is_control(i)) for i in range(len(pieces))
         ]
-        starts[: len(pieces)] = (heads == ord(MARK)) | (
-            word_boundaries.is_own_word(heads) & text
+        starts[: len(pieces)] = (first == ord(MARK)) | (
+            word_boundaries.is_own_word(first) & is_text
         )
     return starts
 
 
 def _own_id(vocabulary: Any, role: str) -> int | None:
-    """The id of "bos", ... in a `seqio.Vocabulary`; None or -1: it has none."""
+    """The id of "bos", ... in a `seqio.Vocabulary`; None or -1 if it has none."""
     try:
         return getattr(vocabulary, f"{role}_id", None)
-    except NotImplementedError:  # what seqio's own vocabularies do about bos
+    except NotImplementedError:  # seqio's own vocabularies raise it for bos
         return None

@@ -104,7 +104,9 @@ def lexicon(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
     for kind in named:
         if kind not in known.type_names:
             raise unknown("kind of data.lexicon", kind, known.type_names)
-    return known, np.isin(known.entry_type, [known.type_names.index(kind) for kind in named])
+    return known, np.isin(
+        known.entry_type, [known.type_names.index(kind) for kind in named]
+    )
 
 
 def runs(

@@ -1,4 +1,4 @@
-"""The data laws, to the byte, for every objective on real files."""
+"""Data of every objective from real files: purity, evaluation, counts, errors."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import pytest
 from research import objectives
 from research.errors import UserError
 from tests.testing import small_data
-from tests.testing.toy_objectives import join, same
+from tests.testing.toy_objectives import assert_same_batch, concatenate
 
 NAMES = objectives.names()
 
 
 @pytest.fixture
 def make(corpora, folder, lexicon):
-    """make(corpus, objective, batch) -> Data."""
+    """make(corpus, objective, batch) -> Data; also fields of config.data."""
 
     def make(corpus, name, batch=8, **fields):
         config = small_data.config(corpora[corpus], folder / "cache", name)
@@ -37,47 +37,51 @@ def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
     last = 3 * data.train.num_examples // 8
     read = list(data.train.batches(0, None, last + 1))
     for step in (last, 0, last // 3, last // 3 + 1):  # also around an epoch's end
-        same(read[step], again.train.batch(step))
+        assert_same_batch(read[step], again.train.batch(step))
         halves = make(corpus, name, batch=4).train
-        both = join(halves.batch(2 * step + half) for half in (0, 1))
-        if not halves.source.contiguous:  # those are cut by the batch size
-            same(timeless(read[step]), timeless(both))
+        both = concatenate(halves.batch(2 * step + half) for half in (0, 1))
+        if not halves.source.contiguous:  # its rows depend on the batch size
+            assert_same_batch(without_step(read[step]), without_step(both))
     for hosts in (1, 2, 4, 8):
         rows = [slice(i, i + 8 // hosts) for i in range(0, 8, 8 // hosts)]
-        same(read[last], join(again.train.batch(last, own) for own in rows))
-        same(read[1], join(next(data.train.batches(1, own)) for own in rows))
+        assert_same_batch(
+            read[last], concatenate(again.train.batch(last, own) for own in rows)
+        )
+        assert_same_batch(
+            read[1], concatenate(next(data.train.batches(1, own)) for own in rows)
+        )
 
 
 def has_text(rows):
-    """[B] bool, by the first segments there are."""
+    """[B] bool, from the first array of segments."""
     return next(rows[key] for key in rows if "segment" in key).any(axis=1)
 
 
-def in_order(rows):
-    """Those that have text, by the places of their examples."""
+def sorted_by_example(rows):
+    """The rows that have text, sorted by the number of their example."""
     kept = {key: array[has_text(rows)] for key, array in rows.items()}
     return {key: array[np.argsort(kept["example"])] for key, array in kept.items()}
 
 
-def timeless(batch):
-    """Without the steps of its rows, which the batch size decides."""
+def without_step(batch):
+    """The batch without its rows' training steps, which depend on the batch size."""
     return {name: array for name, array in batch.items() if name != "step"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_evaluation_scores_each_example_once(make, corpus, name):
     data = make(corpus, name)
-    whole, num = join(data.eval.evaluation()), data.eval.num_examples
-    here = has_text(whole)
-    assert sorted(whole["example"][here]) == [*range(num)]
-    assert here[:num].all() or data.eval.source.contiguous
+    whole, num = concatenate(data.eval.evaluation()), data.eval.num_examples
+    with_text = has_text(whole)
+    assert sorted(whole["example"][with_text]) == [*range(num)]
+    assert with_text[:num].all() or data.eval.source.contiguous
     for key, array in whole.items():
         if "weight" in key:
-            assert not array[~here].any()
+            assert not array[~with_text].any()
         if "segment" in key:
-            np.testing.assert_array_equal(array.any(axis=1), here)
-    at_once = join(make(corpus, name, batch=num).eval.evaluation())
-    same(*map(in_order, (whole, at_once)))
+            np.testing.assert_array_equal(array.any(axis=1), with_text)
+    at_once = concatenate(make(corpus, name, batch=num).eval.evaluation())
+    assert_same_batch(*map(sorted_by_example, (whole, at_once)))
 
 
 def test_objectives_with_one_stride_read_the_same_text(make, corpus):
@@ -85,10 +89,10 @@ def test_objectives_with_one_stride_read_the_same_text(make, corpus):
     streams = [name for name, unit in units.items() if unit == "stream"]
     assert len(streams) > 3
     opened = {name: make(corpus, name, stride=20).train.source for name in streams}
-    part, own = opened["lm"].schedule.at(np.arange(500))
-    epoch, place = np.divmod(own, opened["lm"].sizes[part])
+    corpus, corpus_counter = opened["lm"].schedule.locate(np.arange(500))
+    epoch, position = np.divmod(corpus_counter, opened["lm"].sizes[corpus])
     texts = {
-        name: source.raw(part, place, epoch, 0, seed=0, shuffle=True)[0]
+        name: source.raw_examples(corpus, position, epoch, 0, seed=0, shuffle=True)[0]
         for name, source in opened.items()
     }
     for name, text in texts.items():
@@ -99,7 +103,7 @@ def test_objectives_with_one_stride_read_the_same_text(make, corpus):
         )
 
 
-def test_counts_say_what_is_read_left_out_and_read_again(make):
+def test_counts_of_tokens_examples_skipped_and_repeated(make):
     counts = make("one", "lm", length=32, stride=0).counts
     assert counts["train/skipped"] == counts["train/repeated"] == 0
     assert counts["train/examples"] == -(-counts["train/tokens"] // 32)
@@ -113,14 +117,13 @@ def test_counts_say_what_is_read_left_out_and_read_again(make):
 
 def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
     given, flat, whole = (make("mixture", "lm", alpha=a) for a in (0.0, 0.5, 1.0))
-    plan = given.train.source.schedule
-    assert plan.count.tolist() == [3, 7]
+    assert given.train.source.schedule.count.tolist() == [3, 7]
     for data, alpha in ((flat, 0.5), (whole, 1.0)):
-        tokens = [part.stream.num_tokens for part in data.train.source.parts]
-        shares = np.array(tokens) ** alpha / sum(size**alpha for size in tokens)
+        tokens = [corpus.stream.num_tokens for corpus in data.train.source.corpora]
+        rates = np.array(tokens) ** alpha / sum(size**alpha for size in tokens)
         for source in (data.train.source, data.eval.source):
             count = source.schedule.count
-            np.testing.assert_allclose(count / count.sum(), shares, atol=1e-4)
+            np.testing.assert_allclose(count / count.sum(), rates, atol=1e-4)
     assert len({data.fingerprint for data in (given, flat, whole)}) == 3
 
 
@@ -130,17 +133,17 @@ def test_labels_are_those_of_all_corpora(make):
     assert set(data.train.batch(0)["label"]) == {0, 1, 2}
 
 
-def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
-    prints = {
+def test_the_fingerprint_changes_with_the_text_and_its_division(make):
+    fingerprints = {
         make("one", "lm").fingerprint,
         make("mixture", "lm").fingerprint,
-        make("one", "mlm").fingerprint,  # of another raw length
+        make("one", "mlm").fingerprint,  # another number of raw tokens
         make("one", "lm", stride=7).fingerprint,
         make("one", "lm", vocabulary_size=401).fingerprint,
         make("one", "lm", separator="none").fingerprint,
         make("one", "lm", eval_split="test").fingerprint,
     }
-    assert len(prints) == 7
+    assert len(fingerprints) == 7
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,6 @@ def test_the_fingerprint_changes_with_the_text_and_how_it_is_cut(make):
         ("lexicon", "no/such/file.tsv"),
     ],
 )
-def test_a_wrong_value_is_told_by_its_key(make, key, value):
+def test_an_error_names_the_key_of_the_wrong_value(make, key, value):
     with pytest.raises(UserError, match=rf"data\.{key}"):
         make("one", "lm", **{key: value})

@@ -1,9 +1,10 @@
-"""An example has the number, over all corpora, of the document it begins in."""
+"""Examples know of which document they are, over all corpora."""
 
 import numpy as np
 import pytest
 
-from research.data.loading.examples import Part, Text
+from research.data.loading.examples import IndexedCorpus
+from research.data.loading.text_source import TextSource
 from research.data.store import example_index
 from tests.testing import toy_objectives
 
@@ -14,27 +15,31 @@ STREAMS = (
 
 
 @pytest.mark.parametrize("unit", ["stream", "document", "passage", "pair"])
-def test_the_document_is_the_one_in_which_the_text_begins(unit, tmp_path):
+def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
     objective = toy_objectives.Objective(unit)
     parts = [
-        Part(s, example_index.build_index(s, objective.text_spec(8), 0, tmp_path))
+        IndexedCorpus(
+            s, example_index.build_index(s, objective.text_spec(8), 0, tmp_path)
+        )
         for s in STREAMS
     ]
     rates = {"one": 1.0, "two": 1.0}
-    text = Text(
+    text = TextSource(
         parts,
         objective,
         toy_objectives.vocab(),
         length=8,
         seed=0,
         rates=rates,
-        batch=4,
+        batch_size=4,
     )
     corpus = np.repeat([0, 1], text.sizes)
-    position = np.concatenate([np.arange(size) for size in text.sizes])
-    zero = np.zeros_like(position)
+    place = np.concatenate([np.arange(size) for size in text.sizes])
+    zero = np.zeros_like(place)
     for shuffle in (False, True):
-        example, row = text.raw(corpus, position, zero, zero, seed=0, shuffle=shuffle)
+        example, row = text.raw_examples(
+            corpus, place, zero, zero, seed=0, shuffle=shuffle
+        )
         for number, stream in enumerate(STREAMS):
             own = corpus == number
             start = parts[number].index.start[row[own]]
@@ -42,7 +47,6 @@ def test_the_document_is_the_one_in_which_the_text_begins(unit, tmp_path):
             assert (stream.document_offsets[document] <= start).all()
             assert (start < stream.document_offsets[document + 1]).all()
     assert example.document.dtype == np.int64
-    none, _ = text.raw(
-        corpus[:0], position[:0], zero[:0], zero[:0], seed=0, shuffle=False
-    )
-    assert none.document.shape == (0,)
+    assert text.raw_examples(
+        corpus[:0], place[:0], zero[:0], zero[:0], seed=0, shuffle=False
+    )[0].document.shape == (0,)

@@ -1,4 +1,4 @@
-"""What is read off a vocabulary of seqio."""
+"""Special ids and word starts of seqio vocabularies."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,15 @@ from research.data.seqio import task_vocabulary
 from research.errors import UserError
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_words_start_at_marks_punctuation_and_ideographs(vocabularies, tmp_path, kind):
-    path = vocabularies[kind].save(tmp_path)
-    theirs = seqio.SentencePieceVocabulary(str(path))
-    starts = task_vocabulary.word_starts(theirs, 500)
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_words_start_at_marks_punctuation_and_ideographs(
+    vocabularies, tmp_path, algorithm
+):
+    path = vocabularies[algorithm].save(tmp_path)
+    vocabulary = seqio.SentencePieceVocabulary(str(path))
+    starts = task_vocabulary.word_starts(vocabulary, 500)
     assert starts.shape == (500,) and starts[420:].all()
-    names = vocabularies[kind].model.pieces
+    names = vocabularies[algorithm].model.names
     by_name = dict(zip(names, starts[:420].tolist(), strict=True))
     assert by_name["学"] and by_name["▁"] and by_name[","] and by_name["。"]
     assert all(start for name, start in by_name.items() if name.startswith("▁"))
@@ -22,12 +24,12 @@ def test_words_start_at_marks_punctuation_and_ideographs(vocabularies, tmp_path,
     assert not any(start for name, start in by_name.items() if name.startswith("<0x"))
 
 
-def test_a_vocabulary_without_marks_starts_words_everywhere():
+def test_every_byte_starts_a_word():
     assert task_vocabulary.word_starts(seqio.ByteVocabulary(), 259).all()
 
 
-def test_extra_ids_are_sentinels_from_the_last_down():
-    vocab = task_vocabulary.vocab_info_of(seqio.ByteVocabulary(extra_ids=3), 5)
+def test_extra_ids_are_sentinels_the_last_one_first():
+    vocab = task_vocabulary.make_vocab_info(seqio.ByteVocabulary(extra_ids=3), 5)
     assert vocab.sentinel_ids[:3] == (261, 260, 259)
     assert len(vocab.sentinel_ids) == 5 and vocab.size > 262
     assert not np.isin(vocab.sentinel_ids, vocab.ordinary_ids).any()
@@ -35,4 +37,4 @@ def test_extra_ids_are_sentinels_from_the_last_down():
 
 def test_a_vocabulary_without_a_size_is_refused():
     with pytest.raises(UserError, match="how many ids"):
-        task_vocabulary.vocab_info_of(seqio.PassThroughVocabulary(0), 5)
+        task_vocabulary.make_vocab_info(seqio.PassThroughVocabulary(0), 5)

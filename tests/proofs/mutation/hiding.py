@@ -6,7 +6,7 @@ HIDING = "research/objectives/corruption/masking.py"
 UNITS = "research/objectives/corruption/mask_units.py"
 MLM = "research/objectives/mlm.py"
 RELATIONS = "research/objectives/inputs/sentence_pairs.py"
-NOISE = "research/data/counter_rng.py"
+COUNTER_RNG = "research/data/counter_rng.py"
 
 TEST_HIDING = "tests/objectives/corruption/test_masking.py"
 TEST_UNITS = "tests/objectives/corruption/test_mask_units.py"
@@ -223,16 +223,16 @@ MUTANTS = [
         "positions_begin_again",
     ),
     Mutant(
-        "every epoch has the same noise",
-        NOISE,
+        "every epoch has the same corruption",
+        COUNTER_RNG,
         "for counter in (epoch, example):",
         "for counter in (example,):",
         "tests/data/test_counter_rng.py",
         "keys_and_roles",
     ),
     Mutant(
-        "all rows of an epoch share their noise",
-        NOISE,
+        "all rows of an epoch have the same corruption",
+        COUNTER_RNG,
         "for counter in (epoch, example):",
         "for counter in (epoch,):",
         "tests/data/test_counter_rng.py",

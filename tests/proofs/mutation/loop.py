@@ -4,16 +4,20 @@ from tests.proofs.mutation import Mutant
 
 STEP = "research/step.py"
 ORDER = "research/data/loading/permutation.py"
+CONTIGUOUS = "research/data/loading/contiguous_order.py"
+SCHEDULE = "research/data/loading/mixture_schedule.py"
 PACKING = "research/data/store/packing.py"
 INDEX = "research/data/store/example_index.py"
-EXAMPLES = "research/data/loading/examples.py"
+TEXT_SOURCE = "research/data/loading/text_source.py"
 PIPELINE = "research/data/pipeline.py"
 CHECKPOINT = "research/checkpoints/checkpoint.py"
 
 TEST_STEP = "tests/test_step.py"
 TEST_ORDER = "tests/data/loading/test_permutation.py"
+TEST_CONTIGUOUS = "tests/data/loading/test_contiguous_order.py"
+TEST_SCHEDULE = "tests/data/loading/test_mixture_schedule.py"
 TEST_PACKING = "tests/data/store/test_packing.py"
-TEST_EXAMPLES = "tests/data/loading/test_examples.py"
+TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
 TEST_PIPELINE = "tests/data/test_pipeline.py"
 TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
 
@@ -84,31 +88,31 @@ MUTANTS = [
         pitfall=14,
     ),
     Mutant(
-        "the last batch of an evaluation is filled up with rows that count again",
+        "the last batch of an evaluation is padded with rows that are scored again",
         PIPELINE,
-        "rest = self.source.empty(missing)",
+        "rest = self.source.empty_rows(missing)",
         "rest = {k: np.repeat(v[:1], missing, 0) for k, v in chunk.items()}",
         TEST_PIPELINE,
         "evaluation_reads_each_example_once",
         pitfall=14,
     ),
     Mutant(
-        "an evaluation has the noise of the run's seed",
-        EXAMPLES,
-        "step, seed=EVALUATION_SEED, shuffle=False)",
-        "step, seed=self.seed, shuffle=False)",
+        "the corruption of an evaluation depends on the run's seed",
+        TEXT_SOURCE,
+        "step, seed=EVALUATION_SEED, shuffle=False",
+        "step, seed=self.seed, shuffle=False",
         TEST_PIPELINE,
         "evaluation_does_not_depend",
         pitfall=14,
     ),
     Mutant(
-        "each host reads on by its own rows, so that their number changes the text",
+        "each host counts its own rows, so that the number of hosts changes the text",
         PIPELINE,
-        "return self.rows(step * self.size + self._numbers(rows))",
-        "numbers = self._numbers(rows)\n"
+        "return self.rows(step * self.batch_size + self._row_numbers(rows))",
+        "numbers = self._row_numbers(rows)\n"
         "        return self.rows(step * len(numbers) + numbers)",
         TEST_PIPELINE,
-        "shares_of_the_hosts",
+        "rows_of_the_hosts",
         pitfall=18,
     ),
     Mutant(
@@ -148,10 +152,10 @@ MUTANTS = [
         pitfall=18,
     ),
     Mutant(
-        "places past the end come in again at the beginning: some rows twice",
+        "results past the end are taken modulo the size: some examples come twice",
         ORDER,
-        "row[outside] = walk(row[outside], key[outside])",
-        "row[outside] = row[outside] % np.uint64(num)",
+        "example[outside] = feistel(example[outside], key[outside])",
+        "example[outside] = example[outside] % np.uint64(num)",
         TEST_ORDER,
         "order_is_a_permutation",
     ),
@@ -161,15 +165,15 @@ MUTANTS = [
         "key = _hash(epoch ^ _hash(",
         "key = _hash(0 * epoch ^ _hash(",
         TEST_ORDER,
-        "orders_of_their_own",
+        "uncorrelated_orders",
     ),
     Mutant(
-        "a mixture begins each corpus anew with each turn of its table",
-        ORDER,
-        "return corpus, turn * self.count[corpus] + self.before[entry]",
-        "return corpus, turn * 0 + self.before[entry]",
-        TEST_ORDER,
-        "read_on_from_where_it_was",
+        "a mixture restarts each corpus with each period of its schedule",
+        SCHEDULE,
+        "return corpus, period * self.count[corpus] + self.earlier[entry]",
+        "return corpus, period * 0 + self.earlier[entry]",
+        TEST_SCHEDULE,
+        "each_corpus_is_read_in_order",
     ),
     Mutant(
         "the sampling rates ignore alpha",
@@ -180,28 +184,28 @@ MUTANTS = [
         "an_alpha_brings",
     ),
     Mutant(
-        "streams are windows in turn: nothing goes on where a row ended",
-        ORDER,
-        "return epoch, row * steps + nth + epoch % 2 * (num - rows * steps)",
-        "return epoch, nth * rows + row + epoch % 2 * (num - rows * steps)",
-        TEST_EXAMPLES,
-        "follow_is_a_walk",
+        "rows take examples in turn: none continues where it ended",
+        CONTIGUOUS,
+        "return epoch, row * steps + nth + epoch % 2 * (num - num_rows * steps)",
+        "return epoch, nth * num_rows + row + epoch % 2 * (num - num_rows * steps)",
+        TEST_CONTIGUOUS,
+        "walks_through_an_equal_part",
     ),
     Mutant(
-        "masks are static, though none was asked for",
-        EXAMPLES,
-        "noisy = epoch % self.dupe_factor if self.dupe_factor else epoch",
-        "noisy = epoch % self.dupe_factor if self.dupe_factor else 0 * epoch",
+        "masks are static, though dupe_factor is 0",
+        TEXT_SOURCE,
+        "key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch",
+        "key_epoch = epoch % self.dupe_factor if self.dupe_factor else 0 * epoch",
         TEST_PIPELINE,
-        "noise_is_new",
+        "corruption_is_new",
     ),
     Mutant(
-        "static masks belong to a place of the order, and move with it",
-        EXAMPLES,
-        "key = counter_rng.row_key(seed, noisy, self._first[corpus] + row)",
-        "key = counter_rng.row_key(seed, noisy, self._first[corpus] + place)",
-        TEST_EXAMPLES,
-        "copies_of_the_noise",
+        "static masks belong to a position of the shuffled order, not to an example",
+        TEXT_SOURCE,
+        "key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)",
+        "key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + position)",
+        TEST_TEXT_SOURCE,
+        "corruption_repeats",
     ),
     Mutant(
         "negatives are of the same document",

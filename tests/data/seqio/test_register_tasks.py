@@ -1,4 +1,4 @@
-"""The registry's way reads the same bytes, and any task of its is read."""
+"""Our seqio tasks give the same rows as the native reader."""
 
 import subprocess
 import sys
@@ -11,10 +11,10 @@ from experiments import base
 from research import objectives
 from research.batch import EVALUATION_STEP
 from research.data.pipeline import open_data
-from research.data.seqio import tasks
+from research.data.seqio import register_tasks
 from research.errors import UserError
 from tests.testing import small_data, toy_objectives
-from tests.testing.toy_objectives import join, same
+from tests.testing.toy_objectives import assert_same_batch, concatenate
 
 OBJECTIVES = [
     name
@@ -25,7 +25,7 @@ OBJECTIVES = [
 
 @pytest.fixture
 def make(corpora, folder, lexicon):
-    """make(corpus, objective) -> config."""
+    """make(corpus, objective, **fields of the objective) -> config."""
 
     def make(corpus="one", objective="mlm", **fields):
         path = corpora[corpus]
@@ -38,21 +38,22 @@ def make(corpora, folder, lexicon):
 
 @pytest.fixture(autouse=True)
 def registry():
-    """What a test registers is gone after it."""
-    with small_data.clean_registry():
+    """Removes what a test registered."""
+    with small_data.restored_seqio_registry():
         yield
 
 
 def elements(dataset, num=None):
-    """The examples of a dataset as one batch."""
+    """One batch with the first `num` examples of a dataset, or all."""
     rows = [
         {name: np.asarray(value)[None] for name, value in row.items()}
         for row in dataset.take(num or -1).as_numpy_iterator()
     ]
-    return join(rows)
+    return concatenate(rows)
 
 
-def agree(native, rows):
+def assert_rows_equal(rows, native):
+    """Asserts that `rows` has all arrays of `native`; it may have more."""
     for name, array in native.items():
         assert array.dtype == rows[name].dtype, name
         np.testing.assert_array_equal(array, rows[name], err_msg=name)
@@ -60,10 +61,10 @@ def agree(native, rows):
 
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_registry_gives_the_same_examples(make, corpus, name):
+def test_a_registered_task_gives_the_same_examples(make, corpus, name):
     config = make(corpus, name)
     data, objective = small_data.open_small(config)
-    task = tasks.register(config, objective)
+    task = register_tasks.register(config, objective)
     dataset = seqio.get_dataset(
         task,
         None,
@@ -73,41 +74,43 @@ def test_registry_gives_the_same_examples(make, corpus, name):
         num_epochs=None,
     )
     num = 2 * data.train.num_examples + 7
-    agree(data.train.rows(np.arange(num)), elements(dataset, num))
+    assert_rows_equal(elements(dataset, num), data.train.rows(np.arange(num)))
 
 
-def test_order_and_noise_of_the_registry_depend_on_its_seed(make):
+def test_order_and_corruption_depend_on_the_datasets_seed(make):
     config = make()
     _, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
     config.seed = 5
     data, _ = small_data.open_small(config)
     rows = elements(task.get_dataset(seed=5))
-    agree(data.train.rows(np.arange(data.train.num_examples)), rows)
+    assert_rows_equal(rows, data.train.rows(np.arange(data.train.num_examples)))
 
 
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
-def test_registry_tells_spans_corpora_steps_and_copies(make, corpus):
+def test_pairs_corpora_steps_and_dupe_factor_are_the_same(make, corpus):
     config = make(corpus)
     config.data.update(stride=0, dupe_factor=2)
     objective = toy_objectives.Objective("pair", timed=True)
     native = open_data(config, objective)
     config.data.reader = "seqio"
-    other = open_data(config, objective)
+    by_seqio = open_data(config, objective)
     num = 3 * native.train.num_examples
     rows = native.train.rows(np.arange(num))
     assert len({*rows["step"]}) > 20 and len({*rows["label"]}) == 2
-    agree(rows, other.train.rows(np.arange(num)))
-    for one, two in zip(native.eval.evaluation(), other.eval.evaluation(), strict=True):
+    assert_rows_equal(by_seqio.train.rows(np.arange(num)), rows)
+    for one, two in zip(
+        native.eval.evaluation(), by_seqio.eval.evaluation(), strict=True
+    ):
         assert (one["step"] == EVALUATION_STEP).all()
-        agree(one, two)
+        assert_rows_equal(two, one)
 
 
-def test_streams_are_not_in_the_registry(make):
+def test_contiguous_streams_are_refused(make):
     config, objective = make(), toy_objectives.Objective(contiguous=True)
     config.data.stride = 0
     with pytest.raises(UserError, match=r"data\.reader=native"):
-        tasks.register(config, objective)
+        register_tasks.register(config, objective)
     assert open_data(config, objective).train.batch(0)["token"].any()
     config.data.reader = "seqio"
     with pytest.raises(UserError, match=r"data\.reader=native"):
@@ -115,36 +118,38 @@ def test_streams_are_not_in_the_registry(make):
 
 
 @pytest.mark.parametrize("num_shards", [2, 8])
-def test_shards_of_the_registry_are_the_whole(make, num_shards):
+def test_shards_make_up_the_whole(make, num_shards):
     config = make()
     data, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
     whole = data.train.rows(np.arange(2 * data.train.num_examples))
     for index in range(num_shards):
         shard = task.get_dataset(
             shard_info=seqio.ShardInfo(index, num_shards), num_epochs=2
         )
         own = whole["example"] % num_shards == index
-        agree({name: rows[own] for name, rows in whole.items()}, elements(shard))
+        assert_rows_equal(
+            elements(shard), {name: rows[own] for name, rows in whole.items()}
+        )
 
 
-def test_evaluation_through_the_registry_is_in_order(make):
+def test_evaluation_is_in_the_order_of_the_text(make):
     config = make()
     data, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(tasks.register(config, objective))
-    whole = join(data.eval.evaluation())
+    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
+    whole = concatenate(data.eval.evaluation())
     num = data.eval.num_examples
     rows = elements(task.get_dataset(split="valid", shuffle=False))
-    agree({name: array[:num] for name, array in whole.items()}, rows)
+    assert_rows_equal(rows, {name: array[:num] for name, array in whole.items()})
 
 
-def test_only_its_own_lengths_are_taken(make):
+def test_another_sequence_length_is_refused(make):
     config = make()
     _, objective = small_data.open_small(config)
-    task = seqio.get_mixture_or_task(tasks.register(config, objective))
+    task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
     shapes = {key: spec.shape for key, spec in objective.batch_spec(32).items()}
     own = task.get_dataset({key: shape[0] for key, shape in shapes.items()})
-    agree(elements(own, 3), elements(task.get_dataset(), 3))
+    assert_rows_equal(elements(task.get_dataset(), 3), elements(own, 3))
     with pytest.raises(UserError, match="token"):
         task.get_dataset({"token": 16})
     with pytest.raises(UserError, match="targets"):
@@ -155,7 +160,7 @@ def test_encoder_decoder_tasks_have_inputs_and_targets(make):
     config = make(objective="dae")
     data, objective = small_data.open_small(config)
     rows = elements(
-        seqio.TaskRegistry.get(tasks.register(config, objective)).get_dataset()
+        seqio.TaskRegistry.get(register_tasks.register(config, objective)).get_dataset()
     )
     np.testing.assert_array_equal(rows["inputs"], rows["encoder_token"])
     scored = rows["weight"] > 0
@@ -163,26 +168,26 @@ def test_encoder_decoder_tasks_have_inputs_and_targets(make):
     assert (rows["targets"][~scored] == data.vocab.pad_id).all()
 
 
-def test_names_say_corpus_objective_and_an_unusual_length(make):
-    assert base.get_config().data.length == tasks.DEFAULT_LENGTH
+def test_names_have_corpus_objective_and_a_length_if_not_default(make):
+    assert base.get_config().data.length == register_tasks.DEFAULT_LENGTH
     config = make("mixture")
     objective = objectives.make_objective(**config.objective)
-    assert tasks.register(config, objective) == "mix:mlm:32"
+    assert register_tasks.register(config, objective) == "mix:mlm:32"
     config = make()
-    assert tasks.register(config, objective).endswith("_one:mlm:32")
-    config.data.length = tasks.DEFAULT_LENGTH
-    assert tasks.register(config, objective).endswith("_one:mlm")
+    assert register_tasks.register(config, objective).endswith("_one:mlm:32")
+    config.data.length = register_tasks.DEFAULT_LENGTH
+    assert register_tasks.register(config, objective).endswith("_one:mlm")
     assert {len(name.split(":")) for name in seqio.TaskRegistry.names()} == {2, 3}
 
 
-def test_a_name_that_is_taken_is_left_alone(make):
+def test_a_name_of_a_users_task_is_refused(make):
     config = make()
     objective = objectives.make_objective(**config.objective)
-    name = tasks.register(config, objective)
-    assert tasks.register(config, objective) == name
-    tasks.OWN.clear()
+    name = register_tasks.register(config, objective)
+    assert register_tasks.register(config, objective) == name
+    register_tasks.OWN_TASKS.clear()
     with pytest.raises(UserError, match="name"):
-        tasks.register(config, objective)
+        register_tasks.register(config, objective)
 
 
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
@@ -191,18 +196,22 @@ def test_reader_seqio_gives_the_same_batches(make, corpus, name):
     config = make(corpus, name)
     native, _ = small_data.open_small(config)
     config.data.reader = "seqio"
-    other, _ = small_data.open_small(config)
-    assert other.fingerprint == native.fingerprint
-    assert other.train.num_examples == native.train.num_examples
+    by_seqio, _ = small_data.open_small(config)
+    assert by_seqio.fingerprint == native.fingerprint
+    assert by_seqio.train.num_examples == native.train.num_examples
     for step in (0, 1, 60, 61, 2):
-        agree(native.train.batch(step), other.train.batch(step))
-    shares = [other.train.batch(70, slice(i, i + 4)) for i in (0, 4)]
-    agree(native.train.batch(70), join(shares))
-    read = zip(native.train.batches(3), other.train.batches(3), range(40), strict=False)
+        assert_rows_equal(by_seqio.train.batch(step), native.train.batch(step))
+    parts = [by_seqio.train.batch(70, slice(i, i + 4)) for i in (0, 4)]
+    assert_rows_equal(concatenate(parts), native.train.batch(70))
+    read = zip(
+        native.train.batches(3), by_seqio.train.batches(3), range(40), strict=False
+    )
     for one, two, _ in read:
-        agree(one, two)
-    for one, two in zip(native.eval.evaluation(), other.eval.evaluation(), strict=True):
-        agree(one, two)
+        assert_rows_equal(two, one)
+    for one, two in zip(
+        native.eval.evaluation(), by_seqio.eval.evaluation(), strict=True
+    ):
+        assert_rows_equal(two, one)
 
 
 def test_data_task_names_a_corpus_and_reads_it_natively(make, corpora):
@@ -211,17 +220,23 @@ def test_data_task_names_a_corpus_and_reads_it_natively(make, corpora):
     config.data.corpus = "embedded"
     config.data.task = f"{corpora['one']}:mlm"
     named, _ = small_data.open_small(config)
-    same(native.train.batch(3), named.train.batch(3))
+    assert_same_batch(native.train.batch(3), named.train.batch(3))
     config.data.task += ":32"
-    same(native.train.batch(3), small_data.open_small(config)[0].train.batch(3))
-    assert tasks.OWN == {}
+    assert_same_batch(
+        native.train.batch(3), small_data.open_small(config)[0].train.batch(3)
+    )
+    assert register_tasks.OWN_TASKS == {}
     config = make("mixture")
     mixed, _ = small_data.open_small(config)
     config.data.task = "mix:mlm"
-    same(mixed.train.batch(3), small_data.open_small(config)[0].train.batch(3))
+    assert_same_batch(
+        mixed.train.batch(3), small_data.open_small(config)[0].train.batch(3)
+    )
 
 
-def test_only_a_foreign_task_or_reader_brings_in_tensorflow(make, corpora, folder):
+def test_only_a_users_task_or_the_seqio_reader_imports_tensorflow(
+    make, corpora, folder
+):
     code = f"""
 import sys
 from tests.testing import small_data
@@ -234,8 +249,8 @@ assert "tensorflow" not in sys.modules and "seqio" not in sys.modules
     assert run.returncode == 0, run.stderr
 
 
-def test_python_ends_while_a_task_is_being_read(make, corpora, folder):
-    """Else TensorFlow's threads and Python's end wait for each other."""
+def test_python_exits_while_a_task_is_being_read(make, corpora, folder):
+    """Regression: TensorFlow's threads and Python's exit waited for each other."""
     code = f"""
 import sys, time
 from tests.testing import small_data

@@ -1,4 +1,4 @@
-"""Any registered task or mixture trains: arrays as they are, text hidden by us."""
+"""A user's seqio task: arrays are passed on, texts are corrupted by the objective."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from research.batch import EVALUATION_STEP, ArraySpec
 from research.data.pipeline import open_data
 from research.errors import UserError
 from tests.testing import small_data, toy_objectives
-from tests.testing.toy_objectives import join, same
+from tests.testing.toy_objectives import assert_same_batch, concatenate
 
 
 @pytest.fixture
 def make(tmp_path):
-    """make(objective) -> config, of a corpus of its own."""
+    """make(objective, **fields of the objective) -> config."""
     corpus = small_data.write_corpus(tmp_path, "text", seed=1)
 
     def make(objective="mlm", **fields):
@@ -26,16 +26,16 @@ def make(tmp_path):
 
 @pytest.fixture(autouse=True)
 def registry():
-    """What a test registers is gone after it."""
-    with small_data.clean_registry():
+    """Removes what a test registered."""
+    with small_data.restored_seqio_registry():
         yield
 
 
 BYTES = seqio.ByteVocabulary(extra_ids=6)
 
 
-def text_task(name, texts, *, vocabulary=BYTES, **options):
-    """Registers a task of the user's own."""
+def register_texts(name, texts, *, vocabulary=BYTES, **options):
+    """Registers a user's task of texts."""
 
     def dataset(split, shuffle_files, seed=None):
         own = texts if split == "train" else texts[:7]
@@ -54,17 +54,17 @@ TEXTS = ["x" * 3, "", *(f"text number {n} " + "abc" * (n % 13) for n in range(40
 
 
 @pytest.fixture
-def own_texts(make):
-    """A config that trains on a task of the user's own."""
-    text_task("their_texts", TEXTS)
+def texts_config(make):
+    """A config that trains on a user's task of texts."""
+    register_texts("their_texts", TEXTS)
     config = make(objective="lm")
     config.data.task = "their_texts"
     return config
 
 
-def test_texts_of_a_foreign_task_are_hidden_by_the_objective(own_texts, capsys):
-    data, _ = small_data.open_small(own_texts)
-    rows = join(data.train.batch(step) for step in range(40))
+def test_texts_are_corrupted_by_the_objective(texts_config, capsys):
+    data, _ = small_data.open_small(texts_config)
+    rows = concatenate(data.train.batch(step) for step in range(40))
     kept = [
         bytes((target[weight > 0] - 3).tolist()).decode()
         for target, weight in zip(rows["target"], rows["weight"], strict=True)
@@ -74,46 +74,46 @@ def test_texts_of_a_foreign_task_are_hidden_by_the_objective(own_texts, capsys):
     assert capsys.readouterr().err.count("over 32 tokens are cut") == 1
 
 
-def test_foreign_tasks_are_seekable_and_the_same_each_time(own_texts):
-    data, again = (small_data.open_small(own_texts)[0] for _ in range(2))
+def test_a_task_is_seekable_and_the_same_each_time(texts_config):
+    data, again = (small_data.open_small(texts_config)[0] for _ in range(2))
     assert data.fingerprint == again.fingerprint
     batches = [data.train.batch(step) for step in range(12)]
     for step in (11, 4, 5, 0):
-        same(batches[step], again.train.batch(step))
-    shares = [again.train.batch(7, slice(i, i + 2)) for i in (0, 2, 4, 6)]
-    same(batches[7], join(shares))
+        assert_same_batch(batches[step], again.train.batch(step))
+    parts = [again.train.batch(7, slice(i, i + 2)) for i in (0, 2, 4, 6)]
+    assert_same_batch(batches[7], concatenate(parts))
 
 
-def test_a_foreign_evaluation_reads_its_validation_split_once(own_texts):
-    data, _ = small_data.open_small(own_texts)
+def test_an_evaluation_reads_the_validation_split_once(texts_config):
+    data, _ = small_data.open_small(texts_config)
     (batch,) = data.eval.evaluation()
     lengths = (batch["weight"] > 0).sum(1)
     assert lengths.tolist() == [min(32, len(text)) for text in TEXTS[:7]] + [0]
-    same(batch, next(data.eval.evaluation()))
+    assert_same_batch(batch, next(data.eval.evaluation()))
 
 
-def test_a_foreign_mixture_is_read_and_evaluated_task_by_task(make):
-    text_task("theirs_1", TEXTS)
-    text_task("theirs_2", ["yes"] * 5)
+def test_a_mixture_is_sampled_and_evaluated_task_by_task(make):
+    register_texts("theirs_1", TEXTS)
+    register_texts("theirs_2", ["yes"] * 5)
     seqio.MixtureRegistry.add("theirs", [("theirs_1", 1), ("theirs_2", 3)])
     config = make(objective="lm")
     config.data.task = "theirs"
     data, _ = small_data.open_small(config)
-    rows = join(data.train.batch(step) for step in range(50))
-    share = ((rows["weight"] > 0).sum(1) == 3).mean()
-    assert abs(share - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 400) + 2 / len(TEXTS)
-    rows = join(data.eval.evaluation())
+    rows = concatenate(data.train.batch(step) for step in range(50))
+    fraction = ((rows["weight"] > 0).sum(1) == 3).mean()
+    assert abs(fraction - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 400) + 2 / len(TEXTS)
+    rows = concatenate(data.eval.evaluation())
     lengths = [min(32, len(text)) for text in TEXTS[:7]] + [3] * 5 + [0] * 4
     assert (rows["weight"] > 0).sum(1).tolist() == lengths
 
 
-def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
-    vocab = small_data.open_small(own_texts)[0].vocab
-    named = [vocab.pad_id, vocab.eos_id, vocab.unk_id]
-    assert named == [0, BYTES.eos_id, BYTES.unk_id]
+def test_special_ids_that_a_vocabulary_lacks_come_after_its_end(texts_config):
+    vocab = small_data.open_small(texts_config)[0].vocab
+    known = [vocab.pad_id, vocab.eos_id, vocab.unk_id]
+    assert known == [0, BYTES.eos_id, BYTES.unk_id]
     assert min(vocab.bos_id, vocab.mask_id) >= BYTES.vocab_size
     assert vocab.sentinel_ids[:6] == tuple(range(264, 258, -1))
-    ids = [*named, vocab.bos_id, vocab.mask_id, *vocab.sentinel_ids]
+    ids = [*known, vocab.bos_id, vocab.mask_id, *vocab.sentinel_ids]
     assert len(set(ids)) == len(ids) and max(ids) < vocab.size
     assert len(vocab.sentinel_ids) == 20
     assert not set(vocab.ordinary_ids) & set(ids)
@@ -121,8 +121,8 @@ def test_symbols_that_a_foreign_vocabulary_lacks_come_after_its_end(own_texts):
 
 
 def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
-    draw = np.random.default_rng(0)
-    words = ["".join(draw.choice([*"abcde"], 5)) for _ in range(3000)]
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice([*"abcde"], 5)) for _ in range(3000)]
     lines = [" ".join(words[i : i + 10]) for i in range(0, 3000, 10)]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
@@ -135,11 +135,11 @@ def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
         minloglevel=2,
     )
     vocabulary = seqio.SentencePieceVocabulary(str(tmp_path / "model.model"), 4)
-    text_task("pieces", lines, vocabulary=vocabulary)
+    register_texts("pieces", lines, vocabulary=vocabulary)
     config = make(unit="word")
     config.data.task = "pieces"
     data, _ = small_data.open_small(config)
-    rows = join(data.train.batch(step) for step in range(10))
+    rows = concatenate(data.train.batch(step) for step in range(10))
     starts = np.array(
         [
             vocabulary.tokenizer.id_to_piece(i).startswith("\u2581")
@@ -149,19 +149,19 @@ def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
         ]
     )
     scored = np.zeros(rows["token"].shape, bool)
-    clear = rows["token"].copy()
+    original = rows["token"].copy()
     for row, weight in enumerate(rows["weight"]):
-        places = rows["scored"][row][weight > 0]
-        scored[row, places] = True
-        clear[row, places] = rows["target"][row][weight > 0]
-    inside = ~starts[clear]  # goes on a word: hidden together with the piece before it
+        position = rows["scored"][row][weight > 0]
+        scored[row, position] = True
+        original[row, position] = rows["target"][row][weight > 0]
+    inside = ~starts[original]  # continues a word: masked if the piece before it is
     assert inside[:, 1:].mean() > 0.2
     np.testing.assert_array_equal(
         scored[:, 1:][inside[:, 1:]], scored[:, :-1][inside[:, 1:]]
     )
 
 
-def arrays_task(name, config, *, width=None, drop=None):
+def register_arrays(name, config, *, width=None, drop=None):
     """Registers a task whose examples already are the objective's arrays."""
     data, objective = small_data.open_small(config)
     rows = data.train.rows(np.arange(40))
@@ -194,9 +194,9 @@ def arrays_task(name, config, *, width=None, drop=None):
 
 
 @pytest.mark.parametrize("width", [None, 20])
-def test_arrays_of_a_foreign_task_pass_through(make, width):
+def test_arrays_are_passed_on_and_padded(make, width):
     config = make()
-    rows, specs = arrays_task("their_arrays", config, width=width)
+    rows, specs = register_arrays("their_arrays", config, width=width)
     config.data.task = "their_arrays"
     data, _ = small_data.open_small(config)
     batch = data.train.batch(1)
@@ -212,9 +212,9 @@ def test_arrays_of_a_foreign_task_pass_through(make, width):
         assert not rest.any()
 
 
-def test_arrays_of_another_length_are_refused(make):
+def test_arrays_longer_than_data_length_are_refused(make):
     config = make()
-    arrays_task("their_arrays", config)
+    register_arrays("their_arrays", config)
     config.data.task = "their_arrays"
     config.data.length = 16
     data, _ = small_data.open_small(config)
@@ -224,7 +224,7 @@ def test_arrays_of_another_length_are_refused(make):
 
 def test_a_task_with_neither_arrays_nor_text_is_refused(make):
     config = make()
-    arrays_task("their_arrays", config, drop="reach")
+    register_arrays("their_arrays", config, drop="reach")
     config.data.task = "their_arrays"
     with pytest.raises(UserError, match="reach"):
         small_data.open_small(config)
@@ -258,38 +258,38 @@ seqio.TaskRegistry.add(
         small_data.open_small(config)
 
 
-def test_a_foreign_task_has_no_pairs_streams_copies_or_lexicon(own_texts):
-    for wrong in (
+def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
+    for unsupported in (
         toy_objectives.Objective("pair"),
         toy_objectives.Objective(contiguous=True),
     ):
         with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
-            open_data(own_texts, wrong)
+            open_data(texts_config, unsupported)
     for key, value in (("dupe_factor", 3), ("lexicon", "words.tsv")):
-        config = own_texts.copy_and_resolve_references()
+        config = texts_config.copy_and_resolve_references()
         config.data[key] = value
         with pytest.raises(UserError, match=rf"data\.{key}"):
             small_data.open_small(config)
 
 
-def test_steps_of_a_foreign_task_are_counted(own_texts):
-    data = open_data(own_texts, toy_objectives.Objective(timed=True))
-    rows = join(data.train.batch(step) for step in range(50))
+def test_rows_have_their_step_and_document(texts_config):
+    data = open_data(texts_config, toy_objectives.Objective(timed=True))
+    rows = concatenate(data.train.batch(step) for step in range(50))
     np.testing.assert_array_equal(rows["step"], np.repeat(np.arange(50), 8))
-    some = rows["weight"].any(1)
-    assert (rows["document"][~some] == -1).all()
-    assert len({*rows["document"][some]}) == some.sum() > 300
-    assert (join(data.eval.evaluation())["step"] == EVALUATION_STEP).all()
+    with_text = rows["weight"].any(1)
+    assert (rows["document"][~with_text] == -1).all()
+    assert len({*rows["document"][with_text]}) == with_text.sum() > 300
+    assert (concatenate(data.eval.evaluation())["step"] == EVALUATION_STEP).all()
 
 
-def test_unknown_tasks_and_splits_are_told_with_near_ones(own_texts):
-    own_texts.data.task = "their_text"
+def test_errors_about_unknown_tasks_and_splits_suggest_known_ones(texts_config):
+    texts_config.data.task = "their_text"
     with pytest.raises(UserError, match="did you mean their_texts"):
-        small_data.open_small(own_texts)
-    own_texts.data.task = "no.such.module:their_texts"
+        small_data.open_small(texts_config)
+    texts_config.data.task = "no.such.module:their_texts"
     with pytest.raises(UserError, match="their_texts"):
-        small_data.open_small(own_texts)
-    own_texts.data.task = "their_texts"
-    own_texts.data.eval_split = "test"
+        small_data.open_small(texts_config)
+    texts_config.data.task = "their_texts"
+    texts_config.data.eval_split = "test"
     with pytest.raises(UserError, match="validation"):
-        small_data.open_small(own_texts)
+        small_data.open_small(texts_config)

@@ -1,0 +1,83 @@
+"""Which corpus of a mixture each example is from: a deterministic schedule."""
+
+from collections.abc import Collection
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+
+from research.errors import UserError
+
+# n examples, T entries of the schedule's period, C corpora of the mixture
+
+MAX_PERIOD = 10_000
+"""Entries of a schedule whose rates have no shorter period."""
+
+
+class MixtureSchedule(NamedTuple):
+    """A periodic sequence of corpora, in which each occurs as often as its rate says.
+
+    An example has a counter in the mixture; among the examples of its corpus it has
+    another, its corpus counter.
+    """
+
+    corpus: np.ndarray  # [T] int64, the corpus of each entry
+    earlier: np.ndarray  # [T] int64, how often that corpus occurs earlier in the period
+    count: np.ndarray  # [C] int64, entries of each corpus
+
+    def locate(self, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[n] counter -> its corpus [n] and corpus counter [n]."""
+        period, entry = np.divmod(counter, len(self.corpus))
+        corpus = self.corpus[entry]
+        return corpus, period * self.count[corpus] + self.earlier[entry]
+
+    def counter(self, corpus: np.ndarray, corpus_counter: np.ndarray) -> np.ndarray:
+        """[n] corpus and corpus counter -> counter [n]: the inverse of `locate`."""
+        period, nth = np.divmod(corpus_counter, self.count[corpus])
+        entry = np.argsort(self.corpus, kind="stable")
+        first = np.cumsum(self.count) - self.count
+        return period * len(self.corpus) + entry[first[corpus] + nth]
+
+
+def make_schedule(rates: Collection[float]) -> MixtureSchedule:
+    """Interleaves corpora so that each is always within one example of its rate.
+
+    Each entry goes to the corpus whose next example is due first, among those that it
+    does not put ahead of their rates (Tijdeman 1980). Rates are taken as the decimals
+    that they are written as and met exactly, unless their period is longer than
+    10,000: then to within one in 10,000, by largest remainders.
+
+    Args:
+      rates: [C], each above 0; they are divided by their sum.
+
+    Raises:
+      UserError: a rate is not above 0, or so small that its corpus would never be read.
+    """
+    if not all(rate > 0 for rate in rates):
+        raise UserError(f"data.mixture: rates must be above 0, not {min(rates)}")
+    fractions = [Fraction(str(rate)) for rate in rates]
+    fractions = [fraction / sum(fractions) for fraction in fractions]
+    period = lcm(*(fraction.denominator for fraction in fractions))
+    period = max(min(period, MAX_PERIOD), len(fractions))
+    count = np.array([int(fraction * period) for fraction in fractions])
+    remainder = [fraction * period % 1 for fraction in fractions]
+    order = sorted(
+        range(len(remainder)), key=lambda corpus: (-remainder[corpus], corpus)
+    )
+    count[order[: period - count.sum()]] += 1
+    if not count.all():
+        raise UserError(
+            f"data.mixture: the rate {min(rates)} is less than 1 in {MAX_PERIOD} of all"
+        )
+
+    taken = np.zeros_like(count)
+    corpus, earlier = np.empty((2, period), np.int64)
+    for entry in range(period):
+        due = -(-(taken + 1) * period // count)
+        due[period * taken >= (entry + 1) * count] = 2 * period  # would be ahead
+        chosen = np.argmin(due)
+        corpus[entry], earlier[entry] = chosen, taken[chosen]
+        taken[chosen] += 1
+    assert (taken == count).all()
+    return MixtureSchedule(corpus, earlier, count)

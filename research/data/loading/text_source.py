@@ -1,0 +1,257 @@
+"""Rows of a batch made from text: raw examples that the objective corrupts."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.batch import BACKWARD, EVALUATION_STEP, Example, VocabInfo
+from research.data import cache as caches
+from research.data import counter_rng
+from research.data.corpora import lexicon
+from research.data.loading.contiguous_order import contiguous_position, reads_backward
+from research.data.loading.examples import (
+    EVALUATION_SEED,
+    IndexedCorpus,
+    empty_examples,
+    example_ids,
+    label_table,
+    read_spans,
+)
+from research.data.loading.mixture_schedule import make_schedule
+from research.data.loading.permutation import permute
+from research.errors import UserError
+
+# n rows, N examples of an epoch, C corpora of a mixture
+
+
+class ContiguousRows(NamedTuple):
+    """How the rows of a batch are divided among corpora, with `TextSpec.contiguous`."""
+
+    corpus: np.ndarray  # [batch_size] int64
+    number: np.ndarray  # [batch_size] int64, of a row among those of its corpus
+    num_rows: np.ndarray  # [C] int64, rows of each corpus
+
+
+class TextSource:
+    """The examples of one split: a `pipeline.Source`.
+
+    Row g is at position g % N of epoch g // N; each epoch has its own shuffled order.
+    In a mixture, the schedule says which corpus row g is from, and each corpus counts
+    its own rows and epochs.
+
+    With `TextSpec.contiguous` the order is another one, the only one that depends on
+    the batch size: row r of a step continues where row r of the step before ended. The
+    schedule gives each row one corpus; the rows of a corpus divide its text evenly and
+    read their parts in order, epoch after epoch, see `contiguous_position`. With
+    `TextSpec.reverse` half of them read their part backwards; evaluations do not.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[IndexedCorpus],
+        objective: Any,
+        vocab: VocabInfo,
+        *,
+        length: int,
+        seed: int,
+        rates: Mapping[str, float],
+        batch_size: int,
+        dupe_factor: int = 0,
+    ):
+        """`corpora[i]` is sampled at the rate of the i-th name in `rates`.
+
+        Args:
+          length: data.length, for the objective.
+          batch_size: rows of a step.
+          dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
+            epoch has its own.
+        """
+        self.names = tuple(rates)
+        self.corpora = tuple(corpora)
+        self.vocab = vocab
+        self.seed = seed
+        self.batch_size = batch_size
+        self.dupe_factor = dupe_factor
+        self.contiguous = objective.text_spec(length).contiguous
+        self.reverse = self.contiguous and objective.text_spec(length).reverse
+        self.schedule = make_schedule(rates.values())
+        self.sizes = np.array([len(corpus.index.start) for corpus in corpora])
+        self.num_examples = int(self.sizes.sum())
+        self._objective = objective
+        self._length = length
+        self._width = objective.text_spec(length).length
+        self._first = np.cumsum(self.sizes) - self.sizes
+        documents = np.array([corpus.stream.num_documents for corpus in corpora])
+        self._first_document = np.cumsum(documents) - documents
+        self._labels = [label_table(corpus, vocab) for corpus in corpora]
+        texts = [[each.stream.fingerprint, each.index.fingerprint] for each in corpora]
+        known = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
+        self.fingerprint = caches.fingerprint(
+            [texts, *map(float, rates.values()), *known]
+        )
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Training rows of the counters g [n] int64."""
+        step, row = np.divmod(counter, self.batch_size)
+        if not self.contiguous:
+            corpus, corpus_counter = self.schedule.locate(counter)
+            epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
+            return self.make_rows(
+                corpus, position, epoch, step, seed=self.seed, shuffle=True
+            )
+        corpus = self._contiguous_rows.corpus[row]
+        number = self._contiguous_rows.number[row]
+        epoch, position = np.empty((2, len(counter)), np.int64)
+        for i, num_rows in enumerate(self._contiguous_rows.num_rows):
+            own = corpus == i
+            epoch[own], position[own] = contiguous_position(
+                step[own],
+                number[own],
+                num_rows=num_rows,
+                num=self.sizes[i],
+                reverse=self.reverse,
+            )
+        backward = reads_backward(number, epoch) & self.reverse
+        return self.make_rows(
+            corpus,
+            position,
+            epoch,
+            step,
+            seed=self.seed,
+            shuffle=False,
+            backward=backward,
+        )
+
+    def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Each example once, corpus by corpus, `size` rows at a time.
+
+        With `TextSpec.contiguous`, row r continues from one chunk to the next; rows
+        whose part of the text is over are empty.
+        """
+        if self.contiguous:
+            for corpus, num in enumerate(self.sizes):
+                steps = -(-num // size)
+                for step in range(steps):
+                    position = np.arange(size) * steps + step
+                    yield self._rows_or_empty(corpus, position, position < num)
+            return
+        for begin in range(0, self.num_examples, size):
+            example = np.arange(begin, min(begin + size, self.num_examples))
+            corpus = np.searchsorted(self._first, example, side="right") - 1
+            yield self._evaluation_rows(corpus, example - self._first[corpus])
+
+    def empty_rows(self, num: int) -> dict[str, np.ndarray]:
+        """Rows without text."""
+        example = empty_examples(num, self._width, self.vocab.pad_id)
+        return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int32))
+
+    def make_rows(
+        self,
+        corpus: np.ndarray,
+        position: np.ndarray,
+        epoch: np.ndarray,
+        step: np.ndarray | int,
+        *,
+        seed: int,
+        shuffle: bool,
+        backward: np.ndarray | bool = False,
+    ) -> dict[str, np.ndarray]:
+        """The rows at positions of epochs of corpora (each [n] int64), at a step.
+
+        Args:
+          shuffle: whether positions are those of the epoch's shuffled order; else they
+            are those of the text.
+          backward: [n] bool, rows that read a stream from its end to its start.
+        """
+        example, row = self.raw_examples(
+            corpus, position, epoch, step, seed=seed, shuffle=shuffle
+        )
+        example.label[backward] = BACKWARD
+        key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
+        key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
+        return self._corrupt(example, key, self._first[corpus] + position)
+
+    def training_step(
+        self, corpus: np.ndarray, position: np.ndarray, epoch: np.ndarray
+    ) -> np.ndarray:
+        """[n]: the steps of the training rows at positions of epochs of corpora."""
+        corpus_counter = epoch * self.sizes[corpus] + position
+        return self.schedule.counter(corpus, corpus_counter) // self.batch_size
+
+    def check_batch_size(self) -> None:
+        """Checks that each corpus has at least one row and enough text for its rows.
+
+        Raises:
+          UserError: the objective reads contiguous streams, and it has not.
+        """
+        if self.contiguous:
+            assert self._contiguous_rows
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of tokens, documents and examples, and those of the indices."""
+        streams, indices = zip(*self.corpora, strict=True)
+        return {
+            "tokens": sum(stream.num_tokens for stream in streams),
+            "documents": sum(stream.num_documents for stream in streams),
+            "examples": self.num_examples,
+            **{
+                name: sum(index.counts[name] for index in indices)
+                for name in indices[0].counts
+            },
+        }
+
+    def raw_examples(self, corpus, position, epoch, step, *, seed: int, shuffle: bool):
+        """The text of those rows before corruption; their rows of the index [n]."""
+        example = empty_examples(len(position), self._width, self.vocab.pad_id)
+        example.corpus[:], example.step[:] = corpus, step
+        row = position.copy()
+        for i, indexed in enumerate(self.corpora):
+            own = slice(None) if len(self.corpora) == 1 else corpus == i
+            if shuffle:
+                row[own] = permute(
+                    position[own], self.sizes[i], seed=seed, epoch=epoch[own]
+                )
+            label = indexed.index.label[row[own]]
+            example.label[own] = self._labels[i][label]
+            arrays = read_spans(indexed, row[own], self._width, self.vocab.pad_id)
+            arrays["document"] += self._first_document[i]
+            for name, array in arrays.items():
+                getattr(example, name)[own] = array
+        return example, row
+
+    def _evaluation_rows(self, corpus: np.ndarray, position: np.ndarray):
+        """Rows at positions of the text, with the corruption of evaluations."""
+        zero = np.zeros_like(position)
+        step = zero + EVALUATION_STEP
+        return self.make_rows(
+            corpus, position, zero, step, seed=EVALUATION_SEED, shuffle=False
+        )
+
+    def _rows_or_empty(self, corpus: int, position: np.ndarray, has_text: np.ndarray):
+        """Evaluation rows of a corpus where `has_text` [n], empty ones elsewhere."""
+        batch = self.empty_rows(len(position))
+        found = self._evaluation_rows(
+            np.full(has_text.sum(), corpus), position[has_text]
+        )
+        for name, rows in found.items():
+            batch[name][has_text] = rows
+        return batch
+
+    @functools.cached_property
+    def _contiguous_rows(self) -> ContiguousRows:
+        corpus, number = self.schedule.locate(np.arange(self.batch_size))
+        num_rows = np.bincount(corpus, minlength=len(self.corpora))
+        for name, num, size in zip(self.names, num_rows, self.sizes, strict=True):
+            if not 0 < num <= size:
+                raise UserError(
+                    f"train.batch={self.batch_size} gives {num} rows to {name}, which "
+                    f"has {size} examples; this objective reads contiguous streams, so "
+                    "each corpus needs at least one row and one example for each row"
+                )
+        return ContiguousRows(corpus, number, num_rows)
+
+    def _corrupt(self, example: Example, key, number) -> dict[str, np.ndarray]:
+        rows = self._objective.corrupt(example, key, self.vocab, self._length)
+        return rows | {"example": example_ids(number)}

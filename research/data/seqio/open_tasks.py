@@ -1,0 +1,111 @@
+"""Opens seqio tasks as sources of rows: those that we registered and the user's."""
+
+import importlib
+from typing import Any
+
+import seqio
+
+from research.batch import VocabInfo
+from research.data.loading.build import OpenedText
+from research.data.seqio import register_tasks
+from research.data.seqio.task_source import TaskSource
+from research.data.seqio.task_vocabulary import make_vocab_info, word_starts
+from research.errors import UserError, unknown
+
+
+def find_task(name: str) -> seqio.Task | seqio.Mixture:
+    """The task or mixture that data.task names.
+
+    Args:
+      name: a registered name; or `package.module:name`, where importing that module
+        registers it.
+
+    Raises:
+      UserError: there is no task of this name.
+    """
+    if register_tasks.is_registered(name):
+        return seqio.get_mixture_or_task(name)
+    module, _, rest = name.partition(":")
+    known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+    if not rest:
+        raise unknown("data.task", name, known)
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not (error.name and f"{module}.".startswith(f"{error.name}.")):
+            raise UserError(f"data.task: the module {module} needs {error}") from error
+        raise unknown("data.task", name, known) from error
+    if not register_tasks.is_registered(rest):
+        known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+        raise unknown(f"data.task: task of the module {module}:", rest, known)
+    return seqio.get_mixture_or_task(rest)
+
+
+def open_own_task(
+    config: Any, objective: Any, opened: OpenedText
+) -> tuple[TaskSource, TaskSource]:
+    """Train and eval sources with the same rows as `opened`, read through seqio.
+
+    Raises:
+      UserError: see `register_tasks.register`.
+    """
+    name = register_tasks.register(config, objective, opened)
+    task_names = register_tasks.OWN_TASKS[name]
+    train, held_out = (
+        TaskSource(
+            seqio.get_mixture_or_task(name),
+            objective,
+            opened.vocab,
+            length=config.data.length,
+            split=split,
+            seed=config.seed,
+            batch_size=config.train.batch,
+            tasks=[seqio.TaskRegistry.get(task) for task in task_names],
+            text=text,
+        )
+        for split, text in (
+            (config.data.train_split, opened.train),
+            (config.data.eval_split, opened.eval),
+        )
+    )
+    return train, held_out
+
+
+def open_user_task(
+    config: Any, objective: Any
+) -> tuple[VocabInfo, TaskSource, TaskSource]:
+    """The vocabulary, and the train and eval sources, of a task of the user.
+
+    Raises:
+      UserError: there is no such task or split, the objective cannot read it, or a key
+        is set that only our own text supports.
+    """
+    register_tasks.refuse_contiguous(config, objective)
+    for key in ("dupe_factor", "lexicon"):
+        if config.data[key]:
+            raise UserError(
+                f"data.{key} is set, but data.task {config.data.task} is a seqio task "
+                "of your own, which does not support it"
+            )
+    task = find_task(config.data.task)
+    features = task.output_features
+    arrays = [
+        name for name in objective.batch_spec(config.data.length) if name in features
+    ]
+    feature = "targets" if "targets" in features else (arrays or [*features])[0]
+    vocabulary = features[feature].vocabulary
+    vocab = make_vocab_info(vocabulary, config.data.sentinels)
+    train, held_out = (
+        TaskSource(
+            task,
+            objective,
+            vocab,
+            length=config.data.length,
+            split=split,
+            seed=config.seed,
+            batch_size=config.train.batch,
+            starts_word=word_starts(vocabulary, vocab.size),
+        )
+        for split in (config.data.train_split, config.data.eval_split)
+    )
+    return vocab, train, held_out

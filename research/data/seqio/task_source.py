@@ -1,0 +1,264 @@
+"""A seqio task or mixture as a source of rows. Seeking means skipping examples."""
+
+import atexit
+import contextlib
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from research.batch import (
+    DOCUMENT,
+    EVALUATION_STEP,
+    PARAGRAPH,
+    SENTENCE,
+    WORD,
+    VocabInfo,
+)
+from research.data import cache, counter_rng
+from research.data.loading.examples import (
+    EVALUATION_SEED,
+    ROWS_PER_CALL,
+    empty_examples,
+    example_ids,
+)
+from research.data.loading.text_source import TextSource
+from research.data.store.example_index import PAIR_UNITS
+from research.errors import UserError, unknown
+
+# n rows, R raw tokens an example, V vocabulary, W the longest text of a chunk
+
+_OPEN_GENERATORS: weakref.WeakSet = weakref.WeakSet()
+"""Generators that read a TensorFlow dataset."""
+
+
+@atexit.register
+def _close_generators() -> None:
+    """At exit TensorFlow would wait for threads that Python has stopped already."""
+    for chunks in list(_OPEN_GENERATORS):
+        with contextlib.suppress(ValueError):  # another thread is running it
+            chunks.close()
+
+
+class TaskSource:
+    """The examples of one split: a `pipeline.Source`.
+
+    A task's examples are either the objective's arrays, which may be shorter and are
+    padded with 0; or texts: token ids named `targets`, which the objective corrupts.
+    """
+
+    def __init__(
+        self,
+        provider: Any,
+        objective: Any,
+        vocab: VocabInfo,
+        *,
+        length: int,
+        split: str,
+        seed: int,
+        batch_size: int,
+        starts_word: np.ndarray | None = None,
+        tasks: Sequence[Any] = (),
+        text: TextSource | None = None,
+    ):
+        """Reads `provider`, a `seqio.Task` or `seqio.Mixture`.
+
+        Args:
+          length: data.length.
+          batch_size: rows of a step.
+          starts_word: [V] bool, the ids that start a word; None: all of them.
+          tasks: its tasks in the order of an evaluation; (): the provider's order.
+          text: the source with the same rows, if the task is one of ours.
+
+        Raises:
+          UserError: it has no such split, or its examples are neither arrays nor text.
+        """
+        tasks = tasks or getattr(provider, "tasks", [provider])
+        self.num_examples = text and text.num_examples
+        self.contiguous = False
+        self._name, self._provider = provider.name, provider
+        self._split = _find_split(provider, split)
+        self._tasks = [task for task in tasks if self._split in task.splits]
+        self._objective, self._vocab, self._length = objective, vocab, length
+        self._width = objective.text_spec(length).length
+        self._seed, self._batch_size = seed, batch_size
+        self._starts_word = (
+            np.ones(vocab.size, bool) if starts_word is None else starts_word
+        )
+        self._specs = objective.batch_spec(length)
+        self._features = self._choose_features(provider.output_features)
+        self._chunks: Iterator = iter(())
+        self._chunk: dict | None = None
+        self._begin = 0  # the counter of the chunk's first row
+        self._warned_of_cut = False
+        made_of = [provider.name, self._split, sorted(provider.output_features), length]
+        self.fingerprint = text.fingerprint if text else cache.fingerprint(made_of)
+
+    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
+        """Training rows g [n] int64, ascending. Going back reads from the beginning."""
+        if self._chunk is None or counter[0] < self._begin:
+            self._begin = int(counter[0])
+            dataset = self._dataset(self._provider, self._may_shuffle(), None)
+            self._chunks = self._read(
+                dataset.skip(self._begin),
+                ROWS_PER_CALL,
+                self._begin,
+                self._seed,
+                self._batch_size,
+            )
+            self._chunk = self._next_chunk()
+        parts = []
+        while True:
+            end = self._begin + len(self._chunk["example"])
+            row = counter[counter < end] - self._begin
+            parts.append({name: array[row] for name, array in self._chunk.items()})
+            counter = counter[counter >= end]
+            if not len(counter):
+                break
+            self._begin, self._chunk = end, self._next_chunk()
+        return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+
+    def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """Each example once, task by task, `size` rows at a time."""
+        datasets = [self._dataset(task, False, 1) for task in self._tasks]
+        dataset = reduce(lambda one, other: one.concatenate(other), datasets)
+        return self._read(dataset, size, 0, EVALUATION_SEED, 0)
+
+    def empty_rows(self, num: int) -> dict[str, np.ndarray]:
+        """Rows without text."""
+        example = empty_examples(num, self._width, self._vocab.pad_id)
+        return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int64))
+
+    def _choose_features(self, features: Any) -> tuple[str, ...]:
+        """The features of the task's examples that are read."""
+        if set(self._specs) <= set(features):
+            for name, spec in self._specs.items():
+                if features[name].rank != len(spec.shape):
+                    raise UserError(
+                        f"data.task {self._name}: {name} has {features[name].rank} "
+                        f"dimensions; the objective needs {len(spec.shape)}"
+                    )
+            extra = ("example",) if "example" in features else ()
+            return (*self._specs, *extra)
+        unit = self._objective.text_spec(self._length).unit
+        if unit in PAIR_UNITS:
+            raise UserError(
+                f"data.task {self._name} has single texts, but the objective reads "
+                "pairs of sentences; use a task that has the objective's arrays"
+            )
+        if "targets" in features and features["targets"].rank == 1:
+            return ("targets",)
+        raise UserError(
+            f"data.task {self._name} has neither the objective's arrays "
+            f"({', '.join(self._specs)}) nor token ids as targets; "
+            f"it has {', '.join(features)}"
+        )
+
+    def _may_shuffle(self) -> bool:
+        return all(
+            task.shuffle_buffer_size is not None
+            or task.source.performs_internal_shuffling
+            for task in self._tasks
+        )
+
+    def _dataset(self, provider: Any, shuffle: bool, num_epochs: int | None):
+        shapes = {name: spec.shape for name, spec in self._specs.items()}
+        shapes["targets"] = (self._width,)
+        lengths = {n: shapes[n][0] for n in self._features if shapes.get(n)}
+        dataset = provider.get_dataset(
+            sequence_length=lengths,
+            split=self._split,
+            shuffle=shuffle,
+            seed=self._seed,
+            num_epochs=num_epochs,
+            trim_output_features=False,
+            try_in_mem_cache=False,
+        )
+        return dataset.map(lambda row: {name: row[name] for name in self._features})
+
+    def _next_chunk(self) -> dict[str, np.ndarray]:
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            raise UserError(f"data.task {self._name}: {self._split} has no examples")
+        return chunk
+
+    def _read(self, *args: Any) -> Iterator[dict]:
+        """`_make_chunks`, closed before Python exits."""
+        chunks = self._make_chunks(*args)
+        _OPEN_GENERATORS.add(chunks)
+        return chunks
+
+    def _make_chunks(
+        self, dataset: Any, size: int, begin: int, seed: int, batch_size: int
+    ):
+        """Chunks of `size` rows, counted from `begin`.
+
+        batch_size: rows of a training step; 0 for an evaluation.
+        """
+        types = {k: v.dtype.as_numpy_dtype for k, v in dataset.element_spec.items()}
+        filler = {k: t(-1 if k == "targets" else 0) for k, t in types.items()}
+        for chunk in dataset.padded_batch(size, None, filler).as_numpy_iterator():
+            counter = begin + np.arange(len(chunk[self._features[0]]))
+            begin += len(counter)
+            if self._features == ("targets",):
+                step = np.full_like(counter, EVALUATION_STEP)
+                if batch_size:
+                    step = counter // batch_size
+                yield self._corrupt_texts(chunk["targets"], counter, step, seed)
+            else:
+                rows = {name: self._pad(name, chunk[name]) for name in self._specs}
+                example = chunk.get("example", example_ids(counter))
+                yield rows | {"example": example.astype(np.int32)}
+
+    def _pad(self, name: str, array: np.ndarray) -> np.ndarray:
+        """An array of the chunk, padded with 0 to the objective's shape."""
+        spec = self._specs[name]
+        missing = [
+            want - has for want, has in zip(spec.shape, array.shape[1:], strict=True)
+        ]
+        if any(num < 0 for num in missing):
+            raise UserError(
+                f"data.task {self._name}: {name} has shape {array.shape[1:]}, which is "
+                f"longer than the objective's {spec.shape}; increase data.length"
+            )
+        array = np.pad(array, [(0, 0), *((0, num) for num in missing)])
+        return array.astype(spec.dtype, copy=False)
+
+    def _corrupt_texts(self, token: np.ndarray, counter, step, seed: int):
+        """Rows of texts [n, W], -1 beyond their ends: cut to R tokens, corrupted."""
+        length = (token >= 0).sum(1)
+        if length.max(initial=0) > self._width and not self._warned_of_cut:
+            self._warned_of_cut = True
+            print(
+                f"data.task {self._name}: texts of over {self._width} tokens are cut",
+                file=sys.stderr,
+            )
+        example = empty_examples(len(token), self._width, self._vocab.pad_id)
+        example.step[:] = step
+        example.document[:] = np.where(length > 0, counter, -1)  # one text each
+        width = min(self._width, token.shape[1])
+        token = token[:, :width]
+        inside = token >= 0
+        example.token[:, :width][inside] = token[inside]
+        example.flags[:, :width][inside] = WORD * self._starts_word[token[inside]]
+        example.flags[length > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
+        example.length[:] = example.first_length[:] = np.minimum(length, self._width)
+        key = counter_rng.row_key(seed, np.zeros_like(counter), counter)
+        return self._corrupt(example, key, counter)
+
+    def _corrupt(self, example, key, counter: np.ndarray) -> dict[str, np.ndarray]:
+        rows = self._objective.corrupt(example, key, self._vocab, self._length)
+        return rows | {"example": example_ids(counter)}
+
+
+def _find_split(provider: Any, split: str) -> str:
+    """The provider's name of a split: our valid may be its validation."""
+    known = tuple(provider.splits)
+    if split not in known and split == "valid" and "validation" in known:
+        return "validation"
+    if split not in known:
+        raise unknown(f"split of data.task {provider.name}", split, known)
+    return split

@@ -1,0 +1,209 @@
+"""Rows made from text: pairs, corpora, steps, dupe_factor, contiguous streams."""
+
+import numpy as np
+import pytest
+
+from research.batch import EVALUATION_STEP, NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
+from research.data.loading.examples import IndexedCorpus
+from research.data.loading.text_source import TextSource
+from research.data.pipeline import Pipeline
+from research.data.store import example_index
+from research.errors import UserError
+from tests.testing import toy_objectives
+from tests.testing.toy_objectives import assert_same_batch, concatenate
+
+LONG_STREAMS = (
+    toy_objectives.Stream(((70, 50, 90), (10, 200))),
+    toy_objectives.Stream(((50,), (30, 45, 90)), seed=1),
+)
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Pipelines over toy streams: `make(objective, batch=..., ...)`."""
+
+    def make(
+        objective,
+        streams=LONG_STREAMS[:1],
+        *,
+        batch=4,
+        rates=None,
+        seed=0,
+        dupe_factor=0,
+    ):
+        text_spec = objective.text_spec(8)
+        corpora = [
+            IndexedCorpus(s, example_index.build_index(s, text_spec, 0, tmp_path))
+            for s in streams
+        ]
+        source = TextSource(
+            corpora,
+            objective,
+            toy_objectives.vocab(),
+            length=8,
+            seed=seed,
+            rates=dict(enumerate(rates or [1] * len(corpora))),
+            batch_size=batch,
+            dupe_factor=dupe_factor,
+        )
+        return Pipeline(source, batch_size=batch)
+
+    return make
+
+
+@pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
+def test_the_spans_of_a_pair_are_concatenated(make, unit):
+    data = make(toy_objectives.Objective(unit), batch=7)
+    (corpus,) = data.source.corpora
+    rows = concatenate(data.evaluation())
+    for n, text in enumerate(toy_objectives.example_texts(corpus)):
+        np.testing.assert_array_equal(rows["token"][n][: len(text)], text)
+        assert rows["weight"][n].sum() == len(text)
+        assert rows["first"][n] == corpus.index.length[n]
+        at = corpus.index.start[n], corpus.index.second[n]
+        sizes = corpus.index.length[n], corpus.index.second_length[n]
+        flags = [
+            corpus.stream.flags[a : a + size] for a, size in zip(at, sizes, strict=True)
+        ]
+        np.testing.assert_array_equal(
+            rows["flags"][n][: len(text)], np.concatenate(flags)
+        )
+    num = len(corpus.index.label)
+    np.testing.assert_array_equal(rows["label"][:num], corpus.index.label)
+    assert {*corpus.index.label} == {
+        NEXT,
+        OTHER_DOCUMENT,
+    } and NONADJACENT not in corpus.index.label
+    assert (rows["first"][:num] < rows["weight"][:num].sum(1)).all()
+    assert (rows["first"][num:] == 0).all() and (rows["label"][num:] == -1).all()
+
+
+@pytest.mark.parametrize("unit", ["stream", "document", "sentences", "passage"])
+def test_first_length_of_a_single_span_is_its_length(make, unit):
+    rows = concatenate(make(toy_objectives.Objective(unit)).evaluation())
+    np.testing.assert_array_equal(rows["first"], rows["weight"].sum(1))
+
+
+def test_rows_have_their_corpus_and_their_step(make):
+    objective = toy_objectives.Objective(timed=True)
+    data = make(objective, LONG_STREAMS, batch=10, rates=[0.3, 0.7])
+    first = data.source.sizes[0]
+    for step in (0, 1, 10**7):
+        rows = data.batch(step)
+        assert (rows["step"] == step).all()
+        np.testing.assert_array_equal(rows["source"], rows["example"] >= first)
+    ahead = concatenate(data.batches(3, slice(2, 5), 40))["step"]
+    np.testing.assert_array_equal(ahead, np.repeat(np.arange(3, 40), 3))
+    rows = concatenate(data.evaluation())
+    assert (rows["step"] == EVALUATION_STEP).all()
+    num = data.num_examples
+    np.testing.assert_array_equal(rows["source"][:num], np.arange(num) >= first)
+
+
+@pytest.mark.parametrize("dupe_factor", [1, 3])
+def test_corruption_repeats_after_dupe_factor_epochs(make, dupe_factor):
+    data = make(toy_objectives.Objective(), batch=1, dupe_factor=dupe_factor)
+    num = data.num_examples
+    epochs = [data.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)]
+    by_text = [
+        {row.tobytes(): noise.tobytes() for row, noise in zip(*pair, strict=True)}
+        for pair in ((rows["token"], rows["noise"]) for rows in epochs)
+    ]
+    for one in range(7):
+        for two in range(one):
+            repeated = (one - two) % dupe_factor == 0
+            assert (by_text[one] == by_text[two]) == repeated
+            assert (epochs[one]["token"] != epochs[two]["token"]).any()
+    fresh = make(toy_objectives.Objective(), batch=1)
+    assert_same_batch(fresh.rows(np.arange(num)), epochs[0])
+    assert_same_batch(
+        make(toy_objectives.Objective(), dupe_factor=7).rows(np.arange(7 * num)),
+        concatenate(fresh.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)),
+    )
+
+
+CONTIGUOUS = toy_objectives.Objective(contiguous=True)
+
+
+@pytest.fixture(params=["one corpus", "mixture"])
+def streams(request, make):
+    """Pipelines whose rows are contiguous streams, by batch size."""
+    if request.param == "mixture":
+        return lambda batch=5: make(
+            CONTIGUOUS, LONG_STREAMS, batch=batch, rates=[0.4, 0.6]
+        )
+    return lambda batch=5: make(CONTIGUOUS, batch=batch)
+
+
+def test_a_row_continues_where_it_ended(streams):
+    data = streams()
+    sizes, first = data.source.sizes, np.append(data.source._first, 10**9)
+    batches = list(data.batches(0, None, 120))
+    rows = np.stack([batch["example"] for batch in batches])
+    sources = np.stack([batch["source"] for batch in batches])
+    assert (sources == sources[0]).all()
+    for row, source in zip(rows.T, sources[0], strict=True):
+        assert ((row >= first[source]) & (row < first[source + 1])).all()
+        steps = sizes[source] // (sources[0] == source).sum()
+        continues = np.diff(row) == 1
+        new_epoch = np.arange(1, len(row)) % steps == 0
+        assert continues[~new_epoch].all() and not continues[new_epoch].all()
+    for source in np.unique(sources[0]):
+        own = rows[:, sources[0] == source]
+        steps = sizes[source] // own.shape[1]
+        for epoch in range(2, 6):
+            both = own[(epoch - 2) * steps : epoch * steps].ravel() - first[source]
+            assert {*both} == {*range(sizes[source])}
+            assert len({*both[: len(both) // 2]}) == len(both) // 2
+
+
+def test_streams_are_seekable_and_divided_among_hosts(streams):
+    data = streams()
+    read = list(data.batches(0, None, 60))
+    for step in (59, 3, 17):
+        assert_same_batch(read[step], streams().batch(step))
+        parts = [streams().batch(step, slice(a, b)) for a, b in ((0, 2), (2, 5))]
+        assert_same_batch(read[step], concatenate(parts))
+    texts = [
+        row
+        for corpus in data.source.corpora
+        for row in toy_objectives.example_texts(corpus)
+    ]
+    for batch in read[::7]:
+        for row, number in zip(batch["token"], batch["example"], strict=True):
+            np.testing.assert_array_equal(row[: len(texts[number])], texts[number])
+
+
+def test_a_contiguous_evaluation_reads_each_example_once(streams):
+    for batch in (2, 5, 7):
+        data = streams(batch)
+        batches = list(data.evaluation())
+        assert {len(rows["example"]) for rows in batches} == {batch}
+        with_text = np.stack([rows["weight"].any(1) for rows in batches])
+        position = np.stack([rows["example"] for rows in batches])
+        assert sorted(position[with_text]) == [*range(data.num_examples)]
+        source = np.stack([rows["source"] for rows in batches])
+        for row in range(batch):
+            for number in np.unique(source):
+                own = position[with_text[:, row] & (source[:, row] == number), row]
+                assert (np.diff(own) == 1).all()
+        parts = [
+            concatenate(data.evaluation(slice(i, i + 1)))["token"] for i in range(batch)
+        ]
+        whole = np.stack([rows["token"] for rows in batches])
+        np.testing.assert_array_equal(np.stack(parts, axis=1), whole)
+
+
+def test_a_corpus_with_too_few_rows_or_examples_is_refused(make):
+    too_few_examples = make(CONTIGUOUS, batch=400)
+    with pytest.raises(UserError, match=r"train\.batch=400 gives 400 rows"):
+        too_few_examples.batch(0)
+    no_rows = make(CONTIGUOUS, LONG_STREAMS, batch=2, rates=[0.01, 0.99])
+    with pytest.raises(UserError, match=r"train\.batch=2 gives 0 rows"):
+        no_rows.source.check_batch_size()
+    make(toy_objectives.Objective(), batch=400).source.check_batch_size()
+
+
+def test_contiguous_streams_use_the_same_index(make):
+    assert make(CONTIGUOUS).fingerprint == make(toy_objectives.Objective()).fingerprint
+    assert TextSpec("stream", 8).contiguous is False
