@@ -126,14 +126,14 @@ def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
 
 def test_corruption_is_new_in_each_epoch_and_each_example(make):
     whole = make(batch=1)
-    rows = first_batches(whole, 3 * whole.num_examples)["noise"]
+    rows = first_batches(whole, 3 * whole.num_examples)["random"]
     assert len({row.tobytes() for row in rows}) == len(rows)
 
 
 def test_seed_changes_order_and_corruption(make):
     one, other = (first_batches(make(seed=seed), 5) for seed in (0, 1))
     assert (one["token"] != other["token"]).any()
-    assert (one["noise"] != other["noise"]).all()
+    assert (one["random"] != other["random"]).all()
 
 
 @pytest.mark.parametrize("streams", [ONE_STREAM, TWO_STREAMS])
@@ -145,7 +145,7 @@ def test_objectives_with_one_seed_and_stride_read_the_same_text(make, streams):
         one, other = short.batch(step), long.batch(step)
         np.testing.assert_array_equal(one["token"], other["token"][:, :8])
         np.testing.assert_array_equal(one["example"], other["example"])
-        np.testing.assert_array_equal(one["noise"], other["noise"])
+        np.testing.assert_array_equal(one["random"], other["random"])
 
 
 def test_mixture_keeps_its_rates_and_reads_each_corpus_completely(make):

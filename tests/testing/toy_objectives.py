@@ -68,9 +68,9 @@ class Objective:
             "flags": ArraySpec((length + self.extra,)),
             "weight": ArraySpec((length + self.extra,), np.float32),
             "label": ArraySpec(()),
-            "first": ArraySpec(()),
-            "source": ArraySpec(()),
-            "noise": ArraySpec((4,)),
+            "first_length": ArraySpec(()),
+            "corpus": ArraySpec(()),
+            "random": ArraySpec((4,)),
         } | ({"step": ArraySpec(()), "document": ArraySpec(())} if self.timed else {})
 
     def corrupt(self, example, key, vocab, length):
@@ -83,9 +83,9 @@ class Objective:
             "flags": example.flags.astype(np.int32),
             "weight": inside.astype(np.float32),
             "label": example.label,
-            "first": example.first_length,
-            "source": example.corpus,
-            "noise": (counter_rng.random_bits(key, "toy", 4) >> np.uint64(40)).astype(
+            "first_length": example.first_length,
+            "corpus": example.corpus,
+            "random": (counter_rng.random_bits(key, "toy", 4) >> np.uint64(40)).astype(
                 np.int32
             ),
         } | (

@@ -59,7 +59,7 @@ def test_the_spans_of_a_pair_are_concatenated(make, unit):
     for n, text in enumerate(toy_objectives.example_texts(corpus)):
         np.testing.assert_array_equal(rows["token"][n][: len(text)], text)
         assert rows["weight"][n].sum() == len(text)
-        assert rows["first"][n] == corpus.index.length[n]
+        assert rows["first_length"][n] == corpus.index.length[n]
         at = corpus.index.start[n], corpus.index.second[n]
         sizes = corpus.index.length[n], corpus.index.second_length[n]
         flags = [
@@ -74,14 +74,14 @@ def test_the_spans_of_a_pair_are_concatenated(make, unit):
         NEXT,
         OTHER_DOCUMENT,
     } and NONADJACENT not in corpus.index.label
-    assert (rows["first"][:num] < rows["weight"][:num].sum(1)).all()
-    assert (rows["first"][num:] == 0).all() and (rows["label"][num:] == -1).all()
+    assert (rows["first_length"][:num] < rows["weight"][:num].sum(1)).all()
+    assert (rows["first_length"][num:] == 0).all() and (rows["label"][num:] == -1).all()
 
 
 @pytest.mark.parametrize("unit", ["stream", "document", "sentences", "passage"])
 def test_first_length_of_a_single_span_is_its_length(make, unit):
     rows = concatenate(make(toy_objectives.Objective(unit)).evaluation())
-    np.testing.assert_array_equal(rows["first"], rows["weight"].sum(1))
+    np.testing.assert_array_equal(rows["first_length"], rows["weight"].sum(1))
 
 
 def test_rows_have_their_corpus_and_their_step(make):
@@ -91,13 +91,13 @@ def test_rows_have_their_corpus_and_their_step(make):
     for step in (0, 1, 10**7):
         rows = data.batch(step)
         assert (rows["step"] == step).all()
-        np.testing.assert_array_equal(rows["source"], rows["example"] >= first)
+        np.testing.assert_array_equal(rows["corpus"], rows["example"] >= first)
     ahead = concatenate(data.batches(3, slice(2, 5), 40))["step"]
     np.testing.assert_array_equal(ahead, np.repeat(np.arange(3, 40), 3))
     rows = concatenate(data.evaluation())
     assert (rows["step"] == EVALUATION_STEP).all()
     num = data.num_examples
-    np.testing.assert_array_equal(rows["source"][:num], np.arange(num) >= first)
+    np.testing.assert_array_equal(rows["corpus"][:num], np.arange(num) >= first)
 
 
 @pytest.mark.parametrize("dupe_factor", [1, 3])
@@ -106,8 +106,8 @@ def test_corruption_repeats_after_dupe_factor_epochs(make, dupe_factor):
     num = data.num_examples
     epochs = [data.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)]
     by_text = [
-        {row.tobytes(): noise.tobytes() for row, noise in zip(*pair, strict=True)}
-        for pair in ((rows["token"], rows["noise"]) for rows in epochs)
+        {row.tobytes(): draw.tobytes() for row, draw in zip(*pair, strict=True)}
+        for pair in ((rows["token"], rows["random"]) for rows in epochs)
     ]
     for one in range(7):
         for two in range(one):
@@ -140,7 +140,7 @@ def test_a_row_continues_where_it_ended(streams):
     sizes, first = data.source.sizes, np.append(data.source._first, 10**9)
     batches = list(data.batches(0, None, 120))
     rows = np.stack([batch["example"] for batch in batches])
-    sources = np.stack([batch["source"] for batch in batches])
+    sources = np.stack([batch["corpus"] for batch in batches])
     assert (sources == sources[0]).all()
     for row, source in zip(rows.T, sources[0], strict=True):
         assert ((row >= first[source]) & (row < first[source + 1])).all()
@@ -182,7 +182,7 @@ def test_a_contiguous_evaluation_reads_each_example_once(streams):
         with_text = np.stack([rows["weight"].any(1) for rows in batches])
         position = np.stack([rows["example"] for rows in batches])
         assert sorted(position[with_text]) == [*range(data.num_examples)]
-        source = np.stack([rows["source"] for rows in batches])
+        source = np.stack([rows["corpus"] for rows in batches])
         for row in range(batch):
             for number in np.unique(source):
                 own = position[with_text[:, row] & (source[:, row] == number), row]
