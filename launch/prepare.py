@@ -16,6 +16,7 @@ from etils import epath
 
 from launch import cli
 from launch.backends import attempt_log, run_attempt, scheduler, submit
+from launch.backends.backend import absolute_path
 from launch.config import load
 from research import objectives
 from research.data.loading import saved_batches
@@ -90,19 +91,23 @@ def _spread(args) -> int:
         )
     words = [f"--config={args.config}"]
     words += [f"--config.{key}={value}" for key, value in args.overrides.items()]
-    workdir = attempt_log.root(args.workdir)
+    workdir = absolute_path(args.workdir)
     shards = [
         Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", words)
         for n in range(args.shards)
     ]
     flags = submit.read_flags(args)
-    submit.engine(flags)  # what is wrong with it is told at once
-    with scheduler.driving(workdir):
+    submit.make_backend(flags)  # what is wrong with it is told at once
+    with scheduler.only_driver(workdir):
         for shard in shards:  # what was made then is found, and may be of other text
             (shard.folder / run_attempt.RESULT).unlink(missing_ok=True)
-        before = [each.round for s in shards for each in attempt_log.read(s.folder)]
+        before = [
+            each.round for s in shards for each in attempt_log.read_attempts(s.folder)
+        ]
         number = 1 + max(before, default=0)
-        code = submit.drive(shards, flags, workdir=workdir, round=number, noun="shards")
+        code = submit.run_jobs(
+            shards, flags, workdir=workdir, round=number, noun="shards"
+        )
     if all(shard.done for shard in shards):
         _print(shards[0].counts)
     return code
