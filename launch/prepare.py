@@ -16,6 +16,7 @@ from etils import epath
 
 from launch import cli
 from launch.backends import attempt_log, run_attempt, scheduler, submit
+from launch.backends.backend import absolute_path
 from launch.config import load
 from research import objectives
 from research.data.loading import saved_batches
@@ -90,19 +91,23 @@ def _run_shards(args) -> int:
         )
     config_flags = [f"--config={args.config}"]
     config_flags += [f"--config.{key}={value}" for key, value in args.overrides.items()]
-    workdir = attempt_log.root(args.workdir)
+    workdir = absolute_path(args.workdir)
     shards = [
         Shard(f"shard {n + 1} of {args.shards}", workdir / f"shard-{n}", config_flags)
         for n in range(args.shards)
     ]
     flags = submit.read_flags(args)
-    submit.engine(flags)  # reports wrong flags before the work starts
-    with scheduler.driving(workdir):
+    submit.make_backend(flags)  # reports wrong flags before the work starts
+    with scheduler.only_driver(workdir):
         for shard in shards:  # an old result may be of other text
             (shard.folder / run_attempt.RESULT).unlink(missing_ok=True)
-        before = [each.round for s in shards for each in attempt_log.read(s.folder)]
+        before = [
+            each.round for s in shards for each in attempt_log.read_attempts(s.folder)
+        ]
         number = 1 + max(before, default=0)
-        code = submit.drive(shards, flags, workdir=workdir, round=number, noun="shards")
+        code = submit.run_jobs(
+            shards, flags, workdir=workdir, round=number, noun="shards"
+        )
     if all(shard.done for shard in shards):
         _print_counts(shards[0].counts)
     return code

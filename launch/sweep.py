@@ -25,6 +25,7 @@ from etils import epath
 
 from launch import cli
 from launch.backends import scheduler, submit
+from launch.backends.backend import absolute_path
 from launch.sweeps import status, trials
 from launch.sweeps.trials import Trial
 from research.errors import UserError, unknown
@@ -38,16 +39,16 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "run":
         return _run(args)
     head, planned = trials.header(args.workdir), trials.read(args.workdir)
-    workdir = trials.root(args.workdir)
+    workdir = absolute_path(args.workdir)
     match args.action:
         case "status":
             status.show(head, planned, workdir)
         case "logs":
             status.logs(planned, named=args.trial, lines=args.lines)
         case "stop":
-            _stop(submit.engine(head), workdir)
+            _stop(submit.make_backend(head), workdir)
         case "resume":
-            with scheduler.driving(workdir):
+            with scheduler.only_driver(workdir):
                 return _drive(head | {"round": head["round"] + 1}, planned, workdir)
     return cli.DONE
 
@@ -57,15 +58,15 @@ def _run(args: argparse.Namespace) -> int:
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
     head = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
-    submit.engine(head)  # what is wrong with it is told at once
+    submit.make_backend(head)  # what is wrong with it is told at once
     planned = trials.plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )
     if args.dry_run:
-        submit.show(planned, head, round=1)
+        submit.print_plan(planned, head, round=1)
         return cli.DONE
-    workdir = trials.root(args.workdir)
-    with scheduler.driving(workdir):
+    workdir = absolute_path(args.workdir)
+    with scheduler.only_driver(workdir):
         before = 0
         if (workdir / "sweep.json").exists():
             before = trials.header(workdir).get("round", 0)
@@ -76,7 +77,7 @@ def _drive(head: dict[str, Any], planned: list[Trial], workdir: epath.Path) -> i
     """Runs what has no result on the engine that `head` names, and keeps `head`."""
     kept = {name: value for name, value in head.items() if name != "trials"}
     trials.write(planned, workdir, **kept)
-    return submit.drive(
+    return submit.run_jobs(
         planned, head, workdir=workdir, round=head["round"], noun="trials"
     )
 
@@ -89,15 +90,15 @@ def _stop(engine: Any, workdir: epath.Path) -> None:
     """
     if hasattr(engine, "render"):
         raise UserError(f"the sweep of {workdir} was rendered: stop it where it runs")
-    who = scheduler.driver(workdir)
+    who = scheduler.current_driver(workdir)
     if who:
         if who["host"] != socket.gethostname():
             raise UserError(f"process {who['pid']} on {who['host']} runs {workdir}")
         os.kill(who["pid"], signal.SIGTERM)
-        while scheduler.driver(workdir) == who:
+        while scheduler.current_driver(workdir) == who:
             time.sleep(0.1)
-    engine.cancel(scheduler.jobs(workdir).values())
-    scheduler.forget(workdir)
+    engine.cancel(scheduler.read_handles(workdir).values())
+    scheduler.clear_handles(workdir)
 
 
 def _reach(workdir: str) -> None:
@@ -109,7 +110,7 @@ def _reach(workdir: str) -> None:
     if "://" not in workdir:
         return
     try:
-        trials.root(workdir).exists()
+        absolute_path(workdir).exists()
     except Exception as error:  # of whichever library serves the address
         reason = str(error).splitlines()[0]
         raise UserError(f"--workdir={workdir} is out of reach ({reason})") from error

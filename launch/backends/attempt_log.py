@@ -1,7 +1,7 @@
-"""What is left on disk of a task's attempts, and whether it may be run once more.
+"""The records on disk of the attempts at a job, and whether the job may be retried.
 
-Each process of each attempt writes a file of its own in the task's folder, so that
-drivers, engines and machines may die and the tale is still whole.
+Each process of each attempt writes a file of its own in the job's folder. The records
+are therefore complete even if drivers, backends or machines die.
 """
 
 import dataclasses
@@ -16,22 +16,21 @@ from etils import epath
 from launch import cli
 
 FOLDER = "attempts"
-BEAT = 5.0
-"""Seconds between two signs of life."""
-STALE = 60.0
-"""Seconds without one after which an attempt counts as lost."""
+HEARTBEAT_INTERVAL_S = 5.0
+HEARTBEAT_TIMEOUT_S = 60.0
+"""An attempt without a heartbeat for so long counts as lost."""
 
-HOPELESS = (cli.MISTAKE, cli.NON_FINITE)
-"""Exit codes of what would only fail again: a mistake, a loss that is not finite."""
-PREEMPTED = (cli.PREEMPTED, cli.INTERRUPTED)
-"""Exit codes of what can go on elsewhere: asked to stop, or a peer was lost."""
+NO_RETRY_CODES = (cli.MISTAKE, cli.NON_FINITE)
+"""Exit codes of deterministic errors: a user's mistake, a loss that is not finite."""
+PREEMPTED_CODES = (cli.PREEMPTED, cli.INTERRUPTED)
+"""Exit codes of commands that were asked to stop, or that lost another process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How often a task may be started again, counted from a round's beginning.
+    """How often a job may be restarted in a round.
 
-    A round is what one `launch.sweep` or one `resume` of it sets going.
+    A round is one call of `launch.sweep` or of its `resume`.
     """
 
     preemptions: int = 100
@@ -40,115 +39,125 @@ class Budget:
 
 
 @dataclasses.dataclass(frozen=True)
-class Process:
-    """One process of an attempt; there are several where a task spans hosts."""
+class ProcessRecord:
+    """One process of an attempt, as its file has it; a job of N hosts has N processes.
+
+    Times are in seconds since 1970.
+    """
 
     attempt: str  # the same for all processes of an attempt
-    rank: int
+    rank: int  # of the process in its attempt
     round: int
     host: str
-    pid: int  # of what watches over the command
-    began: float  # seconds since 1970, as are the following
-    beat: float
+    pid: int  # of `run_attempt`, the parent of the command
+    started: float
+    heartbeat: float
     ended: float | None = None
-    code: int | None = None
-    asked: bool = False  # the engine asked it to stop
+    exit_code: int | None = None
+    stop_requested: bool = False  # by the backend
 
     @property
-    def fault(self) -> str:
-        """What it ended by: mistake, failure or preemption."""
-        if self.code in HOPELESS:
+    def failure(self) -> str:
+        """What a process without a result counts as: mistake, failure or preemption."""
+        if self.exit_code in NO_RETRY_CODES:
             return "mistake"
-        lost = self.code is None or self.code in PREEMPTED
-        return "preemption" if lost or self.asked else "failure"
+        lost = self.exit_code is None or self.exit_code in PREEMPTED_CODES
+        return "preemption" if lost or self.stop_requested else "failure"
 
     @property
-    def lives(self) -> bool:
-        """It has not ended and gave a sign of life lately."""
-        return self.code is None and time.time() - self.beat < STALE
+    def alive(self) -> bool:
+        """It has not ended, and its last heartbeat is recent."""
+        recent = time.time() - self.heartbeat < HEARTBEAT_TIMEOUT_S
+        return self.exit_code is None and recent
 
     def write(self, folder: epath.Path) -> None:
-        """Leaves it in a task's folder, whole or not at all."""
+        """Writes the record to a job's folder, atomically."""
         name = f"{self.attempt}.{self.rank}.json"
         write_json(folder / FOLDER / name, dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """The processes that ran a task together."""
+    """The processes that ran a job together."""
 
-    processes: tuple[Process, ...]
+    processes: tuple[ProcessRecord, ...]
 
     @property
-    def worst(self) -> Process:
-        """The process that says why the attempt ended: a lost peer is not the cause."""
+    def name(self) -> str:
+        return self.processes[0].attempt
+
+    @property
+    def root_cause(self) -> ProcessRecord:
+        """The process whose end explains that of the attempt.
+
+        A process that lost another one is not the cause; nor is one that was lost
+        itself, if another one has an exit code.
+        """
         order = ("mistake", "failure", "preemption")
-        known = [p for p in self.processes if p.code is not None] or self.processes
-        return min(known, key=lambda p: (order.index(p.fault), p.code == cli.DONE))
+        ended = [p for p in self.processes if p.exit_code is not None]
+        return min(
+            ended or self.processes,
+            key=lambda p: (order.index(p.failure), p.exit_code == cli.DONE),
+        )
 
     @property
     def round(self) -> int:
         return self.processes[0].round
 
     @property
-    def lives(self) -> bool:
-        return any(process.lives for process in self.processes)
+    def alive(self) -> bool:
+        return any(process.alive for process in self.processes)
 
     @property
     def hosts(self) -> list[str]:
         return sorted({process.host for process in self.processes})
 
 
-def read(folder: epath.Path) -> list[Attempt]:
-    """The attempts at a task, the oldest first."""
-    found: dict[str, list[Process]] = {}
-    files = folder / FOLDER
-    names = sorted(files.glob("*.json")) if files.exists() else []
-    for file in names:
-        process = Process(**json.loads(file.read_text()))
-        found.setdefault(process.attempt, []).append(process)
+def read_attempts(folder: epath.Path) -> list[Attempt]:
+    """The attempts at the job of a folder, the oldest first."""
+    groups: dict[str, list[ProcessRecord]] = {}
+    records = folder / FOLDER
+    for file in sorted(records.glob("*.json")) if records.exists() else []:
+        record = ProcessRecord(**json.loads(file.read_text()))
+        groups.setdefault(record.attempt, []).append(record)
     attempts = [
-        Attempt(tuple(sorted(group, key=lambda process: process.rank)))
-        for group in found.values()
+        Attempt(tuple(sorted(group, key=lambda record: record.rank)))
+        for group in groups.values()
     ]
-    return sorted(attempts, key=lambda attempt: attempt.processes[0].began)
+    return sorted(attempts, key=lambda attempt: attempt.processes[0].started)
 
 
-def refusal(ended: Iterable[Attempt], budget: Budget) -> str | None:
-    """Why a task is not to be run again, from its attempts that have ended.
+def no_retry_reason(ended: Iterable[Attempt], budget: Budget) -> str | None:
+    """Why a job may not be retried, in half a line; None if it may.
 
-    Returns:
-      half a line, or None while there is something left of the budget.
+    Args:
+      ended: the attempts at the job that have ended; those of other rounds do not
+        count.
     """
-    ours = [attempt.worst for attempt in ended if attempt.round == budget.round]
-    faults = [process.fault for process in ours]
-    if "mistake" in faults:
-        return how(ours[faults.index("mistake")])
-    if faults.count("failure") > budget.retries:
-        return how(ours[-1 - faults[::-1].index("failure")])
-    if faults.count("preemption") > budget.preemptions:
-        return f"lost more than {budget.preemptions} times (--preemptions)"
+    causes = [attempt.root_cause for attempt in ended if attempt.round == budget.round]
+    failures = [process.failure for process in causes]
+    if "mistake" in failures:
+        return describe_end(causes[failures.index("mistake")])
+    if failures.count("failure") > budget.retries:
+        return describe_end(causes[-1 - failures[::-1].index("failure")])
+    if failures.count("preemption") > budget.preemptions:
+        return f"preempted more than {budget.preemptions} times (--preemptions)"
     return None
 
 
-def how(process: Process) -> str:
+def describe_end(process: ProcessRecord) -> str:
     """How a process ended, in half a line."""
-    if process.fault == "preemption":
-        return "preempted" if process.code is not None else f"lost with {process.host}"
-    if process.code == cli.DONE:
+    if process.failure == "preemption":
+        lost = process.exit_code is None
+        return f"lost with {process.host}" if lost else "preempted"
+    if process.exit_code == cli.DONE:
         return "ended without a result"
-    return f"failed with exit code {process.code}"
-
-
-def root(workdir: epath.PathLike) -> epath.Path:
-    """A workdir for tasks elsewhere: an absolute path, or the address of a bucket."""
-    text = os.fspath(workdir)
-    return epath.Path(text if "://" in text else os.path.abspath(text))
+    return f"failed with exit code {process.exit_code}"
 
 
 def write_json(path: epath.Path, value: Any) -> None:
-    """A JSON file that is whole or not there, in a folder that is made if need be."""
+    """Writes a JSON file atomically; makes its folder if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.parent / f".{path.name}.{os.getpid()}"
-    draft.write_text(json.dumps(value, indent=1) + "\n")
-    draft.replace(path)
+    temporary = path.parent / f".{path.name}.{os.getpid()}"
+    temporary.write_text(json.dumps(value, indent=1) + "\n")
+    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Manifests for a GKE cluster with JobSet and Kueue: written here, run by kubectl."""
+"""The backend of a GKE cluster with JobSet and Kueue: manifests for kubectl."""
 
 import dataclasses
 import os
@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 from etils import epath
 
-from launch.backends import Need, Task, option, run_attempt
-from launch.backends.attempt_log import HOPELESS, Budget
+from launch.backends import run_attempt
+from launch.backends.attempt_log import NO_RETRY_CODES, Budget
+from launch.backends.backend import Job, flag
+from launch.backends.resources import Resources
 from research.errors import UserError
 
 ACCELERATORS = {
@@ -20,42 +22,48 @@ ACCELERATORS = {
     "v6e": "tpu-v6e-slice",
     "tpu7x": "tpu7x",
 }
-"""Values of GKE's node label cloud.google.com/gke-tpu-accelerator."""
+"""TPU generation -> value of GKE's node label cloud.google.com/gke-tpu-accelerator."""
 
-LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-"""What Kubernetes takes for a label's value."""
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""The label values that Kubernetes accepts."""
 
-PORT = 8476
-"""On which process 0 listens, where GKE itself tells no cluster."""
+COORDINATOR_PORT = 8476
+"""Of process 0, in jobs without a TPU; GKE itself configures those on a slice."""
 
-ALONE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
-"""One job a node pool: a slice is one, and another trial's pods would break it up."""
+EXCLUSIVE = {
+    "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"
+}
+"""Annotation: one JobSet for each node pool, which is one slice.
+
+Without it, pods of several trials could share a slice, and none would have all of it.
+"""
 
 RESTART = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 RANK = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 
 
 @dataclasses.dataclass
-class Engine:
-    """A task is a JobSet of one Indexed job, a pod a host, in Kueue's local queue.
+class Backend:
+    """A job is a JobSet of one Indexed Job, with a pod for each host, in Kueue's queue.
 
-    A pod that fails fails its job, and JobSet starts all pods anew: lost machines and
-    failures alike. What would only fail again (exit codes 2, 3 and 4) ends the JobSet.
+    A pod that fails makes its Job fail, and JobSet restarts all pods, after a lost
+    machine as after a failure. Exit codes 2, 3 and 4 end the JobSet: a retry would fail
+    again.
     """
 
-    where: str  # the local queue
-    need: Need
-    image: str = option("", "the container: this program at its working directory")
-    namespace: str = option("default", "of queue and trials")
-    spot: str = option("no", "yes: on machines that may be taken away")
-    claim: str = option("", "a volume claim that holds the workdir; not for a bucket")
-    mount: str = option("", "the path at which that volume appears")
-    service_account: str = option("", "Kubernetes' account that may write the bucket")
-    quota: int = option(0, "chips, GPUs or cores of the rendered queue; 0: one trial's")
-    grace: int = option(120, "seconds for a pod to save itself")
+    location: str  # Kueue's local queue
+    resources: Resources
+    image: str = flag("", "the container: this program at its working directory")
+    namespace: str = flag("default", "of queue and trials")
+    spot: str = flag("no", "yes: on spot machines, which may be preempted")
+    claim: str = flag("", "a volume claim that holds the workdir; not for a bucket")
+    mount: str = flag("", "the path at which that volume is mounted")
+    service_account: str = flag("", "Kubernetes' account that may write the bucket")
+    quota: int = flag(0, "chips, GPUs or cores of the rendered queue; 0: one trial's")
+    grace: int = flag(120, "seconds for a pod to save itself")
 
     def __post_init__(self):
-        if not self.where:
+        if not self.location:
             raise UserError("--on=gke lacks a queue: --on=gke:QUEUE")
         if not self.image:
             raise UserError("--gke.image is missing: a container of this program")
@@ -64,16 +72,16 @@ class Engine:
         if bool(self.claim) != bool(self.mount):
             raise UserError("--gke.claim and --gke.mount go together")
 
-    def render(self, waves: Sequence[Sequence[Task]], budget: Budget) -> dict[str, str]:
-        files = {"queue.yaml": _yaml(*self._queue())}
-        for number, tasks in enumerate(waves):
-            for task in tasks:
-                self._check(task)
-                name = f"wave-{number}/{task.id}.yaml"
-                files[name] = _yaml(self._job_set(task, budget, number))
+    def render(self, waves: Sequence[Sequence[Job]], budget: Budget) -> dict[str, str]:
+        files = {"queue.yaml": _to_yaml(*self._queue_objects())}
+        for wave, jobs in enumerate(waves):
+            for job in jobs:
+                self._check(job)
+                manifest = self._job_set(job, budget, wave)
+                files[f"wave-{wave}/{job.id}.yaml"] = _to_yaml(manifest)
         return files
 
-    def advice(self, folder: epath.PathLike) -> list[str]:
+    def instructions(self, folder: epath.PathLike) -> list[str]:
         folder = epath.Path(folder)
         lines = [f"kubectl apply -f {folder}/queue.yaml  # once, as its administrator"]
         for wave in sorted(path.name for path in folder.glob("wave-*")):
@@ -86,45 +94,46 @@ class Engine:
             )
         return lines
 
-    def _check(self, task: Task) -> None:
-        folder, sweep = os.fspath(task.folder), task.folder.parent.name
-        if not LABEL.fullmatch(sweep):
+    def _check(self, job: Job) -> None:
+        """Raises UserError: the workdir's name is no label, or pods cannot reach it."""
+        folder, sweep = os.fspath(job.folder), job.folder.parent.name
+        if not LABEL_VALUE.fullmatch(sweep):
             raise UserError(
                 f"--workdir=.../{sweep}: its last part becomes a label, of at "
                 "most 63 letters, digits, '-', '_' and '.'"
             )
         if "://" not in folder and not (self.mount and folder.startswith(self.mount)):
             raise UserError(
-                f"--workdir={folder}: pods see a bucket (gs://...), or what lies under "
-                "--gke.mount of --gke.claim"
+                f"--workdir={folder}: pods can read a bucket (gs://...), or a path "
+                "under --gke.mount of --gke.claim"
             )
 
-    def _job_set(self, task: Task, budget: Budget, wave: int) -> dict[str, Any]:
-        name = f"palimpsest-{task.id}-{budget.round}"
-        labels = {"kueue.x-k8s.io/queue-name": self.where}
-        labels |= {"palimpsest/sweep": task.folder.parent.name}
+    def _job_set(self, job: Job, budget: Budget, wave: int) -> dict[str, Any]:
+        name = f"palimpsest-{job.id}-{budget.round}"
+        labels = {"kueue.x-k8s.io/queue-name": self.location}
+        labels |= {"palimpsest/sweep": job.folder.parent.name}
         labels |= {"palimpsest/wave": str(wave)}
-        annotations = {"palimpsest/trial": task.name}
-        if self.need.slice and self.need.hosts > 1:
-            annotations |= ALONE
-        hopeless = {
+        annotations = {"palimpsest/trial": job.name}
+        if self.resources.slice and self.resources.hosts > 1:
+            annotations |= EXCLUSIVE
+        fail_job = {
             "action": "FailJob",
             "onExitCodes": {
                 "containerName": "trial",
                 "operator": "In",
-                "values": [*HOPELESS, run_attempt.GIVEN_UP],
+                "values": [*NO_RETRY_CODES, run_attempt.BUDGET_EXHAUSTED],
             },
         }
-        job = {
-            "parallelism": self.need.hosts,
-            "completions": self.need.hosts,
+        job_spec = {
+            "parallelism": self.resources.hosts,
+            "completions": self.resources.hosts,
             "completionMode": "Indexed",
             "backoffLimit": 0,
-            "podFailurePolicy": {"rules": [hopeless]},
-            "template": {"spec": self._pod(task, budget, name)},
+            "podFailurePolicy": {"rules": [fail_job]},
+            "template": {"spec": self._pod(job, budget, name)},
         }
-        rule = {
-            "name": "hopeless",
+        fail_job_set = {
+            "name": "noRetry",
             "action": "FailJobSet",
             "onJobFailureReasons": ["PodFailurePolicy"],
         }
@@ -140,40 +149,40 @@ class Engine:
             "spec": {
                 "failurePolicy": {
                     "maxRestarts": budget.preemptions + budget.retries,
-                    "rules": [rule],
+                    "rules": [fail_job_set],
                 },
                 "replicatedJobs": [
-                    {"name": "trial", "replicas": 1, "template": {"spec": job}}
+                    {"name": "trial", "replicas": 1, "template": {"spec": job_spec}}
                 ],
             },
         }
 
-    def _pod(self, task: Task, budget: Budget, name: str) -> dict[str, Any]:
-        words = run_attempt.command(
-            self._told(task.command, name),
-            task.folder,
+    def _pod(self, job: Job, budget: Budget, name: str) -> dict[str, Any]:
+        command = run_attempt.attempt_command(
+            self._distributed_command(job.command, name),
+            job.folder,
             budget,
             attempt=f"{budget.round}.$(RESTART)",
             rank="$(RANK)",
         )
-        needs = self._resources()
+        resources = self._pod_resources()
         container = {
             "name": "trial",
             "image": self.image,
-            "command": words,
+            "command": command,
             "env": [
                 {"name": "RESTART", "valueFrom": {"fieldRef": {"fieldPath": RESTART}}},
                 {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": RANK}}},
             ],
-            "resources": {"requests": needs, "limits": dict(needs)},
+            "resources": {"requests": resources, "limits": dict(resources)},
         }
         pod = {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": self.grace,
             "containers": [container],
         }
-        if self._nodes():
-            pod["nodeSelector"] = self._nodes()
+        if self._node_labels():
+            pod["nodeSelector"] = self._node_labels()
         if self.service_account:
             pod["serviceAccountName"] = self.service_account
         if self.claim:
@@ -182,64 +191,68 @@ class Engine:
             container["volumeMounts"] = [{"name": "runs", "mountPath": self.mount}]
         return pod
 
-    def _told(self, words: Sequence[str], name: str) -> list[str]:
-        """A command of several hosts, which a TPU slice finds by itself."""
-        if self.need.hosts == 1 or self.need.slice:
-            return list(words)
+    def _distributed_command(self, command: Sequence[str], name: str) -> list[str]:
+        """A command with the flags of several processes, which a TPU does not need."""
+        if self.resources.hosts == 1 or self.resources.slice:
+            return list(command)
         return [
-            *words,
-            f"--coordinator={name}-trial-0-0.{name}:{PORT}",
-            f"--num_processes={self.need.hosts}",
+            *command,
+            f"--coordinator={name}-trial-0-0.{name}:{COORDINATOR_PORT}",
+            f"--num_processes={self.resources.hosts}",
             "--process_id=$(RANK)",
         ]
 
-    def _resources(self) -> dict[str, str]:
-        """Of a pod."""
-        if self.need.slice:
-            return {"google.com/tpu": str(self.need.chips)}
-        found = {"cpu": self.need.cpus, "nvidia.com/gpu": self.need.gpus}
-        return {name: str(number) for name, number in found.items() if number}
+    def _pod_resources(self) -> dict[str, str]:
+        """The resources of a pod, by Kubernetes' names."""
+        if self.resources.slice:
+            return {"google.com/tpu": str(self.resources.chips)}
+        counts = {"cpu": self.resources.cpus, "nvidia.com/gpu": self.resources.gpus}
+        return {name: str(count) for name, count in counts.items() if count}
 
-    def _nodes(self) -> dict[str, str]:
-        """GKE's labels of the nodes that serve."""
+    def _node_labels(self) -> dict[str, str]:
+        """GKE's labels of the nodes that can run a job."""
         prefix, labels = "cloud.google.com/gke", {}
-        if self.need.slice:
-            accelerator = ACCELERATORS[self.need.generation]
+        tpu_slice = self.resources.tpu_slice
+        if tpu_slice:
+            accelerator = ACCELERATORS[tpu_slice.generation]
             labels[f"{prefix}-tpu-accelerator"] = accelerator
-            labels[f"{prefix}-tpu-topology"] = self.need.topology
+            labels[f"{prefix}-tpu-topology"] = tpu_slice.topology
         if self.spot == "yes":
             labels[f"{prefix}-spot"] = "true"
         return labels
 
-    def _queue(self) -> list[dict[str, Any]]:
-        """Kueue's objects for a cluster that has none yet."""
-        flavor = self.need.slice.replace(":", "-") or "default-flavor"
+    def _queue_objects(self) -> list[dict[str, Any]]:
+        """Kueue's objects, for a cluster that does not have them yet."""
+        flavor = self.resources.slice.replace(":", "-") or "default-flavor"
         quotas = [
-            {"name": name, "nominalQuota": self.quota or int(number) * self.need.hosts}
-            for name, number in self._resources().items()
+            {
+                "name": name,
+                "nominalQuota": self.quota or int(count) * self.resources.hosts,
+            }
+            for name, count in self._pod_resources().items()
         ]
         group = {
-            "coveredResources": list(self._resources()),
+            "coveredResources": list(self._pod_resources()),
             "flavors": [{"name": flavor, "resources": quotas}],
         }
-        labels = self._nodes()
+        labels = self._node_labels()
         specs = {
             "ResourceFlavor": (flavor, {"nodeLabels": labels} if labels else {}),
             "ClusterQueue": (
-                self.where,
+                self.location,
                 {"namespaceSelector": {}, "resourceGroups": [group]},
             ),
-            "LocalQueue": (self.where, {"clusterQueue": self.where}),
+            "LocalQueue": (self.location, {"clusterQueue": self.location}),
         }
         objects = []
         for kind, (name, spec) in specs.items():
             metadata = {"name": name}
             if kind == "LocalQueue":
                 metadata["namespace"] = self.namespace
-            head = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind}
-            objects.append(head | {"metadata": metadata, "spec": spec})
+            header = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind}
+            objects.append(header | {"metadata": metadata, "spec": spec})
         return objects
 
 
-def _yaml(*documents: dict[str, Any]) -> str:
+def _to_yaml(*documents: dict[str, Any]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False, width=1000)

@@ -1,4 +1,4 @@
-"""The engine that runs tasks on this machine, and needs nothing."""
+"""The backend that runs jobs on this machine. It needs no other program."""
 
 import dataclasses
 import os
@@ -8,53 +8,56 @@ from collections.abc import Collection, Iterable, Sequence
 
 from etils import epath
 
-from launch.backends import Need, Task, attempt_log, run_attempt
+from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
+from launch.backends.backend import Job
+from launch.backends.resources import Resources
 from research.errors import UserError
 
 
 @dataclasses.dataclass
-class Engine:
-    """A job is a process here, named by its task's folder."""
+class Backend:
+    """A job is a child process; its handle is the job's folder."""
 
-    where: str
-    need: Need
+    location: str
+    resources: Resources
 
-    outlives, pause, parallel = False, 0.2, 1
+    detached, poll_interval_s, default_parallel = False, 0.2, 1
 
     def __post_init__(self):
-        if self.where:
-            raise UserError(f"--on=local:{self.where}: write --on=local")
-        if self.need != Need():
+        if self.location:
+            raise UserError(f"--on=local:{self.location}: write --on=local")
+        if self.resources != Resources():
             raise UserError(
-                "--on=local gives a trial this machine as it is; leave --hosts, "
-                "--cpus, --gpus and --slice out"
+                "--on=local gives each job the whole machine; leave --hosts, --cpus, "
+                "--gpus and --slice out"
             )
-        self._started: dict[str, subprocess.Popen] = {}
+        self._processes: dict[str, subprocess.Popen] = {}  # by handle
 
-    def submit(self, tasks: Sequence[Task], budget: Budget) -> dict[str, str]:
-        jobs = {}
-        for task in tasks:
-            words = run_attempt.command(task.command, task.folder, budget)
-            jobs[task.id] = job = os.fspath(task.folder)
-            task.folder.mkdir(parents=True, exist_ok=True)
-            with run_attempt.log(task.folder).open("ab") as output:
-                self._started[job] = run_attempt.start(words, output)
-        return jobs
+    def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
+        handles = {}
+        for job in jobs:
+            command = run_attempt.attempt_command(job.command, job.folder, budget)
+            handles[job.id] = handle = os.fspath(job.folder)
+            job.folder.mkdir(parents=True, exist_ok=True)
+            with run_attempt.log_path(job.folder).open("ab") as output:
+                self._processes[handle] = run_attempt.start_process(command, output)
+        return handles
 
-    def alive(self, jobs: Iterable[str]) -> Collection[str]:
-        return [job for job in jobs if self._alive(job)]
+    def alive(self, handles: Iterable[str]) -> Collection[str]:
+        return [handle for handle in handles if self._is_alive(handle)]
 
-    def cancel(self, jobs: Iterable[str]) -> None:
-        for job in self.alive(jobs):
-            if job in self._started:
-                self._started[job].terminate()
+    def cancel(self, handles: Iterable[str]) -> None:
+        for handle in self.alive(handles):
+            if handle in self._processes:
+                self._processes[handle].terminate()
             else:
-                for each in attempt_log.read(epath.Path(job))[-1].processes:
-                    os.kill(each.pid, signal.SIGTERM)
+                last = attempt_log.read_attempts(epath.Path(handle))[-1]
+                for process in last.processes:
+                    os.kill(process.pid, signal.SIGTERM)
 
-    def _alive(self, job: str) -> bool:
-        """Another driver's job, which we did not start, is seen by its lock."""
-        if job in self._started:
-            return self._started[job].poll() is None
-        return run_attempt.held(job)
+    def _is_alive(self, handle: str) -> bool:
+        """The lock tells whether a job runs that another driver has started."""
+        if handle in self._processes:
+            return self._processes[handle].poll() is None
+        return run_attempt.is_running(handle)

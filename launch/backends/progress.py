@@ -1,18 +1,23 @@
-"""Shows tasks that run: bars on a terminal, and a line now and then anywhere."""
+"""Shows the progress of jobs: bars on a terminal, else a line for each job at times."""
 
 import time
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from launch.backends import Task
+from launch.backends.backend import Job
 
-PAUSE = 60.0
-"""Seconds between two lines of a log."""
+LOG_INTERVAL_S = 60.0
 
 
-class Board:
-    """Of `total` tasks, of which `done` have a result already, called by a noun."""
+class JobProgress:
+    """Shows how many jobs have a result, and the steps of those that run.
+
+    Args:
+      noun: what the jobs are called.
+      total: the number of jobs.
+      done: the number of jobs that have a result already.
+    """
 
     def __init__(self, noun: str, total: int, done: int):
         self.console = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -24,33 +29,34 @@ class Board:
             disable=not self.console.is_terminal,
             transient=True,
         )
-        self.all = self.bars.add_task(noun, total=total, completed=done)
+        self.total_bar = self.bars.add_task(noun, total=total, completed=done)
         self.total, self.done = total, done
-        self.rows, self.since = {}, {}
-        self.spoke = time.monotonic()
+        self.job_bars, self.start_times = {}, {}
+        self.last_logged = time.monotonic()
 
-    def start(self, task: Task) -> None:
-        self.since.setdefault(task, time.monotonic())
-        total = task.progress[1]
-        self.rows[task] = self.bars.add_task(f"{task.name}: steps", total=total)
+    def start(self, job: Job) -> None:
+        self.start_times.setdefault(job, time.monotonic())
+        total = job.progress[1]
+        self.job_bars[job] = self.bars.add_task(f"{job.name}: steps", total=total)
 
-    def look(self) -> None:
-        """Shows how far the running tasks are: always, or once in a while in a log."""
-        if self.bars.disable and time.monotonic() - self.spoke < PAUSE:
+    def refresh(self) -> None:
+        """Shows the running jobs' steps; without bars, every LOG_INTERVAL_S."""
+        logs = self.bars.disable
+        if logs and time.monotonic() - self.last_logged < LOG_INTERVAL_S:
             return
-        for task, row in self.rows.items():
-            step, total = task.progress
-            self.bars.update(row, completed=step)
-            if self.bars.disable:
-                self.say(f"{task.name}: step {step} of {total}")
+        for job, bar in self.job_bars.items():
+            step, total = job.progress
+            self.bars.update(bar, completed=step)
+            if logs:
+                self.log(f"{job.name}: step {step} of {total}")
 
-    def end(self, task: Task, outcome: str) -> None:
-        self.bars.remove_task(self.rows.pop(task))
-        self.done += task.done
-        self.bars.update(self.all, completed=self.done)
-        seconds = time.monotonic() - self.since[task]
-        self.say(f"{task.name}: {outcome}, {seconds:.0f} s")
+    def end(self, job: Job, outcome: str) -> None:
+        self.bars.remove_task(self.job_bars.pop(job))
+        self.done += job.done
+        self.bars.update(self.total_bar, completed=self.done)
+        seconds = time.monotonic() - self.start_times[job]
+        self.log(f"{job.name}: {outcome}, {seconds:.0f} s")
 
-    def say(self, line: str) -> None:
-        self.spoke = time.monotonic()
+    def log(self, line: str) -> None:
+        self.last_logged = time.monotonic()
         self.console.print(f"[{self.done}/{self.total}] {line}", markup=False)

@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster: each task is an actor that outlives this process."""
+"""The backend of a Ray cluster: each job is an actor that outlives this process."""
 
 import dataclasses
 import os
@@ -9,89 +9,99 @@ from typing import Any
 
 from etils import epath
 
-from launch.backends import Need, Task, attempt_log, option, run_attempt
+from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
+from launch.backends.backend import Job, flag
+from launch.backends.resources import Resources
 from research.errors import UserError
 
-PORT = 10001
-"""Of Ray's client server, unless told."""
-TRIES = 3
-"""How often a cluster is asked for a server of our own, which may die as it starts."""
-VERSIONS = {"v5e": "v5litepod", "tpu7x": "v7x"}
-"""Ray's names of TPU generations, where they are others."""
+CLIENT_PORT = 10001
+"""The default port of Ray's client server."""
+MAX_CONNECTION_ATTEMPTS = 3
+"""The server that a cluster starts for each client may die at its start."""
+GENERATIONS = {"v5e": "v5litepod", "tpu7x": "v7x"}
+"""Ray's names of TPU generations, where they differ from ours."""
 
 
 @dataclasses.dataclass
-class Engine:
-    """A job is a detached actor, named by its task's folder.
+class Backend:
+    """A job is a detached actor; its handle is the actor's name, the job's folder.
 
-    "ray" is the cluster of this machine, or one that it starts for itself;
-    "ray://HOST[:PORT]" another machine's, by its client server.
+    --on=ray is the cluster of this machine, which is started if there is none;
+    --on=ray://HOST[:PORT] is the cluster whose client server listens there.
     """
 
-    where: str
-    need: Need
-    upload: str = option(
-        "", "a folder to run in, sent to the machines; '': they have it"
+    location: str  # "" or "//HOST[:PORT]"
+    resources: Resources
+    upload: str = flag(
+        "", "a folder to send to the machines and run in; '': they have it"
     )
 
-    outlives, pause, parallel = True, 1.0, 0
+    detached, poll_interval_s, default_parallel = True, 1.0, 0
 
     def __post_init__(self):
-        if self.where and not (self.where.startswith("//") and self.where[2:]):
-            raise UserError(f"--on=ray:{self.where}: it is ray, or ray://HOST[:PORT]")
+        if self.location and not (self.location.startswith("//") and self.location[2:]):
+            raise UserError(
+                f"--on=ray:{self.location}: write --on=ray or --on=ray://HOST[:PORT]"
+            )
         self._ray: Any = None
 
-    def submit(self, tasks: Sequence[Task], budget: Budget) -> dict[str, str]:
+    def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
         self._connect()
         from launch.backends import ray_actors
 
-        jobs = {}
-        for task in tasks:
-            name = os.fspath(task.folder)
-            order = ray_actors.Order(
+        handles = {}
+        for job in jobs:
+            name = os.fspath(job.folder)
+            spec = ray_actors.JobSpec(
                 name=name,
-                words=run_attempt.command(task.command, name, budget),
+                command=run_attempt.attempt_command(job.command, name, budget),
                 folder="" if self.upload else os.getcwd(),
-                hosts=self.need.hosts,
-                resources=self._resources(),
+                hosts=self.resources.hosts,
+                resources=self._host_resources(),
                 slice=self._slice(),
             )
-            leader = self._ray.remote(ray_actors.Leader)
-            options = self._options(name) | {"namespace": ray_actors.NAMESPACE}
-            leader.options(**options).remote(order)
-            jobs[task.id] = name
-        return jobs
+            actor = self._ray.remote(ray_actors.JobActor)
+            options = self._actor_options(name) | {"namespace": ray_actors.NAMESPACE}
+            actor.options(**options).remote(spec)
+            handles[job.id] = name
+        return handles
 
-    def alive(self, jobs: Iterable[str]) -> Collection[str]:
-        jobs = list(jobs)
-        if not jobs:
+    def alive(self, handles: Iterable[str]) -> Collection[str]:
+        handles = list(handles)
+        if not handles:
             return []
-        named = self._connect().util.list_named_actors(all_namespaces=True)
-        return {actor["name"] for actor in named}.intersection(jobs)
+        actors = self._connect().util.list_named_actors(all_namespaces=True)
+        return {actor["name"] for actor in actors}.intersection(handles)
 
-    def cancel(self, jobs: Iterable[str]) -> None:
-        """What runs is asked to save itself first."""
+    def cancel(self, handles: Iterable[str]) -> None:
+        """Running jobs may save themselves first."""
         from launch.backends import ray_actors
 
         actors = {
-            job: self._ray.get_actor(job, ray_actors.NAMESPACE)
-            for job in self.alive(jobs)
+            handle: self._ray.get_actor(handle, ray_actors.NAMESPACE)
+            for handle in self.alive(handles)
         }
-        runs = [
+        stops = [
             actor.stop.remote()
-            for job, actor in actors.items()
-            if any(a.lives for a in attempt_log.read(epath.Path(job))[-1:])
+            for handle, actor in actors.items()
+            if any(a.alive for a in attempt_log.read_attempts(epath.Path(handle))[-1:])
         ]
-        if runs:
-            self._ray.wait(runs, num_returns=len(runs), timeout=ray_actors.MERCY)
+        if stops:
+            self._ray.wait(
+                stops, num_returns=len(stops), timeout=ray_actors.STOP_TIMEOUT_S
+            )
         for actor in actors.values():
             self._ray.kill(actor, no_restart=True)
-        while self.alive(jobs):
-            time.sleep(self.pause)
+        while self.alive(handles):
+            time.sleep(self.poll_interval_s)
 
     def _connect(self) -> Any:
-        """Ray, connected to the cluster once."""
+        """The module ray, connected to the cluster by the first call.
+
+        Raises:
+          UserError: Ray is not installed, or there is no such cluster.
+        """
         if self._ray:
             return self._ray
         try:
@@ -103,52 +113,58 @@ class Engine:
         from launch.backends import ray_actors
 
         ray.cloudpickle.register_pickle_by_value(sys.modules[ray_actors.__name__])
-        told = {"namespace": ray_actors.NAMESPACE, "log_to_driver": False}
-        told |= {"logging_level": "ERROR", "ignore_reinit_error": True}
+        options = {"namespace": ray_actors.NAMESPACE, "log_to_driver": False}
+        options |= {"logging_level": "ERROR", "ignore_reinit_error": True}
         try:
-            if self.where:
-                host, colon, port = self.where[2:].rpartition(":")
-                address = f"{host}:{port}" if colon else f"{port}:{PORT}"
-                _join(ray, f"ray://{address}", told)
+            if self.location:
+                host, colon, port = self.location[2:].rpartition(":")
+                address = f"{host}:{port}" if colon else f"{port}:{CLIENT_PORT}"
+                _connect_client(ray, f"ray://{address}", options)
             else:
-                self._nearby(ray, told)
+                self._connect_local(ray, options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(
-                f"--on=ray:{self.where}: no cluster there ({_reason(error)})"
+                f"--on=ray:{self.location}: no cluster there ({_error_line(error)})"
             ) from error
         self._ray = ray
         return ray
 
-    def _nearby(self, ray: Any, told: dict[str, Any]) -> None:
-        """The cluster of this machine; if there is none, one that dies with us."""
+    def _connect_local(self, ray: Any, options: dict[str, Any]) -> None:
+        """Connects to this machine's cluster, or starts one that ends with us."""
         try:
-            ray.init("auto", **told)
+            ray.init("auto", **options)
         except ConnectionError:
-            ray.init(include_dashboard=False, **told)
-            self.outlives = False
+            ray.init(include_dashboard=False, **options)
+            self.detached = False
 
-    def _resources(self) -> dict[str, float]:
-        """Ray's names for what a host is to have."""
-        found = {"CPU": self.need.cpus, "GPU": self.need.gpus, "TPU": self.need.chips}
-        return {name: float(number) for name, number in found.items() if number}
+    def _host_resources(self) -> dict[str, float]:
+        """The resources of each host, by Ray's names."""
+        counts = {
+            "CPU": self.resources.cpus,
+            "GPU": self.resources.gpus,
+            "TPU": self.resources.chips,
+        }
+        return {name: float(count) for name, count in counts.items() if count}
 
     def _slice(self) -> tuple[str, str] | None:
-        if not self.need.slice:
+        """Ray's name of the TPU generation, and the topology."""
+        tpu_slice = self.resources.tpu_slice
+        if not tpu_slice:
             return None
-        generation = self.need.generation
-        return VERSIONS.get(generation, generation), self.need.topology
+        generation = tpu_slice.generation
+        return GENERATIONS.get(generation, generation), tpu_slice.topology
 
-    def _options(self, name: str) -> dict[str, Any]:
-        """Of the actor that leads a task, and runs it where one host is enough."""
-        needs = self._resources()
-        alone = self.need.hosts == 1 and not self.need.slice
+    def _actor_options(self, name: str) -> dict[str, Any]:
+        """Of the actor of a job, which needs resources if it runs the job itself."""
+        resources = self._host_resources()
+        single_host = self.resources.hosts == 1 and not self.resources.slice
         options = {
             "name": name,
             "lifetime": "detached",
             "max_restarts": -1,
             "max_concurrency": 4,
-            "num_cpus": needs["CPU"] if alone else 0,
-            "num_gpus": needs.get("GPU", 0) if alone else 0,
+            "num_cpus": resources["CPU"] if single_host else 0,
+            "num_gpus": resources.get("GPU", 0) if single_host else 0,
         }
         if self.upload:
             options["runtime_env"] = {
@@ -158,19 +174,19 @@ class Engine:
         return options
 
 
-def _join(ray: Any, address: str, told: dict[str, Any]) -> None:
+def _connect_client(ray: Any, address: str, options: dict[str, Any]) -> None:
     """Connects to the client server of a cluster."""
-    for left in reversed(range(TRIES)):
+    for attempt in range(1, MAX_CONNECTION_ATTEMPTS + 1):
         try:
-            ray.init(address, **told)
+            ray.init(address, **options)
             return
         except ConnectionAbortedError:
-            if not left:
+            if attempt == MAX_CONNECTION_ATTEMPTS:
                 raise
 
 
-def _reason(error: Exception) -> str:
-    """An error in a line; of one that brings the server's traceback, its last one."""
+def _error_line(error: Exception) -> str:
+    """An error in one line; the last one, if it holds the traceback of a server."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if any(line.startswith("Traceback") for line in lines):
         return lines[-1]

@@ -1,7 +1,7 @@
-"""The Ray actors that run one task, on one host or on several that run together.
+"""The Ray actors that run a job, on one host or on several that run together.
 
-They are sent to the cluster whole, as code: machines there need Ray and this program
-where the commands are to run, and nothing of this process.
+Ray sends this module to the cluster by value: an actor's process needs Ray alone. Only
+the command that it starts needs this program on its machine.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import ray
@@ -19,159 +19,164 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 NAMESPACE = "palimpsest"
-FINISHED = (0, 4)
-"""Exit codes of an attempt after which there is no other: done, or given up."""
-PAUSE = 2.0
-"""Seconds between two attempts."""
-MERCY = 120.0
-"""Seconds for a command to save itself, or to notice that a peer is lost."""
+FINAL_EXIT_CODES = (0, 4)
+"""Exit codes of an attempt that no other follows: done, or the budget is used up."""
+RETRY_INTERVAL_S = 2.0
+"""From the end of an attempt to the next one."""
+STOP_TIMEOUT_S = 120.0
+"""For a command to save itself, or to notice that another process is lost."""
 
 
-class Order(NamedTuple):
-    """What is to run: plain values, which any machine can read."""
+class JobSpec(NamedTuple):
+    """What a job's actor runs; plain values, which need no module of this program."""
 
-    name: str  # of the actor that runs it
-    words: list[str]  # `launch.backends.run_attempt` with its flags, "--", the command
-    folder: str  # where the command runs; "": wherever Ray puts it
+    name: str  # of the actor
+    command: list[str]  # `launch.backends.run_attempt` with its flags, "--", the job's
+    folder: str  # to run in; "": the actor's working directory
     hosts: int
-    resources: dict[str, float]  # of each host; CPU and GPU among them
-    slice: tuple[str, str] | None  # TPU version and topology
+    resources: dict[str, float]  # of each host; CPU is among them
+    slice: tuple[str, str] | None  # Ray's name of the TPU generation, and topology
 
 
-class Host:
-    """A place that runs one process of an attempt after the other."""
+class HostActor:
+    """Runs processes of attempts on its host, one after the other."""
 
     def __init__(self, folder: str):
         if folder:
             os.chdir(folder)
-        self.job: subprocess.Popen | None = None
+        self.process: subprocess.Popen | None = None
         self.stopped = False
 
     def address(self) -> str:
-        """A host and port on which process 0 can listen."""
-        with socket.socket() as found:
-            found.bind(("", 0))
-            return f"{ray.util.get_node_ip_address()}:{found.getsockname()[1]}"
+        """HOST:PORT, a free port on which process 0 can listen."""
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
 
-    def run(self, words: Sequence[str]) -> int:
-        """Runs one process to its end; returns its exit code."""
+    def run(self, command: Sequence[str]) -> int:
+        """Runs a command to its end; returns its exit code."""
         if self.stopped:
-            return FINISHED[-1]
-        words = [sys.executable, *words[1:]]
-        self.job = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-        return self.job.wait()
+            return FINAL_EXIT_CODES[-1]
+        command = [sys.executable, *command[1:]]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        return self.process.wait()
 
     def stop(self) -> None:
-        """Asks what runs to save itself, and waits for it."""
+        """Sends SIGTERM to the running command, and waits until it has ended."""
         self.stopped = True
-        if self.job and self.job.poll() is None:
-            self.job.terminate()
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.job.wait(MERCY)
+                self.process.wait(STOP_TIMEOUT_S)
 
 
-class Leader(Host):
-    """Runs a task until it is done or given up, then ends itself.
+class JobActor(HostActor):
+    """Makes attempts at a job until it is done or given up, then ends itself.
 
-    Ray starts it again elsewhere when its machine dies, and so the task goes on. With
-    one host the task runs here; several are a placement group of its own, made anew
-    for each attempt, whose hosts die with this.
+    Ray restarts the actor on another machine when its own dies, and the job resumes. A
+    job of one host runs in this actor. A job of several runs in a `HostActor` for each,
+    in a placement group that is made anew for each attempt and ends with this actor.
     """
 
-    def __init__(self, order: Order):
-        super().__init__(order.folder)
-        self.order = order
-        self.gang: list[Any] = []
-        threading.Thread(target=self._live, daemon=True).start()
+    def __init__(self, spec: JobSpec):
+        super().__init__(spec.folder)
+        self.spec = spec
+        self.host_actors: list[Any] = []
+        threading.Thread(target=self._run_job, daemon=True).start()
 
     def stop(self) -> None:
         super().stop()
         with contextlib.suppress(ray.exceptions.RayError):
-            ray.get([host.stop.remote() for host in self.gang])
+            ray.get([host.stop.remote() for host in self.host_actors])
 
-    def _live(self) -> None:
-        alone = self.order.hosts == 1 and not self.order.slice
+    def _run_job(self) -> None:
+        single_host = self.spec.hosts == 1 and not self.spec.slice
         while True:
-            code = self.run(self._words()) if alone else self._together()
-            if self.stopped or code in FINISHED:
+            code = self.run(self._command()) if single_host else self._run_on_hosts()
+            if self.stopped or code in FINAL_EXIT_CODES:
                 break
-            time.sleep(PAUSE)
-        this = ray.get_actor(self.order.name, NAMESPACE)
+            time.sleep(RETRY_INTERVAL_S)
+        this = ray.get_actor(self.spec.name, NAMESPACE)
         ray.kill(this, no_restart=True)
 
-    def _words(self, rank: int = 0, attempt: str = "", address: str = "") -> list[str]:
+    def _command(
+        self, rank: int = 0, attempt: str = "", address: str = ""
+    ) -> list[str]:
         """The command of one process of an attempt."""
-        cut = self.order.words.index("--")
-        words = [*self.order.words[:cut], "--bound"]
+        separator = self.spec.command.index("--")
+        command = [*self.spec.command[:separator], "--stop_with_parent"]
         if attempt:
-            words += [f"--attempt={attempt}", f"--rank={rank}"]
-        words += self.order.words[cut:]
-        if self.order.hosts > 1:
-            words += [f"--coordinator={address}", f"--process_id={rank}"]
-            words += [f"--num_processes={self.order.hosts}"]
-        return words
+            command += [f"--attempt={attempt}", f"--rank={rank}"]
+        command += self.spec.command[separator:]
+        if self.spec.hosts > 1:
+            command += [f"--coordinator={address}", f"--process_id={rank}"]
+            command += [f"--num_processes={self.spec.hosts}"]
+        return command
 
-    def _together(self) -> int:
-        """One attempt on several hosts; returns the first exit code that says why."""
-        group, leave = self._reserve()
+    def _run_on_hosts(self) -> int:
+        """One attempt on several hosts: the first exit code that is not 0, or 0."""
+        group, release = self._reserve_hosts()
         try:
-            self.gang = [
-                self._host(group, number) for number in range(self.order.hosts)
+            self.host_actors = [
+                self._start_host_actor(group, index) for index in range(self.spec.hosts)
             ]
-            address = ray.get(self.gang[0].address.remote())
+            address = ray.get(self.host_actors[0].address.remote())
             attempt = f"{time.time_ns()}"
             running = [
-                host.run.remote(self._words(rank, attempt, address))
-                for rank, host in enumerate(self.gang)
+                host.run.remote(self._command(rank, attempt, address))
+                for rank, host in enumerate(self.host_actors)
             ]
-            return _first_fault(running)
+            return _wait_for_processes(running)
         except ray.exceptions.RayError:  # a host was lost before it ran anything
             return 1
         finally:
-            for host in self.gang:
+            for host in self.host_actors:
                 ray.kill(host)
-            self.gang = []
-            leave()
+            self.host_actors = []
+            release()
 
-    def _reserve(self) -> tuple[Any, Any]:
-        """A placement group, a host a bundle, and what gives it back."""
-        if self.order.slice:
+    def _reserve_hosts(self) -> tuple[Any, Callable[[], None]]:
+        """A placement group with a bundle for each host, and what releases it."""
+        if self.spec.slice:
             from ray.util.tpu import slice_placement_group
 
-            version, topology = self.order.slice
-            found = slice_placement_group(topology, version)
-            ray.get(found.placement_group.ready())
-            return found.placement_group, found.shutdown
-        bundles = [dict(self.order.resources) for _ in range(self.order.hosts)]
+            generation, topology = self.spec.slice
+            reserved = slice_placement_group(topology, generation)
+            ray.get(reserved.placement_group.ready())
+            return reserved.placement_group, reserved.shutdown
+        bundles = [dict(self.spec.resources) for _ in range(self.spec.hosts)]
         group = placement_group(bundles, strategy="STRICT_SPREAD")
         ray.get(group.ready())
         return group, lambda: remove_placement_group(group)
 
-    def _host(self, group: Any, number: int) -> Any:
-        """The actor that is a host of a group."""
-        needs = dict(self.order.resources)
-        place = PlacementGroupSchedulingStrategy(
-            group, placement_group_bundle_index=number
+    def _start_host_actor(self, group: Any, index: int) -> Any:
+        """Starts the actor of a placement group's bundle."""
+        resources = dict(self.spec.resources)
+        strategy = PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=index
         )
         options = {
-            "num_cpus": 0 if self.order.slice else needs.pop("CPU"),
-            "num_gpus": needs.pop("GPU", 0),
-            "resources": needs,
+            "num_cpus": 0 if self.spec.slice else resources.pop("CPU"),
+            "num_gpus": resources.pop("GPU", 0),
+            "resources": resources,
             "max_concurrency": 2,
-            "scheduling_strategy": place,
+            "scheduling_strategy": strategy,
         }
-        return ray.remote(Host).options(**options).remote(self.order.folder)
+        return ray.remote(HostActor).options(**options).remote(self.spec.folder)
 
 
-def _first_fault(running: list[Any]) -> int:
-    """Waits for the processes of an attempt; one that fails leaves the rest a while."""
+def _wait_for_processes(running: list[Any]) -> int:
+    """The first exit code that is not 0, or 0.
+
+    After a failure the other processes have STOP_TIMEOUT_S to end by themselves.
+    """
     code = 0
     while running and not code:
         (ended, *_), running = ray.wait(running)
         try:
             code = ray.get(ended)
-        except ray.exceptions.RayError:  # its machine is gone
+        except ray.exceptions.RayError:  # its machine was lost
             code = 1
     if running:
-        ray.wait(running, num_returns=len(running), timeout=MERCY)
+        ray.wait(running, num_returns=len(running), timeout=STOP_TIMEOUT_S)
     return code

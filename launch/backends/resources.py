@@ -1,66 +1,49 @@
-"""What a task needs of an engine: hosts, and on each of them cores, GPUs or a TPU."""
+"""What each job is given: hosts, and on each of them CPU cores, GPUs or TPU chips."""
 
 import dataclasses
-import math
-import re
 
+from launch.hardware.tpu_slice import EXAMPLES, TpuSlice, parse_tpu_slice
 from research.errors import UserError
 
-ONE_HOST = {"v5e": ("1x1", "2x2", "2x4"), "v6e": ("1x1", "2x2", "2x4")}
-"""Slices of one machine that may have another number of chips than 4."""
-CHIPS = 4
-"""Chips of a machine in every other slice."""
-SLICE = re.compile(r"(v4|v5e|v5p|v6e|tpu7x):(\d+(?:x\d+){1,2})")
+MIN_VALUES = {"hosts": 1, "cpus": 1, "gpus": 0}
 
 
 @dataclasses.dataclass(frozen=True)
-class Need:
-    """What each task is given.
+class Resources:
+    """The resources of a job. A TPU slice determines `hosts`.
 
     Raises:
-      UserError: numbers or a slice that cannot be.
+      UserError: a number is too small, or the slice is malformed or given beside
+        hosts or GPUs.
     """
 
     hosts: int = 1
     cpus: int = 1  # on each host
     gpus: int = 0  # on each host
-    slice: str = ""  # a TPU slice as launch.compile names it, "v5e:16x16"
+    slice: str = ""  # a TPU slice as `launch.compile` names it, "v5e:16x16"
 
     def __post_init__(self):
-        for name, least in {"hosts": 1, "cpus": 1, "gpus": 0}.items():
+        for name, least in MIN_VALUES.items():
             if getattr(self, name) < least:
                 raise UserError(f"--{name}={getattr(self, name)}: at least {least}")
         if not self.slice:
             return
-        found = SLICE.fullmatch(self.slice)
-        if not found:
+        if not self.tpu_slice:
             raise UserError(
-                f"--slice={self.slice}: it is a TPU slice such as v4:2x2x1, v5e:16x16, "
-                "v5p:4x4x8, v6e:16x16, tpu7x:2x2x1"
+                f"--slice={self.slice}: expected a TPU slice such as {EXAMPLES}"
             )
         if self.gpus or self.hosts > 1:
             raise UserError(
-                f"--slice={self.slice} says how many hosts there are, and has no GPUs; "
+                f"--slice={self.slice} determines the number of hosts and has no GPUs; "
                 "leave --hosts and --gpus out"
             )
-        chips = math.prod(map(int, self.topology.split("x")))
-        single = self.topology in ONE_HOST.get(self.generation, ())
-        hosts = 1 if single else math.ceil(chips / CHIPS)
-        object.__setattr__(self, "hosts", hosts)
+        object.__setattr__(self, "hosts", self.tpu_slice.num_hosts)
 
     @property
-    def generation(self) -> str:
-        """ "v5e" of "v5e:16x16"."""
-        return self.slice.partition(":")[0]
-
-    @property
-    def topology(self) -> str:
-        """ "16x16" of "v5e:16x16"."""
-        return self.slice.partition(":")[2]
+    def tpu_slice(self) -> TpuSlice | None:
+        return parse_tpu_slice(self.slice)
 
     @property
     def chips(self) -> int:
-        """TPU chips of a host."""
-        if not self.slice:
-            return 0
-        return math.prod(map(int, self.topology.split("x"))) // self.hosts
+        """The number of TPU chips of a host."""
+        return self.tpu_slice.chips_per_host if self.slice else 0

@@ -1,18 +1,17 @@
-"""One attempt at a task: runs its command, keeps its log, leaves a record.
+"""One attempt at a job: runs its command, and writes its log and its record.
 
     python -m launch.backends.run_attempt --folder=F -- python -m launch.train ...
 
-This is what engines start, on whichever machine. Its exit code is the command's, or
-`GIVEN_UP` where the task's budget is used up; a task that has its result is left alone.
-Only one attempt at a task runs at a time where the folder's file system has locks.
-SIGTERM goes on to the command, which then has the time that the engine grants.
+Backends start this on whichever machine. It exits with the command's exit code, with 0
+at once if the job has its result already, or with `BUDGET_EXHAUSTED`. Where the
+folder's file system has locks, only one attempt at a job runs at a time. SIGTERM is
+passed on to the command, which may then save itself for as long as the backend allows.
 """
 
 import argparse
 import contextlib
 import ctypes
 import dataclasses
-import fcntl
 import os
 import shlex
 import signal
@@ -27,198 +26,189 @@ from typing import IO
 from etils import epath
 
 from launch import cli
-from launch.backends import attempt_log
-from launch.backends.attempt_log import Budget, Process
+from launch.backends import attempt_log, file_lock
+from launch.backends.attempt_log import Budget, ProcessRecord
 
-GIVEN_UP = 4
-"""Exit code of an attempt that is not made: the budget is used up."""
+BUDGET_EXHAUSTED = 4
+"""Exit code: the retry budget is used up, the command was not started."""
 
 LOG, RESULT = "log.txt", "result.json"
+POLL_INTERVAL_S = 0.2
 LIBC = ctypes.CDLL(None)
-SET_DEATH_SIGNAL = 1
-"""Of prctl(2)."""
+PR_SET_PDEATHSIG = 1
+"""An option of prctl(2)."""
 
 
-def command(
-    task: Sequence[str],
+def attempt_command(
+    command: Sequence[str],
     folder: epath.PathLike,
     budget: Budget,
     *,
     attempt: str = "",
     rank: int | str = 0,
 ) -> list[str]:
-    """The command that makes an attempt at the task of a command."""
+    """The command line that makes an attempt at a job's command; see `run`."""
     flags = {"folder": folder, **dataclasses.asdict(budget)}
     flags |= {"attempt": attempt, "rank": rank}
     words = [f"--{name}={value}" for name, value in flags.items() if value != ""]
-    return ["python", "-m", "launch.backends.run_attempt", *words, "--", *task]
+    return ["python", "-m", "launch.backends.run_attempt", *words, "--", *command]
 
 
 def run(
-    task: Sequence[str],
+    command: Sequence[str],
     folder: epath.PathLike,
     budget: Budget,
     *,
     attempt: str = "",
     rank: int = 0,
-    asked: Callable[[], bool] = lambda: False,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Runs a command to its end, unless the task is done or its budget used up.
+    """Runs a command to its end, unless the job is done or its budget used up.
 
     Args:
-      task: the command; "python" is the interpreter that runs this.
-      attempt: a name that sorts by time, the same on all hosts of an attempt.
-      rank: of this process among them.
-      asked: says whether the engine wants the command to stop.
+      command: "python" as its first word stands for this process' interpreter.
+      folder: of the job.
+      attempt: a name that sorts by time, the same on all hosts of the attempt.
+      rank: of this process in the attempt.
+      stop_requested: whether the backend wants the command to stop; polled.
 
     Returns:
-      its exit code; that of a shell, 128 + n, where signal n killed it.
+      the exit code of the command, or 128 + n if signal n killed it, as in a shell.
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     attempt = attempt or f"{time.time_ns()}"
-    with _lock(folder, rank) as lock:
+    with _job_lock(folder, rank) as inherited:
         if (folder / RESULT).exists():
             return cli.DONE
-        before = [each for each in attempt_log.read(folder) if _name(each) != attempt]
-        if attempt_log.refusal(before, budget):
-            return GIVEN_UP
+        earlier = [a for a in attempt_log.read_attempts(folder) if a.name != attempt]
+        if attempt_log.no_retry_reason(earlier, budget):
+            return BUDGET_EXHAUSTED
         now = time.time()
-        process = Process(
+        record = ProcessRecord(
             attempt, rank, budget.round, socket.gethostname(), os.getpid(), now, now
         )
-        process.write(folder)
+        record.write(folder)
         with _output(folder, rank) as output:
-            words = " ".join(shlex.join(task).split())
-            output.write(f"--- {time.ctime()}, {process.host}: {words}\n".encode())
+            words = " ".join(shlex.join(command).split())
+            output.write(f"--- {time.ctime()}, {record.host}: {words}\n".encode())
             output.flush()
-            job = start(task, output, keep=lock, bound=True)
-            process = _watch(job, process, folder, asked)
-        process.write(folder)
-    return process.code
+            process = start_process(
+                command, output, inherited=inherited, die_with_parent=True
+            )
+            record = _wait(process, record, folder, stop_requested)
+        record.write(folder)
+    return record.exit_code
 
 
-def start(
-    task: Sequence[str],
+def start_process(
+    command: Sequence[str],
     output: IO[bytes],
     *,
-    keep: Sequence[int] = (),
-    bound: bool = False,
+    inherited: Sequence[int] = (),
+    die_with_parent: bool = False,
 ) -> subprocess.Popen:
-    """Starts a command, with huge pages for its arrays, in a session of its own.
+    """Starts a command in a session of its own, with huge pages for its arrays.
 
     Args:
-      output: where what it prints goes.
-      keep: file descriptors that it inherits.
-      bound: it is killed when this process dies.
+      output: receives stdout and stderr.
+      inherited: file descriptors that the command inherits.
+      die_with_parent: kill the command when this process dies (on Linux).
     """
-    first, *rest = task
+    first, *rest = command
     return subprocess.Popen(
         [sys.executable if first == "python" else first, *rest],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} | os.environ,
-        pass_fds=keep,
-        preexec_fn=_bound if bound else None,
+        pass_fds=inherited,
+        preexec_fn=_before_exec if die_with_parent else None,
         start_new_session=True,
     )
 
 
-def bind(last: int = signal.SIGKILL) -> None:
-    """This process gets a signal when the thread that started it dies, on Linux."""
+def set_parent_death_signal(number: int = signal.SIGKILL) -> None:
+    """Sends this process a signal when the thread that started it dies, on Linux."""
     if sys.platform == "linux":
-        LIBC.prctl(SET_DEATH_SIGNAL, last)
+        LIBC.prctl(PR_SET_PDEATHSIG, number)
 
 
-def _bound() -> None:
-    """What a command is born with: it dies with us, and hears of Slurm's time by us.
+def _before_exec() -> None:
+    """preexec_fn: the child dies with its parent, and ignores SIGUSR2.
 
-    Slurm sends USR2 to all of a job, and a program that knows nothing of it would die.
+    Slurm sends SIGUSR2 to all processes of a job before its time is up, which kills a
+    program without a handler. `run` then sends SIGTERM instead.
     """
-    bind()
+    set_parent_death_signal()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
-def _watch(
-    job: subprocess.Popen,
-    process: Process,
+def _wait(
+    process: subprocess.Popen,
+    record: ProcessRecord,
     folder: epath.Path,
-    asked: Callable[[], bool],
-) -> Process:
-    """The record of a job once it has ended; until then it gets signs of life."""
+    stop_requested: Callable[[], bool],
+) -> ProcessRecord:
+    """Waits for the command and writes heartbeats; returns the final record."""
     while True:
-        if asked() and not process.asked:
-            process = dataclasses.replace(process, asked=True)
-            job.terminate()
+        if stop_requested() and not record.stop_requested:
+            record = dataclasses.replace(record, stop_requested=True)
+            process.terminate()
         try:
-            code = job.wait(timeout=0.2)
+            code = process.wait(timeout=POLL_INTERVAL_S)
         except subprocess.TimeoutExpired:
             now = time.time()
-            if now - process.beat >= attempt_log.BEAT:
-                process = dataclasses.replace(process, beat=now)
-                process.write(folder)
+            if now - record.heartbeat >= attempt_log.HEARTBEAT_INTERVAL_S:
+                record = dataclasses.replace(record, heartbeat=now)
+                record.write(folder)
             continue
         code = 128 - code if code < 0 else code
-        return dataclasses.replace(process, ended=time.time(), code=code)
+        return dataclasses.replace(record, ended=time.time(), exit_code=code)
 
 
 @contextlib.contextmanager
-def _lock(folder: epath.Path, rank: int) -> Iterator[tuple[int, ...]]:
-    """Holds the task's lock for this rank, as long as it or its command lives.
+def _job_lock(folder: epath.Path, rank: int) -> Iterator[tuple[int, ...]]:
+    """Holds the job's lock for this rank; yields the descriptors that carry it.
 
-    A bucket has no locks; there the engine alone sees to it that one attempt runs.
+    A command that inherits them keeps the lock if this process is killed. A bucket has
+    no locks: there the backend has to run one attempt at a time.
     """
     if "://" in os.fspath(folder):
         yield ()
         return
-    with lock_file(folder, rank).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{folder}: waiting for an earlier attempt to end", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
+    message = f"{folder}: waiting for an earlier attempt to end"
+    with file_lock.lock_file(_lock_path(folder, rank), waiting_message=message) as file:
         yield (file.fileno(),)
 
 
-def lock_file(folder: epath.PathLike, rank: int = 0) -> Path:
+def is_running(folder: epath.PathLike) -> bool:
+    """Whether an attempt at the job of a folder holds its lock."""
+    return file_lock.is_locked(_lock_path(folder))
+
+
+def _lock_path(folder: epath.PathLike, rank: int = 0) -> Path:
     return Path(folder) / f".lock.{rank}"
 
 
-def held(folder: epath.PathLike) -> bool:
-    """A process of this file system is at a task."""
-    try:
-        with lock_file(folder).open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-def log(folder: epath.Path, rank: int = 0) -> epath.Path:
-    """The log of a task: of its first process, or of another one."""
+def log_path(folder: epath.Path, rank: int = 0) -> epath.Path:
+    """The log of one process of a job."""
     return folder / (f"log.{rank}.txt" if rank else LOG)
 
 
 @contextlib.contextmanager
 def _output(folder: epath.Path, rank: int) -> Iterator[IO[bytes]]:
-    """A file to append to; for a bucket, which cannot, this process' own output."""
+    """The log, to append to; stdout if it is in a bucket, which cannot append."""
     if "://" in os.fspath(folder):
         yield sys.stdout.buffer
     else:
-        with Path(log(folder, rank)).open("ab") as file:
+        with Path(log_path(folder, rank)).open("ab") as file:
             yield file
-
-
-def _name(attempt: attempt_log.Attempt) -> str:
-    return attempt.processes[0].attempt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
-    cut = argv.index("--")
+    separator = argv.index("--")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", required=True)
     for field in dataclasses.fields(Budget):
@@ -226,20 +216,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--attempt", default="")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument(
-        "--bound", action="store_true", help="SIGTERM comes when the starter dies"
+        "--stop_with_parent",
+        action="store_true",
+        help="take the end of the parent process as SIGTERM",
     )
-    args = parser.parse_args(argv[:cut])
-    told = []
-    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
-    if args.bound:
-        bind(signal.SIGTERM)
+    args = parser.parse_args(argv[:separator])
+    signals = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    if args.stop_with_parent:
+        set_parent_death_signal(signal.SIGTERM)
     return run(
-        argv[cut + 1 :],
+        argv[separator + 1 :],
         args.folder,
         Budget(args.preemptions, args.retries, args.round),
         attempt=args.attempt,
         rank=args.rank,
-        asked=lambda: bool(told),
+        stop_requested=lambda: bool(signals),
     )
 
 

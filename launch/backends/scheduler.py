@@ -1,11 +1,11 @@
-"""Drives tasks through an engine until each has its result or is given up.
+"""Runs jobs on a backend until each has its result or has used up its budget.
 
-All it knows is in files, so that another one can take over: what it has handed over in
-`jobs.json`, what became of it in the tasks' folders.
+The driver is the process that does this. Its whole state is in files, so that another
+driver can take over: the handles of submitted jobs in `jobs.json`, the state of each
+job in its folder.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -15,178 +15,176 @@ from collections.abc import Iterator, Mapping, Sequence
 from etils import epath
 
 from launch import cli
-from launch.backends import Engine, Task, attempt_log, run_attempt
-from launch.backends.attempt_log import Budget, Process
-from launch.backends.progress import Board
+from launch.backends import attempt_log, file_lock, run_attempt
+from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
+from launch.backends.backend import Backend, Job
+from launch.backends.progress import JobProgress
 from research.errors import UserError
 
-LOCK, JOBS = "driver.json", "jobs.json"
+DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
 
 
-class Runner:
-    """Runs tasks, parents first; one that is lost or fails is started again."""
+class Scheduler:
+    """Runs jobs, parents first, and restarts those that are preempted or fail."""
 
     def __init__(
         self,
-        tasks: Sequence[Task],
-        engine: Engine,
-        board: Board,
+        jobs: Sequence[Job],
+        backend: Backend,
+        progress: JobProgress,
         *,
         workdir: epath.Path,
         budget: Budget,
-        parallel: int | None = None,  # tasks at a time; None: the engine's own
+        parallel: int | None = None,  # jobs at a time; None: the backend's default
     ):
-        self.waiting = list(tasks)
-        self.engine, self.board, self.budget = engine, board, budget
-        self.parallel = parallel or engine.parallel or len(tasks)
-        self.path = workdir / JOBS
-        self.running: dict[Task, str] = {}
-        self.before: dict[Task, int] = {}  # attempts that were there at submission
-        self.failed: dict[Task, str] = {}
+        self.waiting = list(jobs)
+        self.backend, self.progress, self.budget = backend, progress, budget
+        self.parallel = parallel or backend.default_parallel or len(jobs)
+        self.workdir = workdir
+        self.running: dict[Job, str] = {}  # -> handle
+        self.num_attempts: dict[Job, int] = {}  # when the job was submitted
+        self.failed: dict[Job, str] = {}  # -> reason
 
-    def run(self) -> dict[Task, str]:
-        """Returns the tasks that have no result in the end, and why."""
+    def run(self) -> dict[Job, str]:
+        """Returns the jobs that ended without a result, and why."""
         self._adopt()
         try:
             while self.waiting or self.running:
-                self._begin()
-                time.sleep(self.engine.pause)
-                self.board.look()
+                self._submit()
+                time.sleep(self.backend.poll_interval_s)
+                self.progress.refresh()
                 self._collect()
         finally:
-            if not self.engine.outlives:
-                self.engine.cancel(self.running.values())
-                while self.engine.alive(self.running.values()):
-                    time.sleep(self.engine.pause)
+            if not self.backend.detached:
+                self.backend.cancel(self.running.values())
+                while self.backend.alive(self.running.values()):
+                    time.sleep(self.backend.poll_interval_s)
                 self.running.clear()
-            self._write()
+            self._write_handles()
         return self.failed
 
     def _adopt(self) -> None:
-        """Takes over what an earlier driver handed to the engine and still lives."""
-        left = jobs(self.path.parent)
-        alive = set(self.engine.alive(left.values()))
-        self.waiting = [task for task in self.waiting if not task.done]
-        for task in list(self.waiting):
-            if left.get(task.id) in alive:
-                self.waiting.remove(task)
-                self._start(task, left[task.id])
-                self.board.say(f"{task.name}: runs already")
+        """Takes over the jobs of an earlier driver that are still alive."""
+        handles = read_handles(self.workdir)
+        alive = set(self.backend.alive(handles.values()))
+        self.waiting = [job for job in self.waiting if not job.done]
+        for job in list(self.waiting):
+            if handles.get(job.id) in alive:
+                self.waiting.remove(job)
+                self._start(job, handles[job.id])
+                self.progress.log(f"{job.name}: already running")
 
-    def _begin(self) -> None:
-        for task in list(self.waiting):
-            lost = [p.name for p in task.parents.values() if p in self.failed]
-            if lost:
-                self.waiting.remove(task)
-                self.failed[task] = f"not run for want of {lost[0]}"
-        room = self.parallel - len(self.running)
-        ready = [t for t in self.waiting if all(p.done for p in t.parents.values())]
-        ready = ready[: max(0, room)]
+    def _submit(self) -> None:
+        """Submits the jobs whose parents are done, as many as may run."""
+        for job in list(self.waiting):
+            failed = [p.name for p in job.parents.values() if p in self.failed]
+            if failed:
+                self.waiting.remove(job)
+                self.failed[job] = f"not run, since {failed[0]} has no result"
+        num_free = max(0, self.parallel - len(self.running))
+        ready = [j for j in self.waiting if all(p.done for p in j.parents.values())]
+        ready = ready[:num_free]
         if not ready:
             return
-        for task in ready:
-            self.waiting.remove(task)
-        for task in ready:
-            self.before[task] = len(attempt_log.read(task.folder))
-        submitted = self.engine.submit(ready, self.budget)
-        for task in ready:
-            self._start(task, submitted[task.id])
-        self._write()
+        for job in ready:
+            self.waiting.remove(job)
+        for job in ready:
+            self.num_attempts[job] = len(attempt_log.read_attempts(job.folder))
+        handles = self.backend.submit(ready, self.budget)
+        for job in ready:
+            self._start(job, handles[job.id])
+        self._write_handles()
 
-    def _start(self, task: Task, job: str) -> None:
-        self.running[task] = job
-        self.board.start(task)
+    def _start(self, job: Job, handle: str) -> None:
+        self.running[job] = handle
+        self.progress.start(job)
 
     def _collect(self) -> None:
-        alive = set(self.engine.alive(self.running.values()))
-        ended = [task for task, job in self.running.items() if job not in alive]
-        for task in ended:
-            del self.running[task]
-            attempts = attempt_log.read(task.folder)
-            if not task.done and len(attempts) == self.before.get(task, 0):
-                attempts.append(self._never_began(task))
-            why = None if task.done else attempt_log.refusal(attempts, self.budget)
-            outcome = task.summary if task.done else self._verdict(task, attempts)
-            self.board.end(task, outcome)
-            if why:
-                self.failed[task] = outcome
-            elif not task.done:
-                self.waiting.insert(0, task)
+        """Takes note of the jobs that have ended, and queues those to be retried."""
+        alive = set(self.backend.alive(self.running.values()))
+        ended = [job for job, handle in self.running.items() if handle not in alive]
+        for job in ended:
+            del self.running[job]
+            attempts = attempt_log.read_attempts(job.folder)
+            if not job.done and len(attempts) == self.num_attempts.get(job, 0):
+                attempts.append(self._record_missing_attempt(job))
+            reason = (
+                None if job.done else attempt_log.no_retry_reason(attempts, self.budget)
+            )
+            outcome = job.summary if job.done else self._describe_end(job, attempts)
+            self.progress.end(job, outcome)
+            if reason:
+                self.failed[job] = outcome
+            elif not job.done:
+                self.waiting.insert(0, job)
         if ended:
-            self._write()
+            self._write_handles()
 
-    def _verdict(self, task: Task, attempts: Sequence[attempt_log.Attempt]) -> str:
-        """How the last attempt ended, and the last line that it said."""
-        worst = attempts[-1].worst
-        path = run_attempt.log(task.folder, worst.rank)
+    def _describe_end(self, job: Job, attempts: Sequence[Attempt]) -> str:
+        """How the last attempt ended, and the last line of its log."""
+        cause = attempts[-1].root_cause
+        path = run_attempt.log_path(job.folder, cause.rank)
         lines = path.read_text().split("\n") if path.exists() else []
-        last = lines[-2] if len(lines) > 1 else path
-        return f"{attempt_log.how(worst)} ({last})"
+        last_line = lines[-2] if len(lines) > 1 else path
+        return f"{attempt_log.describe_end(cause)} ({last_line})"
 
-    def _never_began(self, task: Task) -> attempt_log.Attempt:
-        """Records a job that ended before any process of it was there: a failure."""
+    def _record_missing_attempt(self, job: Job) -> Attempt:
+        """Records as a failure that a submitted job ended before any process of it."""
         now = time.time()
-        job = Process(
+        record = ProcessRecord(
             attempt=f"{time.time_ns()}",
             rank=0,
             round=self.budget.round,
             host="",
             pid=0,
-            began=now,
-            beat=now,
+            started=now,
+            heartbeat=now,
             ended=now,
-            code=cli.FAILED,
+            exit_code=cli.FAILED,
         )
-        job.write(task.folder)
-        return attempt_log.Attempt((job,))
+        record.write(job.folder)
+        return Attempt((record,))
 
-    def _write(self) -> None:
-        names = {task.id: job for task, job in self.running.items()}
-        attempt_log.write_json(self.path, names)
+    def _write_handles(self) -> None:
+        handles = {job.id: handle for job, handle in self.running.items()}
+        attempt_log.write_json(self.workdir / JOBS_FILE, handles)
 
 
-def jobs(workdir: epath.Path) -> dict[str, str]:
-    """The engine's names of what was handed over and had not ended: task id -> job."""
-    path = workdir / JOBS
+def read_handles(workdir: epath.Path) -> dict[str, str]:
+    """The handles of the jobs that ran when the driver wrote them last, by job id."""
+    path = workdir / JOBS_FILE
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def forget(workdir: epath.Path) -> None:
-    """Nothing is left of what was handed over."""
-    attempt_log.write_json(workdir / JOBS, {})
+def clear_handles(workdir: epath.Path) -> None:
+    """Forgets all submitted jobs."""
+    attempt_log.write_json(workdir / JOBS_FILE, {})
 
 
 @contextlib.contextmanager
-def driving(workdir: epath.Path) -> Iterator[None]:
-    """While it lasts no other driver may run here.
+def only_driver(workdir: epath.Path) -> Iterator[None]:
+    """Makes this process the only driver of a workdir, within the context.
 
     Raises:
-      UserError: one does.
+      UserError: another process is.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     if "://" in os.fspath(workdir):  # a bucket has no locks
         yield
         return
-    with open(workdir / LOCK, "a+") as file:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = stack.enter_context(file_lock.lock_file(workdir / DRIVER_FILE))
         except BlockingIOError as error:
             raise UserError(f"{workdir} is being run by another sweep") from error
         file.truncate(0)
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-        json.dump(who, file)
+        host = socket.gethostname()
+        json.dump({"pid": os.getpid(), "host": host, "since": time.time()}, file)
         file.flush()
         yield
 
 
-def driver(workdir: epath.Path) -> Mapping[str, object] | None:
-    """Who drives the sweep of a workdir now: pid, host, since; None: nobody."""
-    path = workdir / LOCK
-    if not path.exists():
-        return None
-    with open(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return json.loads(file.read())
-    return None
+def current_driver(workdir: epath.Path) -> Mapping[str, object] | None:
+    """The driver of a workdir: its pid, host, and since when; None if there is none."""
+    path = workdir / DRIVER_FILE
+    return json.loads(path.read_text()) if file_lock.is_locked(path) else None

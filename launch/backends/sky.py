@@ -1,4 +1,4 @@
-"""Tasks for SkyPilot's managed jobs: written here, run by `sky jobs launch`."""
+"""The backend of SkyPilot's managed jobs: task files for `sky jobs launch`."""
 
 import dataclasses
 import os
@@ -10,64 +10,69 @@ import yaml
 from etils import epath
 
 from launch import cli
-from launch.backends import Need, Task, option, run_attempt
+from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
+from launch.backends.backend import Job, flag
+from launch.backends.resources import Resources
 from research.errors import UserError
 
-PORT = 8476
+COORDINATOR_PORT = 8476
 """On which process 0 listens."""
 
+ACCELERATORS = {
+    "v4": "tpu-v4-{cores}",
+    "v5e": "tpu-v5litepod-{chips}",
+    "v5p": "tpu-v5p-{cores}",
+    "v6e": "tpu-v6e-{chips}",
+}
+"""TPU generation -> SkyPilot's name of a slice.
 
-CHIPS = {"v5e": "tpu-v5litepod-{chips}", "v6e": "tpu-v6e-{chips}"}
-CORES = {"v4": "tpu-v4-{cores}", "v5p": "tpu-v5p-{cores}"}
-"""SkyPilot's names of slices: some count chips, some their two cores."""
+It counts the chips, or the TensorCores, of which a chip has two.
+"""
 
 ATTEMPT = (
     'ATTEMPT=$(echo "$SKYPILOT_TASK_ID $SKYPILOT_NODE_IPS" | cksum | cut -d" " -f1)'
 )
-"""The same on all hosts, another one on other machines."""
+"""Shell: the name of an attempt, the same on all hosts, different on other machines."""
 
 
 @dataclasses.dataclass
-class Engine:
-    """A task is a managed job; SkyPilot recovers it where machines are taken away."""
+class Backend:
+    """A job is a managed job of SkyPilot, which recovers it after a preemption."""
 
-    where: (
-        str  # infrastructure as SkyPilot names it: gcp, gcp/us-central2, ...; "": any
-    )
-    need: Need
-    gpu: str = option("", "kind of GPU as SkyPilot names it, such as H100")
-    spot: str = option("yes", "no: only machines that stay")
-    memory: str = option("", "GiB of each host, such as 64+")
-    setup: str = option("", "what a new machine runs first; '': it makes .venv")
+    location: str  # infrastructure by SkyPilot's name: gcp, gcp/us-central2; "": any
+    resources: Resources
+    gpu: str = flag("", "the GPU by SkyPilot's name, such as H100")
+    spot: str = flag("yes", "no: only machines that are not preempted")
+    memory: str = flag("", "GiB of each host, such as 64+")
+    setup: str = flag("", "what a new machine runs first; '': it makes .venv")
 
     def __post_init__(self):
-        if bool(self.gpu) != bool(self.need.gpus):
-            raise UserError("--sky.gpu=KIND and --gpus=N go together")
+        if bool(self.gpu) != bool(self.resources.gpus):
+            raise UserError("--sky.gpu=NAME and --gpus=N go together")
         if self.spot not in ("yes", "no"):
             raise UserError(f"--sky.spot={self.spot}: it is yes or no")
-        known = CHIPS | CORES
-        if self.need.slice and self.need.generation not in known:
-            raise UserError(
-                f"--slice={self.need.slice}: SkyPilot has {', '.join(sorted(known))}"
-            )
+        tpu_slice = self.resources.tpu_slice
+        if tpu_slice and tpu_slice.generation not in ACCELERATORS:
+            known = ", ".join(ACCELERATORS)
+            raise UserError(f"--slice={self.resources.slice}: SkyPilot has {known}")
 
-    def render(self, waves: Sequence[Sequence[Task]], budget: Budget) -> dict[str, str]:
+    def render(self, waves: Sequence[Sequence[Job]], budget: Budget) -> dict[str, str]:
         files = {}
-        for number, tasks in enumerate(waves):
-            for task in tasks:
-                if "://" not in os.fspath(task.folder):
+        for wave, jobs in enumerate(waves):
+            for job in jobs:
+                if "://" not in os.fspath(job.folder):
                     raise UserError(
-                        f"--workdir={task.folder}: SkyPilot's machines see a bucket "
-                        "alone, such as gs://BUCKET/NAME"
+                        f"--workdir={job.folder}: SkyPilot's machines can only read "
+                        "a bucket, such as gs://BUCKET/NAME"
                     )
                 text = yaml.safe_dump(
-                    self._task(task, budget), sort_keys=False, width=1000
+                    self._task(job, budget), sort_keys=False, width=1000
                 )
-                files[f"wave-{number}/{task.id}.yaml"] = text
+                files[f"wave-{wave}/{job.id}.yaml"] = text
         return files
 
-    def advice(self, folder: epath.PathLike) -> list[str]:
+    def instructions(self, folder: epath.PathLike) -> list[str]:
         waves = sorted(path.name for path in epath.Path(folder).glob("wave-*"))
         return [
             f"for task in {epath.Path(folder) / wave}/*.yaml; do "
@@ -75,61 +80,65 @@ class Engine:
             for wave in waves
         ]
 
-    def _task(self, task: Task, budget: Budget) -> dict[str, Any]:
+    def _task(self, job: Job, budget: Budget) -> dict[str, Any]:
+        """SkyPilot's definition of a job."""
         return {
-            "name": f"palimpsest-{task.id}-{budget.round}",
-            "num_nodes": 1 if self.need.slice else self.need.hosts,
+            "name": f"palimpsest-{job.id}-{budget.round}",
+            "num_nodes": 1 if self.resources.slice else self.resources.hosts,
             "workdir": ".",
-            "resources": self._resources(budget),
-            "setup": self.setup or self._environment(),
-            "run": self._run(task, budget),
+            "resources": self._task_resources(budget),
+            "setup": self.setup or self._make_environment(),
+            "run": self._script(job, budget),
         }
 
-    def _run(self, task: Task, budget: Budget) -> str:
-        """The script of each host."""
-        lines, words = [ATTEMPT], list(task.command)
-        if self.need.hosts > 1 and not self.need.slice:
+    def _script(self, job: Job, budget: Budget) -> str:
+        """The shell script that each host runs."""
+        lines, command = [ATTEMPT], list(job.command)
+        if self.resources.hosts > 1 and not self.resources.slice:
             lines.append('FIRST=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)')
-            words.append(f"--coordinator=$FIRST:{PORT}")
-            words.append(f"--num_processes={self.need.hosts}")
-            words.append("--process_id=$SKYPILOT_NODE_RANK")
-        whole = run_attempt.command(
-            words,
-            task.folder,
+            command.append(f"--coordinator=$FIRST:{COORDINATOR_PORT}")
+            command.append(f"--num_processes={self.resources.hosts}")
+            command.append("--process_id=$SKYPILOT_NODE_RANK")
+        attempt = run_attempt.attempt_command(
+            command,
+            job.folder,
             budget,
             attempt=f"{budget.round}.$ATTEMPT",
             rank="$SKYPILOT_NODE_RANK",
         )
-        return "\n".join([*lines, _shell([".venv/bin/python", *whole[1:]]), ""])
+        return "\n".join([*lines, _shell([".venv/bin/python", *attempt[1:]]), ""])
 
-    def _environment(self) -> str:
-        """Makes .venv, with what a TPU or GPU needs in it."""
-        extra = "tpu" if self.need.slice else "cuda" if self.need.gpus else ""
+    def _make_environment(self) -> str:
+        """The shell command that makes .venv, with the packages of a TPU or GPU."""
+        resources = self.resources
+        extra = "tpu" if resources.slice else "cuda" if resources.gpus else ""
         install = ".venv/bin/uv pip install --python .venv/bin/python"
         return f"make env && {install} '.[{extra}]'" if extra else "make env"
 
-    def _resources(self, budget: Budget) -> dict[str, Any]:
-        need, found = self.need, {}
-        if self.where:
-            found["infra"] = self.where
-        if need.slice:
-            chips = need.hosts * need.chips
-            name = (CHIPS | CORES)[need.generation]
-            found["accelerators"] = name.format(chips=chips, cores=2 * chips)
-        elif need.gpus:
-            found["accelerators"] = f"{self.gpu}:{need.gpus}"
+    def _task_resources(self, budget: Budget) -> dict[str, Any]:
+        """A task's resources, by SkyPilot's names."""
+        requested = {}
+        if self.location:
+            requested["infra"] = self.location
+        tpu_slice = self.resources.tpu_slice
+        if tpu_slice:
+            chips = tpu_slice.num_chips
+            name = ACCELERATORS[tpu_slice.generation]
+            requested["accelerators"] = name.format(chips=chips, cores=2 * chips)
+        elif self.resources.gpus:
+            requested["accelerators"] = f"{self.gpu}:{self.resources.gpus}"
         else:
-            found["cpus"] = f"{need.cpus}+"
+            requested["cpus"] = f"{self.resources.cpus}+"
         if self.memory:
-            found["memory"] = self.memory
-        found["use_spot"] = self.spot == "yes"
-        found["job_recovery"] = {
+            requested["memory"] = self.memory
+        requested["use_spot"] = self.spot == "yes"
+        requested["job_recovery"] = {
             "max_restarts_on_errors": budget.retries,
             "recover_on_exit_codes": [cli.PREEMPTED],
         }
-        return found
+        return requested
 
 
 def _shell(words: Sequence[str]) -> str:
-    """Words of a command for a shell, which fills in those that hold a variable."""
+    """A command line for a shell, which expands the words that hold a variable."""
     return " ".join(f'"{w}"' if "$" in w else shlex.quote(w) for w in words)

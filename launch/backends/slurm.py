@@ -1,4 +1,4 @@
-"""The engine of a Slurm cluster: tasks are submitit's job arrays, which requeue."""
+"""The backend of a Slurm cluster: job arrays, submitted by submitit, that requeue."""
 
 import dataclasses
 import os
@@ -10,98 +10,101 @@ from typing import Any
 
 from etils import epath
 
-from launch.backends import Need, Task, attempt_log, option, run_attempt
+from launch import cli
+from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Budget
+from launch.backends.backend import Job, flag
+from launch.backends.resources import Resources
 from research.errors import UserError
 
-MOST = 1000
-"""Tasks of an array; Slurm's own limit is 1001 unless a cluster raises it."""
-PATIENCE = 600.0
-"""Seconds for which the controller may be out of reach before that is an error."""
+MAX_ARRAY_SIZE = 1000
+"""Slurm's own limit is 1001 unless a cluster raises it."""
+CONTROLLER_TIMEOUT_S = 600.0
+"""How long the controller may be unreachable before that is an error."""
 
 
 @dataclasses.dataclass
-class Engine:
-    """A job is a Slurm job, "17" or "17_3"; its output is in the sweep's slurm/."""
+class Backend:
+    """A handle is Slurm's job id, "17" or "17_3". Its output is in WORKDIR/slurm."""
 
-    where: str  # the partition
-    need: Need
-    minutes: int = option(1440, "after so many a job saves, and waits in line again")
-    grace: int = option(120, "seconds for a job to save itself")
-    account: str = option("", "whom it is charged to")
-    qos: str = option("", "quality of service")
-    constraint: str = option("", "features of the nodes")
-    memory: int = option(0, "GiB of each host; 0: the partition's default")
-    setup: str = option("", "a shell command before each job")
+    location: str  # the partition
+    resources: Resources
+    minutes: int = flag(1440, "time limit; a job that reaches it saves and requeues")
+    grace: int = flag(120, "seconds for a job to save itself")
+    account: str = flag("", "the account to charge")
+    qos: str = flag("", "quality of service")
+    constraint: str = flag("", "features that the nodes must have")
+    memory: int = flag(0, "GiB of each host; 0: the partition's default")
+    setup: str = flag("", "a shell command before each job")
 
-    outlives, pause, parallel = True, 5.0, 0
+    detached, poll_interval_s, default_parallel = True, 5.0, 0
 
     def __post_init__(self):
-        if not self.where:
+        if not self.location:
             raise UserError(
                 "--on=slurm lacks the partition; write --on=slurm:PARTITION"
             )
-        if self.need.slice:
+        if self.resources.slice:
             raise UserError("--on=slurm has no TPU slices; give --hosts and --gpus")
-        self._silent = 0.0  # since when the controller is out of reach
+        self._unreachable_since = 0.0  # 0: the controller is reachable
 
-    def submit(self, tasks: Sequence[Task], budget: Budget) -> dict[str, str]:
+    def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
         try:
             import submitit
         except ImportError as error:
             raise UserError(
                 "--on=slurm needs the package submitit: pip install 'palimpsest[slurm]'"
             ) from error
-        found = {}
-        for first in range(0, len(tasks), MOST):
-            some = tasks[first : first + MOST]
+        handles = {}
+        for first in range(0, len(jobs), MAX_ARRAY_SIZE):
+            array = jobs[first : first + MAX_ARRAY_SIZE]
             try:
-                folder = os.fspath(some[0].folder.parent / "slurm")
+                folder = os.fspath(array[0].folder.parent / "slurm")
                 executor = submitit.SlurmExecutor(folder)
-                executor.update_parameters(**self._parameters(len(some)))
+                executor.update_parameters(**self._parameters(len(array)))
                 with executor.batch():
-                    jobs = [executor.submit(Run(task, budget)) for task in some]
+                    submitted = [executor.submit(RunJob(job, budget)) for job in array]
             except (RuntimeError, submitit.core.utils.FailedJobError) as error:
                 reason = (str(error).strip() or "sbatch refuses").splitlines()[-1]
-                raise UserError(f"--on=slurm:{self.where}: {reason}") from error
-            names = {task.id: job.job_id for task, job in zip(some, jobs, strict=True)}
-            found |= names
-        return found
+                raise UserError(f"--on=slurm:{self.location}: {reason}") from error
+            for job, slurm_job in zip(array, submitted, strict=True):
+                handles[job.id] = slurm_job.job_id
+        return handles
 
-    def alive(self, jobs: Iterable[str]) -> Collection[str]:
-        jobs = set(jobs)
-        if not jobs:
-            return jobs
-        done = _slurm("squeue", "--me", "--noheader", "--array", "--format=%i")
+    def alive(self, handles: Iterable[str]) -> Collection[str]:
+        handles = set(handles)
+        if not handles:
+            return handles
+        done = _run_slurm("squeue", "--me", "--noheader", "--array", "--format=%i")
         if done.returncode == 0:
-            self._silent = 0.0
-            return jobs.intersection(done.stdout.split())
-        self._silent = self._silent or time.monotonic()
-        if time.monotonic() - self._silent > PATIENCE:
-            raise UserError(f"--on=slurm:{self.where}: {done.stderr.strip()}")
-        return jobs
+            self._unreachable_since = 0.0
+            return handles.intersection(done.stdout.split())
+        self._unreachable_since = self._unreachable_since or time.monotonic()
+        if time.monotonic() - self._unreachable_since > CONTROLLER_TIMEOUT_S:
+            raise UserError(f"--on=slurm:{self.location}: {done.stderr.strip()}")
+        return handles
 
-    def cancel(self, jobs: Iterable[str]) -> None:
-        alive = sorted(self.alive(jobs))
+    def cancel(self, handles: Iterable[str]) -> None:
+        alive = sorted(self.alive(handles))
         if alive:
-            _slurm("scancel", "--state=PENDING", *alive)
-            # Only the steps: without their shell they would be killed before long.
-            _slurm("scancel", "--signal=TERM", *alive)
-            limit = time.monotonic() + self.grace
-            while self.alive(alive) and time.monotonic() < limit:
+            _run_slurm("scancel", "--state=PENDING", *alive)
+            # Only the steps: if the batch shell ended, Slurm would kill them early.
+            _run_slurm("scancel", "--signal=TERM", *alive)
+            deadline = time.monotonic() + self.grace
+            while self.alive(alive) and time.monotonic() < deadline:
                 time.sleep(1)
-            _slurm("scancel", *alive)
+            _run_slurm("scancel", *alive)
 
-    def _parameters(self, number: int) -> dict[str, Any]:
-        """submitit's names for what is asked of Slurm."""
-        found = {
-            "partition": self.where,
+    def _parameters(self, array_size: int) -> dict[str, Any]:
+        """The job's parameters by submitit's names."""
+        parameters = {
+            "partition": self.location,
             "job_name": "palimpsest",
             "time": self.minutes,
-            "nodes": self.need.hosts,
+            "nodes": self.resources.hosts,
             "ntasks_per_node": 1,
-            "cpus_per_task": self.need.cpus,
-            "gpus_per_node": self.need.gpus or None,
+            "cpus_per_task": self.resources.cpus,
+            "gpus_per_node": self.resources.gpus or None,
             "account": self.account or None,
             "qos": self.qos or None,
             "constraint": self.constraint or None,
@@ -109,58 +112,62 @@ class Engine:
             "setup": [self.setup] if self.setup else None,
             "signal_delay_s": self.grace,
             "stderr_to_stdout": True,
-            "array_parallelism": number,
+            "array_parallelism": array_size,
             "additional_parameters": {"requeue": True},
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in parameters.items() if value is not None}
 
 
-class Run:
-    """What a Slurm job calls, again each time that it is requeued."""
+class RunJob:
+    """The callable that submitit pickles and each process of a Slurm job calls.
 
-    def __init__(self, task: Task, budget: Budget):
-        self.task, self.budget = task.command, budget
-        self.folder = epath.Path(task.folder)
+    It is called again each time that the Slurm job is requeued.
+    """
+
+    def __init__(self, job: Job, budget: Budget):
+        self.command, self.budget = job.command, budget
+        self.folder = epath.Path(job.folder)
 
     def __call__(self) -> int:
-        """One process of an attempt; the first one requeues the job if need be.
+        """Runs one process of an attempt; the process of rank 0 requeues the job.
 
-        USR2 comes from Slurm before the time is up; TERM when it takes the job away,
-        and then it is Slurm, too, who starts it again, or not.
+        Slurm sends SIGUSR2 before the time limit: the job requeues itself. Slurm sends
+        SIGTERM when it preempts or cancels a job, and then requeues it itself, or not.
         """
-        asked = []
-        signal.signal(signal.SIGUSR2, lambda *_: asked.append("time is up"))
-        signal.signal(signal.SIGTERM, lambda *_: asked.append("taken away"))
-        job, rank = _job(), int(os.environ["SLURM_PROCID"])
+        signals = []
+        signal.signal(signal.SIGUSR2, lambda number, _: signals.append(number))
+        signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+        job_id, rank = _slurm_job_id(), int(os.environ["SLURM_PROCID"])
         code = run_attempt.run(
-            self.task,
+            self.command,
             self.folder,
             self.budget,
-            attempt=f"{job}.{os.environ.get('SLURM_RESTART_COUNT', 0)}",
+            attempt=f"{job_id}.{os.environ.get('SLURM_RESTART_COUNT', 0)}",
             rank=rank,
-            asked=lambda: bool(asked),
+            stop_requested=lambda: bool(signals),
         )
-        again = code not in (0, run_attempt.GIVEN_UP) and "taken away" not in asked
-        if not again or rank:
+        final = code in (cli.DONE, run_attempt.BUDGET_EXHAUSTED)
+        if final or signal.SIGTERM in signals or rank:
             return code
-        if not attempt_log.refusal(attempt_log.read(self.folder), self.budget):
-            subprocess.run(["scontrol", "requeue", job], check=True)
+        attempts = attempt_log.read_attempts(self.folder)
+        if not attempt_log.no_retry_reason(attempts, self.budget):
+            subprocess.run(["scontrol", "requeue", job_id], check=True)
         return code
 
 
-def _job() -> str:
-    """This job's name, as squeue tells it."""
+def _slurm_job_id() -> str:
+    """This process' Slurm job, as squeue prints it: "17", or "17_3" in an array."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     if array:
         return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     return os.environ["SLURM_JOB_ID"]
 
 
-def _slurm(*command: str) -> subprocess.CompletedProcess:
+def _run_slurm(*command: str) -> subprocess.CompletedProcess:
     """Runs one of Slurm's commands.
 
     Raises:
-      UserError: this machine has none.
+      UserError: Slurm is not installed on this machine.
     """
     try:
         return subprocess.run(command, capture_output=True, text=True)

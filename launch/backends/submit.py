@@ -1,6 +1,7 @@
-"""Tasks from a command line to their results: the flags of engines, and what runs."""
+"""Runs jobs as a command line says: the flags of backends, and what they start."""
 
 import argparse
+import dataclasses
 import os
 import shlex
 import signal
@@ -10,142 +11,159 @@ from typing import Any
 
 from etils import epath
 
-from launch import backends, cli
-from launch.backends import Task, run_attempt
+from launch import cli
+from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
-from launch.backends.progress import Board
-from launch.backends.resources import Need
-from launch.backends.scheduler import Runner
+from launch.backends.backend import (
+    Job,
+    ManifestBackend,
+    backend_flags,
+    backend_names,
+    load_backend,
+)
+from launch.backends.progress import JobProgress
+from launch.backends.resources import Resources
+from launch.backends.scheduler import Scheduler
 from research.errors import UserError
 
-NEEDS = ("hosts", "cpus", "gpus", "slice")
-LEAST = {"parallel": 1, "retries": 0, "preemptions": 0}
+MIN_VALUES = {"parallel": 1, "retries": 0, "preemptions": 0}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say where tasks run, and how often they may be restarted."""
-    add = parser.add_argument_group("engines").add_argument
+    """Adds the flags of where jobs run, what each is given, and how often it restarts.
+
+    `read_flags` reads them.
+    """
+    add = parser.add_argument_group("backends").add_argument
     add("--on", default="local", help="local | ray[://HOST] | slurm:PARTITION | ...")
-    add("--parallel", type=int, help="at a time; local: 1, others: all there are")
-    add("--retries", type=int, default=3, help="of each, after a failure")
-    add("--preemptions", type=int, default=100, help="of each, before it is left")
-    add = parser.add_argument_group("what each one needs of an engine").add_argument
+    add("--parallel", type=int, help="jobs at a time; default: local 1, others all")
+    add("--retries", type=int, default=3, help="of each job, after a failure")
+    add("--preemptions", type=int, default=100, help="of each job, at most")
+    add = parser.add_argument_group("resources of each job").add_argument
     add("--hosts", type=int, default=1)
     add("--cpus", type=int, default=1, help="of each host")
     add("--gpus", type=int, default=0, help="of each host")
     add("--slice", default="", help="a TPU slice, such as v5e:16x16")
-    for name in (*backends.RUNNING, *backends.RENDERED):
+    for name in backend_names():
         add = parser.add_argument_group(f"--on={name}").add_argument
-        for field in backends.options(name):
-            kind, said = type(field.default), field.metadata["help"]
-            add(f"--{name}.{field.name}", type=kind, help=said)
+        for field in backend_flags(name):
+            value_type, text = type(field.default), field.metadata["help"]
+            add(f"--{name}.{field.name}", type=value_type, help=text)
 
 
 def read_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """The values of those flags, as JSON holds them.
+    """The values of the flags of `add_flags`, in types that JSON has.
 
     Raises:
-      UserError: a number that is too small.
+      UserError: a number is too small.
     """
     given = vars(args)
-    for name, least in LEAST.items():
+    for name, least in MIN_VALUES.items():
         if given[name] is not None and given[name] < least:
             raise UserError(f"--{name}={given[name]}: it is at least {least}")
+    resources = [field.name for field in dataclasses.fields(Resources)]
     return {
         "on": args.on,
-        "need": {name: given[name] for name in NEEDS},
+        "resources": {name: given[name] for name in resources},
         "flags": {k: v for k, v in given.items() if "." in k and v is not None},
-        **{name: given[name] for name in LEAST},
+        **{name: given[name] for name in MIN_VALUES},
     }
 
 
-def engine(flags: Mapping[str, Any]) -> Any:
-    """The engine of what `read_flags` read.
+def make_backend(flags: Mapping[str, Any]) -> Any:
+    """The backend of the flags that `read_flags` returned.
 
     Raises:
       UserError: there is none like it.
     """
-    return backends.load(flags["on"], Need(**flags["need"]), flags["flags"])
+    resources = Resources(**flags["resources"])
+    return load_backend(flags["on"], resources, flags["flags"])
 
 
-def budget(flags: Mapping[str, Any], round: int) -> Budget:
-    return Budget(flags["preemptions"], flags["retries"], round)
-
-
-def drive(
-    tasks: Sequence[Task],
+def run_jobs(
+    jobs: Sequence[Job],
     flags: Mapping[str, Any],
     *,
     workdir: epath.Path,
     round: int,
     noun: str,
 ) -> int:
-    """Runs the tasks that have no result, or renders them; returns an exit code.
+    """Runs the jobs that have no result, or writes their manifests.
 
     Args:
-      noun: what people call the tasks.
+      flags: as `read_flags` returns them.
+      round: see `Budget`.
+      noun: what messages call the jobs.
+
+    Returns:
+      an exit code.
     """
-    chosen, limits = engine(flags), budget(flags, round)
-    todo = [task for task in tasks if not task.done]
-    if hasattr(chosen, "render"):
-        return _render(todo, chosen, limits, workdir, noun)
+    backend, budget = make_backend(flags), _budget(flags, round)
+    todo = [job for job in jobs if not job.done]
+    if hasattr(backend, "render"):
+        name = flags["on"].partition(":")[0]
+        local = "://" not in os.fspath(workdir)
+        folder = workdir / name if local else epath.Path("runs") / workdir.name / name
+        _write_manifests(todo, backend, budget, folder, noun)
+        return cli.DONE
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    board = Board(noun, len(tasks), len(tasks) - len(todo))
-    with board.bars:
+    progress = JobProgress(noun, len(jobs), len(jobs) - len(todo))
+    with progress.bars:
         parallel = flags["parallel"]
-        failed = Runner(
-            todo, chosen, board, workdir=workdir, budget=limits, parallel=parallel
+        failed = Scheduler(
+            todo, backend, progress, workdir=workdir, budget=budget, parallel=parallel
         ).run()
-    for task, why in failed.items():
-        where = run_attempt.log(task.folder)
-        print(f"error: {task.name}: {why}; see {where}", file=sys.stderr)
-    print(f"{len(tasks) - len(failed)} of {len(tasks)} {noun} have a result")
+    for job, reason in failed.items():
+        log = run_attempt.log_path(job.folder)
+        print(f"error: {job.name}: {reason}; see {log}", file=sys.stderr)
+    print(f"{len(jobs) - len(failed)} of {len(jobs)} {noun} have a result")
     return cli.FAILED if failed else cli.DONE
 
 
-def show(tasks: Sequence[Task], flags: Mapping[str, Any], round: int) -> None:
-    """Prints what `drive` would run."""
-    for task in tasks:
-        print(f"{task.id}  {'done' if task.done else 'to do'}  {task.name}")
-        print("   ", shlex.join(task.command))
-    chosen = engine(flags)
-    if hasattr(chosen, "render"):
-        todo = [task for task in tasks if not task.done]
-        for file, text in chosen.render(waves(todo), budget(flags, round)).items():
+def print_plan(jobs: Sequence[Job], flags: Mapping[str, Any], round: int) -> None:
+    """Prints what `run_jobs` would run or write."""
+    for job in jobs:
+        print(f"{job.id}  {'done' if job.done else 'to do'}  {job.name}")
+        print("   ", shlex.join(job.command))
+    backend = make_backend(flags)
+    if hasattr(backend, "render"):
+        todo = [job for job in jobs if not job.done]
+        files = backend.render(dependency_waves(todo), _budget(flags, round))
+        for file, text in files.items():
             print(f"# {file}\n{text}")
 
 
-def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Tasks by how many have to be run before them, one after the other."""
-    level: dict[Task, int] = {}
-    for task in tasks:
-        above = [level[parent] for parent in task.parents.values() if parent in level]
-        level[task] = 1 + max(above, default=-1)
-    found = [[] for _ in range(1 + max(level.values(), default=-1))]
-    for task, number in level.items():
-        found[number].append(task)
-    return found
+def dependency_waves(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Groups jobs by the longest chain of parents among them that must run before."""
+    depth: dict[Job, int] = {}
+    for job in jobs:
+        above = [depth[parent] for parent in job.parents.values() if parent in depth]
+        depth[job] = 1 + max(above, default=-1)
+    waves = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for job, number in depth.items():
+        waves[number].append(job)
+    return waves
 
 
-def _render(
-    todo: Sequence[Task],
-    chosen: backends.Rendered,
-    limits: Budget,
-    workdir: epath.Path,
+def _budget(flags: Mapping[str, Any], round: int) -> Budget:
+    return Budget(flags["preemptions"], flags["retries"], round)
+
+
+def _write_manifests(
+    jobs: Sequence[Job],
+    backend: ManifestBackend,
+    budget: Budget,
+    folder: epath.Path,
     noun: str,
-) -> int:
-    """Writes the engine's files, and says which commands take them."""
-    name = type(chosen).__module__.rpartition(".")[2]
-    local = "://" not in os.fspath(workdir)
-    folder = workdir / name if local else epath.Path("runs") / workdir.name / name
-    files = chosen.render(waves(todo), limits)
+) -> None:
+    """Writes the backend's files, and prints the commands that run them."""
+    files = backend.render(dependency_waves(jobs), budget)
     for old in folder.glob("wave-*"):
         old.rmtree()
     for file, text in files.items():
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    print(f"{len(todo)} {noun} in {folder}; run them with")
-    for line in chosen.advice(folder):
+    print(f"{len(jobs)} {noun} in {folder}; run them with")
+    for line in backend.instructions(folder):
         print(f"  {line}")
-    return cli.DONE

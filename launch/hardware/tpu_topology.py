@@ -8,9 +8,8 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from launch.hardware.tpu_slice import EXAMPLES, parse_tpu_slice
 from research.errors import UserError
-
-TPU = re.compile(r"(v4|v5e|v5p|v6e|tpu7x):\d+x\d+(x\d+)?")
 
 
 def before_jax(name: str) -> None:
@@ -41,14 +40,14 @@ def topology(name: str) -> Sequence[Any]:
             return jax.devices("gpu")
         except RuntimeError as error:
             raise UserError("--topology=gpu: there is no GPU here") from error
-    if not TPU.fullmatch(name):
+    tpu_slice = parse_tpu_slice(name)
+    if not tpu_slice:
         raise UserError(
-            f"--topology={name}: it is cpu:N, gpu, or a TPU slice such as v4:2x2x1, "
-            "v5e:4x4, v5p:2x2x2, v6e:16x16, tpu7x:2x2x1"
+            f"--topology={name}: it is cpu:N, gpu, or a TPU slice such as {EXAMPLES}"
         )
     _check_libtpu(name)
     try:
-        whole = {"chip_config_name": "megacore"} if name.startswith("v4:") else {}
+        whole = {"chip_config_name": "megacore"} if tpu_slice.generation == "v4" else {}
         found = topologies.get_topology_desc(name, platform="tpu", **whole)
     except (jax.errors.JaxRuntimeError, ValueError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]

@@ -18,7 +18,7 @@ def show(
 ) -> None:
     """Prints a line on the sweep and one a trial."""
     done = sum(trial.done for trial in planned)
-    driver, who = "nobody drives it", scheduler.driver(workdir)
+    driver, who = "nobody drives it", scheduler.current_driver(workdir)
     if who:
         since = time.strftime("%d %b %H:%M", time.localtime(who["since"]))
         driver = f"driven by process {who['pid']} on {who['host']} since {since}"
@@ -27,7 +27,7 @@ def show(
         f"{len(planned)} trials have a result; {driver}"
     )
     budget = Budget(head["preemptions"], head["retries"], head["round"])
-    jobs = scheduler.jobs(workdir)
+    jobs = scheduler.read_handles(workdir)
     width = max(len(trial.name) for trial in planned)
     for trial in planned:
         state, more = of(trial, budget, handed_over=trial.id in jobs)
@@ -42,23 +42,23 @@ def of(trial: Trial, budget: Budget, *, handed_over: bool) -> tuple[str, str]:
     """
     if trial.done:
         return "done", trial.summary
-    attempts = attempt_log.read(trial.folder)
+    attempts = attempt_log.read_attempts(trial.folder)
     step, total = trial.progress
     at = f"step {step} of {total}" if attempts else ""
-    if attempts and attempts[-1].lives:
+    if attempts and attempts[-1].alive:
         last = attempts[-1]
-        minutes = (time.time() - last.processes[0].began) / 60
+        minutes = (time.time() - last.processes[0].started) / 60
         began = f"on {', '.join(last.hosts)} for {minutes:.0f} min"
         return "running", f"{at}, {began}, attempt {len(attempts)}"
-    ended = [a for a in attempts if not a.lives]
-    why = attempt_log.refusal(ended, budget)
+    ended = [a for a in attempts if not a.alive]
+    why = attempt_log.no_retry_reason(ended, budget)
     if why:
-        return "failed", f"{at}, {why}; see {run_attempt.log(trial.folder)}"
+        return "failed", f"{at}, {why}; see {run_attempt.log_path(trial.folder)}"
     lost = [parent.name for parent in trial.parents.values() if not parent.done]
     if lost:
         return "waiting", f"for {lost[0]}"
     if attempts:
-        at = f"{at}, {attempt_log.how(attempts[-1].worst)}"
+        at = f"{at}, {attempt_log.describe_end(attempts[-1].root_cause)}"
     return ("queued" if handed_over else "waiting"), at
 
 

@@ -10,7 +10,7 @@ from etils import epath
 
 from launch import config
 from launch.backends import attempt_log
-from launch.backends.attempt_log import root
+from launch.backends.backend import absolute_path
 from research.errors import UserError, unknown
 
 SCALES = ("smoke", "small", "paper")
@@ -97,7 +97,7 @@ def plan(
         if pairs and all(key in own for _, own in pairs):
             raise UserError(f"{key}: every trial of {file} sets it itself")
     for experiment, own in pairs:
-        _add(trials, root(workdir), experiment, own, shared)
+        _add(trials, absolute_path(workdir), experiment, own, shared)
     return _named(list(trials.values()))
 
 
@@ -109,7 +109,9 @@ def write(trials: list[Trial], workdir: epath.PathLike, **head: Any) -> None:
         | {"folder": trial.id}
         for trial in trials
     ]
-    attempt_log.write_json(root(workdir) / "sweep.json", head | {"trials": rows})
+    attempt_log.write_json(
+        absolute_path(workdir) / "sweep.json", head | {"trials": rows}
+    )
 
 
 def read(workdir: epath.PathLike) -> list[Trial]:
@@ -121,7 +123,7 @@ def read(workdir: epath.PathLike) -> list[Trial]:
     trials: dict[str, Trial] = {}
     for row in header(workdir)["trials"]:
         parents = {key: trials[parent] for key, parent in row["parents"].items()}
-        folder = root(workdir) / row["folder"]
+        folder = absolute_path(workdir) / row["folder"]
         trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
     return list(trials.values())
 
@@ -132,7 +134,7 @@ def header(workdir: epath.PathLike) -> dict[str, Any]:
     Raises:
       UserError: there is none.
     """
-    path = root(workdir) / "sweep.json"
+    path = absolute_path(workdir) / "sweep.json"
     if not path.exists():
         raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
     return json.loads(path.read_text())

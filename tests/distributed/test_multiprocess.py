@@ -22,22 +22,22 @@ from tests.proofs.run_process import Run
 folder = Path(sys.argv[1])
 flags = [f"--config.data.cache_dir={folder / 'cache'}", *sys.argv[2:]]
 alone = Run(folder / "alone", flags, devices=1, fork=True)
-alone_codes = alone.begin().wait()
+alone_codes = alone.start().wait()
 two = Run(folder / "two", flags, processes=2, devices=2, fork=True)
 
-life = two.begin()
-life.until(two.step)
-life.end(1, signal.SIGTERM)
+life = two.start()
+life.wait_until(two.last_step)
+life.kill(1, signal.SIGTERM)
 asked = life.wait()
-saved = two.saved()
+saved = two.last_checkpoint()
 
-life = two.begin()
-life.until(lambda: two.step() > saved)
-seconds = life.end(0, signal.SIGKILL)
+life = two.start()
+life.wait_until(lambda: two.last_step() > saved)
+seconds = life.kill(0, signal.SIGKILL)
 killed = life.wait()
 
 one = two._replace(processes=1, flags=[*flags, "--config.mesh.fsdp=2"])
-ended = one.begin().wait()
+ended = one.start().wait()
 facts = dict(asked=asked, saved=saved, killed=killed, seconds=seconds, ended=ended)
 print(json.dumps(facts | {"alone": alone_codes}))
 """

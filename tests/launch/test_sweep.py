@@ -119,7 +119,7 @@ def test_a_failure_stops_those_that_need_it_alone(file, tmp_path, engine, capsys
     assert done == [False, False, False, True]
     assert len(started) == 2
     said = capsys.readouterr()
-    assert said.err.count("for want of mlm") == 2
+    assert said.err.count("since mlm has no result") == 2
     assert "the last line" in said.err
     assert "1 of 4 trials" in said.out
 
@@ -135,10 +135,10 @@ def test_crashes_are_retried_within_the_budget(file, tmp_path, engine, retries, 
 @pytest.mark.parametrize("parallel", [1, 2, 4])
 def test_no_more_trials_at_a_time_than_asked_for(file, tmp_path, engine, parallel):
     assert _sweep(file, tmp_path, f"--parallel={parallel}") == 0
-    assert fake_backend.Engine.most == min(
+    assert fake_backend.Backend.max_alive == min(
         parallel, 2
     )  # two are ready at first, then two
-    assert fake_backend.Engine.open == 0
+    assert fake_backend.Backend.num_alive == 0
 
 
 def test_an_interrupted_sweep_ends_its_jobs_and_goes_on(file, tmp_path, engine):

@@ -7,6 +7,7 @@ import pytest
 
 from launch import sweep
 from launch.backends import scheduler
+from launch.backends.backend import absolute_path
 from launch.cli import main
 from launch.sweeps import trials
 from tests.testing import fake_backend
@@ -69,7 +70,7 @@ def test_what_would_only_fail_again_is_not_tried_again(do, engine, code):
 
 def test_a_job_that_never_begins_is_a_failure(do, engine):
     started, codes = engine
-    codes.update({0: fake_backend.SILENT, 1: fake_backend.SILENT})
+    codes.update({0: fake_backend.NEVER_STARTED, 1: fake_backend.NEVER_STARTED})
     assert do("--retries=1")[0] == 1
     assert started.count(started[0]) == 2
     assert do("--retries=0")[0] == 0
@@ -79,7 +80,7 @@ def test_resume_goes_on_as_the_sweep_was_started(do, engine):
     codes = engine[1]
     codes[1] = 130  # while the second trial runs
     assert do("--parallel=2", "--fake.colour=red", "--config.model.layers=3")[0] == 130
-    assert not scheduler.jobs(trials.root(do.workdir))
+    assert not scheduler.read_handles(absolute_path(do.workdir))
     codes.clear()
     before = [trial.id for trial in trials.read(do.workdir)]
     code, out, _ = do("resume")
@@ -100,10 +101,10 @@ def test_resume_tries_a_mistake_once_more(do, engine):
 
 def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
     started, codes = engine
-    fake_backend.Engine.outlives = True
+    fake_backend.Backend.detached = True
     codes[1] = 130
     assert do("--parallel=2")[0] == 130
-    left = scheduler.jobs(trials.root(do.workdir))
+    left = scheduler.read_handles(absolute_path(do.workdir))
     assert 1 in [json.loads(job)[0] for job in left.values()]
     codes.clear()
     assert do("resume")[0] == 0
@@ -112,7 +113,7 @@ def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
 
 def test_status_tells_each_state_without_a_driver(do, engine):
     codes = engine[1]
-    fake_backend.Engine.outlives = True
+    fake_backend.Backend.detached = True
     codes.update({0: 2, 1: 130})
     do("--retries=0", "--parallel=2")
     code, out, _ = do("status")
@@ -126,7 +127,7 @@ def test_status_tells_each_state_without_a_driver(do, engine):
     assert "exit code 2" in rows[0] and str(first.folder) in rows[0]
     assert "for mlm" in out
     file = last.folder / "attempts/00001.0.json"
-    process = json.loads(file.read_text()) | {"beat": time.time(), "host": "here"}
+    process = json.loads(file.read_text()) | {"heartbeat": time.time(), "host": "here"}
     file.write_text(json.dumps(process))
     (last.folder / "metrics.jsonl").write_text('{"step": 5}\n')
     row = do("status")[1].splitlines()[4]
@@ -137,7 +138,7 @@ def test_status_while_it_runs_names_the_driver(do, engine):
     codes = engine[1]
     codes[0] = 2
     do()
-    with scheduler.driving(trials.root(do.workdir)):
+    with scheduler.only_driver(absolute_path(do.workdir)):
         assert "driven by process" in do("status")[1]
         assert do("resume")[0] == 2
 
@@ -157,12 +158,12 @@ def test_logs_are_those_of_what_has_no_result_or_is_named(do, engine):
 
 def test_stop_ends_what_was_handed_over(do, engine):
     codes = engine[1]
-    fake_backend.Engine.outlives = True
+    fake_backend.Backend.detached = True
     codes[0] = 130
     do()
-    assert fake_backend.Engine.open == 1
+    assert fake_backend.Backend.num_alive == 1
     assert do("stop")[0] == 0
-    assert fake_backend.Engine.open == 0
+    assert fake_backend.Backend.num_alive == 0
     assert "queued" not in do("status")[1]
 
 

@@ -1,1 +1,1 @@
-"""Long proofs, which make targets run: faults, parity, compilation, mutation."""
+"""Long tests that make targets run: faults, gradient parity, compilation, mutation."""

@@ -1,13 +1,13 @@
-"""Kills a small run again and again; it must end as if it had been left alone.
+"""Fault injection: a run that is killed many times must equal an uninterrupted one.
 
-    python -m tests.proofs.fault_injection --workdir=runs/chaos --kills=50 [--processes=2]
+    python -m tests.proofs.fault_injection --workdir=runs/chaos --kills=50 \\
+        [--processes=2]
 
-Each life of the run is the same command. It is killed (SIGKILL, of one process of all)
-at a random moment: while it starts, between steps, in the middle of a save; now and
-then it is asked to stop (SIGTERM). Then its parameters, optimizer state and
-metrics.jsonl are compared, bit by bit, with those of a run that was left alone. With
---devices=8,4,2 a run also goes on with fewer and fewer devices and on other meshes:
-its losses must agree to 1e-5.
+The same command is started again and again. It is killed (SIGKILL, of one process) at a
+random moment: while it starts, between steps, or while it saves; at times it is asked
+to stop (SIGTERM). Then its parameters, optimizer state and metrics.jsonl are compared,
+bit by bit, with those of an uninterrupted run. With --devices=8,4,2 a run is also
+resumed on fewer and fewer devices and on other meshes: its losses must agree to 1e-5.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ from launch import cli
 from launch.cli import Parser, main
 from research.data.progress import progress
 from research.errors import UserError
-from tests.proofs.run_process import Life, Run
+from tests.proofs.run_process import ProcessGroup, Run
 
 SMALL = {
     "data.length": 32,
@@ -40,10 +40,10 @@ SMALL = {
     "train.eval_every": 80,
     "train.checkpoint_every": 10,
 }
-"""A run of seconds that logs, evaluates and saves all the time."""
+"""A run of seconds that logs, evaluates and saves often."""
 
-KINDS = {"starting": 3, "stepping": 5, "saving": 4, "asked": 1}
-"""How a life ends, and how often: the last by SIGTERM, the others by SIGKILL."""
+FAULTS = {"starting": 3, "stepping": 5, "saving": 4, "sigterm": 1}
+"""The moment of a kill -> its relative frequency. The last is SIGTERM between steps."""
 
 MESHES = {
     8: {"data": 2, "fsdp": 2, "tensor": 2},
@@ -51,121 +51,137 @@ MESHES = {
     2: {"data": 1, "fsdp": 1, "tensor": 2},
 }
 TOLERANCE = 1e-5
-"""Of losses on other devices, relative."""
+"""Largest relative difference of losses on other devices."""
 
 
-class Chaos:
-    """Kills runs, and keeps the score.
+class FaultInjector:
+    """Kills runs, and compares each with an uninterrupted one.
 
     Args:
-      run: gives the run of a name; the one named "alone" is left alone.
-      draw: of moments and victims.
+      make_run: the run of a name. The one named "uninterrupted" is not killed.
+      rng: draws the moments and the victims.
     """
 
-    def __init__(self, run: Callable[[str], Run], draw: random.Random):
-        self.run, self.draw = run, draw
-        self.kills: Counter[str] = Counter()
-        self.runs = 0
-        self.peers: list[float] = []  # seconds until the others had ended
-        self.codes: Counter[int] = Counter()  # theirs
-        self.wrong: list[str] = []
-        self.alone = run("alone")
-        self.starting, self.stepping = left_alone(self.alone)
+    def __init__(self, make_run: Callable[[str], Run], rng: random.Random):
+        self.make_run, self.rng = make_run, rng
+        self.kills: Counter[str] = Counter()  # by fault
+        self.num_runs = 0
+        self.end_times: list[float] = []  # seconds from a kill to the end of all others
+        self.other_codes: Counter[int] = Counter()  # exit codes of the others
+        self.errors: list[str] = []
+        self.reference = make_run("uninterrupted")
+        self.start_time, self.run_time = run_uninterrupted(self.reference)
 
-    def kill(self, times: int) -> None:
-        """Kills runs until that is enough, and compares each with the first."""
-        with progress("kills", times) as report:
-            while not self.runs or self.kills.total() < times:
-                self.runs += 1
-                killed = self.run(f"killed{self.runs}")
-                while (code := self.live(killed, times)) is None:
-                    report(self.kills.total(), f"{self.kills.total()} of {times}")
+    def kill(self, num_kills: int) -> None:
+        """Starts and kills runs until there were that many kills; compares each."""
+        with progress("kills", num_kills) as report:
+            while not self.num_runs or self.kills.total() < num_kills:
+                self.num_runs += 1
+                run = self.make_run(f"killed{self.num_runs}")
+                while (code := self.start_and_kill(run, num_kills)) is None:
+                    total = self.kills.total()
+                    report(total, f"{total} of {num_kills}")
                 if code:
-                    self.wrong.append(f"{killed.workdir} ended with exit code {code}")
+                    self.errors.append(f"{run.workdir} ended with exit code {code}")
                 else:
-                    self.wrong += compare(self.alone.workdir, killed.workdir)
+                    self.errors += compare(self.reference.workdir, run.workdir)
 
-    def live(self, run: Run, times: int) -> int | None:
-        """Begins a run where it stands; its exit code, or None if it was killed."""
-        life, kinds = run.begin(), [*KINDS]
-        kind = self.draw.choices(kinds, KINDS.values())[0]
-        if self.kills.total() == times or not self._comes(life, kind):
-            return max(life.wait(), key=abs)
-        victim = self.draw.randrange(run.processes)
-        asked = kind == "asked"
-        seconds = life.end(victim, signal.SIGTERM if asked else signal.SIGKILL)
-        codes = life.wait()
+    def start_and_kill(self, run: Run, num_kills: int) -> int | None:
+        """Starts a run and kills it; returns its exit code if it ended before that."""
+        group = run.start()
+        fault = self.rng.choices([*FAULTS], FAULTS.values())[0]
+        if self.kills.total() == num_kills or not self._wait_for(group, fault):
+            return max(group.wait(), key=abs)
+        victim = self.rng.randrange(run.processes)
+        sigterm = fault == "sigterm"
+        seconds = group.kill(victim, signal.SIGTERM if sigterm else signal.SIGKILL)
+        codes = group.wait()
         if not any(codes):
-            return 0  # it was quicker
-        self.kills[kind] += 1
-        others = [code for n, code in enumerate(codes) if n != victim or asked]
-        if run.processes > 1 and not asked:
-            self.peers.append(seconds)
-            self.codes.update(others)
-        late = (run.workdir / "result.json").exists()
-        if set(others) - {cli.PREEMPTED, *([cli.DONE] if late else [])}:
-            self.wrong.append(f"{run.workdir}: {kind}: exit codes {others}, not 75")
+            return 0  # it ended before the signal
+        self.kills[fault] += 1
+        others = [code for n, code in enumerate(codes) if n != victim or sigterm]
+        if run.processes > 1 and not sigterm:
+            self.end_times.append(seconds)
+            self.other_codes.update(others)
+        has_result = (run.workdir / "result.json").exists()
+        if set(others) - {cli.PREEMPTED, *([cli.DONE] if has_result else [])}:
+            self.errors.append(f"{run.workdir}: {fault}: exit codes {others}, not 75")
         return None
 
-    def _comes(self, life: Life, kind: str) -> bool:
-        """Waits for the moment of a kill; False if the run ended before."""
-        share, before = self.draw.random(), life.run.step()
-        if kind == "starting":
-            return life.until(lambda: life.age() > share * self.starting)
-        begun = life.run.saves if kind == "saving" else lambda: life.run.step() > before
-        if not life.until(begun):
+    def _wait_for(self, group: ProcessGroup, fault: str) -> bool:
+        """Waits for the moment of a fault; returns False if the run ended before."""
+        run, fraction = group.run, self.rng.random()
+        first_step = run.last_step()
+        if fault == "starting":
+            moment = fraction * self.start_time
+            return group.wait_until(lambda: group.elapsed() > moment)
+        begins = (
+            run.unfinished_checkpoint
+            if fault == "saving"
+            else lambda: run.last_step() > first_step
+        )
+        if not group.wait_until(begins):
             return False
-        pause = life.age() + share * (0.1 if kind == "saving" else self.stepping / 5)
-        return life.until(lambda: life.age() > pause)
+        longest = 0.1 if fault == "saving" else self.run_time / 5
+        moment = group.elapsed() + fraction * longest
+        return group.wait_until(lambda: group.elapsed() > moment)
 
-    def score(self) -> str:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in self.kills.items())
-        lines = [f"killed {self.kills.total()} times ({kinds}) in {self.runs} runs"]
-        if self.peers:
-            codes = ", ".join(f"{k} ({v} times)" for k, v in sorted(self.codes.items()))
+    def summary(self) -> str:
+        faults = ", ".join(f"{fault} {count}" for fault, count in self.kills.items())
+        lines = [
+            f"killed {self.kills.total()} times ({faults}) in {self.num_runs} runs"
+        ]
+        if self.end_times:
+            codes = sorted(self.other_codes.items())
+            counts = ", ".join(f"{code} ({count} times)" for code, count in codes)
             lines.append(
-                f"{max(self.peers):.2f} s after a kill at most all others had ended, "
-                f"with exit code {codes}"
+                f"the other processes ended within {max(self.end_times):.2f} s of a "
+                f"kill, with exit code {counts}"
             )
-        same = "parameters, optimizer state and metrics.jsonl bit-equal in all runs"
-        return "\n".join([*lines, *(self.wrong or [same])])
+        equal = "parameters, optimizer state and metrics.jsonl bit-equal in all runs"
+        return "\n".join([*lines, *(self.errors or [equal])])
 
 
-def left_alone(run: Run) -> tuple[float, float]:
-    """Seconds until a run's first line, and from there to its end."""
-    life = run.begin()
-    life.until(run.step)
-    started = life.age()
-    if any(life.wait()):
-        raise UserError(f"{run.workdir}, left alone, failed; see its log0.txt")
-    return started, life.age() - started
+def run_uninterrupted(run: Run) -> tuple[float, float]:
+    """Seconds from a run's start to its first metrics, and from there to its end.
+
+    Raises:
+      UserError: the run failed.
+    """
+    group = run.start()
+    group.wait_until(run.last_step)
+    start_time = group.elapsed()
+    if any(group.wait()):
+        raise UserError(f"{run.workdir} failed uninterrupted; see its log0.txt")
+    return start_time, group.elapsed() - start_time
 
 
-def compare(alone: Path, killed: Path) -> list[str]:
-    """The `differences` of two runs; this process leaves JAX to its forks."""
+def compare(reference: Path, killed: Path) -> list[str]:
+    """`differences` in a fork, since this process must not use JAX: it forks runs."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(differences, (alone, killed))
+        return pool.apply(differences, (reference, killed))
 
 
-def differences(alone: Path, killed: Path) -> list[str]:
-    """What differs, bit by bit, between two runs that have ended."""
+def differences(reference: Path, killed: Path) -> list[str]:
+    """What differs, bit by bit, between two finished runs, a line for each."""
     import numpy as np
 
-    wrong = []
-    if (alone / "metrics.jsonl").read_text() != (killed / "metrics.jsonl").read_text():
-        wrong.append(f"{killed}/metrics.jsonl differs from that of {alone}")
-    expected, found = _arrays(alone), _arrays(killed)
+    lines = []
+    texts = [(folder / "metrics.jsonl").read_text() for folder in (reference, killed)]
+    if texts[0] != texts[1]:
+        lines.append(f"{killed}/metrics.jsonl differs from that of {reference}")
+    expected, found = _arrays(reference), _arrays(killed)
     if expected.keys() != found.keys():
-        wrong.append(f"{killed} has other arrays than {alone}")
+        lines.append(f"{killed} has other arrays than {reference}")
     for name in expected.keys() & found.keys():
         if not np.array_equal(expected[name], found[name], equal_nan=True):
-            wrong.append(f"{killed}: {name} differs from that of {alone}")
-    return wrong
+            lines.append(f"{killed}: {name} differs from that of {reference}")
+    return lines
 
 
 def _arrays(workdir: Path) -> dict[str, Any]:
-    """Everything that the newest checkpoint of a run holds, on the host."""
+    """All arrays of a run's newest checkpoint, by name, on the host."""
     import jax
 
     from research.checkpoints.checkpoint import named, on_host
@@ -175,42 +191,52 @@ def _arrays(workdir: Path) -> dict[str, Any]:
     return {named(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
 
 
-def moved(run: Callable[..., Run], counts: Sequence[int]) -> tuple[float, str]:
-    """Kills a run and goes on with other devices, again and again.
+def resume_on_fewer_devices(
+    make_run: Callable[..., Run], counts: Sequence[int]
+) -> tuple[float, str]:
+    """Runs a part of the steps on each number of devices, with a kill after each.
 
     Returns:
-      what its losses differ by from those on one device, relative, and a line.
+      the largest relative difference of its losses from those of one device, and a line
+      that says so.
     """
-    alone, last = run("one-device", devices=1), run("moved", devices=counts[-1])
-    left_alone(alone)
+    reference = make_run("one-device", devices=1)
+    moved = make_run("moved", devices=counts[-1])
+    run_uninterrupted(reference)
     for number, count in enumerate(counts, start=1):
         mesh = [f"--config.mesh.{axis}={n}" for axis, n in MESHES[count].items()]
-        life = last._replace(devices=count, flags=[*last.flags, *mesh]).begin()
+        group = moved._replace(devices=count, flags=[*moved.flags, *mesh]).start()
         stop = SMALL["train.steps"] * number / len(counts)
-        if number < len(counts) and life.until(lambda stop=stop: last.step() >= stop):
-            life.end()
-        elif any(life.wait()):
-            raise UserError(f"{last.workdir} failed; see its log0.txt")
-    worst = max(
+        if number < len(counts) and group.wait_until(
+            lambda stop=stop: moved.last_step() >= stop
+        ):
+            group.kill()
+        elif any(group.wait()):
+            raise UserError(f"{moved.workdir} failed; see its log0.txt")
+    largest = max(
         abs(one[name] - other[name]) / abs(one[name])
-        for one, other in zip(alone.lines(), last.lines(), strict=True)
+        for one, other in zip(reference.lines(), moved.lines(), strict=True)
         for name in one
         if name.endswith("loss")
     )
-    way = " -> ".join(f"{count} devices {MESHES[count]}" for count in counts)
-    return worst, f"{way}: losses differ by {worst:.1e} from those on one device"
+    path = " -> ".join(f"{count} devices {MESHES[count]}" for count in counts)
+    return largest, f"{path}: losses differ by {largest:.1e} from those on one device"
 
 
 def run(args) -> int:
-    """Prints the score; fails if anything was lost."""
+    """Prints the summary; returns cli.FAILED if anything differs.
+
+    Raises:
+      UserError: the workdir is not empty, or an uninterrupted run failed.
+    """
     folder = Path(args.workdir).resolve()
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--workdir={folder} is not empty; give a new folder")
-    settings = {key: str(value) for key, value in SMALL.items()} | args.overrides
+    overrides = {key: str(value) for key, value in SMALL.items()} | args.overrides
 
-    def make(name: str, devices: int = 0) -> Run:
+    def make_run(name: str, devices: int = 0) -> Run:
         cache = folder / (f"cache-{name}" if args.cold else "cache")
-        own = settings | {"data.cache_dir": str(cache)}
+        own = overrides | {"data.cache_dir": str(cache)}
         flags = [f"--config.{key}={value}" for key, value in own.items()]
         return Run(
             folder / name,
@@ -220,15 +246,16 @@ def run(args) -> int:
             fork=args.fork,
         )
 
-    chaos = Chaos(make, random.Random(args.seed))
-    chaos.kill(args.kills)
-    print(chaos.score(), flush=True)
-    wrong = bool(chaos.wrong)
+    injector = FaultInjector(make_run, random.Random(args.seed))
+    injector.kill(args.kills)
+    print(injector.summary(), flush=True)
+    failed = bool(injector.errors)
     if args.devices:
-        worst, line = moved(make, [int(count) for count in args.devices.split(",")])
+        counts = [int(count) for count in args.devices.split(",")]
+        largest, line = resume_on_fewer_devices(make_run, counts)
         print(line)
-        wrong |= worst > TOLERANCE
-    return cli.FAILED if wrong else cli.DONE
+        failed |= largest > TOLERANCE
+    return cli.FAILED if failed else cli.DONE
 
 
 def parser() -> Parser:
@@ -237,15 +264,13 @@ def parser() -> Parser:
     parser.add_argument("--config", default="experiments/mlm.py", help="of the runs")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--processes", type=int, default=1, help="of each run")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--seed", type=int, default=0, help="of moments and victims")
     parser.add_argument(
-        "--fork", action="store_true", help="the commands share their imports"
+        "--fork", action="store_true", help="fork the runs: imports are done once"
     )
-    parser.add_argument("--devices", default="", help="8,4,2: go on with fewer")
+    parser.add_argument("--devices", default="", help="8,4,2: resume on fewer")
     parser.add_argument(
-        "--cold",
-        action="store_true",
-        help="each run makes its own caches, from nothing",
+        "--cold", action="store_true", help="a cache for each run, empty at its start"
     )
     return parser
 

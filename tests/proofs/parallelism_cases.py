@@ -1,4 +1,4 @@
-"""How a batch is spread over devices, processes and parts, and what it then teaches."""
+"""Meshes, processes and micro-batches, and the gradient and losses under each."""
 
 import sys
 from collections.abc import Mapping
@@ -10,29 +10,29 @@ from launch.config import load
 from research.errors import UserError
 
 
-class Way(NamedTuple):
-    """How a batch is spread."""
+class Case(NamedTuple):
+    """How a batch is divided."""
 
     processes: int = 1
     devices: int = 1  # of each process
     mesh: tuple[int, int, int] = (1, 1, 1)  # data, fsdp, tensor
-    accumulate: int = 1
+    accumulate: int = 1  # micro-batches
 
 
-ALONE = "1 device"
-WAYS = {
-    ALONE: Way(),
-    "in 2 parts": Way(accumulate=2),
-    "in 4 parts": Way(accumulate=4),
-    "data 8": Way(devices=8, mesh=(8, 1, 1)),
-    "fsdp 8": Way(devices=8, mesh=(1, 8, 1)),
-    "data 4 x tensor 2": Way(devices=8, mesh=(4, 1, 2)),
-    "2 x 2 x 2": Way(devices=8, mesh=(2, 2, 2)),
-    "2 x 2 x 2, in 2 parts": Way(devices=8, mesh=(2, 2, 2), accumulate=2),
-    "2 processes": Way(processes=2, devices=4, mesh=(2, 2, 2)),
-    "4 processes": Way(processes=4, devices=2, mesh=(4, 1, 2)),
+REFERENCE = "1 device"
+CASES = {
+    REFERENCE: Case(),
+    "accumulate 2": Case(accumulate=2),
+    "accumulate 4": Case(accumulate=4),
+    "data 8": Case(devices=8, mesh=(8, 1, 1)),
+    "fsdp 8": Case(devices=8, mesh=(1, 8, 1)),
+    "data 4 x tensor 2": Case(devices=8, mesh=(4, 1, 2)),
+    "2 x 2 x 2": Case(devices=8, mesh=(2, 2, 2)),
+    "2 x 2 x 2, accumulate 2": Case(devices=8, mesh=(2, 2, 2), accumulate=2),
+    "2 processes": Case(processes=2, devices=4, mesh=(2, 2, 2)),
+    "4 processes": Case(processes=4, devices=2, mesh=(4, 1, 2)),
 }
-SAME = {
+OVERRIDES = {
     "data.held_out": 0.1,
     "data.vocabulary_size": 384,
     "data.length": 32,
@@ -49,30 +49,38 @@ SAME = {
     "train.batch": 16,
     "train.log_every": 1,
 }
-"""What all objectives are measured with, so that training does not enlarge rounding.
+"""Config keys of all objectives, chosen so that training does not amplify rounding.
 
-The activation is smooth: rounding tells on which side of its corner a ReLU is. Adam is
-corrected: without it InfoWord's first steps are three times as large; its loss, 1e-7
-apart at first, is 2e-5 apart after 45.
+The activation is smooth, since rounding can change the side of a ReLU's corner on which
+an input lies. Adam corrects the bias of its moments: without the correction InfoWord's
+first steps are three times as large, and the losses of two cases, which differ by 1e-7
+at first, differ by 2e-5 after 45 steps.
 """
 
 
-def configured(
-    name: str, spec: str, way: Way, data: Mapping[str, str], steps: int
+def make_config(
+    name: str, spec: str, case: Case, data: Mapping[str, str], steps: int
 ) -> Any:
-    """The config of an experiment under a way; `name` may be that of its objective."""
+    """The config of an experiment in a case.
+
+    Args:
+      name: of the experiment, or of the objective if `spec` is experiments/base.py.
+      spec: the experiment's file, with a size.
+      data: values of keys of the section `data`.
+      steps: of training.
+    """
     data = {f"data.{key}": value for key, value in data.items()}
     if load(spec).data.mixture:
         data["data.mixture"] = {data["data.corpus"]: 1.0}
-    mesh = zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), way.mesh, strict=True)
-    own = {"train.steps": steps, "train.accumulate": way.accumulate}
+    mesh = zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), case.mesh, strict=True)
+    own = {"train.steps": steps, "train.accumulate": case.accumulate}
     if spec.startswith("experiments/base.py"):
         own["objective.name"] = name
-    return load(spec, own | data | SAME | dict(mesh))
+    return load(spec, own | data | OVERRIDES | dict(mesh))
 
 
 def measure(config: Any) -> dict[str, Any]:
-    """The first gradient and all losses, on the host of every process."""
+    """The first gradient, by parameter name, and all losses, on every host."""
     import jax
     import numpy as np
     import optax
@@ -85,37 +93,44 @@ def measure(config: Any) -> dict[str, Any]:
 
     program = build(config)
 
-    def noisy(params: Any) -> Any:
+    def add_noise(params: Any) -> Any:
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(jax.random.key(1), len(leaves))
         pairs = zip(keys, leaves, strict=True)
         added = [leaf + jax.random.normal(key, leaf.shape) / 20 for key, leaf in pairs]
         return jax.tree.unflatten(tree, added)
 
-    def whole(leaf: jax.Array) -> np.ndarray:
+    def to_host(leaf: jax.Array) -> np.ndarray:
         if leaf.is_fully_addressable:
             return np.asarray(leaf)
         return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
 
-    found, losses = {}, []
+    grads, losses = {}, []
     with sharding.context(program.mesh):
         where = jax.tree.map(lambda leaf: leaf.sharding, program.abstract.params)
         state = fresh(program, config.seed)
-        state = state._replace(params=jax.jit(noisy, out_shardings=where)(state.params))
+        state = state._replace(
+            params=jax.jit(add_noise, out_shardings=where)(state.params)
+        )
         for batch in train_batches(program, 0, config.train.steps):
             state = program.step(state, batch)
             losses.append(metric_writer.means(jax.device_get(state.sums))["loss"])
-            if not found:
+            if not grads:
                 moment = optax.tree.get(state.opt_state, "mu")
                 leaves = jax.tree_util.tree_leaves_with_path(moment)
-                found = {named(path): whole(leaf) for path, leaf in leaves}
-    return found | {"losses": np.array(losses)}
+                grads = {named(path): to_host(leaf) for path, leaf in leaves}
+    return grads | {"losses": np.array(losses)}
 
 
 def work(folder: Path, plan: dict[str, Any], index: int) -> None:
-    """One process of several that share their ways' numbers of processes and devices.
+    """Measures the plan's cases, which need the same processes and devices.
 
-    Leaves OBJECTIVE.WAY.npz in the folder, or .txt with the reason of a refusal.
+    Each process of the cases calls this. Writes OBJECTIVE.CASE.npz to the folder, or
+    OBJECTIVE.CASE.txt with the message if the objective does not support the case.
+
+    Args:
+      plan: "coordinator", "processes", "experiments", "cases", "text" and "steps".
+      index: of this process.
     """
     import numpy as np
 
@@ -125,10 +140,10 @@ def work(folder: Path, plan: dict[str, Any], index: int) -> None:
     peers = processes.join(place, wait=300, lost=cli.PREEMPTED)
     text, steps = plan["text"], plan["steps"]
     for objective, spec in plan["experiments"].items():
-        for name in plan["ways"]:
+        for name in plan["cases"]:
             stem = f"{folder}/{objective}.{name}"
             try:
-                arrays = measure(configured(objective, spec, WAYS[name], text, steps))
+                arrays = measure(make_config(objective, spec, CASES[name], text, steps))
             except UserError as error:
                 if "cannot be split" not in str(error):
                     raise

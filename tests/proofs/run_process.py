@@ -1,4 +1,4 @@
-"""Runs of `launch.train` on this machine, to be begun, watched, killed, begun again."""
+"""Runs of `launch.train` on this machine that a test starts, watches and kills."""
 
 import atexit
 import contextlib
@@ -17,39 +17,41 @@ from typing import NamedTuple, Protocol
 from launch import cli
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished
 
-POLL, PATIENCE, WAIT = 0.002, 600.0, 60
-"""Seconds between two looks at a life, until one without an end is given up, and that
-its processes wait for each other."""
+POLL_INTERVAL_S = 0.002
+RUN_TIMEOUT_S = 600.0
+START_TIMEOUT_S = 60
+"""How long the processes of a run wait for each other (--wait)."""
 
 
 class Run(NamedTuple):
-    """A run of `launch.train`, however often it is begun."""
+    """A run of `launch.train`, which may be started several times."""
 
     workdir: Path
     flags: list[str]  # of launch.train, without the workdir
     processes: int = 1
-    devices: int = 0  # fake ones of each process; 0: as the environment has it
-    fork: bool = False  # whether the processes share this one's imports
+    devices: int = 0  # simulated ones of each process; 0: what the environment says
+    fork: bool = False  # whether to fork this process instead of starting Python
 
-    def begin(self) -> "Life":
+    def start(self) -> "ProcessGroup":
         """Starts the command: all of its processes."""
         self.workdir.mkdir(parents=True, exist_ok=True)
         with socket.create_server(("localhost", 0)) as server:
             port = server.getsockname()[1]
-        return Life(self, [self._start(n, port) for n in range(self.processes)])
+        processes = [self._start_process(n, port) for n in range(self.processes)]
+        return ProcessGroup(self, processes)
 
-    def _start(self, index: int, port: int) -> "Process":
+    def _start_process(self, index: int, port: int) -> "Process":
         flags = [*self.flags, f"--workdir={self.workdir}"]
         if self.processes > 1:
             flags += [f"--coordinator=localhost:{port}", f"--process_id={index}"]
-            flags += [f"--num_processes={self.processes}", f"--wait={WAIT}"]
+            flags += [f"--num_processes={self.processes}", f"--wait={START_TIMEOUT_S}"]
         environment = {"JAX_PLATFORMS": "cpu"}
         if self.devices:
             count = f"--xla_force_host_platform_device_count={self.devices}"
             environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {count}"
         with (self.workdir / f"log{index}.txt").open("ab") as log:
             if self.fork:
-                return Forked(flags, environment, log.fileno())
+                return ForkedProcess(flags, environment, log.fileno())
             return subprocess.Popen(
                 [sys.executable, "-m", "launch.train", *flags],
                 env={**os.environ, **environment},
@@ -58,21 +60,21 @@ class Run(NamedTuple):
             )
 
     def lines(self) -> list[dict[str, float]]:
-        """The whole lines of metrics.jsonl."""
+        """The complete lines of metrics.jsonl."""
         path = self.workdir / "metrics.jsonl"
         text = path.read_text() if path.exists() else ""
         return [json.loads(line) for line in text.split("\n")[:-1]]
 
-    def step(self) -> int:
-        """The last step that is written down; 0 if none is."""
+    def last_step(self) -> int:
+        """The last step in metrics.jsonl; 0 if there is none."""
         return max((line["step"] for line in self.lines()), default=0)
 
-    def saved(self) -> int:
+    def last_checkpoint(self) -> int:
         """The step of the newest finished checkpoint; 0 if there is none."""
         return next(finished(self.workdir / FOLDER), 0)
 
-    def saves(self) -> str:
-        """The name of the checkpoint that is being saved; "" if none is."""
+    def unfinished_checkpoint(self) -> str:
+        """The name of the checkpoint that is being written; "" if none is."""
         with contextlib.suppress(FileNotFoundError):
             for path in (self.workdir / FOLDER).iterdir():
                 if TEMPORARY in path.name:
@@ -81,27 +83,27 @@ class Run(NamedTuple):
 
 
 class Process(Protocol):
-    """What a life needs of one; a `subprocess.Popen` is one."""
+    """What `ProcessGroup` uses of a process; `subprocess.Popen` has it."""
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float) -> int: ...
     def send_signal(self, number: int) -> None: ...
 
 
-class Forked:
-    """`launch.train` in a fork of this process: seconds of imports are saved.
+class ForkedProcess:
+    """`launch.train` in a fork of this process, which saves seconds of imports.
 
-    This process must not have used JAX: its threads are not there after a fork.
+    This process must not have used JAX, whose threads do not survive a fork.
 
     Args:
-      log: the file that receives what is printed.
+      log: descriptor of the file that receives stdout and stderr.
     """
 
     def __init__(self, flags: list[str], environment: Mapping[str, str], log: int):
         import research.train  # noqa: F401
         from launch import train
 
-        self.code: int | None = None
+        self.exit_code: int | None = None
         self.pid = os.fork()
         if self.pid:
             return
@@ -119,57 +121,66 @@ class Forked:
             os._exit(cli.FAILED)
 
     def poll(self) -> int | None:
-        if self.code is None:
+        if self.exit_code is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.code = os.waitstatus_to_exitcode(status) if pid else None
-        return self.code
+            self.exit_code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.exit_code
 
     def wait(self, timeout: float) -> int:
-        until = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while self.poll() is None:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise TimeoutError(f"process {self.pid} has not ended")
-            time.sleep(POLL)
-        return self.code
+            time.sleep(POLL_INTERVAL_S)
+        return self.exit_code
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
 
 
-class Life:
-    """A run's processes from a start to an end, one way or another."""
+class ProcessGroup:
+    """The processes of one start of a run."""
 
     def __init__(self, run: Run, processes: list[Process]):
         self.run, self.processes = run, processes
-        self.began = time.monotonic()
+        self.started = time.monotonic()
 
-    def age(self) -> float:
-        """Seconds since it began."""
-        return time.monotonic() - self.began
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
 
-    def until(self, due: Callable[[], bool]) -> bool:
-        """Waits for something, or the end of a process; whether it came first."""
-        looks = 0
-        while not due():
-            looks += 1
+    def wait_until(self, condition: Callable[[], bool]) -> bool:
+        """Waits for a condition; returns False if a process ended before it held.
+
+        Raises:
+          RuntimeError: neither happened within RUN_TIMEOUT_S.
+        """
+        num_polls = 0
+        while not condition():
+            num_polls += 1
             if any(process.poll() is not None for process in self.processes):
                 return False
-            if looks * POLL > PATIENCE:  # not the clock: all may have been suspended
-                self.end()
-                raise RuntimeError(f"{self.run.workdir} stands still; see its logs")
-            time.sleep(POLL)
+            # Not the clock: the machine may have been suspended.
+            if num_polls * POLL_INTERVAL_S > RUN_TIMEOUT_S:
+                self.kill()
+                raise RuntimeError(f"{self.run.workdir} does not go on; see its logs")
+            time.sleep(POLL_INTERVAL_S)
         return True
 
-    def end(self, victim: int | None = None, how: int = signal.SIGKILL) -> float:
-        """Kills one process, or all; returns the seconds until the last has ended."""
+    def kill(self, victim: int | None = None, number: int = signal.SIGKILL) -> float:
+        """Sends a signal to one process, or to all, and waits until all have ended.
+
+        Returns:
+          the seconds that this took.
+        """
         began = time.monotonic()
         for index, process in enumerate(self.processes):
             if victim in (None, index):
-                process.send_signal(how)
+                process.send_signal(number)
         self.wait()
         return time.monotonic() - began
 
     def wait(self) -> list[int]:
-        """Exit codes, when all have ended."""
-        return [process.wait(PATIENCE) for process in self.processes]
+        """The exit codes, when all processes have ended."""
+        return [process.wait(RUN_TIMEOUT_S) for process in self.processes]

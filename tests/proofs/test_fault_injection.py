@@ -1,4 +1,4 @@
-"""Chaos: a run that is killed five times loses nothing, and a loss would be seen."""
+"""Fault injection: five kills change nothing, and a difference would be reported."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.distributed.test_multiprocess import QUICK, corpus
 from tests.proofs import fault_injection
 
 
-def test_five_kills_lose_nothing(tmp_path):
+def test_a_run_killed_five_times_equals_an_uninterrupted_one(tmp_path):
     keys = corpus(tmp_path) | {
         "model.dropout": 0.1,
         "train.steps": 90,
@@ -26,13 +26,8 @@ def test_five_kills_lose_nothing(tmp_path):
     }
     done = subprocess.run(
         [
-            *[
-                sys.executable,
-                "-m",
-                "tests.proofs.fault_injection",
-                "--kills=5",
-                "--fork",
-            ],
+            *[sys.executable, "-m", "tests.proofs.fault_injection"],
+            *["--kills=5", "--fork"],
             f"--workdir={tmp_path / 'runs'}",
             *[f"--config.{key}={value}" for key, value in keys.items()],
         ],
@@ -50,13 +45,13 @@ def test_five_kills_lose_nothing(tmp_path):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two runs that ended alike."""
-    for name in ("alone", "killed"):
-        finish(tmp_path / name, 1.0, 0.5)
-    return tmp_path / "alone", tmp_path / "killed"
+    """The folders of two runs with equal results."""
+    for name in ("reference", "killed"):
+        write_run(tmp_path / name, 1.0, 0.5)
+    return tmp_path / "reference", tmp_path / "killed"
 
 
-def finish(workdir, parameter, loss):
+def write_run(workdir, parameter, loss):
     array = jnp.full(3, parameter)
     checkpoints = Checkpoints(workdir, keep=1)
     state = State(jnp.int32(5), {"w": array}, (array,), (), {})
@@ -66,21 +61,21 @@ def finish(workdir, parameter, loss):
     (workdir / "metrics.jsonl").write_text(line + "\n")
 
 
-def test_what_differs_is_named(runs, tmp_path):
-    alone, killed = runs
-    assert fault_injection.differences(alone, killed) == []
-    finish(tmp_path / "other", 1.0 + 2**-23, 0.5)
-    wrong = fault_injection.differences(alone, tmp_path / "other")
-    assert [line.split(": ")[1].split()[0] for line in sorted(wrong)] == [
+def test_differences_are_named(runs, tmp_path):
+    reference, killed = runs
+    assert fault_injection.differences(reference, killed) == []
+    write_run(tmp_path / "other", 1.0 + 2**-23, 0.5)
+    lines = fault_injection.differences(reference, tmp_path / "other")
+    assert [line.split(": ")[1].split()[0] for line in sorted(lines)] == [
         "params/w",
         "rest/opt_state/0",
     ]
-    finish(tmp_path / "more", 1.0, 0.25)
-    (line,) = fault_injection.differences(alone, tmp_path / "more")
+    write_run(tmp_path / "more", 1.0, 0.25)
+    (line,) = fault_injection.differences(reference, tmp_path / "more")
     assert "metrics.jsonl differs" in line
 
 
-def test_the_run_of_make_chaos_finds_its_text(tmp_path):
+def test_the_run_of_make_chaos_has_training_text(tmp_path):
     config = load(
         "experiments/mlm.py", fault_injection.SMALL | {"data.cache_dir": str(tmp_path)}
     )

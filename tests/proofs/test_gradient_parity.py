@@ -1,4 +1,4 @@
-"""The table of one gradient: what it measures, and that it can fail."""
+"""Gradient parity: what the table shows, and when it fails."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ import pytest
 from research import objectives
 from research.errors import UserError
 from tests.proofs import gradient_parity
-from tests.proofs.parallelism_cases import ALONE
+from tests.proofs.parallelism_cases import REFERENCE
 
 
-def save(folder, way, entry, losses):
+def save(folder, case, entry, losses):
     arrays = {"a": np.float64([1.0, -4.0]), "b": np.float64([entry])}
-    np.savez(folder / f"lm.{way}.npz", losses=np.array(losses), **arrays)
+    np.savez(folder / f"lm.{case}.npz", losses=np.array(losses), **arrays)
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,21 @@ def save(folder, way, entry, losses):
 def test_a_cell_is_relative_to_the_largest_entry(
     tmp_path, capsys, entry, losses, cell, code
 ):
-    save(tmp_path, ALONE, 2.0, [3.0, 2.0])
+    save(tmp_path, REFERENCE, 2.0, [3.0, 2.0])
     save(tmp_path, "data 8", entry, losses)
-    assert gradient_parity.table(tmp_path, ["lm"], ["data 8"]) == code
+    assert gradient_parity.print_table(tmp_path, ["lm"], ["data 8"]) == code
     assert capsys.readouterr().out.splitlines()[1].split(" | ")[1].strip() == cell
 
 
-def test_a_refusal_is_shown(tmp_path, capsys):
-    (tmp_path / "infoword.in 2 parts.txt").write_text("cannot be split")
-    assert gradient_parity.table(tmp_path, ["infoword"], ["in 2 parts"]) == 0
+def test_an_unsupported_case_is_shown_as_refused(tmp_path, capsys):
+    (tmp_path / "infoword.accumulate 2.txt").write_text("cannot be split")
+    assert gradient_parity.print_table(tmp_path, ["infoword"], ["accumulate 2"]) == 0
     assert "refused" in capsys.readouterr().out
 
 
 def test_every_objective_has_an_experiment():
     found = gradient_parity.experiments([])
-    assert set(found) == {*objectives.names(), gradient_parity.MEMORY}
+    assert set(found) == {*objectives.names(), gradient_parity.RECURRENT}
     assert found["electra"] == "experiments/electra.py:tiny"
     assert gradient_parity.experiments(["gpt"]) == {"gpt": "experiments/gpt.py:tiny"}
     with pytest.raises(UserError, match="did you mean mlm"):
@@ -52,20 +52,15 @@ def test_every_objective_has_an_experiment():
 
 
 def test_the_command_measures_the_real_step(tmp_path):
-    flags = ["--objectives=lm", "--ways=in 2 parts", "--steps=6"]
+    command = [sys.executable, "-m", "tests.proofs.gradient_parity"]
+    flags = ["--objectives=lm", "--cases=accumulate 2", "--steps=6"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.proofs.gradient_parity",
-            *flags,
-            f"--workdir={tmp_path}",
-        ],
+        [*command, *flags, f"--workdir={tmp_path}"],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    measured = np.load(tmp_path / "lm.in 2 parts.npz")
+    measured = np.load(tmp_path / "lm.accumulate 2.npz")
     assert measured["losses"].shape == (6,) and len(measured.files) > 10
     names = [name for name in measured.files if name != "losses"]
     assert all(np.abs(measured[name]).max() > 0 for name in names)

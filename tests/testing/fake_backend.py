@@ -1,4 +1,4 @@
-"""An engine that runs nothing: its jobs end at the second look, as a test tells."""
+"""A backend that runs nothing: jobs end at the second poll, as the test specifies."""
 
 import dataclasses
 import json
@@ -9,95 +9,100 @@ from typing import ClassVar
 
 import pytest
 
-from launch import backends
-from launch.backends import option, run_attempt
-from launch.backends.attempt_log import Process
+from launch.backends import backend, run_attempt
+from launch.backends.attempt_log import ProcessRecord
+from launch.backends.backend import flag
+from launch.backends.resources import Resources
 
-LOST, SILENT = None, "silent"
-"""Codes of a job whose machine dies, and of one that never begins."""
+LOST, NEVER_STARTED = None, "never started"
+"""In place of an exit code: the job's machine dies; no process of the job starts."""
 
 
 @dataclasses.dataclass
-class Engine:
-    """`codes[i]` is the exit code of the i-th start, 0 unless told."""
+class Backend:
+    """`codes[i]` is the exit code of the i-th submitted job; the default is 0.
 
-    where: str
-    need: backends.Need
-    colour: str = option("", "no more than a flag")
+    Code 130 raises KeyboardInterrupt in the driver, and the job goes on.
+    """
 
-    pause, parallel = 0.0, 1
-    outlives: ClassVar[bool] = False
+    location: str
+    resources: Resources
+    colour: str = flag("", "it has no effect")
+
+    poll_interval_s, default_parallel = 0.0, 1
+    detached: ClassVar[bool] = False
     codes: ClassVar[dict[int, int | str | None]] = {}
-    started: ClassVar[list[Path]] = []  # the folder of each start
-    looks: ClassVar[dict[str, int]] = {}  # of jobs that live
-    open: ClassVar[int] = 0
-    most: ClassVar[int] = 0
+    submitted: ClassVar[list[Path]] = []  # the folder of each job, as often as it is
+    num_polls: ClassVar[dict[str, int]] = {}  # by handle, of jobs that are alive
+    num_alive: ClassVar[int] = 0
+    max_alive: ClassVar[int] = 0
 
-    def submit(self, tasks, budget):
-        jobs = {}
-        for task in tasks:
-            number = len(self.started)
-            self.started.append(task.folder)
-            task.folder.mkdir(parents=True, exist_ok=True)
-            with run_attempt.log(task.folder).open("a") as log:
+    def submit(self, jobs, budget):
+        handles = {}
+        for job in jobs:
+            index = len(self.submitted)
+            self.submitted.append(job.folder)
+            job.folder.mkdir(parents=True, exist_ok=True)
+            with run_attempt.log_path(job.folder).open("a") as log:
                 log.write("some line\nthe last line\n")
-            jobs[task.id] = job = json.dumps([number, str(task.folder), budget.round])
-            if self.codes.get(number) is not SILENT:
-                self._process(job).write(task.folder)
-            self.looks[job] = 0
+            handle = json.dumps([index, str(job.folder), budget.round])
+            handles[job.id] = handle
+            if self.codes.get(index) != NEVER_STARTED:
+                self._record(handle).write(job.folder)
+            self.num_polls[handle] = 0
             cls = type(self)
-            cls.open += 1
-            cls.most = max(cls.most, cls.open)
-        return jobs
+            cls.num_alive += 1
+            cls.max_alive = max(cls.max_alive, cls.num_alive)
+        return handles
 
-    def alive(self, jobs):
-        return [job for job in list(jobs) if self._alive(job)]
+    def alive(self, handles):
+        return [handle for handle in list(handles) if self._poll(handle)]
 
-    def cancel(self, jobs):
-        for job in list(jobs):
-            if self.looks.pop(job, None) is not None:
-                type(self).open -= 1
+    def cancel(self, handles):
+        for handle in list(handles):
+            if self.num_polls.pop(handle, None) is not None:
+                type(self).num_alive -= 1
 
-    def _alive(self, job):
-        if job not in self.looks:
+    def _poll(self, handle):
+        if handle not in self.num_polls:
             return False
-        self.looks[job] += 1
-        if self.looks[job] < 2:
+        self.num_polls[handle] += 1
+        if self.num_polls[handle] < 2:
             return True
-        number, folder, _ = json.loads(job)
-        code = self.codes.get(number, 0)
+        index, folder, _ = json.loads(handle)
+        code = self.codes.get(index, 0)
         if code == 130:
-            self.looks[job] = 0
+            self.num_polls[handle] = 0
             raise KeyboardInterrupt
-        self.cancel([job])
+        self.cancel([handle])
         folder = Path(folder)
         if code == 0:
             (folder / "result.json").write_text('{"metrics": {"valid/loss": 1}}')
-        if code not in (LOST, SILENT):
-            ended = self._process(job)
-            dataclasses.replace(ended, code=code, ended=number).write(folder)
+        if code not in (LOST, NEVER_STARTED):
+            record = self._record(handle)
+            dataclasses.replace(record, exit_code=code, ended=index).write(folder)
         return False
 
-    def _process(self, job):
-        number, _, round = json.loads(job)
-        return Process(
-            attempt=f"{number:05d}",
+    def _record(self, handle):
+        index, _, round = json.loads(handle)
+        return ProcessRecord(
+            attempt=f"{index:05d}",
             rank=0,
             round=round,
             host="nowhere",
             pid=0,
-            began=number,
-            beat=number,
+            started=index,
+            heartbeat=index,
         )
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict]:
-    """Makes `--on=fake` this engine; returns what it starts, and its codes."""
-    Engine.started, Engine.codes, Engine.looks = [], {}, {}
-    Engine.open = Engine.most = 0
-    Engine.outlives = False
+    """Makes this the backend of --on=fake; returns its `submitted` and `codes`."""
+    Backend.submitted, Backend.codes, Backend.num_polls = [], {}, {}
+    Backend.num_alive = Backend.max_alive = 0
+    Backend.detached = False
     module = types.ModuleType("launch.backends.fake")
-    module.Engine = Engine
+    module.Backend = Backend
     monkeypatch.setitem(sys.modules, "launch.backends.fake", module)
-    monkeypatch.setattr(backends, "RUNNING", (*backends.RUNNING, "fake"))
-    return Engine.started, Engine.codes
+    monkeypatch.setattr(backend, "BACKENDS", (*backend.BACKENDS, "fake"))
+    return Backend.submitted, Backend.codes

@@ -1,128 +1,139 @@
-"""Attempts: what is left of them, what they may cost, and what a task needs."""
+"""Attempts at a job: their records, exit codes and budget; resources of a job."""
 
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import pytest
 from etils import epath
 
-from launch import backends, cli
+from launch import cli
 from launch.backends import attempt_log, run_attempt
-from launch.backends.attempt_log import Attempt, Budget, Process
-from launch.backends.resources import Need
+from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
+from launch.backends.backend import load_backend
+from launch.backends.resources import Resources
 from research.errors import UserError
+from tests.testing.script_jobs import wait_until
 
-ONCE = Budget(preemptions=0, retries=0)
+NO_RETRY = Budget(preemptions=0, retries=0)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return epath.Path(tmp_path / "task")
+    return epath.Path(tmp_path / "job")
 
 
 def _python(code: str) -> list[str]:
     return ["python", "-c", textwrap.dedent(code)]
 
 
-def _until(condition, seconds=30.0):
-    """Waits for a condition, which is to hold within so many seconds."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never came to hold"
-        time.sleep(0.02)
-
-
-def _process(code, *, number=0, rank=0, round=1, asked=False):
-    return Process(
-        f"{number:03d}", rank, round, "host", 1, number, number, code=code, asked=asked
+def _record(exit_code, *, number=0, rank=0):
+    return ProcessRecord(
+        attempt=f"{number:03d}",
+        rank=rank,
+        round=1,
+        host="host",
+        pid=1,
+        started=number,
+        heartbeat=number,
+        exit_code=exit_code,
     )
 
 
-def _ended(*codes):
-    return [Attempt((_process(code, number=n),)) for n, code in enumerate(codes)]
+def _attempts(*codes):
+    return [Attempt((_record(code, number=n),)) for n, code in enumerate(codes)]
 
 
 @pytest.mark.parametrize(
-    "code, end",
+    "code, exit_code",
     [("0", 0), ("3", 3), ("os.kill(os.getpid(), 9)", 137), ("undefined", 1)],
 )
-def test_an_attempt_leaves_a_log_and_a_record(folder, code, end):
+def test_an_attempt_writes_a_log_and_a_record(folder, code, exit_code):
     words = _python(f"import os, sys; print('hello', flush=True); sys.exit({code})")
-    assert run_attempt.run(words, folder, ONCE) == end
-    (done,) = attempt_log.read(folder)
-    (process,) = done.processes
-    assert process.code == end and process.ended >= process.began
-    assert not done.lives and not run_attempt.held(folder)
-    first, *rest = run_attempt.log(folder).read_text().splitlines()
+    assert run_attempt.run(words, folder, NO_RETRY) == exit_code
+    (attempt,) = attempt_log.read_attempts(folder)
+    (process,) = attempt.processes
+    assert process.exit_code == exit_code and process.ended >= process.started
+    assert not attempt.alive and not run_attempt.is_running(folder)
+    first, *rest = run_attempt.log_path(folder).read_text().splitlines()
     assert first.startswith("---") and rest[0] == "hello"
 
 
-def test_a_budget_that_is_used_up_is_kept_to_by_the_attempt_itself(folder):
+def test_an_attempt_beyond_the_budget_does_not_run_the_command(folder):
     words = _python(
         f"open({str(folder / 'ran')!r}, 'a').write('x'); raise SystemExit(1)"
     )
     budget = Budget(retries=2)
     codes = [run_attempt.run(words, folder, budget) for _ in range(5)]
-    assert codes == [1, 1, 1, run_attempt.GIVEN_UP, run_attempt.GIVEN_UP]
+    assert codes == [
+        1,
+        1,
+        1,
+        run_attempt.BUDGET_EXHAUSTED,
+        run_attempt.BUDGET_EXHAUSTED,
+    ]
     assert (folder / "ran").read_text() == "xxx"
     assert run_attempt.run(words, folder, Budget(retries=2, round=2)) == 1
 
 
-def test_a_task_that_has_its_result_is_left_alone(folder):
+def test_a_job_with_a_result_is_not_run(folder):
     folder.mkdir()
     (folder / "result.json").write_text("{}")
-    assert run_attempt.run(_python("raise SystemExit(1)"), folder, ONCE) == 0
-    assert attempt_log.read(folder) == []
+    assert run_attempt.run(_python("raise SystemExit(1)"), folder, NO_RETRY) == 0
+    assert attempt_log.read_attempts(folder) == []
 
 
-def test_sigterm_goes_on_to_the_command_and_counts_as_a_preemption(folder):
+def test_sigterm_is_passed_to_the_command_and_counts_as_a_preemption(folder):
     code = f"""
         import signal, sys, time
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         open({str(folder / "ready")!r}, "w")
         time.sleep(60)
     """
-    words = run_attempt.command(_python(code), folder, ONCE)
-    job = subprocess.Popen([sys.executable, *words[1:]])
-    _until((folder / "ready").exists)
-    job.terminate()
-    assert job.wait() == 1
-    (process,) = attempt_log.read(folder)[0].processes
-    assert process.asked and process.fault == "preemption"
+    words = run_attempt.attempt_command(_python(code), folder, NO_RETRY)
+    parent = subprocess.Popen([sys.executable, *words[1:]])
+    wait_until((folder / "ready").exists)
+    parent.terminate()
+    assert parent.wait() == 1
+    (process,) = attempt_log.read_attempts(folder)[0].processes
+    assert process.stop_requested and process.failure == "preemption"
 
 
-def test_a_command_dies_with_its_attempt_and_the_next_one_finds_it_lost(folder):
+def test_a_command_dies_with_its_attempt_which_counts_as_preempted(folder):
     code = f"import time; open({str(folder / 'ready')!r}, 'w'); time.sleep(60)"
-    words = run_attempt.command(_python(code), folder, ONCE)
-    job = subprocess.Popen([sys.executable, *words[1:]])
-    _until((folder / "ready").exists)
-    assert run_attempt.held(folder) and attempt_log.read(folder)[0].lives
-    job.kill()
-    job.wait()
-    _until(lambda: not run_attempt.held(folder))  # the command inherits the lock
+    words = run_attempt.attempt_command(_python(code), folder, NO_RETRY)
+    parent = subprocess.Popen([sys.executable, *words[1:]])
+    wait_until((folder / "ready").exists)
+    assert run_attempt.is_running(folder)
+    assert attempt_log.read_attempts(folder)[0].alive
+    parent.kill()
+    parent.wait()
+    wait_until(
+        lambda: not run_attempt.is_running(folder)
+    )  # the command inherits the lock
     assert run_attempt.run(_python("0"), folder, Budget(preemptions=1)) == 0
     assert (
         run_attempt.run(_python("0"), folder, Budget(preemptions=0))
-        == run_attempt.GIVEN_UP
+        == run_attempt.BUDGET_EXHAUSTED
     )
 
 
-def test_one_attempt_at_a_time(folder):
-    mark = str(folder / "mark")
+def test_attempts_at_a_job_run_one_after_the_other(folder):
+    marker = str(folder / "marker")
     code = f"""
         import os, time
-        os.mkdir({mark!r})
+        os.mkdir({marker!r})
         time.sleep(0.5)
-        os.rmdir({mark!r})
+        os.rmdir({marker!r})
         open({str(folder / "result.json")!r}, "w").write("{{}}")
     """
     codes = []
     threads = [
         threading.Thread(
-            target=lambda: codes.append(run_attempt.run(_python(code), folder, ONCE))
+            target=lambda: codes.append(
+                run_attempt.run(_python(code), folder, NO_RETRY)
+            )
         )
         for _ in range(3)
     ]
@@ -131,11 +142,11 @@ def test_one_attempt_at_a_time(folder):
     for thread in threads:
         thread.join()
     assert codes == [0, 0, 0]
-    assert len(attempt_log.read(folder)) == 1
+    assert len(attempt_log.read_attempts(folder)) == 1
 
 
 @pytest.mark.parametrize(
-    "codes, why",
+    "codes, reason",
     [
         ((), None),
         ((0,), None),
@@ -147,10 +158,13 @@ def test_one_attempt_at_a_time(folder):
         ((3,), "exit code 3"),
     ],
 )
-def test_preemptions_and_failures_are_counted_apart_and_mistakes_end_it(codes, why):
-    said = attempt_log.refusal(_ended(*codes), Budget(preemptions=4, retries=3))
-    assert why in said if why else said is None
-    assert attempt_log.refusal(_ended(*codes), Budget(0, 0, round=2)) is None
+def test_preemptions_and_failures_have_separate_budgets_and_mistakes_none(
+    codes, reason
+):
+    attempts = _attempts(*codes)
+    found = attempt_log.no_retry_reason(attempts, Budget(preemptions=4, retries=3))
+    assert reason in found if reason else found is None
+    assert attempt_log.no_retry_reason(attempts, Budget(0, 0, round=2)) is None
 
 
 @pytest.mark.parametrize(
@@ -163,19 +177,19 @@ def test_preemptions_and_failures_are_counted_apart_and_mistakes_end_it(codes, w
         ((None, None), None),
     ],
 )
-def test_a_lost_peer_is_not_the_cause(codes, cause):
-    ranks = [_process(code, rank=rank) for rank, code in enumerate(codes)]
-    assert Attempt(tuple(ranks)).worst.code == cause
-    assert Attempt(tuple(reversed(ranks))).worst.code == cause
+def test_a_process_that_lost_another_is_not_the_root_cause(codes, cause):
+    records = [_record(code, rank=rank) for rank, code in enumerate(codes)]
+    assert Attempt(tuple(records)).root_cause.exit_code == cause
+    assert Attempt(tuple(reversed(records))).root_cause.exit_code == cause
 
 
-def test_attempts_read_back_whole_and_in_order(folder):
+def test_attempts_are_read_complete_and_in_order(folder):
     for number in (2, 0, 1):
         for rank in (1, 0):
-            _process(number, number=number, rank=rank).write(folder)
-    found = attempt_log.read(folder)
-    assert [a.worst.code for a in found] == [0, 1, 2]
-    assert all([p.rank for p in a.processes] == [0, 1] for a in found)
+            _record(number, number=number, rank=rank).write(folder)
+    attempts = attempt_log.read_attempts(folder)
+    assert [a.root_cause.exit_code for a in attempts] == [0, 1, 2]
+    assert all([p.rank for p in a.processes] == [0, 1] for a in attempts)
 
 
 @pytest.mark.parametrize(
@@ -191,13 +205,13 @@ def test_attempts_read_back_whole_and_in_order(folder):
         ("tpu7x:2x2x2", 2, 4),
     ],
 )
-def test_a_slice_says_its_hosts(name, hosts, chips):
-    need = Need(slice=name)
-    assert (need.hosts, need.chips) == (hosts, chips)
+def test_a_slice_determines_hosts_and_chips(name, hosts, chips):
+    resources = Resources(slice=name)
+    assert (resources.hosts, resources.chips) == (hosts, chips)
 
 
 @pytest.mark.parametrize(
-    "asked, said",
+    "fields, message",
     [
         ({"slice": "v5e"}, "v5e:16x16"),
         ({"slice": "v9:4x4"}, "v5e:16x16"),
@@ -205,26 +219,26 @@ def test_a_slice_says_its_hosts(name, hosts, chips):
         ({"hosts": 0}, "--hosts=0"),
     ],
 )
-def test_a_wrong_need_is_told(asked, said):
-    with pytest.raises(UserError, match=said):
-        Need(**asked)
+def test_wrong_resources_are_an_error(fields, message):
+    with pytest.raises(UserError, match=message):
+        Resources(**fields)
 
 
 @pytest.mark.parametrize(
-    "on, need, flags",
+    "on, resources, flags",
     [
-        ("local:here", Need(), {}),
-        ("local", Need(gpus=1), {}),
-        ("locl", Need(), {}),
-        ("local", Need(), {"elsewhere.account": "x"}),
+        ("local:here", Resources(), {}),
+        ("local", Resources(gpus=1), {}),
+        ("locl", Resources(), {}),
+        ("local", Resources(), {"elsewhere.account": "x"}),
     ],
 )
-def test_an_engine_says_what_it_cannot(on, need, flags):
+def test_a_backend_refuses_what_it_cannot_provide(on, resources, flags):
     with pytest.raises(UserError):
-        backends.load(on, need, flags)
+        load_backend(on, resources, flags)
 
 
-def test_exit_codes_can_be_told_apart():
+def test_exit_codes_are_distinct():
     codes = {cli.DONE, cli.FAILED, cli.MISTAKE, cli.NON_FINITE}
-    codes |= {cli.PREEMPTED, cli.INTERRUPTED, run_attempt.GIVEN_UP}
+    codes |= {cli.PREEMPTED, cli.INTERRUPTED, run_attempt.BUDGET_EXHAUSTED}
     assert len(codes) == 7

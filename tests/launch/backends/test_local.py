@@ -1,12 +1,9 @@
-"""Drivers on this machine: restarts, and who takes over from whom."""
+"""The scheduler with the local backend: restarts, and drivers that take over."""
 
-import dataclasses
-import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -14,95 +11,63 @@ from etils import epath
 
 from launch.backends import attempt_log, local, run_attempt, scheduler
 from launch.backends.attempt_log import Budget
-from launch.backends.progress import Board
-from launch.backends.resources import Need
+from launch.backends.progress import JobProgress
+from launch.backends.resources import Resources
 from research.errors import UserError
+from tests.testing.script_jobs import ScriptJob, wait_until
 
-
-def _until(condition, seconds=30.0):
-    """Waits for a condition, which is to hold within so many seconds."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it never came to hold"
-        time.sleep(0.02)
-
-
-@dataclasses.dataclass(eq=False)
-class Errand:
-    """A task of its own code, done by writing its result."""
-
-    folder: epath.Path
-    code: str
-    parents: dict = dataclasses.field(default_factory=dict)
-    progress = (0, 1)
-    summary = "done"
-
-    @property
-    def id(self):
-        return self.folder.name
-
-    name = id
-
-    @property
-    def done(self):
-        return (self.folder / "result.json").exists()
-
-    @property
-    def command(self):
-        return ["python", "-c", self.code, os.fspath(self.folder)]
-
-
-COUNTS = """
+PREEMPTED_UNTIL = """
 import os, sys, time
 folder = sys.argv[1]
-with open(folder + "/tries", "a") as file:
+with open(folder + "/attempts_made", "a") as file:
     file.write("x")
-tries = os.path.getsize(folder + "/tries")
-while not os.path.exists(folder + "/go"):
+number = os.path.getsize(folder + "/attempts_made")
+while not os.path.exists(folder + "/last_attempt"):
     time.sleep(0.02)
-if tries < int(open(folder + "/go").read()):
+if number < int(open(folder + "/last_attempt").read()):
     os._exit(75)
 open(folder + "/result.json", "w").write("{}")
 """
+"""Waits for the file `last_attempt`; exits with 75 before the attempt that it names."""
 
 
-def _drive(workdir: epath.Path, tasks: list, **budget) -> dict:
-    engine = local.Engine("", Need())
-    board = Board("errands", len(tasks), 0)
-    given = scheduler.Runner(
-        tasks, engine, board, workdir=workdir, budget=Budget(**budget), parallel=2
-    )
-    with scheduler.driving(workdir):
-        return given.run()
+def _run(workdir: epath.Path, jobs: list, **budget) -> dict:
+    run = scheduler.Scheduler(
+        jobs,
+        local.Backend("", Resources()),
+        JobProgress("jobs", len(jobs), 0),
+        workdir=workdir,
+        budget=Budget(**budget),
+        parallel=2,
+    ).run
+    with scheduler.only_driver(workdir):
+        return run()
 
 
-def _errands(workdir: Path, *tries: int) -> list[Errand]:
-    """Tasks that are preempted until their so manyth attempt, in folders of theirs."""
-    folders = [epath.Path(workdir / f"task{n}") for n in range(len(tries))]
-    for folder, number in zip(folders, tries, strict=True):
+def _make_jobs(workdir: Path, *last_attempts: int) -> list[ScriptJob]:
+    """Jobs that are preempted before their last attempt, in folders of their own."""
+    folders = [epath.Path(workdir / f"job{n}") for n in range(len(last_attempts))]
+    for folder, number in zip(folders, last_attempts, strict=True):
         folder.mkdir(parents=True)
-        (folder / "go").write_text(str(number))
-    return [Errand(folder, COUNTS) for folder in folders]
+        (folder / "last_attempt").write_text(str(number))
+    return [ScriptJob(folder, PREEMPTED_UNTIL) for folder in folders]
 
 
-def test_what_is_preempted_is_started_again_within_its_own_budget(tmp_path):
-    tasks = _errands(tmp_path, 3, 1, 4)
-    failed = _drive(epath.Path(tmp_path), tasks, preemptions=2, retries=0)
-    assert [(task.folder / "tries").read_text() for task in tasks] == [
-        "xxx",
-        "x",
-        "xxx",
-    ]
-    assert [task.done for task in tasks] == [True, True, False]
-    assert "2 times" in failed[tasks[2]] or "preempted" in failed[tasks[2]]
-    assert scheduler.jobs(epath.Path(tmp_path)) == {}
+def test_a_preempted_job_is_restarted_within_its_own_budget(tmp_path):
+    jobs = _make_jobs(tmp_path, 3, 1, 4)
+    failed = _run(epath.Path(tmp_path), jobs, preemptions=2, retries=0)
+    made = [(job.folder / "attempts_made").read_text() for job in jobs]
+    assert made == ["xxx", "x", "xxx"]
+    assert [job.done for job in jobs] == [True, True, False]
+    assert "2 times" in failed[jobs[2]] or "preempted" in failed[jobs[2]]
+    assert scheduler.read_handles(epath.Path(tmp_path)) == {}
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
 def test_another_driver_takes_over(tmp_path, death):
-    """Killed, a driver leaves its job running; interrupted, it asks it to stop."""
-    (task,) = _errands(tmp_path, 1)
-    (task.folder / "go").unlink()
+    """A killed driver leaves its job running; an interrupted one stops it."""
+    (job,) = _make_jobs(tmp_path, 1)
+    (job.folder / "last_attempt").unlink()
     code = f"""
         import signal, sys
         signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
@@ -110,33 +75,37 @@ def test_another_driver_takes_over(tmp_path, death):
         import importlib.util
         spec = importlib.util.spec_from_file_location('t', {__file__!r})
         spec.loader.exec_module(t := importlib.util.module_from_spec(spec))
-        task = t.Errand(epath.Path({str(task.folder)!r}), t.COUNTS)
-        t._drive(epath.Path({str(tmp_path)!r}), [task])
+        job = t.ScriptJob(epath.Path({str(job.folder)!r}), t.PREEMPTED_UNTIL)
+        t._run(epath.Path({str(tmp_path)!r}), [job])
     """
     driver = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)])
-    _until((task.folder / "tries").exists)
+    wait_until((job.folder / "attempts_made").exists)
     workdir = epath.Path(tmp_path)
-    assert scheduler.driver(workdir)["pid"] == driver.pid
-    with pytest.raises(UserError, match="another sweep"), scheduler.driving(workdir):
+    assert scheduler.current_driver(workdir)["pid"] == driver.pid
+    with (
+        pytest.raises(UserError, match="another sweep"),
+        scheduler.only_driver(workdir),
+    ):
         pass
     driver.send_signal(death)
     driver.wait()
-    assert scheduler.driver(workdir) is None
-    assert run_attempt.held(task.folder) == (death == signal.SIGKILL)
-    (task.folder / "go").write_text("1")
-    assert _drive(workdir, [task], round=2) == {}
-    tries = "x" if death == signal.SIGKILL else "xx"
-    assert (task.folder / "tries").read_text() == tries
-    assert len(attempt_log.read(task.folder)) == len(tries)
+    assert scheduler.current_driver(workdir) is None
+    assert run_attempt.is_running(job.folder) == (death == signal.SIGKILL)
+    (job.folder / "last_attempt").write_text("1")
+    assert _run(workdir, [job], round=2) == {}
+    made = "x" if death == signal.SIGKILL else "xx"
+    assert (job.folder / "attempts_made").read_text() == made
+    assert len(attempt_log.read_attempts(job.folder)) == len(made)
 
 
-def test_a_local_job_can_be_stopped_by_another_process(tmp_path):
-    (task,) = _errands(tmp_path, 1)
-    (task.folder / "go").unlink()
-    jobs = local.Engine("", Need()).submit([task], Budget())
-    _until((task.folder / "tries").exists)
-    other = local.Engine("", Need())
-    assert list(other.alive(jobs.values())) == list(jobs.values())
-    other.cancel(jobs.values())
-    _until(lambda: not other.alive(jobs.values()))
-    assert attempt_log.read(task.folder)[0].worst.fault == "preemption"
+def test_another_process_can_cancel_a_job(tmp_path):
+    (job,) = _make_jobs(tmp_path, 1)
+    (job.folder / "last_attempt").unlink()
+    handles = local.Backend("", Resources()).submit([job], Budget()).values()
+    wait_until((job.folder / "attempts_made").exists)
+    other = local.Backend("", Resources())
+    assert list(other.alive(handles)) == list(handles)
+    other.cancel(handles)
+    wait_until(lambda: not other.alive(handles))
+    cause = attempt_log.read_attempts(job.folder)[0].root_cause
+    assert cause.failure == "preemption"

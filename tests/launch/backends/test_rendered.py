@@ -1,4 +1,4 @@
-"""What is rendered for other programs says all there is, in those programs' words."""
+"""The manifests for GKE and SkyPilot are complete, by those programs' own schemas."""
 
 import dataclasses
 import math
@@ -10,57 +10,59 @@ import pytest
 import yaml
 from etils import epath
 
-from launch import backends, cli, sweep
+from launch import cli, sweep
 from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
-from launch.backends.resources import Need
+from launch.backends.backend import load_backend
+from launch.backends.resources import Resources
 from launch.cli import main
 from research.errors import UserError
 
 BUDGET = Budget(preemptions=7, retries=2, round=3)
-WORDS = ["python", "-m", "launch.train", "--config=a.py", '--config.x={"a b": 1}']
+COMMAND = ["python", "-m", "launch.train", "--config=a.py", '--config.x={"a b": 1}']
 
 
-def _task(name="abc", folder="gs://bucket/runs"):
+def _job(name="abc", folder="gs://bucket/runs"):
     path = epath.Path(folder) / name
-    return SimpleNamespace(id=name, name=f"lm {name}", folder=path, command=WORDS)
+    return SimpleNamespace(id=name, name=f"lm {name}", folder=path, command=COMMAND)
 
 
-def _render(on, need=None, waves=None, **flags):
-    engine = backends.load(on, need or Need(), flags)
-    files = engine.render(waves or [[_task()]], BUDGET)
+def _render(on, resources=None, waves=None, **flags):
+    backend = load_backend(on, resources or Resources(), flags)
+    files = backend.render(waves or [[_job()]], BUDGET)
     return {name: list(yaml.safe_load_all(text)) for name, text in files.items()}
 
 
-def _gke(need=None, **flags):
+def _gke(resources=None, **flags):
     """The JobSet, its pod, and the queue's objects."""
     flags = {"image": "img"} | flags
-    told = {f"gke.{name}": value for name, value in flags.items()}
-    files = _render("gke:team", need, **told)
-    (found,) = files["wave-0/abc.yaml"]
-    job = found["spec"]["replicatedJobs"][0]["template"]["spec"]
-    return found, job, job["template"]["spec"], files["queue.yaml"]
+    flags = {f"gke.{name}": value for name, value in flags.items()}
+    files = _render("gke:team", resources, **flags)
+    (job_set,) = files["wave-0/abc.yaml"]
+    job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
+    return job_set, job, job["template"]["spec"], files["queue.yaml"]
 
 
-NEEDS = [
-    Need(),
-    Need(cpus=8, gpus=2),
-    Need(hosts=2, gpus=8),
-    Need(slice="v5e:2x4"),
-    Need(slice="v5e:16x16"),
-    Need(slice="v5p:4x4x8"),
+RESOURCES = [
+    Resources(),
+    Resources(cpus=8, gpus=2),
+    Resources(hosts=2, gpus=8),
+    Resources(slice="v5e:2x4"),
+    Resources(slice="v5e:16x16"),
+    Resources(slice="v5p:4x4x8"),
 ]
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
-def test_a_job_set_has_a_pod_a_host_and_all_its_chips(need):
-    _, job, pod, queue = _gke(need)
-    assert job["parallelism"] == job["completions"] == need.hosts
+@pytest.mark.parametrize("resources", RESOURCES, ids=str)
+def test_a_job_set_has_a_pod_for_each_host_and_all_chips(resources):
+    _, job, pod, queue = _gke(resources)
+    assert job["parallelism"] == job["completions"] == resources.hosts
     limits = pod["containers"][0]["resources"]["limits"]
-    chips = int(limits.get("google.com/tpu", 0)) * need.hosts
-    shape = [int(size) for size in re.findall(r"\d+", need.topology)]
+    chips = int(limits.get("google.com/tpu", 0)) * resources.hosts
+    topology = resources.slice.partition(":")[2]
+    shape = [int(size) for size in re.findall(r"\d+", topology)]
     assert chips == (math.prod(shape) if shape else 0)
-    assert int(limits.get("nvidia.com/gpu", 0)) == need.gpus
+    assert int(limits.get("nvidia.com/gpu", 0)) == resources.gpus
     flavor, cluster, local = queue
     (group,) = cluster["spec"]["resourceGroups"]
     assert set(group["coveredResources"]) == set(limits)
@@ -70,16 +72,16 @@ def test_a_job_set_has_a_pod_a_host_and_all_its_chips(need):
     assert flavor["spec"].get("nodeLabels", {}) == selector
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
-def test_the_queue_has_the_fields_of_kueues_definitions(need):
+@pytest.mark.parametrize("resources", RESOURCES, ids=str)
+def test_the_queue_has_the_fields_of_kueues_definitions(resources):
     """As its CustomResourceDefinitions of v1beta2 require them (config/components)."""
-    flavor, cluster, local = _gke(need, spot="yes")[-1]
-    for kind, one in {
+    flavor, cluster, local = _gke(resources, spot="yes")[-1]
+    for kind, entry in {
         "ResourceFlavor": flavor, "ClusterQueue": cluster, "LocalQueue": local
     }.items():  # fmt: skip
-        assert one.keys() == {"apiVersion", "kind", "metadata", "spec"}
-        assert (one["apiVersion"], one["kind"]) == ("kueue.x-k8s.io/v1beta2", kind)
-        assert ("namespace" in one["metadata"]) == (kind == "LocalQueue")
+        assert entry.keys() == {"apiVersion", "kind", "metadata", "spec"}
+        assert (entry["apiVersion"], entry["kind"]) == ("kueue.x-k8s.io/v1beta2", kind)
+        assert ("namespace" in entry["metadata"]) == (kind == "LocalQueue")
     labels = flavor["spec"]["nodeLabels"]
     assert flavor["spec"].keys() == {"nodeLabels"} and len(labels) <= 8
     assert all(isinstance(value, str) for value in labels.values())
@@ -90,33 +92,33 @@ def test_the_queue_has_the_fields_of_kueues_definitions(need):
     (quota,) = group["flavors"]
     assert quota.keys() == {"name", "resources"} and len(quota["name"]) <= 253
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", quota["name"])
-    assert [one["name"] for one in quota["resources"]] == group["coveredResources"]
-    for one in quota["resources"]:
-        assert one.keys() == {"name", "nominalQuota"}
-        assert isinstance(one["nominalQuota"], int) and one["nominalQuota"] > 0
+    assert [entry["name"] for entry in quota["resources"]] == group["coveredResources"]
+    for entry in quota["resources"]:
+        assert entry.keys() == {"name", "nominalQuota"}
+        assert isinstance(entry["nominalQuota"], int) and entry["nominalQuota"] > 0
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
-def test_a_slice_of_several_hosts_is_shared_with_no_other_trial(need):
-    found, *_ = _gke(need)
-    keys = [key for key in found["metadata"]["annotations"] if "exclusive" in key]
-    assert len(keys) == int(bool(need.slice) and need.hosts > 1)
+@pytest.mark.parametrize("resources", RESOURCES, ids=str)
+def test_a_slice_of_several_hosts_runs_one_trial(resources):
+    job_set, *_ = _gke(resources)
+    keys = [key for key in job_set["metadata"]["annotations"] if "exclusive" in key]
+    assert len(keys) == int(bool(resources.slice) and resources.hosts > 1)
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
-def test_a_pod_makes_an_attempt_at_the_trial_itself(need):
-    found, _, pod, _ = _gke(need)
+@pytest.mark.parametrize("resources", RESOURCES, ids=str)
+def test_a_pod_runs_an_attempt(resources):
+    job_set, _, pod, _ = _gke(resources)
     words = pod["containers"][0]["command"]
-    cut = words.index("--")
-    assert words[cut + 1 :][: len(WORDS)] == WORDS
-    told = words[cut + 1 + len(WORDS) :]
-    if need.hosts > 1 and not need.slice:
-        name = found["metadata"]["name"]
-        assert told[0] == f"--coordinator={name}-trial-0-0.{name}:8476"
-        assert told[1:] == ["--num_processes=2", "--process_id=$(RANK)"]
+    separator = words.index("--")
+    assert words[separator + 1 :][: len(COMMAND)] == COMMAND
+    added = words[separator + 1 + len(COMMAND) :]
+    if resources.hosts > 1 and not resources.slice:
+        name = job_set["metadata"]["name"]
+        assert added[0] == f"--coordinator={name}-trial-0-0.{name}:8476"
+        assert added[1:] == ["--num_processes=2", "--process_id=$(RANK)"]
     else:
-        assert told == []
-    flags = dict(word[2:].split("=", 1) for word in words[3:cut])
+        assert added == []
+    flags = dict(word[2:].split("=", 1) for word in words[3:separator])
     assert flags.pop("folder") == "gs://bucket/runs/abc"
     assert flags.pop("attempt") == "3.$(RESTART)" and flags.pop("rank") == "$(RANK)"
     assert {k: int(v) for k, v in flags.items()} == dataclasses.asdict(BUDGET)
@@ -124,43 +126,43 @@ def test_a_pod_makes_an_attempt_at_the_trial_itself(need):
     assert names == set(re.findall(r"\$\((\w+)\)", " ".join(words)))
 
 
-def test_kubernetes_ends_what_is_hopeless_and_restarts_the_rest():
-    found, job, pod, _ = _gke()
-    policy = found["spec"]["failurePolicy"]
+def test_kubernetes_does_not_retry_deterministic_errors():
+    job_set, job, pod, _ = _gke()
+    policy = job_set["spec"]["failurePolicy"]
     assert policy["maxRestarts"] == 9 and policy["rules"][0]["action"] == "FailJobSet"
     assert job["backoffLimit"] == 0 and pod["restartPolicy"] == "Never"
     (rule,) = job["podFailurePolicy"]["rules"]
-    hopeless = {cli.MISTAKE, cli.NON_FINITE, run_attempt.GIVEN_UP}
-    assert set(rule["onExitCodes"]["values"]) == hopeless
+    no_retry = {cli.MISTAKE, cli.NON_FINITE, run_attempt.BUDGET_EXHAUSTED}
+    assert set(rule["onExitCodes"]["values"]) == no_retry
     assert rule["onExitCodes"]["containerName"] == pod["containers"][0]["name"]
 
 
-def test_a_pod_sees_its_workdir():
-    tasks = [[_task(folder="/mnt/runs/mine")]]
+def test_a_pod_can_read_its_workdir():
+    waves = [[_job(folder="/mnt/runs/mine")]]
     with pytest.raises(UserError, match="bucket"):
-        _render("gke:team", waves=tasks, **{"gke.image": "img"})
+        _render("gke:team", waves=waves, **{"gke.image": "img"})
     flags = {"gke.image": "img", "gke.claim": "disk", "gke.mount": "/mnt/runs"}
-    (found,) = _render("gke:team", waves=tasks, **flags)["wave-0/abc.yaml"]
-    job = found["spec"]["replicatedJobs"][0]["template"]["spec"]
+    (job_set,) = _render("gke:team", waves=waves, **flags)["wave-0/abc.yaml"]
+    job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = job["template"]["spec"]
     (volume,) = pod["volumes"]
-    (place,) = pod["containers"][0]["volumeMounts"]
-    assert place == {"name": volume["name"], "mountPath": "/mnt/runs"}
+    (mount,) = pod["containers"][0]["volumeMounts"]
+    assert mount == {"name": volume["name"], "mountPath": "/mnt/runs"}
 
 
 @pytest.mark.parametrize(
-    "need, name",
+    "resources, name",
     [
-        (Need(slice="v5e:16x16"), "tpu-v5litepod-256"),
-        (Need(slice="v6e:2x2"), "tpu-v6e-4"),
-        (Need(slice="v5p:4x4x8"), "tpu-v5p-256"),
-        (Need(gpus=8, hosts=2), "H100:8"),
-        (Need(cpus=3), None),
+        (Resources(slice="v5e:16x16"), "tpu-v5litepod-256"),
+        (Resources(slice="v6e:2x2"), "tpu-v6e-4"),
+        (Resources(slice="v5p:4x4x8"), "tpu-v5p-256"),
+        (Resources(gpus=8, hosts=2), "H100:8"),
+        (Resources(cpus=3), None),
     ],
 )
-def test_a_sky_task_asks_for_what_is_needed(need, name):
-    flags = {"sky.gpu": "H100"} if need.gpus else {}
-    (task,) = _render("sky:gcp", need, **flags)["wave-0/abc.yaml"]
+def test_a_sky_task_requests_the_resources(resources, name):
+    flags = {"sky.gpu": "H100"} if resources.gpus else {}
+    (task,) = _render("sky:gcp", resources, **flags)["wave-0/abc.yaml"]
     assert task["resources"].get("accelerators") == name
     assert task["resources"]["job_recovery"] == {
         "max_restarts_on_errors": 2,
@@ -169,27 +171,28 @@ def test_a_sky_task_asks_for_what_is_needed(need, name):
     line = task["run"].splitlines()[-1]
     words = shlex.split(line)
     assert words[0] == ".venv/bin/python"
-    told = words[words.index("--") + 1 :]
-    assert told[: len(WORDS)] == WORDS
-    assert ("--coordinator=$FIRST:8476" in told) == (need.hosts > 1 and not need.slice)
+    command = words[words.index("--") + 1 :]
+    assert command[: len(COMMAND)] == COMMAND
+    distributed = resources.hosts > 1 and not resources.slice
+    assert ("--coordinator=$FIRST:8476" in command) == distributed
     known = {"SKYPILOT_NODE_RANK"} | set(re.findall(r"^(\w+)=", task["run"], re.M))
     assert set(re.findall(r"\$(\w+)", line)) <= known
 
 
 @pytest.mark.parametrize(
-    "on, need, flags, said",
+    "on, resources, flags, message",
     [
-        ("gke", Need(), {"gke.image": "x"}, "gke:QUEUE"),
-        ("gke:q", Need(), {}, "--gke.image"),
-        ("gke:q", Need(), {"gke.image": "x", "gke.spot": "maybe"}, "yes or no"),
-        ("gke:q", Need(), {"gke.image": "x", "gke.claim": "c"}, "--gke.mount"),
-        ("sky", Need(gpus=1), {}, "--sky.gpu"),
-        ("sky", Need(slice="tpu7x:2x2x1"), {}, "v5p"),
+        ("gke", Resources(), {"gke.image": "x"}, "gke:QUEUE"),
+        ("gke:q", Resources(), {}, "--gke.image"),
+        ("gke:q", Resources(), {"gke.image": "x", "gke.spot": "maybe"}, "yes or no"),
+        ("gke:q", Resources(), {"gke.image": "x", "gke.claim": "c"}, "--gke.mount"),
+        ("sky", Resources(gpus=1), {}, "--sky.gpu"),
+        ("sky", Resources(slice="tpu7x:2x2x1"), {}, "v5p"),
     ],
 )
-def test_what_is_missing_is_told(on, need, flags, said):
-    with pytest.raises(UserError, match=said):
-        backends.load(on, need, flags)
+def test_a_wrong_flag_is_an_error(on, resources, flags, message):
+    with pytest.raises(UserError, match=message):
+        load_backend(on, resources, flags)
 
 
 SWEEP = """
@@ -200,7 +203,7 @@ def sweep(scale):
 """
 
 
-def test_a_sweep_is_rendered_in_waves_and_resumed_in_fewer(tmp_path, capsys):
+def test_a_sweep_is_rendered_in_waves_and_resume_renders_the_rest(tmp_path, capsys):
     file, workdir = tmp_path / "sweep.py", tmp_path / "work"
     file.write_text(SWEEP)
     flags = [f"--workdir={workdir}", f"--sweep={file}", "--on=gke:team"]
@@ -222,16 +225,18 @@ def test_a_sweep_is_rendered_in_waves_and_resumed_in_fewer(tmp_path, capsys):
     (workdir / first.stem).mkdir()
     (workdir / first.stem / "result.json").write_text('{"metrics": {}}')
     run("resume", f"--workdir={workdir}")
-    (found, *_) = [yaml.safe_load(p.read_text()) for p in workdir.glob("gke/wave-0/*")]
-    assert found["metadata"]["name"].endswith("-2")
+    (job_set, *_) = [
+        yaml.safe_load(p.read_text()) for p in workdir.glob("gke/wave-0/*")
+    ]
+    assert job_set["metadata"]["name"].endswith("-2")
     assert not list(workdir.glob("gke/wave-1/*"))
 
 
-@pytest.mark.parametrize("need", NEEDS, ids=str)
-def test_kubeflows_models_know_every_word_of_a_job_set(need):
+@pytest.mark.parametrize("resources", RESOURCES, ids=str)
+def test_kubeflows_models_have_every_field_of_a_job_set(resources):
     models = pytest.importorskip("kubeflow_trainer_api.models")
-    found, *_ = _gke(need, spot="yes", service_account="writer")
-    known = models.JobsetV1alpha2JobSet.from_dict(found)
-    assert known.to_dict() == found
-    found["spec"]["sucessPolicy"] = {"operator": "All"}
-    assert models.JobsetV1alpha2JobSet.from_dict(found).to_dict() != found
+    job_set, *_ = _gke(resources, spot="yes", service_account="writer")
+    known = models.JobsetV1alpha2JobSet.from_dict(job_set)
+    assert known.to_dict() == job_set
+    job_set["spec"]["sucessPolicy"] = {"operator": "All"}
+    assert models.JobsetV1alpha2JobSet.from_dict(job_set).to_dict() != job_set

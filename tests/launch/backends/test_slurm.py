@@ -1,4 +1,4 @@
-"""Slurm's engine against commands that answer as Slurm's do; submitit's where it is."""
+"""The Slurm backend with fakes of Slurm's commands, and with submitit if installed."""
 
 import os
 import signal
@@ -10,80 +10,85 @@ from types import SimpleNamespace
 import pytest
 from etils import epath
 
-from launch import backends
 from launch.backends import attempt_log
-from launch.backends import slurm as module
+from launch.backends import slurm as slurm_backend
 from launch.backends.attempt_log import Budget
-from launch.backends.resources import Need
+from launch.backends.backend import load_backend
+from launch.backends.resources import Resources
 from research.errors import UserError
+from tests.testing.script_jobs import wait_until
 
-CALLS = """
+RUN_JOB = """
 import sys
+import time
 from types import SimpleNamespace
 from launch.backends.attempt_log import Budget
-from launch.backends.slurm import Run
+from launch.backends.slurm import RunJob
 folder, retries, code = sys.argv[1:]
-task = SimpleNamespace(command=["python", "-c", code], folder=folder)
-Run(task, Budget(preemptions=1, retries=int(retries)))()
+job = SimpleNamespace(command=["python", "-c", code], folder=folder)
+RunJob(job, Budget(preemptions=1, retries=int(retries)))()
 """
 
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    """Commands of Slurm that say what `slurm(name, text, code)` told them to.
+    """slurm(name, output, code) makes a fake of one of Slurm's commands.
 
-    `slurm.said()` are the command lines that they were given.
+    `slurm.calls()` are the command lines of all calls of the fakes.
     """
-    folder, calls = tmp_path / "bin", tmp_path / "calls"
+    folder, calls_file = tmp_path / "bin", tmp_path / "calls"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-    def say(name, text="", code=0):
+    def fake_command(name, output="", code=0):
         path = folder / name
         path.write_text(
-            f'#!/bin/sh\necho "{name} $*" >>{calls}\n'
-            f'echo "{text}" >&{2 if code else 1}\nexit {code}\n'
+            f'#!/bin/sh\necho "{name} $*" >>{calls_file}\n'
+            f'echo "{output}" >&{2 if code else 1}\nexit {code}\n'
         )
         path.chmod(0o755)
 
-    say.said = lambda: calls.read_text().splitlines() if calls.exists() else []
-    return say
+    def calls():
+        return calls_file.read_text().splitlines() if calls_file.exists() else []
+
+    fake_command.calls = calls
+    return fake_command
 
 
-def _engine(**flags):
-    told = {f"slurm.{name}": value for name, value in flags.items()}
-    return backends.load("slurm:gpu", Need(), told)
+def _backend(**flags):
+    flags = {f"slurm.{name}": value for name, value in flags.items()}
+    return load_backend("slurm:gpu", Resources(), flags)
 
 
-def test_alive_is_what_squeue_lists(slurm):
+def test_jobs_that_squeue_lists_are_alive(slurm):
     slurm("squeue", "17_0\n17_12\n18")
-    assert _engine().alive(["17_1", "17_12", "18", "8"]) == {"17_12", "18"}
-    assert "--array" in slurm.said()[0]
-    assert _engine().alive([]) == set() and len(slurm.said()) == 1
+    assert _backend().alive(["17_1", "17_12", "18", "8"]) == {"17_12", "18"}
+    assert "--array" in slurm.calls()[0]
+    assert _backend().alive([]) == set() and len(slurm.calls()) == 1
 
 
-def test_a_controller_out_of_reach_is_waited_for(slurm, monkeypatch):
+def test_an_unreachable_controller_is_an_error_after_a_timeout(slurm, monkeypatch):
     slurm("squeue", code=1)
-    engine = _engine()
-    assert engine.alive(["1"]) == {"1"}
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    backend = _backend()
+    assert backend.alive(["1"]) == {"1"}
+    monkeypatch.setattr(slurm_backend, "CONTROLLER_TIMEOUT_S", 0.0)
     with pytest.raises(UserError, match="slurm:gpu"):
-        engine.alive(["1"])
+        backend.alive(["1"])
 
 
-def test_no_slurm_here_is_told(monkeypatch):
+def test_a_machine_without_slurm_is_an_error(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match="squeue"):
-        _engine().alive(["1"])
+        _backend().alive(["1"])
 
 
-def test_cancelled_jobs_may_save_themselves_first(slurm):
+def test_cancelled_jobs_get_sigterm_before_they_are_killed(slurm):
     slurm("squeue", "7_1\n7_2")
     slurm("scancel")
-    _engine(grace=0).cancel(["7_2", "7_1", "7_0"])
-    ended = [line for line in slurm.said() if line.startswith("scancel")]
+    _backend(grace=0).cancel(["7_2", "7_1", "7_0"])
+    cancels = [line for line in slurm.calls() if line.startswith("scancel")]
     jobs = "7_1 7_2"
-    assert ended == [
+    assert cancels == [
         f"scancel --state=PENDING {jobs}",
         f"scancel --signal=TERM {jobs}",
         f"scancel {jobs}",
@@ -92,23 +97,23 @@ def test_cancelled_jobs_may_save_themselves_first(slurm):
 
 @pytest.fixture
 def call(tmp_path, slurm, monkeypatch):
-    """call(code, retries, rank) starts what a job of an array calls."""
+    """call(code, retries, rank) starts `RunJob` as a process of a job array does."""
     slurm("scontrol")
     for name in [name for name in os.environ if name.startswith("SLURM")]:
         monkeypatch.delenv(name)
-    told = {"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17"}
-    told |= {"SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "2"}
+    variables = {"SLURM_JOB_ID": "19", "SLURM_ARRAY_JOB_ID": "17"}
+    variables |= {"SLURM_ARRAY_TASK_ID": "3", "SLURM_RESTART_COUNT": "2"}
 
     def call(code, retries=0, rank=0):
-        words = [sys.executable, "-c", CALLS, str(tmp_path / "task"), str(retries)]
-        told["SLURM_PROCID"] = str(rank)
-        return subprocess.Popen([*words, code], env=os.environ | told)
+        words = [sys.executable, "-c", RUN_JOB, str(tmp_path / "task"), str(retries)]
+        variables["SLURM_PROCID"] = str(rank)
+        return subprocess.Popen([*words, code], env=os.environ | variables)
 
     return call
 
 
 @pytest.mark.parametrize(
-    "code, retries, rank, again",
+    "code, retries, rank, requeues",
     [
         (0, 1, 0, 0),
         (1, 1, 0, 1),
@@ -118,49 +123,47 @@ def call(tmp_path, slurm, monkeypatch):
         (75, 0, 1, 0),
     ],
 )
-def test_a_job_requeues_itself_while_its_budget_lasts(
-    call, slurm, tmp_path, code, retries, rank, again
+def test_rank_0_requeues_the_job_within_its_budget(
+    call, slurm, tmp_path, code, retries, rank, requeues
 ):
     assert call(f"raise SystemExit({code})", retries, rank).wait() == 0
-    assert slurm.said() == ["scontrol requeue 17_3"] * again
-    (attempt,) = attempt_log.read(epath.Path(tmp_path / "task"))
+    assert slurm.calls() == ["scontrol requeue 17_3"] * requeues
+    (attempt,) = attempt_log.read_attempts(epath.Path(tmp_path / "task"))
     (process,) = attempt.processes
-    assert (process.attempt, process.rank, process.code) == ("17_3.2", rank, code)
+    assert (process.attempt, process.rank, process.exit_code) == ("17_3.2", rank, code)
 
 
-@pytest.mark.parametrize("number, again", [(signal.SIGUSR2, 1), (signal.SIGTERM, 0)])
-def test_time_that_is_up_requeues_and_what_slurm_takes_away_is_slurms(
-    call, slurm, tmp_path, number, again
+@pytest.mark.parametrize("number, requeues", [(signal.SIGUSR2, 1), (signal.SIGTERM, 0)])
+def test_a_job_requeues_itself_at_its_time_limit_but_not_when_slurm_preempts_it(
+    call, slurm, tmp_path, number, requeues
 ):
     ready = tmp_path / "ready"
     wait = "import os, time; open({!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     job = call(wait.format(str(ready)))
-    limit = time.monotonic() + 30
-    while not (ready.exists() and ready.read_text()):
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-    if number == signal.SIGUSR2:  # which Slurm sends to the command as well
+    wait_until(lambda: ready.exists() and ready.read_text())
+    if number == signal.SIGUSR2:  # Slurm sends it to the command as well
         os.kill(int(ready.read_text()), number)
         time.sleep(0.5)
     job.send_signal(number)
     assert job.wait() == 0
-    assert slurm.said() == ["scontrol requeue 17_3"] * again
-    worst = attempt_log.read(epath.Path(tmp_path / "task"))[0].worst
-    assert worst.asked and worst.code == 128 + signal.SIGTERM
+    assert slurm.calls() == ["scontrol requeue 17_3"] * requeues
+    (attempt,) = attempt_log.read_attempts(epath.Path(tmp_path / "task"))
+    process = attempt.root_cause
+    assert process.stop_requested and process.exit_code == 128 + signal.SIGTERM
 
 
-def test_tasks_are_an_array_that_requeues(slurm, tmp_path):
+def test_jobs_are_an_array_that_requeues(slurm, tmp_path):
     pytest.importorskip("submitit")
     slurm("srun")
     slurm("sbatch", "Submitted batch job 17")
-    need = Need(hosts=2, cpus=4, gpus=8)
+    resources = Resources(hosts=2, cpus=4, gpus=8)
     flags = {"slurm.minutes": 90, "slurm.account": "us", "slurm.memory": 64}
-    engine = backends.load("slurm:gpu", need, flags)
-    tasks = [
+    backend = load_backend("slurm:gpu", resources, flags)
+    jobs = [
         SimpleNamespace(id=n, folder=epath.Path(tmp_path / n), command=["true"])
         for n in "abc"
     ]
-    assert engine.submit(tasks, Budget()) == {"a": "17_0", "b": "17_1", "c": "17_2"}
+    assert backend.submit(jobs, Budget()) == {"a": "17_0", "b": "17_1", "c": "17_2"}
     (script,) = (tmp_path / "slurm").glob("17_submission.sh")
     flags = {
         line.removeprefix("#SBATCH --")
@@ -183,13 +186,16 @@ def test_tasks_are_an_array_that_requeues(slurm, tmp_path):
     }
     slurm("sbatch", "sbatch: error: invalid partition specified: gpu", 1)
     with pytest.raises(UserError, match=r"slurm:gpu: .*invalid partition"):
-        engine.submit(tasks, Budget())
+        backend.submit(jobs, Budget())
 
 
 @pytest.mark.parametrize(
-    "on, need, said",
-    [("slurm", Need(), "PARTITION"), ("slurm:x", Need(slice="v5e:2x4"), "TPU")],
+    "on, resources, message",
+    [
+        ("slurm", Resources(), "PARTITION"),
+        ("slurm:x", Resources(slice="v5e:2x4"), "TPU"),
+    ],
 )
-def test_what_is_missing_is_told(on, need, said):
-    with pytest.raises(UserError, match=said):
-        backends.load(on, need, {})
+def test_a_wrong_flag_is_an_error(on, resources, message):
+    with pytest.raises(UserError, match=message):
+        load_backend(on, resources, {})

@@ -1,7 +1,7 @@
-"""A museum of mutants: bugs that others shipped, as small changes of our own code.
+"""Mutation tests: bugs that others shipped, as small changes of this project's code.
 
-Each hangs in a room, a module of this folder with a list `MUTANTS`; the suite has to
-kill every one (`make mutants`).
+Each module of this folder is a group with a list `MUTANTS`. `make mutants` checks that
+the tests kill every one: they have to fail when it is applied.
 """
 
 import importlib
@@ -13,39 +13,38 @@ ROOT = Path(__file__).parents[3]
 
 
 class Mutant(NamedTuple):
-    """One bug, and the tests that must notice it."""
+    """One bug, and the tests that have to fail with it."""
 
-    bug: str  # what goes wrong, in words
+    bug: str  # what it does, in words
     file: str  # from the root of the project
-    old: str  # stands in the file exactly once
+    old: str  # occurs exactly once in the file
     new: str
-    suite: str  # a file of tests
-    laws: str  # which of them, as pytest's -k takes it
-    pitfall: int = 0  # its number among the pitfalls of published code; 0: our own
+    test_file: str
+    test_expression: str  # selects tests of `test_file`, as pytest's -k
+    pitfall: int = 0  # its number in the list of pitfalls of published code; 0: ours
 
     def applied(self, text: str) -> str:
         """The file's text with the bug.
 
         Raises:
-          ValueError: the text to be replaced is not there exactly once.
+          ValueError: `old` does not occur exactly once.
         """
-        found = text.count(self.old)
-        if found != 1:
-            raise ValueError(f"{self.file}: {self.old!r} is there {found} times")
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(f"{self.file}: {self.old!r} occurs {count} times")
         return text.replace(self.old, self.new)
 
 
-def rooms() -> dict[str, list[Mutant]]:
-    """The mutants of every room."""
-    found = sorted(module.name for module in pkgutil.iter_modules(__path__))
+def mutants_by_group() -> dict[str, list[Mutant]]:
+    """Group -> its mutants."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     modules = {
-        room: importlib.import_module(f"{__name__}.{room}")
-        for room in found
-        if not room.startswith("_")
+        name: importlib.import_module(f"{__name__}.{name}")
+        for name in names
+        if not name.startswith("_")
     }
-    return {room: module.MUTANTS for room, module in modules.items()}
+    return {name: module.MUTANTS for name, module in modules.items()}
 
 
-def mutants() -> list[Mutant]:
-    """All of them."""
-    return [mutant for room in rooms().values() for mutant in room]
+def all_mutants() -> list[Mutant]:
+    return [mutant for group in mutants_by_group().values() for mutant in group]

@@ -1,9 +1,9 @@
-"""Runs the museum: builds each mutant in a copy of the project and asks its tests.
+"""Applies each mutant to a copy of the project, and runs the tests that must kill it.
 
-python -m tests.proofs.mutation [--room=ROOM] [--only=WORD]
+    python -m tests.proofs.mutation [--group=GROUP] [--only=WORD]
 
-First the tests themselves, of which all must pass on the project as it is. Prints a
-line for each mutant, then the score; exits with 1 if one is not killed.
+First all these tests must pass without a mutant. Prints a line for each mutant, then
+the number killed; exits with 1 unless that is all of them.
 """
 
 import argparse
@@ -16,95 +16,100 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.proofs.mutation import ROOT, Mutant, rooms
+from tests.proofs.mutation import ROOT, Mutant, mutants_by_group
 
-CARRIED = ("research", "experiments", "launch", "tests", "docs")
-FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
-KILLED = 1
-"""What pytest exits with when tests fail; anything but this or 0 is no verdict."""
-
-LIMIT = 900
-"""Seconds that a mutant's tests may take."""
+COPIED_FOLDERS = ("research", "experiments", "launch", "tests", "docs")
+COPIED_FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
+TESTS_FAILED = 1
+"""pytest's exit status. Any other than this and 0 says nothing about the mutant."""
+TIMED_OUT = -1
+TIMEOUT_S = 900
+"""For the tests of one mutant."""
 
 
 def main() -> int:
+    groups = mutants_by_group()
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.mutation")
     parser.add_argument(
-        "--room", default="", help="mutants of one room", choices=rooms()
+        "--group", default="", help="mutants of one group", choices=groups
     )
-    parser.add_argument("--only", default="", help="mutants whose bug has this word")
-    flags = parser.parse_args()
+    parser.add_argument(
+        "--only", default="", help="mutants with this in their bug or file"
+    )
+    args = parser.parse_args()
     chosen = [
         mutant
-        for room, held in rooms().items()
-        for mutant in held
-        if flags.room in ("", room) and flags.only in f"{mutant.bug} {mutant.file}"
+        for name, group in groups.items()
+        for mutant in group
+        if args.group in ("", name) and args.only in f"{mutant.bug} {mutant.file}"
     ]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in CARRIED:
+        for name in COPIED_FOLDERS:
             shutil.copytree(ROOT / name, copy / name)
-        for name in FILES:
+        for name in COPIED_FILES:
             shutil.copy(ROOT / name, copy / name)
-        status, output = check(chosen, copy)
+        status, output = check_without_mutant(chosen, copy)
         if status:
             print(f"the tests fail without any mutant:\n{output}")
             return 1
-        killed = sum(
-            show(mutant, f"[{number}/{len(chosen)}]", *run(mutant, copy))
+        num_killed = sum(
+            report(mutant, f"[{number}/{len(chosen)}]", *check_mutant(mutant, copy))
             for number, mutant in enumerate(chosen, 1)
         )
-    print(f"{killed} of {len(chosen)} mutants killed")
-    return int(killed < len(chosen))
+    print(f"{num_killed} of {len(chosen)} mutants killed")
+    return int(num_killed < len(chosen))
 
 
-def check(chosen: Iterable[Mutant], copy: Path) -> tuple[int, str]:
-    """The tests of all mutants on the project as it is."""
-    suites = sorted({mutant.suite for mutant in chosen})
-    laws = sorted({mutant.laws for mutant in chosen})
-    return ask(suites, " or ".join(f"({law})" for law in laws), copy)
+def check_without_mutant(chosen: Iterable[Mutant], copy: Path) -> tuple[int, str]:
+    """`run_pytest` on the tests of all chosen mutants, on the unchanged copy."""
+    files = sorted({mutant.test_file for mutant in chosen})
+    expressions = sorted({mutant.test_expression for mutant in chosen})
+    expression = " or ".join(f"({expression})" for expression in expressions)
+    return run_pytest(files, expression, copy)
 
 
-def run(mutant: Mutant, copy: Path) -> tuple[int, str]:
-    """pytest's exit status on the mutant, and the end of what it printed."""
+def check_mutant(mutant: Mutant, copy: Path) -> tuple[int, str]:
+    """`run_pytest` on a mutant's tests, with the mutant applied to the copy."""
     path = copy / mutant.file
-    whole = path.read_text()
-    path.write_text(mutant.applied(whole))
+    original = path.read_text()
+    path.write_text(mutant.applied(original))
     try:
-        return ask([mutant.suite], mutant.laws, copy)
+        return run_pytest([mutant.test_file], mutant.test_expression, copy)
     finally:
-        path.write_text(whole)
+        path.write_text(original)
 
 
-def ask(suites: list[str], laws: str, copy: Path) -> tuple[int, str]:
-    """pytest's exit status, and the end of what it printed."""
+def run_pytest(files: list[str], expression: str, copy: Path) -> tuple[int, str]:
+    """pytest's exit status, or TIMED_OUT, and the end of its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
-            [*command, *suites, "-k", laws],
+            [*command, *files, "-k", expression],
             cwd=copy,
             env=os.environ | {"PYTHONPATH": str(copy)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT,
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return -1, f"no answer in {LIMIT} seconds"
+        return TIMED_OUT, f"pytest did not end within {TIMEOUT_S} s"
     return done.returncode, done.stdout[-1500:]
 
 
-def show(mutant: Mutant, number: str, status: int, output: str) -> bool:
-    """Prints a mutant's line; whether it was killed."""
-    word = {KILLED: "killed", 0: "SURVIVED"}.get(status, f"NO VERDICT ({status})")
+def report(mutant: Mutant, number: str, status: int, output: str) -> bool:
+    """Prints a mutant's line; returns whether it was killed."""
+    result = {TESTS_FAILED: "killed", 0: "SURVIVED"}
+    word = result.get(status, f"UNKNOWN (pytest status {status})")
     pitfall = f" (pitfall {mutant.pitfall})" if mutant.pitfall else ""
     print(f"{number} {word}: {mutant.bug}{pitfall}", flush=True)
-    if status == KILLED:
-        told = re.findall(r"^FAILED [^:]*::(.{0,100})", output, re.MULTILINE)
-        print(f"    by {told[-1]}" if told else output, flush=True)
+    if status == TESTS_FAILED:
+        failed = re.findall(r"^FAILED [^:]*::(.{0,100})", output, re.MULTILINE)
+        print(f"    by {failed[-1]}" if failed else output, flush=True)
     elif status:
         print(output, flush=True)
-    return status == KILLED
+    return status == TESTS_FAILED
 
 
 if __name__ == "__main__":

@@ -1,0 +1,137 @@
+"""The interface of a backend, and the list of those there are.
+
+A backend starts `launch.backends.run_attempt` for each job, on machines that can read
+and write the job's folder. The state of a job is read from files in that folder and
+never from the backend, which may have restarted the command itself, on another
+machine, while no driver was running.
+"""
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from etils import epath
+
+from launch.backends.attempt_log import Budget
+from launch.backends.resources import Resources
+from research.errors import UserError, unknown
+
+BACKENDS = ("local", "ray", "slurm")
+"""Backends that start jobs from this process; each is a module of this folder."""
+MANIFEST_BACKENDS = ("gke", "sky")
+"""Backends that write files from which another program starts the jobs; modules too."""
+
+
+class Job(Protocol):
+    """A command that runs, as often as needed, until its folder holds `result.json`."""
+
+    id: str
+    name: str  # for messages
+    folder: epath.Path
+    parents: Mapping[str, "Job"]  # jobs that must be done first; the keys do not matter
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def command(self) -> list[str]:
+        """The command line. The same command resumes an interrupted job."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The number of steps done, and of all steps."""
+
+    @property
+    def summary(self) -> str:
+        """The result in half a line."""
+
+
+class Backend(Protocol):
+    """Starts attempts at jobs, and may restart them itself."""
+
+    detached: bool  # jobs outlive this process
+    poll_interval_s: float
+    default_parallel: int  # jobs at a time without --parallel; 0: no limit
+
+    def submit(self, jobs: Sequence[Job], budget: Budget) -> dict[str, str]:
+        """Submits jobs; returns the backend's handle for each, by job id.
+
+        Another process can find the job again by its handle alone.
+        """
+
+    def alive(self, handles: Iterable[str]) -> Collection[str]:
+        """The handles of jobs that wait or run, or will be restarted by the backend."""
+
+    def cancel(self, handles: Iterable[str]) -> None:
+        """Asks jobs to stop, and prevents that the backend restarts them."""
+
+
+class ManifestBackend(Protocol):
+    """Writes files (manifests) from which another program starts the jobs."""
+
+    def render(self, waves: Sequence[Sequence[Job]], budget: Budget) -> dict[str, str]:
+        """File name -> text: one file for each job, and those that all jobs need.
+
+        Args:
+          waves: the jobs of a wave need the results of the waves before it.
+        """
+
+    def instructions(self, folder: epath.PathLike) -> list[str]:
+        """The shell commands that run the files that were written to a folder."""
+
+
+def flag(default: Any, help: str) -> Any:
+    """A field of a backend's class that is a flag, --BACKEND.NAME, typed as `default`.
+
+    Args:
+      help: the flag's help text.
+    """
+    return dataclasses.field(default=default, metadata={"help": help}, kw_only=True)
+
+
+def backend_names() -> tuple[str, ...]:
+    """The values of `--on`, without what follows a colon."""
+    return (*BACKENDS, *MANIFEST_BACKENDS)
+
+
+def backend_flags(name: str) -> list[dataclasses.Field]:
+    """The fields of a backend's class that are flags."""
+    fields = dataclasses.fields(_module(name).Backend)
+    return [field for field in fields if "help" in field.metadata]
+
+
+def load_backend(
+    on: str, resources: Resources, flags: Mapping[str, Any]
+) -> Backend | ManifestBackend:
+    """The backend that `--on` names, such as "local" or "slurm:gpu".
+
+    Args:
+      resources: of each job.
+      flags: "BACKEND.NAME" -> value.
+
+    Raises:
+      UserError: there is no such backend, a flag belongs to another one, or the
+        backend cannot provide the resources.
+    """
+    name, _, location = on.partition(":")
+    if name not in backend_names():
+        raise unknown("backend", name, backend_names())
+    values = {}
+    for key, value in flags.items():
+        owner, _, field = key.partition(".")
+        if owner != name:
+            raise UserError(f"--{key} is a flag of another backend than --on={on}")
+        values[field] = value
+    return _module(name).Backend(location, resources, **values)
+
+
+def absolute_path(workdir: epath.PathLike) -> epath.Path:
+    """A workdir as jobs elsewhere can use it: an absolute path, or a bucket's URL."""
+    text = os.fspath(workdir)
+    return epath.Path(text if "://" in text else os.path.abspath(text))
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"launch.backends.{name}")
