@@ -111,15 +111,15 @@ def facts(path: Path) -> tuple[str, str]:
     """An experiment's objective, and its parameters at each size, from shapes alone."""
     import jax
 
-    from launch.compile import vocab
     from launch.config import load, module_at
+    from launch.hardware.placeholder_vocab import placeholder_vocab
     from research.run.setup import build
     from research.run.state import count
 
     told = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
         config = load(f"{path}:{size}" if size else str(path))
-        program = build(config, jax.devices()[:1], vocab=vocab(config))
+        program = build(config, jax.devices()[:1], vocab=placeholder_vocab(config))
         number = count(program.abstract.params) / 1e6
         told.append(f"{size} {number:.{0 if number >= 10 else 1}f}".strip())
     return config.objective.name, ", ".join(told)

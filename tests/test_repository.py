@@ -14,7 +14,7 @@ import pytest
 
 from launch import config
 from launch.reports import tables
-from launch.sweeps import trials
+from launch.sweeps import sweep_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = [
@@ -75,18 +75,18 @@ def test_an_experiment_loads_and_is_a_short_diff(file):
         assert f"--config={file}" in text, "its docstring lacks the command"
 
 
-@pytest.mark.parametrize("scale", trials.SCALES)
+@pytest.mark.parametrize("scale", sweep_plan.SCALES)
 @pytest.mark.parametrize("file", _files("sweeps"))
 def test_a_sweep_plans_at_every_scale(file, scale, tmp_path):
-    planned = trials.plan(file, tmp_path, scale=scale, shared={})
+    planned = sweep_plan.make_plan(file, tmp_path, scale=scale, shared={})
     assert len({trial.id for trial in planned}) == len(planned) > 0
 
 
 @pytest.mark.parametrize("file", _files("tables"))
 def test_a_table_has_a_row_for_each_trial_of_its_sweep(file, tmp_path):
-    table = tables.load(file)
+    table = tables.load_table(file)
     sweep = file.replace("tables", "sweeps")
-    planned = trials.plan(sweep, tmp_path, scale="smoke", shared={})
+    planned = sweep_plan.make_plan(sweep, tmp_path, scale="smoke", shared={})
     rows = table.rows(planned)
     placed = [t for row in rows.values() for group in row.values() for t in group]
     assert sorted(t.id for t in placed) == sorted(t.id for t in planned)

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.cli import Parser, main
-from launch.compile import measure
 from launch.config import load, module_at
-from launch.hardware.tpu_topology import before_jax, topology
+from launch.hardware.tpu_topology import set_environment, topology_devices
 from research.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +52,7 @@ class Case(NamedTuple):
 
 
 def run(args) -> int:
-    before_jax("v5e:2x2")
+    set_environment("v5e:2x2")
     chosen = [case for case in cases(ci=args.ci) if args.only in case.name]
     if not chosen:
         raise UserError(f"--only={args.only}: no experiment has this in its name")
@@ -109,9 +108,12 @@ def apart(case: Case) -> dict | None:
 
 def compiled(case: Case) -> dict:
     """What is kept of a compiled step."""
+    # Imports JAX, which reads the environment that `run` sets.
+    from launch.hardware.aot_compile import compile_facts
+
     spec = f"{ROOT / 'experiments' / case.name}.py:{case.size}"
     config = load(spec, case.keys)
-    facts = measure(config, case.topology, topology(case.topology))
+    facts = compile_facts(config, case.topology, topology_devices(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
     talk = facts.get("collectives", {})
     return {name: facts[name] for name in kept} | {
