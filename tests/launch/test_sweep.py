@@ -7,29 +7,9 @@ from launch.cli import main
 from launch.sweeps import sweep_plan
 from tests.testing import fake_backend
 
-SWEEP = """
-def sweep(scale):
-    first = ("experiments/mlm.py", {"train.steps": 3})
-    for seed in range(2):
-        yield "experiments/lm.py", {"train.init_from": first, "seed": seed}
-    yield "experiments/lm.py", {"train.steps": 7}
-"""
-
-
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "trial.py"
-    path.write_text(SWEEP)
-    return str(path)
-
 
 def _plan(file, workdir):
     return sweep_plan.make_plan(file, workdir, scale="smoke", shared={})
-
-
-@pytest.fixture
-def backend(monkeypatch):
-    return fake_backend.install(monkeypatch)
 
 
 def _sweep(file, workdir, *flags):
@@ -39,22 +19,22 @@ def _sweep(file, workdir, *flags):
     return caught.value.code
 
 
-def test_only_trials_without_a_result_run(file, tmp_path, backend):
+def test_only_trials_without_a_result_run(sweep_file, tmp_path, backend):
     started, _ = backend
-    assert _sweep(file, tmp_path) == 0
-    assert started == [trial.folder for trial in _plan(file, tmp_path)]
-    assert _sweep(file, tmp_path) == 0
+    assert _sweep(sweep_file, tmp_path) == 0
+    assert started == [trial.folder for trial in _plan(sweep_file, tmp_path)]
+    assert _sweep(sweep_file, tmp_path) == 0
     assert len(started) == 4
     (started[2] / "result.json").unlink()
-    assert _sweep(file, tmp_path) == 0
+    assert _sweep(sweep_file, tmp_path) == 0
     assert started[4:] == [started[2]]
 
 
-def test_a_failure_stops_only_its_children(file, tmp_path, backend, capsys):
+def test_a_failure_stops_only_its_children(sweep_file, tmp_path, backend, capsys):
     started, codes = backend
     codes[0] = 2  # exit code of the parent
-    assert _sweep(file, tmp_path) == 1
-    done = [trial.done for trial in _plan(file, tmp_path)]
+    assert _sweep(sweep_file, tmp_path) == 1
+    done = [trial.done for trial in _plan(sweep_file, tmp_path)]
     assert done == [False, False, False, True]
     assert len(started) == 2
     printed = capsys.readouterr()
@@ -64,35 +44,43 @@ def test_a_failure_stops_only_its_children(file, tmp_path, backend, capsys):
 
 
 @pytest.mark.parametrize("retries, code", [(0, 1), (1, 1), (2, 0)])
-def test_crashes_are_retried_within_the_budget(file, tmp_path, backend, retries, code):
+def test_crashes_are_retried_within_the_budget(
+    sweep_file, tmp_path, backend, retries, code
+):
     started, codes = backend
     codes.update({0: -9, 1: 1})
-    assert _sweep(file, tmp_path, f"--retries={retries}") == code
+    assert _sweep(sweep_file, tmp_path, f"--retries={retries}") == code
     assert len(started) == 2 + retries + (2 if code == 0 else 0)
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 4])
-def test_no_more_than_parallel_trials_run_at_a_time(file, tmp_path, backend, parallel):
-    assert _sweep(file, tmp_path, f"--parallel={parallel}") == 0
+def test_no_more_than_parallel_trials_run_at_a_time(
+    sweep_file, tmp_path, backend, parallel
+):
+    assert _sweep(sweep_file, tmp_path, f"--parallel={parallel}") == 0
     # Two trials are ready at first: the parent and the one without a parent.
     assert fake_backend.Engine.most == min(parallel, 2)
     assert fake_backend.Engine.open == 0
 
 
-def test_an_interrupted_sweep_ends_its_jobs_and_can_be_resumed(file, tmp_path, backend):
+def test_an_interrupted_sweep_ends_its_jobs_and_can_be_resumed(
+    sweep_file, tmp_path, backend
+):
     started, codes = backend
     codes[1] = 130
-    assert _sweep(file, tmp_path) == 130
+    assert _sweep(sweep_file, tmp_path) == 130
     codes.clear()
-    assert _sweep(file, tmp_path) == 0
+    assert _sweep(sweep_file, tmp_path) == 0
     assert len(started) == 2 + 3
 
 
-def test_dry_run_prints_the_trials_and_writes_nothing(file, tmp_path, backend, capsys):
+def test_dry_run_prints_the_trials_and_writes_nothing(
+    sweep_file, tmp_path, backend, capsys
+):
     workdir = tmp_path / "new"
-    assert _sweep(file, workdir, "--dry_run") == 0
+    assert _sweep(sweep_file, workdir, "--dry_run") == 0
     printed = capsys.readouterr().out
-    assert all(trial.id in printed for trial in _plan(file, workdir))
+    assert all(trial.id in printed for trial in _plan(sweep_file, workdir))
     assert not workdir.exists() and not backend[0]
 
 
@@ -107,7 +95,7 @@ def test_dry_run_prints_the_trials_and_writes_nothing(file, tmp_path, backend, c
         ("--config.train.stepz=1", "train.steps"),
     ],
 )
-def test_a_user_error_is_one_line(file, tmp_path, backend, capsys, flag, message):
-    assert _sweep(file, tmp_path, flag) == 2
+def test_a_user_error_is_one_line(sweep_file, tmp_path, backend, capsys, flag, message):
+    assert _sweep(sweep_file, tmp_path, flag) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

@@ -11,30 +11,15 @@ from launch.cli import main
 from launch.sweeps import sweep_plan
 from tests.testing import fake_backend
 
-SWEEP = """
-def sweep(scale):
-    first = ("experiments/mlm.py", {"train.steps": 3})
-    for seed in range(2):
-        yield "experiments/lm.py", {"train.init_from": first, "seed": seed}
-    yield "experiments/lm.py", {"train.steps": 7}
-"""
-
 
 @pytest.fixture
-def backend(monkeypatch):
-    return fake_backend.install(monkeypatch)
-
-
-@pytest.fixture
-def do(tmp_path, backend, capsys):
+def do(tmp_path, sweep_file, backend, capsys):
     """do(*words) -> exit code, stdout, stderr; the first word may be an action."""
-    file = tmp_path / "sweep.py"
-    file.write_text(SWEEP)
 
     def do(*words):
         words = [*words, f"--workdir={tmp_path / 'work'}"]
         if words[0].startswith("-"):
-            words += [f"--sweep={file}", "--on=fake"]
+            words += [f"--sweep={sweep_file}", "--on=fake"]
         with pytest.raises(SystemExit) as caught:
             main(sweep.run, sweep.parser(), words)
         return caught.value.code, *capsys.readouterr()

@@ -59,7 +59,7 @@ def finish(process) -> tuple[int, str]:
 
 
 def test_a_killed_run_resumes_to_the_same_numbers(corpus, tmp_path):
-    code, error = finish(start(corpus, tmp_path / "whole"))
+    code, error = finish(start(corpus, tmp_path / "uninterrupted"))
     assert code == 0, error
     process = start(corpus, tmp_path / "killed")
     saved = tmp_path / "killed" / "checkpoints"
@@ -71,10 +71,10 @@ def test_a_killed_run_resumes_to_the_same_numbers(corpus, tmp_path):
     assert finish(process)[0] == -signal.SIGKILL
     code, error = finish(start(corpus, tmp_path / "killed"))
     assert code == 0 and "goes on from step" in error, error
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    lines = [(run / "metrics.jsonl").read_text() for run in (whole, killed)]
+    runs = tmp_path / "uninterrupted", tmp_path / "killed"
+    lines = [(run / "metrics.jsonl").read_text() for run in runs]
     assert lines[0] == lines[1]
-    results = [json.loads((run / "result.json").read_text()) for run in (whole, killed)]
+    results = [json.loads((run / "result.json").read_text()) for run in runs]
     assert results[0]["metrics"] == results[1]["metrics"]
 
 
