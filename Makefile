@@ -44,7 +44,7 @@ mutants: env
 # a TPU if it were in it.
 $(AOT)/stamp: $(VENV)/stamp
 	$(BIN)/uv pip install --quiet --target $(AOT) \
-		"$$($(BIN)/python -c 'from launch.hardware.tpu_topology import libtpu; print(libtpu())')"
+		"$$($(BIN)/python -c 'from launch.hardware.tpu_topology import required_libtpu; print(required_libtpu())')"
 	touch $@
 
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.

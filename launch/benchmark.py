@@ -1,10 +1,11 @@
-"""What a config's step costs: `python -m launch.benchmark --config=F [--config.k=v]`.
+"""Times a config's step: `python -m launch.benchmark --config=F [--config.k=v]`.
 
-Prints one JSON object. The bare compiled step and the loop around it are timed in
-turns, and the fastest turn of each counts, so that a busy machine does not decide.
-Tokens are those of clean text: train.batch x data.length.
+Prints one JSON object. The compiled step alone and the train loop around it are timed
+in alternating turns. The fastest turn of each is reported, because other load on the
+machine only ever adds time. Tokens are tokens of clean text: train.batch x data.length.
 """
 
+import argparse
 import json
 import tempfile
 import time
@@ -14,7 +15,7 @@ from launch.config import load
 from launch.hardware import accelerators
 
 
-def run(args) -> None:
+def run(args: argparse.Namespace) -> None:
     config = load(args.config, args.overrides)
     with config.unlocked():
         config.train.steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
@@ -25,7 +26,12 @@ def run(args) -> None:
 
 
 def measure(config, workdir: str, turns: int, steps: int) -> dict:
-    """Times `turns` x `steps` steps of the loop and as many of the bare step."""
+    """Times `turns` x `steps` steps of the train loop and as many of the step alone.
+
+    Returns:
+      `step_figures` of the loop, `compile_seconds`, seconds a step of each turn, and
+      `overhead`: the loop's time over the step's time, less 1.
+    """
     import jax
 
     from research.data.progress import progress
@@ -40,6 +46,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     compile_seconds = time.monotonic() - began
     loop = Loop(program, step, config, workdir, Peers())
     batches = train_batches(program, 0, turns * steps + 1)
+    tokens = config.train.batch * config.data.length
     bare, looped = [], []
     with (
         sharding.context(program.mesh),
@@ -63,7 +70,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
         loop.close()
     return {
         "config": config.objective.name,
-        **figures(cost, min(looped) / steps, config.train.batch * config.data.length),
+        **step_figures(cost, min(looped) / steps, tokens),
         "compile_seconds": compile_seconds,
         "overhead": min(looped) / min(bare) - 1,
         "bare_seconds": [seconds / steps for seconds in bare],
@@ -71,21 +78,28 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     }
 
 
-def figures(cost, seconds: float, tokens: int) -> dict:
-    """What a step of so many seconds and tokens comes to on the devices here."""
+def step_figures(cost, seconds: float, tokens: int) -> dict:
+    """Rates of a step on this machine's devices.
+
+    Args:
+      cost: FLOPs and peak bytes of the step (`research.run.flops.Cost`).
+      seconds: for one step.
+      tokens: of one step.
+    """
     import jax
 
     devices = jax.devices()
-    kind, rate = devices[0].device_kind, cost.flops / seconds
-    chip = accelerators.of(kind)
+    device_kind, flops_per_second = devices[0].device_kind, cost.flops / seconds
+    chip = accelerators.find_chip(device_kind)
+    peak = chip.flops * len(devices) if chip else None
     return {
-        "device": kind,
+        "device": device_kind,
         "num_devices": len(devices),
         "step_seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "flops_per_token": cost.flops / tokens,
-        "flops_per_second": rate,
-        "mfu": rate / (chip.flops * len(devices)) if chip else None,
+        "flops_per_second": flops_per_second,
+        "mfu": flops_per_second / peak if peak else None,
         "peak_bytes": cost.peak_bytes,
     }
 
@@ -93,8 +107,10 @@ def figures(cost, seconds: float, tokens: int) -> dict:
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--turns", type=int, default=8, help="turns of each")
-    parser.add_argument("--steps", type=int, default=5, help="steps a turn")
+    parser.add_argument(
+        "--turns", type=int, default=8, help="turns of the step and of the loop"
+    )
+    parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
     return parser
 
 

@@ -1,9 +1,12 @@
-"""Hugging Face's model for the same step: `python -m launch.benchmark_huggingface --objective=mlm`.
+"""Times a train step of Hugging Face's model for an objective, to compare with ours.
 
-The yardstick of `launch.benchmark`, at the shape of experiments/base.py: forward,
-loss, backward and AdamW on one batch, without dropout, clipping or a loader. It prints
-one JSON object, and needs torch and transformers (in an environment of their own) and
-nothing of ours. Give both the same GLIBC_TUNABLES; look at the machine's load first.
+    python -m launch.benchmark_huggingface --objective=mlm
+
+It is the counterpart of `launch.benchmark`, at the shape of experiments/base.py:
+forward, loss, backward and AdamW on one batch, without dropout, clipping or a loader.
+Prints one JSON object. It needs torch and transformers, in an environment of their own,
+and nothing of this repository. Run both with the same GLIBC_TUNABLES, on a machine
+without other load.
 """
 
 import argparse
@@ -14,30 +17,33 @@ from collections.abc import Callable
 import torch
 import transformers as hf
 
-# B batch, L length, K scored places, V vocabulary
+# B batch, L length
 
 BATCH, LENGTH, VOCABULARY = 32, 128, 8192
 LAYERS, WIDTH, HEADS, FEEDFORWARD = 4, 256, 4, 1024
-MASKED, PERMUTED, TARGETS = 19, 21, 29
-"""Scored tokens of a row: masked LM, permuted LM, T5's decoder."""
+NUM_MASKED, NUM_PERMUTED, NUM_TARGETS = 19, 21, 29
+"""Scored tokens in each row: of masked LM, of permuted LM, and of T5's decoder."""
+MASK_ID, IGNORED_LABEL = 3, -100
+MIN_ORDINARY_ID = 200
 
 Loss = Callable[[], torch.Tensor]
 
 
-def tokens(*shape: int) -> torch.Tensor:
-    return torch.randint(200, VOCABULARY, shape)
+def random_tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(MIN_ORDINARY_ID, VOCABULARY, shape)
 
 
-def hidden() -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens [B, L] with the mask token 3 at random places, and labels [B, L]."""
-    token = tokens(BATCH, LENGTH)
-    place = torch.rand(BATCH, LENGTH).argsort(1)[:, :MASKED]
-    label = torch.full_like(token, -100).scatter(1, place, token.gather(1, place))
-    return token.scatter(1, place, 3), label
+def masked_tokens() -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens [B, L] with the mask token at random positions, and labels [B, L]."""
+    token = random_tokens(BATCH, LENGTH)
+    position = torch.rand(BATCH, LENGTH).argsort(1)[:, :NUM_MASKED]
+    label = torch.full_like(token, IGNORED_LABEL)
+    label = label.scatter(1, position, token.gather(1, position))
+    return token.scatter(1, position, MASK_ID), label
 
 
-def bert_like(kind: type, **shape) -> hf.PretrainedConfig:
-    return kind(
+def bert_config(config_class: type, **shape) -> hf.PretrainedConfig:
+    return config_class(
         vocab_size=VOCABULARY,
         num_hidden_layers=LAYERS,
         hidden_dropout_prob=0.0,
@@ -58,18 +64,18 @@ def lm() -> tuple[torch.nn.Module, Loss]:
         attn_pdrop=0.0,
         use_cache=False,
     )
-    model, token = hf.GPT2LMHeadModel(config), tokens(BATCH, LENGTH)
+    model, token = hf.GPT2LMHeadModel(config), random_tokens(BATCH, LENGTH)
     return model, lambda: model(input_ids=token, labels=token).loss
 
 
 def mlm() -> tuple[torch.nn.Module, Loss]:
-    config = bert_like(
+    config = bert_config(
         hf.BertConfig,
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
         intermediate_size=FEEDFORWARD,
     )
-    model, (token, label) = hf.BertForMaskedLM(config), hidden()
+    model, (token, label) = hf.BertForMaskedLM(config), masked_tokens()
     return model, lambda: model(input_ids=token, labels=label).loss
 
 
@@ -83,14 +89,14 @@ def plm() -> tuple[torch.nn.Module, Loss]:
         dropout=0.0,
         use_mems_train=False,
     )
-    model, token = hf.XLNetLMHeadModel(config), tokens(BATCH, LENGTH)
+    model, token = hf.XLNetLMHeadModel(config), random_tokens(BATCH, LENGTH)
     rank = torch.rand(BATCH, LENGTH).argsort(1)
-    place = rank.argsort(1)[:, -PERMUTED:]
+    position = rank.argsort(1)[:, -NUM_PERMUTED:]
     inputs = {
         "input_ids": token,
         "perm_mask": (rank[:, None, :] >= rank[:, :, None]).float(),
-        "target_mapping": torch.nn.functional.one_hot(place, LENGTH).float(),
-        "labels": token.gather(1, place),
+        "target_mapping": torch.nn.functional.one_hot(position, LENGTH).float(),
+        "labels": token.gather(1, position),
     }
     return model, lambda: model(**inputs).loss
 
@@ -108,25 +114,24 @@ def dae() -> tuple[torch.nn.Module, Loss]:
         use_cache=False,
     )
     model = hf.T5ForConditionalGeneration(config)
-    token, target = tokens(BATCH, LENGTH), tokens(BATCH, TARGETS)
+    token, target = random_tokens(BATCH, LENGTH), random_tokens(BATCH, NUM_TARGETS)
     return model, lambda: model(input_ids=token, labels=target).loss
 
 
 def electra() -> tuple[torch.nn.Module, Loss]:
-    shape = {"embedding_size": WIDTH}
-    small = bert_like(
+    small = bert_config(
         hf.ElectraConfig,
         hidden_size=WIDTH // 4,
         num_attention_heads=1,
         intermediate_size=FEEDFORWARD // 4,
-        **shape,
+        embedding_size=WIDTH,
     )
-    large = bert_like(
+    large = bert_config(
         hf.ElectraConfig,
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
         intermediate_size=FEEDFORWARD,
-        **shape,
+        embedding_size=WIDTH,
     )
     model = torch.nn.ModuleList(
         [hf.ElectraForMaskedLM(small), hf.ElectraForPreTraining(large)]
@@ -136,28 +141,29 @@ def electra() -> tuple[torch.nn.Module, Loss]:
     generator.generator_lm_head.weight = (
         discriminator.electra.embeddings.word_embeddings.weight
     )
-    token, label = hidden()
+    token, label = masked_tokens()
     masked = label >= 0
-    clear = torch.where(masked, label, token)
+    original = torch.where(masked, label, token)
 
     def loss() -> torch.Tensor:
-        guess = generator(input_ids=token, labels=label)
-        logits = guess.logits[masked].detach()
+        generated = generator(input_ids=token, labels=label)
+        logits = generated.logits[masked].detach()
         sample = torch.distributions.Categorical(logits=logits).sample()
-        mixed = clear.masked_scatter(masked, sample)
-        found = discriminator(input_ids=mixed, labels=(mixed != clear).long())
-        return guess.loss + 50 * found.loss
+        replaced = original.masked_scatter(masked, sample)
+        is_replaced = (replaced != original).long()
+        detected = discriminator(input_ids=replaced, labels=is_replaced)
+        return generated.loss + 50 * detected.loss
 
     return model, loss
 
 
-PEERS = {"lm": lm, "mlm": mlm, "plm": plm, "dae": dae, "electra": electra}
+MODELS = {"lm": lm, "mlm": mlm, "plm": plm, "dae": dae, "electra": electra}
 
 
 def measure(objective: str, turns: int, steps: int) -> dict:
-    """The fastest of several turns, as `launch.benchmark` takes it."""
+    """Times `turns` x `steps` steps. The fastest turn counts."""
     torch.manual_seed(0)
-    model, loss = PEERS[objective]()
+    model, loss = MODELS[objective]()
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
@@ -186,8 +192,8 @@ def measure(objective: str, turns: int, steps: int) -> dict:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--objective", choices=PEERS, required=True)
-    parser.add_argument("--turns", type=int, default=8, help="the fastest counts")
-    parser.add_argument("--steps", type=int, default=5, help="steps a turn")
+    parser.add_argument("--objective", choices=MODELS, required=True)
+    parser.add_argument("--turns", type=int, default=8, help="the fastest one counts")
+    parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
     flags = parser.parse_args()
     print(json.dumps(measure(flags.objective, flags.turns, flags.steps), indent=2))

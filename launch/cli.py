@@ -1,4 +1,4 @@
-"""Commands: thin, no science. `main` turns a user's mistake into one line."""
+"""What all commands share: flags, exit codes and one-line error messages."""
 
 import argparse
 import errno
@@ -10,36 +10,37 @@ from typing import NoReturn
 from research.errors import NonFiniteLossError, PreemptedError, UserError, unknown
 
 DONE, FAILED, MISTAKE, NON_FINITE, PREEMPTED, INTERRUPTED = 0, 1, 2, 3, 75, 130
-"""Exit codes; an exception that is nobody's mistake but ours keeps its traceback.
+"""Exit codes. An exception without a code of its own is a bug: it keeps its traceback.
 
-Of these an engine starts again what was preempted (asked to stop, or lost a peer) and,
-a few times, what failed.
+A backend restarts a run that was preempted (it was asked to stop, or another process
+was lost) and, up to --retries times, one that failed.
 """
 
-CODES = {
+EXIT_CODES = {
     UserError: MISTAKE,
     NonFiniteLossError: NON_FINITE,
     PreemptedError: PREEMPTED,
 }
 
-OUTSIDE = {
+MACHINE_ERRORS = {
     errno.EACCES: "no permission",
     errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "a file may not grow that large here",
-    errno.EEXIST: "this is a file, where a folder is needed",
-    errno.EISDIR: "this is a folder, where a file is needed",
+    errno.EFBIG: "the file would be larger than this file system allows",
+    errno.EEXIST: "this is a file, but a folder is needed",
+    errno.EISDIR: "this is a folder, but a file is needed",
     errno.ENOSPC: "the disk is full",
-    errno.ENOTDIR: "a part of this path is a file, where a folder is needed",
+    errno.ENOTDIR: "part of this path is a file, but a folder is needed",
     errno.EPERM: "no permission",
     errno.EROFS: "the file system is read-only",
 }
-"""Errors of the machine that a person can mend."""
+"""Errors of the operating system that the user can fix."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that also takes `--config.KEY=VALUE`, and errs in one line.
+    """An argparse parser that also takes `--config.KEY=VALUE`.
 
-    The overrides arrive as `args.overrides`, key -> text.
+    The overrides are returned as `args.overrides`, a dict of key -> text. A wrong flag
+    raises UserError.
     """
 
     def __init__(self, description: str | None = None, *, overrides: bool = True):
@@ -60,14 +61,14 @@ class Parser(argparse.ArgumentParser):
 
     def _overrides(self, rest: list[str]) -> dict[str, str]:
         known = [flag for flag in self._option_string_actions if flag != "-h"]
-        overrides, words = {}, iter(rest)
-        for word in words:
-            flag, equals, value = word.partition("=")
+        overrides, remaining = {}, iter(rest)
+        for argument in remaining:
+            flag, equals, value = argument.partition("=")
             if not (self._takes_overrides and flag.startswith("--config.")):
                 extra = ["--config.KEY"] * self._takes_overrides
                 raise unknown("flag", flag, [*known, *extra])
             if not equals:
-                value = next(words, None)
+                value = next(remaining, None)
             if value is None:
                 raise UserError(f"{flag} has no value; write {flag}=VALUE")
             overrides[flag.removeprefix("--config.")] = value
@@ -79,36 +80,40 @@ def main(
     parser: Parser,
     argv: list[str] | None = None,
 ) -> NoReturn:
-    """Runs a command and exits: with 0 or what `run` returns, or as `verdict` says."""
+    """Runs a command and exits with what `run` returns (None: 0).
+
+    An exception that `exit_code_for` knows is printed as one line; the exit code is its
+    own. Any other exception is raised.
+    """
     try:
         code = run(parser.parse_args(argv))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = DONE
     except (Exception, KeyboardInterrupt) as error:
-        if not (found := verdict(error)):
+        if not (known := exit_code_for(error)):
             raise
-        code = say(*found)
+        code = print_exit(*known)
     sys.exit(code or DONE)
 
 
-def say(code: int, line: str) -> int:
-    """Prints the line that goes with an exit code, and returns the code."""
-    wrong = code not in (PREEMPTED, INTERRUPTED)
-    print(f"error: {line}" if wrong else line, file=sys.stderr, flush=True)
+def print_exit(code: int, message: str) -> int:
+    """Prints the message of an exit code to stderr, and returns the code."""
+    is_error = code not in (PREEMPTED, INTERRUPTED)
+    print(f"error: {message}" if is_error else message, file=sys.stderr, flush=True)
     return code
 
 
-def verdict(error: BaseException) -> tuple[int, str] | None:
-    """The exit code and the one line of an error; None: it is a bug of ours."""
+def exit_code_for(error: BaseException) -> tuple[int, str] | None:
+    """The exit code of an error and its message in one line; None if it is a bug."""
     match error:
         case KeyboardInterrupt():
-            return INTERRUPTED, "interrupted; the same command goes on from here"
-        case OSError() if error.errno in OUTSIDE:
-            where = f"{error.filename}: " if error.filename else ""
-            return MISTAKE, f"{where}{OUTSIDE[error.errno]}"
-    for kind, code in CODES.items():
-        if isinstance(error, kind):
+            return INTERRUPTED, "interrupted; the same command continues from here"
+        case OSError() if error.errno in MACHINE_ERRORS:
+            path = f"{error.filename}: " if error.filename else ""
+            return MISTAKE, f"{path}{MACHINE_ERRORS[error.errno]}"
+    for error_type, code in EXIT_CODES.items():
+        if isinstance(error, error_type):
             return code, " ".join(str(error).split())
     return None

@@ -1,16 +1,16 @@
-"""Runs the trials of a sweep that have no result yet, here or on an engine.
+"""Runs the trials of a sweep that have no result yet, on this machine or a backend.
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
     python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
 
-A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). Where
-an override's value is such a pair itself, it stands for that trial's folder, and waits
-for it. A --config.KEY=VALUE reaches the trials that do not set KEY themselves.
+A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
+override whose value is such a pair stands for the folder of that trial, which is then
+run first. --config.KEY=VALUE applies to the trials that do not set KEY themselves.
 
---on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The engine
-starts again what is preempted, the trial goes on from its own checkpoint. All is told
-by files in the workdir: `resume` takes over where a driver died, `status` and `logs`
-need no driver, `stop` ends what runs.
+--on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The backend
+restarts a trial that was preempted, and the trial resumes from its checkpoint. The
+state of a sweep is kept in files of the workdir: `resume` continues after the driver
+has died, `status` and `logs` need no driver, `stop` ends the driver and its jobs.
 """
 
 import argparse
@@ -26,108 +26,118 @@ from etils import epath
 from launch import cli
 from launch.backends import scheduler, submit
 from launch.backends.backend import absolute_path
-from launch.sweeps import status, trials
-from launch.sweeps.trials import Trial
+from launch.sweeps import status, sweep_plan
+from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 
 ACTIONS = ("run", "status", "resume", "logs", "stop")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does what a command line says."""
-    _reach(args.workdir)
+    """Runs one action of the command line."""
+    _check_reachable(args.workdir)
     if args.action == "run":
         return _run(args)
-    head, planned = trials.header(args.workdir), trials.read(args.workdir)
+    header = sweep_plan.read_header(args.workdir)
+    trials = sweep_plan.read_plan(args.workdir)
     workdir = absolute_path(args.workdir)
     match args.action:
         case "status":
-            status.show(head, planned, workdir)
+            status.print_status(header, trials, workdir)
         case "logs":
-            status.logs(planned, named=args.trial, lines=args.lines)
+            status.print_logs(trials, name=args.trial, num_lines=args.lines)
         case "stop":
-            _stop(submit.make_backend(head), workdir)
+            _stop(submit.make_backend(header), workdir)
         case "resume":
             with scheduler.only_driver(workdir):
-                return _drive(head | {"round": head["round"] + 1}, planned, workdir)
+                return _drive(header | {"round": header["round"] + 1}, trials, workdir)
     return cli.DONE
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Plans a sweep, and shows or runs it."""
+    """Plans a sweep, then shows it (--dry_run) or runs it."""
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
-    head = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
-    submit.make_backend(head)  # what is wrong with it is told at once
-    planned = trials.plan(
+    header = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
+    submit.make_backend(
+        header
+    )  # a wrong flag is reported before the trials are planned
+    trials = sweep_plan.make_plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )
     if args.dry_run:
-        submit.print_plan(planned, head, round=1)
+        submit.print_plan(trials, header, round=1)
         return cli.DONE
     workdir = absolute_path(args.workdir)
     with scheduler.only_driver(workdir):
-        before = 0
+        last_round = 0
         if (workdir / "sweep.json").exists():
-            before = trials.header(workdir).get("round", 0)
-        return _drive(head | {"round": before + 1}, planned, workdir)
+            last_round = sweep_plan.read_header(workdir).get("round", 0)
+        return _drive(header | {"round": last_round + 1}, trials, workdir)
 
 
-def _drive(head: dict[str, Any], planned: list[Trial], workdir: epath.Path) -> int:
-    """Runs what has no result on the engine that `head` names, and keeps `head`."""
-    kept = {name: value for name, value in head.items() if name != "trials"}
-    trials.write(planned, workdir, **kept)
+def _drive(header: dict[str, Any], trials: list[Trial], workdir: epath.Path) -> int:
+    """Writes `sweep.json`, then runs the trials that have no result."""
+    fields = {name: value for name, value in header.items() if name != "trials"}
+    sweep_plan.write_plan(trials, workdir, **fields)
     return submit.run_jobs(
-        planned, head, workdir=workdir, round=head["round"], noun="trials"
+        trials, header, workdir=workdir, round=header["round"], noun="trials"
     )
 
 
-def _stop(engine: Any, workdir: epath.Path) -> None:
-    """Ends the driver, if there is one, and the jobs that it has handed over.
+def _stop(backend: Any, workdir: epath.Path) -> None:
+    """Ends the driver, if one is running, and cancels the jobs that it submitted.
 
     Raises:
-      UserError: the driver is on another machine, or there is nothing to end here.
+      UserError: the driver is on another machine, or the sweep was only rendered.
     """
-    if hasattr(engine, "render"):
-        raise UserError(f"the sweep of {workdir} was rendered: stop it where it runs")
-    who = scheduler.current_driver(workdir)
-    if who:
-        if who["host"] != socket.gethostname():
-            raise UserError(f"process {who['pid']} on {who['host']} runs {workdir}")
-        os.kill(who["pid"], signal.SIGTERM)
-        while scheduler.current_driver(workdir) == who:
+    if hasattr(backend, "render"):
+        raise UserError(
+            f"the sweep of {workdir} was rendered as files; stop it where it runs"
+        )
+    driver = scheduler.current_driver(workdir)
+    if driver:
+        if driver["host"] != socket.gethostname():
+            raise UserError(
+                f"{workdir} is driven by process {driver['pid']} on {driver['host']}; "
+                "run `stop` there"
+            )
+        os.kill(driver["pid"], signal.SIGTERM)
+        while scheduler.current_driver(workdir) == driver:
             time.sleep(0.1)
-    engine.cancel(scheduler.read_handles(workdir).values())
+    backend.cancel(scheduler.read_handles(workdir).values())
     scheduler.clear_handles(workdir)
 
 
-def _reach(workdir: str) -> None:
-    """Touches a bucket.
+def _check_reachable(workdir: str) -> None:
+    """Checks that the bucket of a workdir can be read.
 
     Raises:
-      UserError: it cannot be reached from here.
+      UserError: it cannot be read from this machine.
     """
     if "://" not in workdir:
         return
     try:
         absolute_path(workdir).exists()
-    except Exception as error:  # of whichever library serves the address
+    except Exception as error:  # its type depends on the library that reads the bucket
         reason = str(error).splitlines()[0]
-        raise UserError(f"--workdir={workdir} is out of reach ({reason})") from error
+        raise UserError(f"--workdir={workdir} cannot be read ({reason})") from error
 
 
 class Parser(cli.Parser):
-    """Also takes an action as the first word."""
+    """Also takes an action as the first argument."""
 
     def parse_args(self, args=None, namespace=None):
-        words = list(sys.argv[1:] if args is None else args)
-        named = bool(words) and not words[0].startswith("-")
-        action = words.pop(0) if named else "run"
+        arguments = list(sys.argv[1:] if args is None else args)
+        has_action = bool(arguments) and not arguments[0].startswith("-")
+        action = arguments.pop(0) if has_action else "run"
         if action not in ACTIONS:
             raise unknown("action", action, ACTIONS)
-        namespace = super().parse_args(words, namespace)
+        namespace = super().parse_args(arguments, namespace)
         if action != "run" and namespace.overrides:
-            raise UserError(f"{action} takes the sweep's own config, no --config")
+            raise UserError(
+                f"{action} takes no --config.KEY: the sweep's own config is used"
+            )
         namespace.action = action
         return namespace
 
@@ -135,9 +145,9 @@ class Parser(cli.Parser):
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--sweep", help="a file of experiments/sweeps")
-    parser.add_argument("--workdir", required=True, help="where the trials' folders go")
-    parser.add_argument("--scale", default="smoke", help=" | ".join(trials.SCALES))
-    parser.add_argument("--dry_run", action="store_true", help="show the trials alone")
+    parser.add_argument("--workdir", required=True, help="folder of the trials")
+    parser.add_argument("--scale", default="smoke", help=" | ".join(sweep_plan.SCALES))
+    parser.add_argument("--dry_run", action="store_true", help="only show the trials")
     parser.add_argument("--trial", default="", help="logs: of which, by id or name")
     parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
     submit.add_flags(parser)

@@ -1,8 +1,8 @@
-"""A sweep's results as a table, beside a paper's own numbers.
+"""Prints a sweep's results as a table, beside the numbers of a paper.
 
     python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
 
-A number whose run is missing is refused.
+A table is refused while a run that it needs has no result.
 """
 
 import argparse
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from launch import cli
 from launch.reports import formats, tables
-from launch.sweeps import trials
+from launch.sweeps import sweep_plan
 from research.errors import unknown
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the table of a command line, or writes it to a file."""
+    """Prints the table, or writes it to a file."""
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
-    table = tables.load(args.table)
-    grid = tables.cells(table, trials.read(args.workdir))
+    table = tables.load_table(args.table)
+    grid = tables.fill_table(table, sweep_plan.read_plan(args.workdir))
     text = formats.FORMATS[args.format](table, grid)
     if args.output:
         Path(args.output).write_text(text)
@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> None:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     parser.add_argument("--table", required=True, help="a file of experiments/tables")
-    parser.add_argument("--workdir", required=True, help="of the sweep")
+    parser.add_argument("--workdir", required=True, help="folder of the sweep")
     parser.add_argument("--format", default="md", help=" | ".join(formats.FORMATS))
-    parser.add_argument("--output", default="", help="a file; without it: printed")
+    parser.add_argument("--output", default="", help="file to write; default: stdout")
     return parser
 
 

@@ -1,15 +1,15 @@
-"""One run: `python -m launch.train --config=F --workdir=D [--config.key=value]`.
+"""Trains: `python -m launch.train --config=F --workdir=D [--config.key=value]`.
 
-It starts again where it stopped. On several machines the same command is started on
-each: under Slurm, Open MPI, Cloud TPU, GKE and other Kubernetes (indexed jobs, with the
-package kubernetes) the processes find each other; elsewhere, and before the other ways,
---coordinator=HOST:PORT --num_processes=N --process_id=I say where process 0 listens
-(--num_processes=1: alone, whatever the environment shows).
+The same command resumes from the newest checkpoint of the workdir. A run of several
+processes is started by the same command on each machine. Under Slurm, Open MPI, Cloud
+TPU, GKE and other Kubernetes (indexed jobs, with the package kubernetes) the processes
+find each other. Elsewhere give --coordinator=HOST:PORT --num_processes=N
+--process_id=I, where process 0 listens on HOST:PORT; these flags take precedence over
+the environment, and --num_processes=1 always means a single process.
 
-Exit codes: 0 done; 1 a bug; 2 something given was wrong, or the disk is full; 3 the
-loss is not a number; 75 the same command is to be started again (it was asked to stop
-by SIGTERM, or lost another process); 130 Ctrl-C. All processes of a run end with the
-code of the first that ended, within seconds.
+Exit codes: 0 done; 1 a bug; 2 a user error or a full disk; 3 the loss is not finite;
+75 to be restarted by the same command (SIGTERM, or another process was lost); 130
+Ctrl-C. All processes of a run exit within seconds, with the code of the first to exit.
 """
 
 import logging
@@ -25,7 +25,7 @@ from launch.config import load
 
 def run(args) -> int:
     config = load(args.config, args.overrides)
-    import jax  # only now: a wrong key is told at once
+    import jax  # after the config: a wrong key is reported without waiting for imports
 
     from research.data import cache
     from research.distributed import processes
@@ -37,7 +37,7 @@ def run(args) -> int:
         str(cache.resolve_cache_dir(config.data.cache_dir) / "xla"),
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    hush()
+    silence_orbax()
     peers = processes.join(place, wait=args.wait, lost=cli.PREEMPTED)
     try:
         with peers.heeding():
@@ -46,43 +46,43 @@ def run(args) -> int:
     except BaseException as error:
         if peers.count == 1:
             raise
-        give_up(error, peers)
+        exit_with_error(error, peers)
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
     if peers.count > 1:
-        end(cli.DONE)
+        exit_now(cli.DONE)
     return cli.DONE
 
 
-def hush() -> None:
-    """Where a disk is full, Orbax's threads tell at length what it then raises."""
+def silence_orbax() -> None:
+    """Suppresses what Orbax's threads log when a disk is full; Orbax also raises it."""
 
-    def hook(what: Any) -> None:
-        if str(what.exc_value) != "Event loop is closed":
-            sys.__unraisablehook__(what)
+    def ignore_closed_event_loop(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(unraisable)
 
-    sys.unraisablehook = hook
+    sys.unraisablehook = ignore_closed_event_loop
     for name in ("absl", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def give_up(error: BaseException, peers) -> NoReturn:
-    """Ends one process of several: the others hear why, and wait for nothing more."""
-    code, line = cli.verdict(error) or (cli.FAILED, repr(error))
+def exit_with_error(error: BaseException, peers) -> NoReturn:
+    """Exits one process of several, after reporting the error to the others."""
+    code, message = cli.exit_code_for(error) or (cli.FAILED, repr(error))
     if code == cli.PREEMPTED:
-        peers.leave()  # all of them have saved the same step
+        peers.leave()  # all processes have saved the same step
     else:
-        peers.fail(code, line, outside=code == cli.FAILED)
+        peers.fail(code, message, outside=code == cli.FAILED)
     if code == cli.FAILED:
         traceback.print_exception(error)
     elif code != cli.PREEMPTED or peers.index == 0:
-        cli.say(code, line)
-    end(code)
+        cli.print_exit(code, message)
+    exit_now(code)
 
 
-def end(code: int) -> NoReturn:
-    """Without JAX's own goodbye, which waits for one that is killed meanwhile."""
+def exit_now(code: int) -> NoReturn:
+    """Exits without JAX's shutdown, which would wait for a process that was killed."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -91,12 +91,12 @@ def end(code: int) -> NoReturn:
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--workdir", required=True, help="the run's folder")
+    parser.add_argument("--workdir", required=True, help="folder of the run")
     parser.add_argument("--coordinator", help="HOST:PORT of process 0")
-    parser.add_argument("--num_processes", type=int, help="of the run")
-    parser.add_argument("--process_id", type=int, help="of this one, from 0")
+    parser.add_argument("--num_processes", type=int, help="number of processes")
+    parser.add_argument("--process_id", type=int, help="of this process, from 0")
     parser.add_argument(
-        "--wait", type=int, default=300, help="seconds for all processes to come"
+        "--wait", type=int, default=300, help="seconds to wait for all processes"
     )
     return parser
 

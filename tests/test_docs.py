@@ -1,4 +1,4 @@
-"""The drawn pages: what fails is told, and what is drawn stands where it belongs."""
+"""The generated pages: failed tests are reported, and tables have all their rows."""
 
 import pytest
 
@@ -11,23 +11,27 @@ REPORT = """<testsuite>
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "word"),
+    ("outcome", "code", "status"),
     [("", 0, "proven"), ("<failure/>", 1, "1 fail"), ("<skipped/>", 0, "open")],
 )
-def test_a_failed_proof_is_told(outcome, code, word, tmp_path, monkeypatch, capsys):
+def test_a_failed_test_is_reported(
+    outcome, code, status, tmp_path, monkeypatch, capsys
+):
     report = tmp_path / "proof.xml"
     report.write_text(REPORT.format(outcome))
     monkeypatch.setattr("sys.argv", ["objectives", f"--proof={report}"])
-    monkeypatch.setattr(objectives, "facts", lambda path: ("", ""))
+    monkeypatch.setattr(objectives, "objective_and_sizes", lambda path: ("", ""))
     with pytest.raises(SystemExit) as end:
         objectives.main()
     assert int(end.value.code) == code
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if f"| {word} |" in line and "| `mlm` | MLM" in line]
+    assert [
+        line for line in lines if f"| {status} |" in line and "| `mlm` | MLM" in line
+    ]
 
 
-def test_the_page_of_pods_has_a_table_to_draw():
-    _, _, rest = slices.PAGE.read_text().partition(slices.HEAD)
+def test_the_table_of_slices_has_a_row_for_each_case():
+    _, _, rest = slices.PAGE.read_text().partition(slices.HEADER)
     rows = rest.partition("\n\n")[0].splitlines()
-    drawn = [[cell.strip() for cell in row.split("|")[1:3]] for row in rows]
-    assert drawn == [[label, topology] for label, topology, _ in slices.cases()]
+    labels = [[cell.strip() for cell in row.split("|")[1:3]] for row in rows]
+    assert labels == [[label, topology] for label, topology, _ in slices.cases()]

@@ -1,9 +1,11 @@
-"""The repository keeps its own rules: style, layers, sizes, experiments that load."""
+"""The repository keeps its rules: style, imports, file sizes, experiments and pages."""
 
 import ast
 import importlib
+import importlib.util
 import itertools
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -14,27 +16,23 @@ import pytest
 
 from launch import config
 from launch.reports import tables
-from launch.sweeps import trials
+from launch.sweeps import sweep_plan
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARY = [
+PYTHON_FILES = [
     path
     for folder in ("research", "launch", "experiments", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-EXPERIMENTS = [
-    str(path.relative_to(ROOT))
-    for path in sorted((ROOT / "experiments").glob("[!_]*.py"))
-]
 
 
-def _files(folder: str) -> list[str]:
-    found = sorted((ROOT / "experiments" / folder).glob("[!_]*.py"))
-    return [str(path.relative_to(ROOT)) for path in found]
+def _experiment_files(folder: str) -> list[str]:
+    paths = sorted((ROOT / "experiments" / folder).glob("[!_]*.py"))
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def _run(*command: str) -> str:
-    """What a command of the environment says; it must end well."""
+    """The output of a command of the environment, which must succeed."""
     binary = Path(sys.executable).parent / command[0]
     done = subprocess.run(
         [str(binary), *command[1:]], cwd=ROOT, capture_output=True, text=True
@@ -44,7 +42,7 @@ def _run(*command: str) -> str:
 
 
 @pytest.mark.parametrize("command", [("check",), ("format", "--check")])
-def test_ruff_has_no_complaint(command):
+def test_ruff_finds_nothing(command):
     _run("ruff", *command, ".")
 
 
@@ -52,44 +50,46 @@ def test_imports_run_one_way():
     assert "0 broken" in _run("lint-imports")
 
 
-def test_no_file_is_named_for_nothing():
-    names = {path.stem for path in LIBRARY}
+def test_no_file_has_a_name_without_meaning():
+    names = {path.stem for path in PYTHON_FILES}
     assert not names & {"utils", "util", "helpers", "common", "misc"}
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_says_what_it_is_and_stays_short(path):
+@pytest.mark.parametrize(
+    "path", PYTHON_FILES, ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_a_file_has_a_docstring_and_stays_short(path):
     text = path.read_text()
     tree = ast.parse(text)
     assert not text.strip() or ast.get_docstring(tree)
     assert text.count("\n") <= 300
 
 
-@pytest.mark.parametrize("file", EXPERIMENTS)
+@pytest.mark.parametrize("file", _experiment_files("."))
 def test_an_experiment_loads_and_is_a_short_diff(file):
     config.load(file)
     if file != "experiments/base.py":
         text = (ROOT / file).read_text()
         code = text.split('"""', 2)[2]
         assert code.count("\n") <= 30
-        assert f"--config={file}" in text, "its docstring lacks the command"
+        assert f"--config={file}" in text, "the docstring lacks the command"
 
 
-@pytest.mark.parametrize("scale", trials.SCALES)
-@pytest.mark.parametrize("file", _files("sweeps"))
+@pytest.mark.parametrize("scale", sweep_plan.SCALES)
+@pytest.mark.parametrize("file", _experiment_files("sweeps"))
 def test_a_sweep_plans_at_every_scale(file, scale, tmp_path):
-    planned = trials.plan(file, tmp_path, scale=scale, shared={})
+    planned = sweep_plan.make_plan(file, tmp_path, scale=scale, shared={})
     assert len({trial.id for trial in planned}) == len(planned) > 0
 
 
-@pytest.mark.parametrize("file", _files("tables"))
+@pytest.mark.parametrize("file", _experiment_files("tables"))
 def test_a_table_has_a_row_for_each_trial_of_its_sweep(file, tmp_path):
-    table = tables.load(file)
+    table = tables.load_table(file)
     sweep = file.replace("tables", "sweeps")
-    planned = trials.plan(sweep, tmp_path, scale="smoke", shared={})
+    planned = sweep_plan.make_plan(sweep, tmp_path, scale="smoke", shared={})
     rows = table.rows(planned)
-    placed = [t for row in rows.values() for group in row.values() for t in group]
-    assert sorted(t.id for t in placed) == sorted(t.id for t in planned)
+    trials = [t for row in rows.values() for group in row.values() for t in group]
+    assert sorted(t.id for t in trials) == sorted(t.id for t in planned)
     assert {column.group for column in table.columns} <= {
         group for row in rows.values() for group in row
     }
@@ -113,34 +113,81 @@ def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():
         assert word in plan
 
 
-def _told(page: str) -> list[str]:
-    """The command lines that a page shows, each on one line."""
-    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
-    return re.sub(r"\\\n\s*", "", "".join(blocks)).splitlines()
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/objectives.md", "docs/pods.md")
+FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)")
+FOLDERS = "research|launch|experiments|tests|docs"
+PATH = re.compile(rf"(?:{FOLDERS})/[\w./-]*")
+DOTTED_NAME = re.compile(rf"(?:{FOLDERS})(?:\.\w+)+")
+COMMAND = re.compile(rf"python -m ((?:{FOLDERS})\.[\w.]+)(.*)")
+
+
+def _code_lines(page: str) -> list[str]:
+    """The code of a page: lines of its blocks, with continuations joined, and spans."""
+    text = (ROOT / page).read_text()
+    blocks = re.sub(r"\\\n\s*", "", "".join(FENCED.findall(text)))
+    return blocks.splitlines() + INLINE.findall(FENCED.sub("", text))
+
+
+def _named_paths(page: str) -> set[str]:
+    """The paths of a page's links, and those in backticks without a NAME to fill in."""
+    text = FENCED.sub("", (ROOT / page).read_text())
+    folder = Path(page).parent
+    links = {str(folder / link) for link in LINK.findall(text)}
+    spans = {span.partition(":")[0] for span in INLINE.findall(text)}
+    paths = {span for span in spans if PATH.fullmatch(span) and "NAME" not in span}
+    return links | paths
 
 
 COMMANDS = [
-    (page, line[line.index("python -m launch.") :])
-    for page in ("README.md", "docs/pods.md")
-    for line in _told(page)
-    if "python -m launch." in line
+    (page, match[1], match[2])
+    for page in PAGES
+    for line in _code_lines(page)
+    for match in COMMAND.finditer(line)
 ]
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda each: each[:60])
-def test_a_page_shows_commands_that_parse(page, line):
-    line = line.replace("$i", "0")
-    quoted = line.removesuffix("'") if line.count("'") % 2 else line
-    words = itertools.takewhile(lambda w: w not in ("&", "|"), shlex.split(quoted))
-    _, _, module, *flags = words
-    args = importlib.import_module(module).parser().parse_args(flags)
-    if "config" in args:
+def test_every_page_is_checked():
+    docs = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    assert set(PAGES) == {"README.md", "CONTRIBUTING.md"} | docs
+    with_commands = {page for page, _, _ in COMMANDS}
+    assert with_commands == {"README.md", "CONTRIBUTING.md", "docs/pods.md"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_paths_that_a_page_names_exist(page):
+    missing = [path for path in _named_paths(page) if not (ROOT / path).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_modules_that_a_page_names_exist(page):
+    for span in _code_lines(page):
+        if DOTTED_NAME.fullmatch(span):
+            pkgutil.resolve_name(span)
+
+
+@pytest.mark.parametrize(
+    ("page", "module", "flags"), COMMANDS, ids=lambda part: part[:60]
+)
+def test_a_page_shows_commands_that_parse(page, module, flags):
+    assert importlib.util.find_spec(module)
+    if module == "launch.benchmark_huggingface" or module.startswith("docs."):
+        return  # it needs packages that we do not install, or takes no flags
+    flags = flags.replace("$i", "0")
+    flags = flags.removesuffix("'") if flags.count("'") % 2 else flags
+    words = [*itertools.takewhile(lambda w: w not in ("&", "|"), shlex.split(flags))]
+    if words == ["--help"]:
+        return
+    args = importlib.import_module(module).parser().parse_args(words)
+    own_example = f"# {getattr(args, 'config', '')}\n" in (ROOT / page).read_text()
+    if "config" in args and not own_example:
         config.load(args.config, args.overrides)
 
 
-def test_pages_show_makes_own_targets():
-    assert {page for page, _ in COMMANDS} == {"README.md", "docs/pods.md"}
-    lines = [line for page in ("README.md", "docs/pods.md") for line in _told(page)]
-    targets = {line.split()[1] for line in lines if line.startswith("make ")}
-    known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+def test_pages_show_targets_of_the_makefile():
+    lines = [line for page in PAGES for line in _code_lines(page)]
+    targets = {name for line in lines for name in re.findall(r"\bmake (\w+)", line)}
+    known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert targets and targets <= set(known)

@@ -6,7 +6,7 @@ python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/m
 import math
 
 from launch.reports.tables import Column, Curve, Rows, Table
-from launch.sweeps.trials import Trial
+from launch.sweeps.trial import Trial
 
 NAMES = {
     "lm": "lm (GPT)",
@@ -57,7 +57,7 @@ def millions(name: str):
 
 TABLE = Table(
     title="Five pretraining objectives on the same text",
-    head="objective",
+    row_header="objective",
     note=(
         "Pretraining is equal in text, order, tokens seen, width, layers and "
         "optimizer, and not in FLOPs, parameters and time, which are shown. Losses "

@@ -1,1 +1,1 @@
-"""What accelerators and TPU slices are."""
+"""Accelerators, TPU slices, and train steps that are compiled for them."""

@@ -1,4 +1,4 @@
-"""What the makers say of a chip: FLOP/s and memory, by device kind."""
+"""Peak FLOP/s and memory of accelerators, from their makers' data sheets."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """Of one device as JAX counts them, which may be half of a chip."""
+    """One device as JAX counts devices, which may be half of a chip."""
 
     flops: float  # dense bfloat16 FLOP/s
     hbm: int  # bytes
@@ -23,10 +23,10 @@ CHIPS = {
     "TPU v6 lite": Chip(918e12, 32 * GIB),
     "TPU7x": Chip(1153.5e12, 96 * GIB),  # two devices a chip
 }
-"""The beginning of `device_kind` -> its chip, from the makers' data sheets."""
+"""Prefix of `device_kind` -> its chip. A longer prefix comes before a shorter one."""
 
 
-def of(kind: str) -> Chip | None:
-    """The chip of a device kind, if it is known."""
-    found = (chip for name, chip in CHIPS.items() if kind.startswith(name))
-    return next(found, None)
+def find_chip(device_kind: str) -> Chip | None:
+    """The chip of a JAX device kind; None if it is not in `CHIPS`."""
+    matches = (chip for name, chip in CHIPS.items() if device_kind.startswith(name))
+    return next(matches, None)

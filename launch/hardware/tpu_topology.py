@@ -1,4 +1,4 @@
-"""The devices of a slice, which need not be here, and the compiler that knows them."""
+"""The devices of a slice, which need not be present, and the TPU compiler they need."""
 
 import importlib.metadata
 import os
@@ -12,11 +12,11 @@ from launch.hardware.tpu_slice import EXAMPLES, parse_tpu_slice
 from research.errors import UserError
 
 
-def before_jax(name: str) -> None:
-    """Environment that JAX reads when it starts."""
+def set_environment(name: str) -> None:
+    """Sets the environment for a topology. To be called before JAX is imported."""
     os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_STDERR_LOG_LEVEL": "3"}
     os.environ |= {"TPU_WORKER_HOSTNAMES": "localhost"}
-    os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # none of them drives a TPU
+    os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # no process uses a TPU
     if name != "gpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     if name.startswith("cpu:") and name[4:].isdecimal():
@@ -24,11 +24,11 @@ def before_jax(name: str) -> None:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 
 
-def topology(name: str) -> Sequence[Any]:
-    """The devices of a slice; those of a TPU are descriptions.
+def topology_devices(name: str) -> Sequence[Any]:
+    """The devices of a topology; those of a TPU slice are descriptions.
 
     Raises:
-      UserError: no such topology, or what it needs is not installed.
+      UserError: there is no such topology, or the libtpu it needs is not installed.
     """
     import jax
     from jax.experimental import topologies
@@ -39,7 +39,7 @@ def topology(name: str) -> Sequence[Any]:
         try:
             return jax.devices("gpu")
         except RuntimeError as error:
-            raise UserError("--topology=gpu: there is no GPU here") from error
+            raise UserError("--topology=gpu: this machine has no GPU") from error
     tpu_slice = parse_tpu_slice(name)
     if not tpu_slice:
         raise UserError(
@@ -47,33 +47,37 @@ def topology(name: str) -> Sequence[Any]:
         )
     _check_libtpu(name)
     try:
-        whole = {"chip_config_name": "megacore"} if tpu_slice.generation == "v4" else {}
-        found = topologies.get_topology_desc(name, platform="tpu", **whole)
+        # On v4 the two cores of a chip are one device.
+        options = (
+            {"chip_config_name": "megacore"} if tpu_slice.generation == "v4" else {}
+        )
+        topology = topologies.get_topology_desc(name, platform="tpu", **options)
     except (jax.errors.JaxRuntimeError, ValueError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"--topology={name}: no such slice ({reason})") from error
-    return found.devices
+    return topology.devices
 
 
-def libtpu() -> Requirement:
-    """XLA's TPU compiler, of the version that the installed JAX asks for.
+def required_libtpu() -> Requirement:
+    """The libtpu (XLA's TPU compiler) that the installed JAX requires.
 
-    JAX cannot always read what another one has compiled.
+    JAX cannot always read what another version has compiled.
     """
-    needs = map(Requirement, importlib.metadata.requires("jax"))
-    (found,) = (need for need in needs if need.name == "libtpu")
-    found.marker = None
-    return found
+    requirements = map(Requirement, importlib.metadata.requires("jax"))
+    (libtpu,) = (each for each in requirements if each.name == "libtpu")
+    libtpu.marker = None
+    return libtpu
 
 
 def _check_libtpu(name: str) -> None:
-    wanted, how = libtpu(), "pip install 'palimpsest[aot]' brings it"
+    required = required_libtpu()
+    hint = "install it by pip install 'palimpsest[aot]'"
     try:
         version = importlib.metadata.version("libtpu")
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(f"--topology={name} needs {wanted}; {how}") from error
-    if version not in wanted.specifier:
+        raise UserError(f"--topology={name} needs {required}; {hint}") from error
+    if version not in required.specifier:
         raise UserError(
-            f"--topology={name} needs {wanted}, as this JAX asks for it; here is "
-            f"{version}; {how}"
+            f"--topology={name} needs {required}, which this JAX requires; version "
+            f"{version} is installed; {hint}"
         )

@@ -1,1 +1,1 @@
-"""Tables and reports: cells, formats, figures."""
+"""Tables and reports of a sweep: cells, formats, figures, pages."""

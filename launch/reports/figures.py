@@ -1,4 +1,4 @@
-"""A table's figures as SVG: curves over tokens, and means with their intervals."""
+"""The figures of a report as SVG: curves over tokens, and bars with intervals."""
 
 import io
 import re
@@ -12,11 +12,19 @@ from launch.reports.tables import Curve, Grid, Rows, Table
 matplotlib.use("svg")
 from matplotlib import pyplot
 
-INK, FAINT = "#1f2430", "#d9dce3"
-COLORS = ("#2f6db5", "#e0803a", "#3c9a5f", "#b3446c", "#7a5fb0", "#8a8f99", "#c2a02e")
+TEXT_COLOR, GRID_COLOR = "#1f2430", "#d9dce3"
+ROW_COLORS = (
+    "#2f6db5",
+    "#e0803a",
+    "#3c9a5f",
+    "#b3446c",
+    "#7a5fb0",
+    "#8a8f99",
+    "#c2a02e",
+)
 STYLE = {
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
+    "axes.edgecolor": GRID_COLOR,
+    "axes.labelcolor": TEXT_COLOR,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
@@ -24,23 +32,23 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "font.family": "sans-serif",
     "font.size": 9,
-    "grid.color": FAINT,
+    "grid.color": GRID_COLOR,
     "grid.linewidth": 0.6,
     "svg.fonttype": "path",
     "svg.hashsalt": "palimpsest",
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    "text.color": TEXT_COLOR,
+    "xtick.color": TEXT_COLOR,
+    "ytick.color": TEXT_COLOR,
 }
 
 
-def color(rows: Iterable[str], row: str) -> str:
-    """A row keeps its color in every figure."""
-    return COLORS[list(rows).index(row) % len(COLORS)]
+def row_color(rows: Iterable[str], row: str) -> str:
+    """The color of a row, the same in every figure."""
+    return ROW_COLORS[list(rows).index(row) % len(ROW_COLORS)]
 
 
-def curves(rows: Rows, curve: Curve) -> str:
-    """A panel a row: the curve's metrics of its trials over the tokens seen.
+def draw_curves(rows: Rows, curve: Curve) -> str:
+    """One panel for each row: metrics of its trials over the tokens seen.
 
     Losses of different objectives are not comparable: each panel has its own scale.
     """
@@ -51,7 +59,7 @@ def curves(rows: Rows, curve: Curve) -> str:
         )
         for row, panel in zip(drawn, axes[0], strict=True):
             for trial in rows[row][curve.group]:
-                _lines(panel, trial, curve.metrics, color(rows, row))
+                _draw_trial(panel, trial, curve.metrics, row_color(rows, row))
             panel.set_title(row, loc="left")
             panel.grid(axis="y")
             panel.set_xlabel("M tokens")
@@ -60,11 +68,11 @@ def curves(rows: Rows, curve: Curve) -> str:
         return _svg(figure)
 
 
-def _lines(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) -> None:
-    each = trial.result["tokens_seen"] / trial.result["steps"]  # tokens a step
+def _draw_trial(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) -> None:
+    tokens_per_step = trial.result["tokens_seen"] / trial.result["steps"]
     for index, metric in enumerate(metrics):
         points = [
-            (line["step"] * each / 1e6, line[metric])
+            (line["step"] * tokens_per_step / 1e6, line[metric])
             for line in trial.metrics
             if metric in line
         ]
@@ -82,30 +90,28 @@ def _lines(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) -> None
         )
 
 
-def bars(table: Table, grid: Grid, name: str) -> str:
-    """Each row's mean of a column with its interval and, as dots, its seeds."""
+def draw_bars(table: Table, grid: Grid, name: str) -> str:
+    """One bar for each row: the mean of a column, its interval, and seeds as dots."""
     drawn = [row for row in grid if grid[row][name]]
     digits = next(column.digits for column in table.columns if column.name == name)
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 0.42 * len(drawn) + 0.8))
-        for place, row in enumerate(reversed(drawn)):
-            cell, paint = grid[row][name], color(grid, row)
+        for y, row in enumerate(reversed(drawn)):
+            cell, color = grid[row][name], row_color(grid, row)
             mean, margin, _ = cell.estimate
-            panel.barh(place, mean, height=0.62, color=paint, alpha=0.28)
-            panel.errorbar(mean, place, xerr=margin, color=paint, capsize=4, lw=1.6)
-            panel.plot(
-                cell.values, [place] * len(cell.values), "o", color=paint, ms=3.5
-            )
+            panel.barh(y, mean, height=0.62, color=color, alpha=0.28)
+            panel.errorbar(mean, y, xerr=margin, color=color, capsize=4, lw=1.6)
+            panel.plot(cell.values, [y] * len(cell.values), "o", color=color, ms=3.5)
             panel.annotate(
                 f"{mean:.{digits}f}",
-                (0, place),
+                (0, y),
                 xytext=(6, 0),
                 textcoords="offset points",
                 va="center",
                 weight="bold",
             )
             if row == table.baseline:
-                panel.axvline(mean, color=paint, lw=0.8, ls=":")
+                panel.axvline(mean, color=color, lw=0.8, ls=":")
         panel.set_yticks(range(len(drawn)), reversed(drawn))
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
@@ -115,7 +121,7 @@ def bars(table: Table, grid: Grid, name: str) -> str:
 
 
 def _svg(figure: Any) -> str:
-    """A figure as an <svg> that can stand in a page; the same bytes each time."""
+    """A figure as an <svg> element of a page; its bytes are deterministic."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     pyplot.close(figure)

@@ -10,65 +10,67 @@ from launch.reports.tables import Cell, Grid, Table
 
 CSV_HEADER = ("row", "column", "mean", "margin", "count", "p", "paper", "source")
 DASH = "–"
-LEVEL = "95 %"
+CONFIDENCE = "95 %"
 
 
-def number(value: float, digits: int) -> str:
+def format_number(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}"
 
 
-def shown(cell: Cell | None, digits: int) -> str:
-    """A cell in plain text: the mean, its margin where there is one, the paper's."""
+def format_cell(cell: Cell | None, digits: int) -> str:
+    """A cell as plain text: mean, margin and the paper's number, if there are any."""
     if cell is None:
         return DASH
-    text = number(cell.estimate.mean, digits)
+    text = format_number(cell.estimate.mean, digits)
     if not math.isnan(cell.estimate.margin):
-        text += f" ± {number(cell.estimate.margin, digits)}"
+        text += f" ± {format_number(cell.estimate.margin, digits)}"
     if cell.paper:
-        text += f" (paper: {number(cell.paper.number, digits)})"
+        text += f" (paper: {format_number(cell.paper.number, digits)})"
     return text
 
 
-def chance(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     if p is None or math.isnan(p):
         return DASH
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def strings(table: Table, grid: Grid) -> list[list[str]]:
-    """Header and rows; a tested column is followed by its p."""
-    lines = [[table.head]]
+def format_rows(table: Table, grid: Grid) -> list[list[str]]:
+    """The header and the rows as text; a tested column is followed by its p."""
+    lines = [[table.row_header]]
     for column in table.columns:
         lines[0] += [column.name] + ["p"] * column.tested
     for row, cells in grid.items():
         line = [row]
         for column in table.columns:
             cell = cells[column.name]
-            line.append(shown(cell, column.digits))
+            line.append(format_cell(cell, column.digits))
             if column.tested:
-                line.append(chance(cell and cell.p))
+                line.append(format_p(cell and cell.p))
         lines.append(line)
     return lines
 
 
 def notes(table: Table, grid: Grid) -> list[str]:
-    """What a reader must know: what is compared, what ± and p are, who says so."""
+    """The notes below a table: what is compared, what ± and p mean, and sources."""
     cells = [cell for row in grid.values() for cell in row.values() if cell]
     counts = {cell.estimate.count for cell in cells} - {1}
-    said = [table.note] if table.note else []
+    texts = [table.note] if table.note else []
     if counts:
         seeds = " or ".join(map(str, sorted(counts)))
-        said.append(f"±: {LEVEL} confidence interval (Student's t) over {seeds} seeds.")
+        texts.append(
+            f"±: {CONFIDENCE} confidence interval (Student's t) over {seeds} seeds."
+        )
     if any(cell.p is not None for cell in cells):
-        said.append(f"p: paired t-test against “{table.baseline}”, seed by seed.")
+        texts.append(f"p: paired t-test against “{table.baseline}”, seed by seed.")
     sources = dict.fromkeys(cell.paper.source for cell in cells if cell.paper)
     if sources:
-        said.append(f"Papers: {'; '.join(sources)}.")
-    return said
+        texts.append(f"Papers: {'; '.join(sources)}.")
+    return texts
 
 
 def markdown(table: Table, grid: Grid) -> str:
-    lines = strings(table, grid)
+    lines = format_rows(table, grid)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def line(words: list[str]) -> str:
@@ -78,13 +80,13 @@ def markdown(table: Table, grid: Grid) -> str:
 
     rule = [":" + "-" * (widths[0] - 1), *("-" * (n - 1) + ":" for n in widths[1:])]
     body = [line(lines[0]), line(rule), *map(line, lines[1:])]
-    said = "".join(f"\n{note}\n" for note in notes(table, grid))
-    return "\n".join(body) + "\n" + said
+    below = "".join(f"\n{note}\n" for note in notes(table, grid))
+    return "\n".join(body) + "\n" + below
 
 
 def latex(table: Table, grid: Grid) -> str:
-    """A table of the booktabs package."""
-    header, *rows = [[_tex(word) for word in line] for line in strings(table, grid)]
+    """A LaTeX table for the package booktabs."""
+    header, *rows = [[_tex(word) for word in line] for line in format_rows(table, grid)]
     ends = [" & ".join(row) + r" \\" for row in rows]
     return "\n".join(
         [
@@ -104,7 +106,7 @@ def latex(table: Table, grid: Grid) -> str:
     )
 
 
-TEX = {
+TEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "±": r"$\pm$",
     "–": "--",
@@ -118,11 +120,11 @@ TEX = {
 
 
 def _tex(text: str) -> str:
-    return "".join(TEX.get(letter, letter) for letter in text)
+    return "".join(TEX_ESCAPES.get(letter, letter) for letter in text)
 
 
 def comma_separated(table: Table, grid: Grid) -> str:
-    """A line a cell, at full precision, for other programs."""
+    """One line for each cell, at full precision, for other programs."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
@@ -139,21 +141,21 @@ def comma_separated(table: Table, grid: Grid) -> str:
 
 
 def html_table(table: Table, grid: Grid) -> str:
-    """A <table> with its notes, to stand in a page."""
-    said = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
-    return f"{html_lines(strings(table, grid))}\n{said}\n"
+    """An HTML <table> and its notes, to be put in a page."""
+    below = "\n".join(f"<p>{html.escape(note)}</p>" for note in notes(table, grid))
+    return f"{html_rows(format_rows(table, grid))}\n{below}\n"
 
 
-def html_lines(lines: list[list[str]]) -> str:
-    """A <table> of words; the first line and the first words are headings."""
+def html_rows(rows: list[list[str]]) -> str:
+    """An HTML <table> whose first row and first column are headers."""
 
     def line(tag: str, words: list[str]) -> str:
         first, *rest = map(html.escape, words)
         others = "".join(f"<{tag}>{word}</{tag}>" for word in rest)
         return f'<tr><th scope="row">{first}</th>{others}</tr>'
 
-    header, *rows = lines
-    body = "\n".join(line("td", row) for row in rows)
+    header, *others = rows
+    body = "\n".join(line("td", row) for row in others)
     head = line("th", header)
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 

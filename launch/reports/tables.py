@@ -1,60 +1,60 @@
-"""A paper's table: which trials fill which cell, beside the paper's own numbers."""
+"""A table of a sweep: the trials of each cell, beside the numbers of a paper."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from launch import config
-from launch.sweeps.trials import Trial
+from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.evaluation.statistics import Estimate, estimate, paired_test
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
-"""Row -> group -> the trials that fill it; a group that is left out shows a dash."""
+"""Row -> group -> its trials; the columns of a missing group show a dash."""
 
 
 class Column(NamedTuple):
-    """One number of a trial, over the trials of a group."""
+    """One number of each trial of a group, averaged over the group."""
 
     name: str
     group: str
-    value: str | Callable[[Trial], float | None]  # of result.json, "metrics.valid/loss"
-    digits: int = 2  # after the point
-    tested: bool = False  # against the baseline row, paired by seed
+    value: str | Callable[[Trial], float | None]  # path in result.json, or a function
+    digits: int = 2  # after the decimal point
+    tested: bool = False  # paired t-test by seed against the baseline row
 
 
 class Paper(NamedTuple):
-    """What a paper says of a cell."""
+    """The number that a paper reports for a cell."""
 
     number: float
     source: str
 
 
 class Curve(NamedTuple):
-    """A metric of a group's trials over the tokens they have seen, a panel a row."""
+    """A figure with one panel for each row: metrics of a group over tokens seen."""
 
     caption: str
     group: str
-    metrics: tuple[str, ...]  # names of metrics.jsonl; the last is drawn boldest
+    metrics: tuple[str, ...]  # names of metrics.jsonl; the last has the thickest line
 
 
 class Table(NamedTuple):
     title: str
-    head: str  # of the first column: what a row is
-    note: str  # what is compared, at equal what
+    row_header: str  # header of the first column
+    note: str  # what is compared, and what is equal
     rows: Callable[[list[Trial]], Rows]
     columns: tuple[Column, ...]
-    baseline: str = ""  # a row
+    baseline: str = ""  # name of a row
     papers: Mapping[tuple[str, str], Paper] = {}  # (row, column) -> the paper's number
-    curves: tuple[Curve, ...] = ()  # of the report
-    bars: tuple[str, ...] = ()  # columns that the report draws with their intervals
+    curves: tuple[Curve, ...] = ()  # figures of the report
+    bars: tuple[str, ...] = ()  # columns that the report also draws as bars
 
 
 class Cell(NamedTuple):
-    """A number as it is shown."""
+    """The number of a cell, with its test and the paper's number."""
 
-    values: tuple[float, ...]  # a seed each
+    values: tuple[float, ...]  # one for each seed
     estimate: Estimate
-    p: float | None = None  # of no difference to the baseline
+    p: float | None = None  # of the paired test against the baseline
     paper: Paper | None = None
 
 
@@ -62,26 +62,26 @@ Grid = dict[str, dict[str, Cell | None]]
 """Row -> column -> cell; None where a column does not apply."""
 
 
-def load(file: str) -> Table:
-    """The table of a file.
+def load_table(file: str) -> Table:
+    """The table that a file defines.
 
     Raises:
-      UserError: no such file, or one that defines no table.
+      UserError: there is no such file, or it does not define TABLE.
     """
     table = getattr(config.module_at(file), "TABLE", None)
     if table is None:
-        raise UserError(f"{file} is no table: it defines no TABLE")
+        raise UserError(f"{file} is not a table: it does not define TABLE")
     return table
 
 
-def cells(table: Table, found: list[Trial]) -> Grid:
-    """Fills a table.
+def fill_table(table: Table, trials: list[Trial]) -> Grid:
+    """The cells of a table.
 
     Raises:
-      UserError: runs are missing, or a row has no trials where it should.
+      UserError: a trial has no result, or a group of a row has no trials.
     """
-    rows = table.rows(found)
-    _refuse_missing(rows)
+    rows = table.rows(trials)
+    _check_complete(rows)
     if table.baseline and table.baseline not in rows:
         raise unknown("baseline row", table.baseline, rows)
     grid: Grid = {row: {} for row in rows}
@@ -92,24 +92,24 @@ def cells(table: Table, found: list[Trial]) -> Grid:
     return grid
 
 
-def _refuse_missing(rows: Rows) -> None:
-    lost = {}
+def _check_complete(rows: Rows) -> None:
+    missing = {}
     for row, groups in rows.items():
         for name, group in groups.items():
             if not group:
                 raise UserError(f"no trial of the sweep fills row {row}, {name}")
-            lost |= {trial.id: trial.name for trial in group if not trial.done}
-    if lost:
-        names = ", ".join(f"{name} ({identity})" for identity, name in lost.items())
-        runs = "1 run is" if len(lost) == 1 else f"{len(lost)} runs are"
+            missing |= {trial.id: trial.name for trial in group if not trial.done}
+    if missing:
+        names = ", ".join(f"{name} ({key})" for key, name in missing.items())
+        runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
         raise UserError(f"{runs} missing: {names}; run launch.sweep first")
 
 
 def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, float]:
-    """Seed -> value of the trials that have one."""
+    """Seed -> value, of the trials that have a value."""
     values = {}
     for trial in groups.get(column.group, ()):
-        number = number_of(column.value, trial)
+        number = metric_value(column.value, trial)
         if number is None:
             continue
         seed = trial.config["seed"]
@@ -119,27 +119,34 @@ def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, 
     return values
 
 
-def number_of(value: str | Callable[[Trial], float | None], trial: Trial) -> Any:
-    """A trial's number: a function of it, or a path such as "metrics.valid/loss"."""
+def metric_value(value: str | Callable[[Trial], float | None], trial: Trial) -> Any:
+    """A trial's number.
+
+    Args:
+      value: a function of the trial, or a path in result.json ("metrics.valid/loss").
+
+    Raises:
+      UserError: result.json has no such path.
+    """
     if callable(value):
         return value(trial)
-    found = trial.result
+    entry = trial.result
     for name in value.split("."):
-        if name not in found:
-            raise unknown(f"number of {trial.name}", name, found)
-        found = found[name]
-    return found
+        if name not in entry:
+            raise unknown(f"number of {trial.name}", name, entry)
+        entry = entry[name]
+    return entry
 
 
 def _cell(
     table: Table, column: Column, row: str, values: Mapping[str, dict[int, float]]
 ) -> Cell | None:
-    own, base = values[row], values.get(table.baseline, {})
+    own, baseline = values[row], values.get(table.baseline, {})
     if not own:
         return None
     p = None
     if column.tested and table.baseline and row != table.baseline:
-        seeds = sorted(own.keys() & base.keys())
-        p = paired_test([own[seed] for seed in seeds], [base[seed] for seed in seeds])
+        seeds = sorted(own.keys() & baseline.keys())
+        p = paired_test([own[s] for s in seeds], [baseline[s] for s in seeds])
     paper = table.papers.get((row, column.name))
     return Cell(tuple(own.values()), estimate(tuple(own.values())), p, paper)

@@ -1,1 +1,1 @@
-"""Sweeps: trials, their results and their state."""
+"""Sweeps: a trial, the plan of a sweep's trials, and their status."""

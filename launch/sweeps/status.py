@@ -1,4 +1,4 @@
-"""What became of a sweep's trials so far, told from their folders alone."""
+"""The status and logs of a sweep's trials, read from their folders alone."""
 
 import shlex
 import time
@@ -9,77 +9,86 @@ from etils import epath
 
 from launch.backends import attempt_log, run_attempt, scheduler
 from launch.backends.attempt_log import Budget
-from launch.sweeps.trials import Trial
+from launch.sweeps.trial import Trial
 from research.errors import UserError
 
 
-def show(
-    head: Mapping[str, Any], planned: Sequence[Trial], workdir: epath.Path
+def print_status(
+    header: Mapping[str, Any], trials: Sequence[Trial], workdir: epath.Path
 ) -> None:
-    """Prints a line on the sweep and one a trial."""
-    done = sum(trial.done for trial in planned)
-    driver, who = "nobody drives it", scheduler.current_driver(workdir)
-    if who:
-        since = time.strftime("%d %b %H:%M", time.localtime(who["since"]))
-        driver = f"driven by process {who['pid']} on {who['host']} since {since}"
-    print(
-        f"{head['sweep']}, scale {head['scale']}, on {head['on']}: {done} of "
-        f"{len(planned)} trials have a result; {driver}"
-    )
-    budget = Budget(head["preemptions"], head["retries"], head["round"])
-    jobs = scheduler.read_handles(workdir)
-    width = max(len(trial.name) for trial in planned)
-    for trial in planned:
-        state, more = of(trial, budget, handed_over=trial.id in jobs)
-        print(f"{trial.id}  {state:8}  {trial.name:{width}}  {more}".rstrip())
-
-
-def of(trial: Trial, budget: Budget, *, handed_over: bool) -> tuple[str, str]:
-    """A trial's state in a word, and more about it.
+    """Prints one line for the sweep and one for each trial.
 
     Args:
-      handed_over: the engine had it when the driver wrote last.
+      header: content of `sweep.json`.
+    """
+    num_done = sum(trial.done for trial in trials)
+    driver_text, driver = "no driver is running", scheduler.current_driver(workdir)
+    if driver:
+        since = time.strftime("%d %b %H:%M", time.localtime(driver["since"]))
+        driver_text = (
+            f"driver: process {driver['pid']} on {driver['host']} since {since}"
+        )
+    print(
+        f"{header['sweep']}, scale {header['scale']}, on {header['on']}: {num_done} of "
+        f"{len(trials)} trials have a result; {driver_text}"
+    )
+    budget = Budget(header["preemptions"], header["retries"], header["round"])
+    jobs = scheduler.read_handles(workdir)
+    width = max(len(trial.name) for trial in trials)
+    for trial in trials:
+        state, details = trial_status(trial, budget, submitted=trial.id in jobs)
+        print(f"{trial.id}  {state:8}  {trial.name:{width}}  {details}".rstrip())
+
+
+def trial_status(trial: Trial, budget: Budget, *, submitted: bool) -> tuple[str, str]:
+    """A trial's state in one word, and details.
+
+    Args:
+      submitted: the backend had the trial when the driver last wrote `jobs.json`.
     """
     if trial.done:
         return "done", trial.summary
     attempts = attempt_log.read_attempts(trial.folder)
-    step, total = trial.progress
-    at = f"step {step} of {total}" if attempts else ""
+    step, num_steps = trial.progress
+    at = f"step {step} of {num_steps}" if attempts else ""
     if attempts and attempts[-1].alive:
         last = attempts[-1]
         minutes = (time.time() - last.processes[0].started) / 60
-        began = f"on {', '.join(last.hosts)} for {minutes:.0f} min"
-        return "running", f"{at}, {began}, attempt {len(attempts)}"
-    ended = [a for a in attempts if not a.alive]
-    why = attempt_log.no_retry_reason(ended, budget)
-    if why:
-        return "failed", f"{at}, {why}; see {run_attempt.log_path(trial.folder)}"
-    lost = [parent.name for parent in trial.parents.values() if not parent.done]
-    if lost:
-        return "waiting", f"for {lost[0]}"
+        where = f"on {', '.join(last.hosts)} for {minutes:.0f} min"
+        return "running", f"{at}, {where}, attempt {len(attempts)}"
+    ended = [attempt for attempt in attempts if not attempt.alive]
+    reason = attempt_log.no_retry_reason(ended, budget)
+    if reason:
+        return "failed", f"{at}, {reason}; see {run_attempt.log_path(trial.folder)}"
+    unfinished = [parent.name for parent in trial.parents.values() if not parent.done]
+    if unfinished:
+        return "waiting", f"for {unfinished[0]}"
     if attempts:
         at = f"{at}, {attempt_log.describe_end(attempts[-1].root_cause)}"
-    return ("queued" if handed_over else "waiting"), at
+    return ("queued" if submitted else "waiting"), at
 
 
-def logs(planned: Sequence[Trial], *, named: str, lines: int) -> None:
-    """Prints the end of the logs of trials that have begun and have no result.
+def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
+    """Prints the last lines of the logs of trials that have no result.
 
     Args:
-      named: an id's beginning or a part of a name: the trials to tell of instead.
-      lines: how many of each log; 0: all.
+      name: the beginning of an id or a part of a name; if given, the trials it selects
+        are shown instead, done or not.
+      num_lines: lines of each log; 0: all.
 
     Raises:
-      UserError: no trial is named so.
+      UserError: `name` selects no trial.
     """
-    if named:
-        chosen = [t for t in planned if t.id.startswith(named) or named in t.name]
+    if name:
+        chosen = [t for t in trials if t.id.startswith(name) or name in t.name]
         if not chosen:
-            raise UserError(f"--trial={named}: no trial's id or name; see `status`")
+            raise UserError(
+                f"--trial={name}: no trial has this id or name; see `status`"
+            )
     else:
-        chosen = [trial for trial in planned if not trial.done]
+        chosen = [trial for trial in trials if not trial.done]
     for trial in chosen:
         for path in sorted(trial.folder.glob("log*.txt")):
             print(f"==> {trial.name}: {shlex.quote(str(path))}")
-            text = path.read_text().splitlines()
-            print("\n".join(text[-lines:] if lines else text))
+            lines = path.read_text().splitlines()
+            print("\n".join(lines[-num_lines:] if num_lines else lines))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 
 class Estimate(NamedTuple):
@@ -25,6 +24,8 @@ def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Estimate(mean, float("nan"), count)
+    from scipy import stats  # imported when needed: it takes a second
+
     quantile = stats.t.ppf((1 + level) / 2, count - 1)
     return Estimate(mean, float(quantile * stats.sem(values)), count)
 
@@ -42,4 +43,6 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     size = np.max(np.abs(values)) + np.max(np.abs(others))
     if np.ptp(gap) <= 1e-12 * size:  # but for rounding, no spread to measure it against
         return float(np.max(np.abs(gap)) <= 1e-12 * size)
+    from scipy import stats
+
     return float(stats.ttest_1samp(gap, 0.0).pvalue)

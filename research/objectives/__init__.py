@@ -3,13 +3,15 @@
 import dataclasses
 import importlib
 import pkgutil
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
-from research.objectives.losses.cross_entropy import Term
+
+if TYPE_CHECKING:  # it imports JAX, which commands that load no objective do not need
+    from research.objectives.losses.cross_entropy import Term
 
 FAMILIES = (
     "LM",
@@ -56,7 +58,7 @@ class Objective(Protocol):
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """The unbound network it needs; options: `research.models.Options`."""
 
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
         """Scores: named sums and weights, never means, and the carry (else ())."""
 
 

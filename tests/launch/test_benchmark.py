@@ -1,4 +1,4 @@
-"""The benchmark: one JSON object, whose figures agree with each other."""
+"""The figures of `launch.benchmark` agree with each other."""
 
 import pytest
 
@@ -26,11 +26,13 @@ def test_the_figures_agree(tmp_path):
         "train.steps": 200,
     }
     config = load("experiments/mlm.py", tiny)
-    found = benchmark.measure(config, str(tmp_path), turns=2, steps=2)
-    assert {"mfu", "peak_bytes", "compile_seconds", "overhead"} <= found.keys()
-    assert found["mfu"] is None and found["peak_bytes"] > 0
-    assert found["tokens_per_second"] == pytest.approx(8 * 32 / found["step_seconds"])
-    assert found["flops_per_second"] * found["step_seconds"] == pytest.approx(
-        found["flops_per_token"] * 8 * 32
+    figures = benchmark.measure(config, str(tmp_path), turns=2, steps=2)
+    assert {"mfu", "peak_bytes", "compile_seconds", "overhead"} <= figures.keys()
+    assert figures["mfu"] is None and figures["peak_bytes"] > 0
+    assert figures["tokens_per_second"] == pytest.approx(
+        8 * 32 / figures["step_seconds"]
     )
-    assert min(found["loop_seconds"]) == found["step_seconds"]
+    assert figures["flops_per_second"] * figures["step_seconds"] == pytest.approx(
+        figures["flops_per_token"] * 8 * 32
+    )
+    assert min(figures["loop_seconds"]) == figures["step_seconds"]

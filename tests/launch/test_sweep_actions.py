@@ -1,4 +1,4 @@
-"""What a sweep's files tell: status, logs, resume and stop need no driver."""
+"""`launch.sweep` status, logs, resume and stop, which read the files of a sweep."""
 
 import json
 import time
@@ -9,33 +9,18 @@ from launch import sweep
 from launch.backends import scheduler
 from launch.backends.backend import absolute_path
 from launch.cli import main
-from launch.sweeps import trials
+from launch.sweeps import sweep_plan
 from tests.testing import fake_backend
 
-SWEEP = """
-def sweep(scale):
-    first = ("experiments/mlm.py", {"train.steps": 3})
-    for seed in range(2):
-        yield "experiments/lm.py", {"train.init_from": first, "seed": seed}
-    yield "experiments/lm.py", {"train.steps": 7}
-"""
-
 
 @pytest.fixture
-def engine(monkeypatch):
-    return fake_backend.install(monkeypatch)
-
-
-@pytest.fixture
-def do(tmp_path, engine, capsys):
-    """do(*words) -> exit code, stdout, stderr; a first word may be an action."""
-    file = tmp_path / "sweep.py"
-    file.write_text(SWEEP)
+def do(tmp_path, sweep_file, backend, capsys):
+    """do(*words) -> exit code, stdout, stderr; the first word may be an action."""
 
     def do(*words):
         words = [*words, f"--workdir={tmp_path / 'work'}"]
         if words[0].startswith("-"):
-            words += [f"--sweep={file}", "--on=fake"]
+            words += [f"--sweep={sweep_file}", "--on=fake"]
         with pytest.raises(SystemExit) as caught:
             main(sweep.run, sweep.parser(), words)
         return caught.value.code, *capsys.readouterr()
@@ -44,63 +29,63 @@ def do(tmp_path, engine, capsys):
     return do
 
 
-def test_a_preemption_costs_no_retry(do, engine):
-    _, codes = engine
+def test_a_preemption_costs_no_retry(do, backend):
+    _, codes = backend
     codes.update({0: 75, 1: fake_backend.LOST, 2: 75})
     code, out, _ = do("--retries=0")
     assert code == 0 and "4 of 4" in out
-    assert len(engine[0]) == 4 + 3
+    assert len(backend[0]) == 4 + 3
 
 
-def test_preemptions_have_an_end(do, engine):
-    started, codes = engine
+def test_the_number_of_preemptions_is_limited(do, backend):
+    started, codes = backend
     codes.update(dict.fromkeys(range(3), 75))
     code, _, err = do("--retries=9", "--preemptions=2")
     assert code == 1 and "error: mlm: preempted" in err
-    assert len(started) == 3 + 1  # the one that needs nobody
+    assert len(started) == 3 + 1  # the trial without a parent
 
 
 @pytest.mark.parametrize("code", [2, 3])
-def test_what_would_only_fail_again_is_not_tried_again(do, engine, code):
-    started, codes = engine
+def test_a_user_error_or_non_finite_loss_is_not_retried(do, backend, code):
+    started, codes = backend
     codes[0] = code
     assert do("--retries=9")[0] == 1
     assert started.count(started[0]) == 1
 
 
-def test_a_job_that_never_begins_is_a_failure(do, engine):
-    started, codes = engine
+def test_a_job_that_never_starts_is_a_failure(do, backend):
+    started, codes = backend
     codes.update({0: fake_backend.NEVER_STARTED, 1: fake_backend.NEVER_STARTED})
     assert do("--retries=1")[0] == 1
     assert started.count(started[0]) == 2
     assert do("--retries=0")[0] == 0
 
 
-def test_resume_goes_on_as_the_sweep_was_started(do, engine):
-    codes = engine[1]
+def test_resume_uses_the_flags_of_the_sweep(do, backend):
+    codes = backend[1]
     codes[1] = 130  # while the second trial runs
     assert do("--parallel=2", "--fake.colour=red", "--config.model.layers=3")[0] == 130
     assert not scheduler.read_handles(absolute_path(do.workdir))
     codes.clear()
-    before = [trial.id for trial in trials.read(do.workdir)]
+    before = [trial.id for trial in sweep_plan.read_plan(do.workdir)]
     code, out, _ = do("resume")
     assert code == 0 and "4 of 4" in out
-    assert [trial.id for trial in trials.read(do.workdir)] == before
-    head = trials.header(do.workdir)
-    assert head["round"] == 2 and head["flags"] == {"fake.colour": "red"}
-    assert {t.config["model.layers"] for t in trials.read(do.workdir)} == {3}
+    assert [trial.id for trial in sweep_plan.read_plan(do.workdir)] == before
+    header = sweep_plan.read_header(do.workdir)
+    assert header["round"] == 2 and header["flags"] == {"fake.colour": "red"}
+    assert {t.config["model.layers"] for t in sweep_plan.read_plan(do.workdir)} == {3}
 
 
-def test_resume_tries_a_mistake_once_more(do, engine):
-    started, codes = engine
+def test_resume_retries_a_user_error(do, backend):
+    started, codes = backend
     codes.update({0: 2, 1: 2})
     assert do("--retries=0")[0] == 1
     assert do("resume")[0] == 0
     assert len(started) == 2 + 4
 
 
-def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
-    started, codes = engine
+def test_jobs_of_a_backend_that_outlives_its_driver_are_adopted(do, backend):
+    started, codes = backend
     fake_backend.Backend.detached = True
     codes[1] = 130
     assert do("--parallel=2")[0] == 130
@@ -111,53 +96,53 @@ def test_jobs_of_an_engine_that_outlives_its_driver_are_adopted(do, engine):
     assert len(started) == 4
 
 
-def test_status_tells_each_state_without_a_driver(do, engine):
-    codes = engine[1]
+def test_status_shows_each_state_without_a_driver(do, backend):
+    codes = backend[1]
     fake_backend.Backend.detached = True
     codes.update({0: 2, 1: 130})
     do("--retries=0", "--parallel=2")
     code, out, _ = do("status")
     assert code == 0
-    head, *rows = out.splitlines()
-    assert "on fake: 0 of 4" in head and "nobody drives it" in head
+    header, *rows = out.splitlines()
+    assert "on fake: 0 of 4" in header and "no driver is running" in header
     states = {row.split()[0]: row.split()[1] for row in rows}
-    first, child, other, last = trials.read(do.workdir)
+    first, child, other, last = sweep_plan.read_plan(do.workdir)
     assert states[first.id] == "failed" and states[last.id] == "queued"
     assert states[child.id] == states[other.id] == "waiting"
     assert "exit code 2" in rows[0] and str(first.folder) in rows[0]
     assert "for mlm" in out
     file = last.folder / "attempts/00001.0.json"
-    process = json.loads(file.read_text()) | {"heartbeat": time.time(), "host": "here"}
+    process = json.loads(file.read_text()) | {"beat": time.time(), "host": "here"}
     file.write_text(json.dumps(process))
     (last.folder / "metrics.jsonl").write_text('{"step": 5}\n')
     row = do("status")[1].splitlines()[4]
     assert row.split()[1] == "running" and "step 5 of 7, on here" in row
 
 
-def test_status_while_it_runs_names_the_driver(do, engine):
-    codes = engine[1]
+def test_status_names_a_running_driver(do, backend):
+    codes = backend[1]
     codes[0] = 2
     do()
     with scheduler.only_driver(absolute_path(do.workdir)):
-        assert "driven by process" in do("status")[1]
+        assert "driver: process" in do("status")[1]
         assert do("resume")[0] == 2
 
 
-def test_logs_are_those_of_what_has_no_result_or_is_named(do, engine):
-    codes = engine[1]
+def test_logs_are_those_of_unfinished_or_named_trials(do, backend):
+    codes = backend[1]
     codes[0] = 2
     do("--retries=0")
     _, out, _ = do("logs", "--lines=1")
     assert out.count("==>") == 1 and "some line" not in out and "the last line" in out
-    last = trials.read(do.workdir)[-1]
+    last = sweep_plan.read_plan(do.workdir)[-1]
     assert last.done
     for name in (last.id[:6], "steps=7"):
         assert "some line" in do("logs", f"--trial={name}", "--lines=0")[1]
     assert do("logs", "--trial=nobody")[0] == 2
 
 
-def test_stop_ends_what_was_handed_over(do, engine):
-    codes = engine[1]
+def test_stop_cancels_the_submitted_jobs(do, backend):
+    codes = backend[1]
     fake_backend.Backend.detached = True
     codes[0] = 130
     do()
@@ -168,7 +153,7 @@ def test_stop_ends_what_was_handed_over(do, engine):
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (("statsu",), "did you mean status"),
         (("status",), "holds no sweep"),
@@ -180,6 +165,6 @@ def test_stop_ends_what_was_handed_over(do, engine):
         (("--fake.color=x",), "--fake.colour"),
     ],
 )
-def test_a_mistake_is_one_line(do, words, said):
+def test_a_user_error_is_one_line(do, words, message):
     code, _, err = do(*words)
-    assert code == 2 and said in err and err.count("\n") == 1
+    assert code == 2 and message in err and err.count("\n") == 1

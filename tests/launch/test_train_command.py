@@ -1,4 +1,4 @@
-"""The command: killed it goes on to the same end, and a mistake is one line."""
+"""`launch.train` resumes to the same numbers, and a user error is one line."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def corpus(tmp_path_factory):
 
 
 def start(corpus, workdir, **changes):
-    """`launch.train` in a process of its own, on one device."""
+    """Starts `launch.train` in its own process, on one device."""
     keys = SMALL | {"data.corpus": corpus, "data.cache_dir": corpus / "cache"} | changes
     flags = [f"--config.{key}={value}" for key, value in keys.items()]
     environment = os.environ | {"XLA_FLAGS": ""}
@@ -58,8 +58,8 @@ def finish(process) -> tuple[int, str]:
     return process.returncode, error
 
 
-def test_a_killed_run_goes_on_to_the_same_numbers(corpus, tmp_path):
-    code, error = finish(start(corpus, tmp_path / "whole"))
+def test_a_killed_run_resumes_to_the_same_numbers(corpus, tmp_path):
+    code, error = finish(start(corpus, tmp_path / "uninterrupted"))
     assert code == 0, error
     process = start(corpus, tmp_path / "killed")
     saved = tmp_path / "killed" / "checkpoints"
@@ -71,15 +71,15 @@ def test_a_killed_run_goes_on_to_the_same_numbers(corpus, tmp_path):
     assert finish(process)[0] == -signal.SIGKILL
     code, error = finish(start(corpus, tmp_path / "killed"))
     assert code == 0 and "goes on from step" in error, error
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    lines = [(run / "metrics.jsonl").read_text() for run in (whole, killed)]
+    runs = tmp_path / "uninterrupted", tmp_path / "killed"
+    lines = [(run / "metrics.jsonl").read_text() for run in runs]
     assert lines[0] == lines[1]
-    results = [json.loads((run / "result.json").read_text()) for run in (whole, killed)]
+    results = [json.loads((run / "result.json").read_text()) for run in runs]
     assert results[0]["metrics"] == results[1]["metrics"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"model.layer": 2}, "model.layers"),
         ({"train.steps": "many"}, "train.steps"),
@@ -90,14 +90,14 @@ def test_a_killed_run_goes_on_to_the_same_numbers(corpus, tmp_path):
         ({"optimizer.name": "adamv"}, "adamw"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(corpus, tmp_path, changes, words):
+def test_a_user_error_is_one_line_and_exit_code_2(corpus, tmp_path, changes, message):
     code, error = finish(start(corpus, tmp_path / "run", **changes))
     assert code == 2
-    assert error.startswith("error: ") and words in error
+    assert error.startswith("error: ") and message in error
     assert len(error.splitlines()) == 1
 
 
-def test_a_loss_that_is_no_number_exits_with_3(corpus, tmp_path):
-    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
-    code, error = finish(start(corpus, tmp_path / "run", **wild))
+def test_a_loss_that_is_not_finite_exits_with_3(corpus, tmp_path):
+    diverging = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
+    code, error = finish(start(corpus, tmp_path / "run", **diverging))
     assert code == 3 and "train/loss is" in error.splitlines()[-1]

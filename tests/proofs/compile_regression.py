@@ -1,11 +1,11 @@
-"""Compile regression: each published size is compiled for a TPU slice and compared.
+"""Compiles every experiment at its published sizes for a slice, and compares.
 
-    python -m tests.proofs.compile_regression [--only=WORD] [--update] [--ci]
+python -m tests.proofs.compile_regression [--only=WORD] [--update] [--ci]
 
-The golden files, tests/goldens/compile, have the memory, collectives and parameters of
-each experiment and size. More than 2 % more memory, another number of collectives or
-another parameter tree is an error; --update rewrites the files. --ci compiles a
-selection: a tiny network of each architecture, on four chips.
+What memory, collectives and parameters were is kept in tests/goldens/compile, a file
+for each experiment and size. More than 2 % more memory, another collective or another
+tree of parameters fails and is shown; --update writes the files anew. --ci takes the
+few that stand for all: tiny networks of every kind, on four chips.
 """
 
 import json
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.cli import Parser, main
-from launch.compile import measure
 from launch.config import load, module_at
-from launch.hardware.tpu_topology import before_jax, topology
+from launch.hardware.tpu_topology import set_environment, topology_devices
 from research.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -30,14 +29,13 @@ SLICES = {
     "base": ("v5e:4x4", {"mesh.fsdp": 4}),
     "large": ("v5e:16x16", {"mesh.fsdp": 16}),
 }
-"""Size -> the slice for which it is compiled, and the config keys of that.
-
-An experiment's file may have SLICES of its own, which take precedence.
+"""Size -> the slice it is compiled for, and the keys that are set there, unless its
+experiment's file has SLICES of its own.
 """
 
-CI_EXPERIMENTS = ("gpt", "bert", "xlnet", "t5", "electra")
-MAX_MEMORY_RATIO = 1.02
-"""To the memory in the golden file."""
+CI = ("gpt", "bert", "xlnet", "t5", "electra")
+MORE = 1.02
+"""How much more memory passes."""
 
 
 class Case(NamedTuple):
@@ -54,36 +52,36 @@ class Case(NamedTuple):
 
 
 def run(args) -> int:
-    before_jax("v5e:2x2")
+    set_environment("v5e:2x2")
     chosen = [case for case in cases(ci=args.ci) if args.only in case.name]
     if not chosen:
         raise UserError(f"--only={args.only}: no experiment has this in its name")
-    num_failed = 0
+    wrong = 0
     for number, case in enumerate(chosen, 1):
         title = f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}"
-        facts = compile_in_subprocess(case)
+        facts = apart(case)
         if facts is None:
-            num_failed += 1
+            wrong += 1
             print(f"{title}: the compiler crashed", flush=True)
             continue
         if args.update:
             case.golden.parent.mkdir(parents=True, exist_ok=True)
             case.golden.write_text(json.dumps(facts, indent=1) + "\n")
-        lines = differences(golden(case), facts)
-        num_failed += bool(lines)
-        word = "differs" if lines else "as before"
+        found = differences(golden(case), facts)
+        wrong += bool(found)
+        word = "differs" if found else "as before"
         print(
             f"{title}: {word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device"
         )
-        for line in lines:
+        for line in found:
             print(f"  {line}")
         sys.stdout.flush()
-    print(f"{len(chosen) - num_failed} of {len(chosen)} compile as before")
-    return int(num_failed > 0)
+    print(f"{len(chosen) - wrong} of {len(chosen)} compile as before")
+    return int(wrong > 0)
 
 
 def cases(*, ci: bool) -> Iterator[Case]:
-    """Every experiment at its published sizes, or the selection for CI."""
+    """Every experiment at its published sizes, or the few that CI compiles."""
     for path in sorted((ROOT / "experiments").glob("*.py")):
         if path.stem in ("__init__", "base"):
             continue
@@ -91,16 +89,16 @@ def cases(*, ci: bool) -> Iterator[Case]:
         slices = SLICES | getattr(module, "SLICES", {})
         sizes = getattr(module, "SIZES", ())
         if ci:
-            chosen = ["tiny"] if path.stem in CI_EXPERIMENTS and "tiny" in sizes else []
+            wanted = ["tiny"] if path.stem in CI and "tiny" in sizes else []
         else:
-            chosen = [size for size in sizes if size in ("base", "large")]
-        for size in chosen:
+            wanted = [size for size in sizes if size in ("base", "large")]
+        for size in wanted:
             yield Case(path.stem, size, *slices[size])
 
 
-def compile_in_subprocess(case: Case) -> dict | None:
-    """`compiled` in a process of its own; None if the compiler crashed."""
-    fork = multiprocessing.get_context("fork")  # this process has not used JAX
+def apart(case: Case) -> dict | None:
+    """`compiled` in a process of its own; None if the compiler took it down."""
+    fork = multiprocessing.get_context("fork")  # this process has not begun with JAX
     with ProcessPoolExecutor(1, mp_context=fork) as pool:
         try:
             return pool.submit(compiled, case).result()
@@ -109,24 +107,23 @@ def compile_in_subprocess(case: Case) -> dict | None:
 
 
 def compiled(case: Case) -> dict:
-    """The facts about a compiled step that a golden file has."""
+    """What is kept of a compiled step."""
+    # Imports JAX, which reads the environment that `run` sets.
+    from launch.hardware.aot_compile import compile_facts
+
     spec = f"{ROOT / 'experiments' / case.name}.py:{case.size}"
     config = load(spec, case.keys)
-    facts = measure(config, case.topology, topology(case.topology))
+    facts = compile_facts(config, case.topology, topology_devices(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
-    collectives = facts.get("collectives", {})
+    talk = facts.get("collectives", {})
     return {name: facts[name] for name in kept} | {
-        "collectives": {name: each["count"] for name, each in collectives.items()},
+        "collectives": {kind: one["count"] for kind, one in talk.items()},
         "tree": facts["tree"],
     }
 
 
 def golden(case: Case) -> dict:
-    """The content of a golden file.
-
-    Raises:
-      UserError: there is no such file.
-    """
+    """Raises UserError: there is none yet."""
     if not case.golden.exists():
         raise UserError(
             f"{case.golden.relative_to(ROOT)} is missing; --update writes it"
@@ -135,23 +132,21 @@ def golden(case: Case) -> dict:
 
 
 def differences(before: dict, now: dict) -> list[str]:
-    """What is worse than before, a line for each; less memory is no difference."""
-    lines = [] if now["fits"] else ["it does not fit"]
+    """What is worse than before, a line each; less memory is no difference."""
+    found = [] if now["fits"] else ["it does not fit"]
     for name in ("topology", "mesh", "batch", "parameters"):
         if before[name] != now[name]:
-            lines.append(f"{name}: {before[name]} before, {now[name]} now")
+            found.append(f"{name}: {before[name]} before, {now[name]} now")
     was, peak = before["peak_bytes_per_device"], now["peak_bytes_per_device"]
-    if was and peak and peak > MAX_MEMORY_RATIO * was:
+    if was and peak and peak > MORE * was:
         more = 100 * (peak / was - 1)
-        lines.append(f"memory: {was:,} before, {peak:,} now ({more:.1f} % more)")
+        found.append(f"memory: {was:,} before, {peak:,} now ({more:.1f} % more)")
     for part in ("collectives", "tree"):
-        lines += _changed_entries(part, before[part], now[part])
-    return lines
+        found += _changes(part, before[part], now[part])
+    return found
 
 
-def _changed_entries(
-    part: str, before: dict[str, Any], now: dict[str, Any]
-) -> list[str]:
+def _changes(part: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     names = sorted({*before, *now})
     return [
         f"{part} {name}: {before.get(name, 'none')} before, {now.get(name, 'none')} now"
@@ -162,13 +157,9 @@ def _changed_entries(
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_argument(
-        "--only", default="", help="experiments whose name contains this"
-    )
-    parser.add_argument(
-        "--update", action="store_true", help="rewrite the golden files"
-    )
-    parser.add_argument("--ci", action="store_true", help="the selection for CI")
+    parser.add_argument("--only", default="", help="experiments with this in a name")
+    parser.add_argument("--update", action="store_true", help="write the files anew")
+    parser.add_argument("--ci", action="store_true", help="the few that CI compiles")
     return parser
 
 

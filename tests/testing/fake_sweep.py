@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from launch.reports.tables import Column, Curve, Paper, Rows, Table
-from launch.sweeps import trials
-from launch.sweeps.trials import Trial
+from launch.sweeps import sweep_plan
+from launch.sweeps.trial import Trial
 
 SWEEP = """
 def sweep(scale):
@@ -35,7 +35,7 @@ def rows(found: list[Trial]) -> Rows:
 
 TABLE = Table(
     title="A & B_c",
-    head="way",
+    row_header="way",
     note="All equal.",
     rows=rows,
     columns=(
@@ -53,8 +53,8 @@ def finished(workdir: Path) -> list[Trial]:
     """Plans the sweep in a folder and gives each trial a result."""
     file = workdir / "sweep.py"
     file.write_text(SWEEP)
-    planned = trials.plan(str(file), workdir, scale="smoke", shared={})
-    trials.write(planned, workdir)
+    planned = sweep_plan.make_plan(str(file), workdir, scale="smoke", shared={})
+    sweep_plan.write_plan(planned, workdir)
     for row, groups in rows(planned).items():
         for trial in groups.get("first", ()):
             _result(trial, {"valid/loss": 3.0})

@@ -1,0 +1,107 @@
+"""Compiles a config's train step ahead of time and reports what it costs.
+
+Nothing is allocated: the step is compiled from shapes alone, for devices that need not
+be present.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from launch.hardware import accelerators
+from launch.hardware.placeholder_vocab import placeholder_vocab
+from research.distributed import sharding
+from research.run import flops, hlo_collectives, state
+from research.run.setup import build, step_flops
+
+HBM_EXCEEDED = re.compile(
+    r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", re.IGNORECASE
+)
+"""XLA's message for a step that needs more memory than a device has."""
+BYTE_PREFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
+    """Memory, FLOPs and collectives of a config's train step, as JSON holds them.
+
+    Args:
+      topology: name of the slice, as `tpu_topology.topology_devices` takes it.
+      devices: of the slice; they may be descriptions.
+
+    Returns:
+      the object that `launch.compile` prints, and `tree`: parameter name -> shape. A
+      step that does not fit has `fits` False; it has no collectives and no byte counts
+      but the peak, if XLA names it.
+
+    Raises:
+      UserError: a value of the config that cannot be run.
+    """
+    program = build(config, devices, vocab=placeholder_vocab(config))
+    chip = accelerators.find_chip(devices[0].device_kind)
+    with sharding.context(program.mesh):
+        lowered = program.step.lower(program.abstract, program.batch)
+        began, compiled, peak = time.monotonic(), None, None
+        try:
+            compiled = lowered.compile()
+            peak = flops.peak_bytes(compiled)
+        except jax.errors.JaxRuntimeError as error:
+            peak = _required_bytes(error)
+    seconds = time.monotonic() - began
+    needed, recomputed = step_flops(program)
+    facts = {
+        "topology": topology,
+        "device": devices[0].device_kind,
+        "num_devices": len(devices),
+        "mesh": dict(program.mesh.shape),
+        "objective": config.objective.name,
+        "parameters": state.count(program.abstract.params),
+        "batch": config.train.batch,
+        "length": config.data.length,
+        "remat": config.model.remat,
+        "fits": compiled is not None and (not chip or peak <= chip.hbm),
+        "peak_bytes_per_device": peak,
+        "hbm_bytes_per_device": chip.hbm if chip else None,
+        "flops_per_step": needed,
+        "flops_per_token": needed / (config.train.batch * config.data.length),
+        "recomputed_flops_per_step": recomputed,
+        "compile_seconds": seconds,
+        "tree": _parameter_shapes(program.abstract.params),
+    }
+    if compiled is None:
+        return facts
+    memory = compiled.memory_analysis()
+    return facts | {
+        "argument_bytes": memory.argument_size_in_bytes,
+        "output_bytes": memory.output_size_in_bytes,
+        "alias_bytes": memory.alias_size_in_bytes,
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "collectives": {
+            name: collective._asdict()
+            for name, collective in hlo_collectives.count(compiled.as_text()).items()
+        },
+        "stays_whole": program.whole,
+    }
+
+
+def _parameter_shapes(params: Any) -> dict[str, str]:
+    """Name -> shape of every parameter, such as "token/rows" -> "4x2"."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {
+        "/".join(str(key.key) for key in path): "x".join(map(str, leaf.shape))
+        for path, leaf in leaves
+    }
+
+
+def _required_bytes(error: Exception) -> int | None:
+    """Bytes that a step needs on each device, if XLA's error states them.
+
+    Raises:
+      Exception: the error itself, if it is not about memory.
+    """
+    if "RESOURCE_EXHAUSTED" not in str(error):
+        raise error
+    match = HBM_EXCEEDED.search(str(error))
+    return int(float(match[1]) * BYTE_PREFIXES[match[2].upper()]) if match else None

@@ -1,0 +1,92 @@
+"""Searches for a mesh, remat policy and batch with which a step fits a slice."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from launch.config import override
+from launch.hardware import accelerators
+from launch.hardware.aot_compile import compile_facts
+
+LINK_BYTES_PER_SECOND = 1e11
+"""Rough bandwidth between two devices. Only the order of meshes depends on it."""
+DEFAULT_FLOPS_PER_SECOND = 1e12
+"""Of a device without a data sheet."""
+
+
+def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
+    """Facts of every step that was compiled, best first (`_cost`).
+
+    Each mesh is tried with the config's batch. While no remat policy fits, the rows of
+    a device are halved.
+    """
+    tried = []
+    for mesh in meshes(len(devices), config.model.heads):
+        num_batch_shards = mesh["data"] * mesh["fsdp"]
+        rows = max(1, config.train.batch // num_batch_shards)
+        while rows:
+            batch = rows * num_batch_shards
+            facts = _try_remat_policies(config, topology, devices, mesh, batch, tried)
+            rows = 0 if facts["fits"] else rows // 2
+    return sorted(tried, key=_cost)
+
+
+def meshes(num_devices: int, num_heads: int) -> Iterator[dict[str, int]]:
+    """Mesh shapes to try: the tensor axis is at most 8 and divides the heads."""
+    for tensor in (1, 2, 4, 8):
+        if num_devices % tensor or num_heads % tensor:
+            continue
+        rest = num_devices // tensor
+        for fsdp in sorted({1, 4, 16, rest}):
+            if rest % fsdp == 0:
+                yield {"data": rest // fsdp, "fsdp": fsdp, "tensor": tensor}
+
+
+def _try_remat_policies(config, topology, devices, mesh, batch, tried) -> dict:
+    """Facts of the first remat policy that fits, else of the last.
+
+    All that were compiled are appended to `tried`.
+    """
+    for remat in ("none", "dots", "full"):
+        trial = _with_mesh(config, mesh, remat, batch)
+        facts = compile_facts(trial, topology, devices)
+        tried.append({key: value for key, value in facts.items() if key != "tree"})
+        print(_summary(facts), file=sys.stderr, flush=True)
+        if facts["fits"]:
+            break
+    return facts
+
+
+def _with_mesh(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any:
+    """A copy of the config with another mesh, remat policy and batch."""
+    trial = config.copy_and_resolve_references()
+    for axis, size in mesh.items():
+        override(trial, f"mesh.{axis}", size)
+    override(trial, "model.remat", remat)
+    override(trial, "train.batch", batch)
+    return trial
+
+
+def _cost(facts: dict) -> tuple[bool, float]:
+    """Sort key: steps that fit first, then by estimated seconds for each token.
+
+    The estimate is compute at the chip's peak FLOP/s plus the bytes of collectives over
+    `LINK_BYTES_PER_SECOND`.
+    """
+    tokens = facts["batch"] * facts["length"]
+    collectives = facts.get("collectives", {}).values()
+    num_bytes = sum(collective["bytes"] for collective in collectives)
+    chip = accelerators.find_chip(facts["device"])
+    flops = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
+    flops_per_token = flops / tokens / facts["num_devices"]
+    compute = flops_per_token / (chip.flops if chip else DEFAULT_FLOPS_PER_SECOND)
+    seconds = compute + num_bytes / tokens / LINK_BYTES_PER_SECOND
+    return not facts["fits"], seconds
+
+
+def _summary(facts: dict) -> str:
+    mesh = " x ".join(f"{axis} {size}" for axis, size in facts["mesh"].items())
+    peak = facts["peak_bytes_per_device"]
+    size = f"{peak / 2**30:.2f} GiB a device" if peak else "too large"
+    fits = "fits" if facts["fits"] else "does not fit"
+    return f"{mesh}, remat {facts['remat']}, batch {facts['batch']}: {size}, {fits}"

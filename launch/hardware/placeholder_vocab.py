@@ -1,0 +1,38 @@
+"""A vocabulary of a config's size, for building a program without text."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from research.batch import Lexicon, VocabInfo
+from research.data.tokenizers import vocabulary
+
+ENTRY_TYPES = ("connective", "entity", "phrase")
+"""Types of lexicon entries that the experiments use."""
+
+
+def placeholder_vocab(config: Any) -> VocabInfo:
+    """VocabInfo of the config's size: of the model file, if there is one, else made up.
+
+    It has two labels for a classifier, two lexicon entries of each type, and one piece
+    that is the capitalised form of another.
+    """
+    data = config.data
+    if os.path.exists(data.vocabulary):
+        vocab = vocabulary.load_vocabulary(data.vocabulary, data.sentinels).vocab
+        return vocab._replace(labels=("0", "1"), lexicon=_lexicon(vocab.ordinary_ids))
+    size, num_special = data.vocabulary_size, 5 + data.sentinels
+    special = np.arange(size) < num_special
+    special[4] = False  # unk
+    ordinary = np.arange(num_special, size, dtype=np.int32)
+    names, lower = tuple(range(5, num_special)), np.arange(size, dtype=np.int32)
+    lower[num_special] += 1
+    rest = ("0", "1"), _lexicon(ordinary), lower
+    return VocabInfo(size, 0, 1, 2, 3, 4, names, special, ordinary, *rest)
+
+
+def _lexicon(ordinary: np.ndarray) -> Lexicon:
+    entry_type = np.repeat(np.arange(len(ENTRY_TYPES), dtype=np.int32), 2)
+    token = ordinary[: len(entry_type), None]
+    return Lexicon(token, np.ones_like(entry_type), entry_type, ENTRY_TYPES)

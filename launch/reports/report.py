@@ -1,0 +1,105 @@
+"""A report of a sweep: its table, figures, configs and provenance."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from launch.reports import formats, tables
+from launch.reports.tables import Grid, Rows, Table
+from launch.sweeps.trial import Trial
+
+
+class GroupConfigs(NamedTuple):
+    """The config keys that are equal in all trials of a group, and those that vary."""
+
+    name: str
+    num_trials: int
+    equal: dict[str, Any]  # key -> value
+    varied: dict[str, dict[str, list[Any]]]  # key -> row -> values
+
+
+class Report(NamedTuple):
+    table: Table
+    grid: Grid
+    figures: dict[str, tuple[str, str]]  # file name -> caption, SVG
+    groups: list[GroupConfigs]
+    provenance: dict[str, str]
+
+
+def make_report(table: Table, trials: list[Trial]) -> Report:
+    """Fills the table and draws its figures.
+
+    Raises:
+      UserError: runs are missing.
+    """
+    grid, rows = tables.fill_table(table, trials), table.rows(trials)
+    from launch.reports import figures  # matplotlib: after missing runs are reported
+
+    drawn = {
+        f"curve-{number}.svg": (curve.caption, figures.draw_curves(rows, curve))
+        for number, curve in enumerate(table.curves, 1)
+    } | {
+        f"bars-{number}.svg": (
+            _bars_caption(table, name),
+            figures.draw_bars(table, grid, name),
+        )
+        for number, name in enumerate(table.bars, 1)
+    }
+    return Report(table, grid, drawn, compare_configs(rows), provenance(rows))
+
+
+def _bars_caption(table: Table, name: str) -> str:
+    dotted = f"; dotted: {table.baseline}" if table.baseline else ""
+    confidence = formats.CONFIDENCE
+    return f"{name}: mean, {confidence} confidence interval, seeds as dots{dotted}"
+
+
+def compare_configs(rows: Rows) -> list[GroupConfigs]:
+    """The equal and the varied config keys of each group, over all rows.
+
+    Keys whose value is the folder of a parent are left out.
+    """
+    groups = []
+    for name in dict.fromkeys(name for row in rows.values() for name in row):
+        by_row = {
+            row: list(group[name]) for row, group in rows.items() if name in group
+        }
+        members = [trial for group in by_row.values() for trial in group]
+        parent_keys = {key for trial in members for key in trial.parents}
+        equal, varied = {}, {}
+        for key in dict.fromkeys(key for t in members for key in t.config):
+            values = _distinct(trial.config.get(key) for trial in members)
+            if len(values) == 1:
+                equal[key] = values[0]
+            elif key not in parent_keys:
+                varied[key] = {
+                    row: _distinct(t.config[key] for t in group if key in t.config)
+                    for row, group in by_row.items()
+                }
+        groups.append(GroupConfigs(name, len(members), equal, varied))
+    return groups
+
+
+def provenance(rows: Rows) -> dict[str, str]:
+    """The provenance of all results by key; distinct values are joined by "; "."""
+    members = [t for row in rows.values() for group in row.values() for t in group]
+    facts: dict[str, list[Any]] = {}
+    for trial in members:
+        for key, value in trial.result["provenance"].items():
+            if key != "command":
+                facts.setdefault(key, []).append(value)
+    return {
+        key: "; ".join(map(value_text, _distinct(values)))
+        for key, values in facts.items()
+    }
+
+
+def value_text(value: Any) -> str:
+    """A config or provenance value as text without JSON's quotes and braces."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items())
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list({json.dumps(value): value for value in values}.values())

@@ -1,0 +1,141 @@
+"""The plan of a sweep: its trials, from a sweep file and kept in `sweep.json`."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+
+from launch import config
+from launch.backends import attempt_log
+from launch.backends.backend import absolute_path
+from launch.sweeps.trial import Trial
+from research.errors import UserError, unknown
+
+SCALES = ("smoke", "small", "paper")
+KEYS_OUTSIDE_ID = ("data.cache_dir",)
+"""Keys of paths, which do not change a result: a trial's id does not depend on them."""
+
+
+def make_plan(
+    file: str, workdir: str | Path, *, scale: str, shared: Mapping[str, Any]
+) -> list[Trial]:
+    """All trials of a sweep file, each once, parents before their children.
+
+    Args:
+      shared: dotted key -> value, for trials whose own overrides do not set the key.
+
+    Raises:
+      UserError: a wrong file, scale or config.
+    """
+    sweep = getattr(config.module_at(file), "sweep", None)
+    if sweep is None:
+        raise UserError(f"{file} is not a sweep: it does not define sweep(scale)")
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    trials: dict[str, Trial] = {}
+    pairs = list(sweep(scale))
+    for key in shared:
+        if pairs and all(key in own for _, own in pairs):
+            raise UserError(f"{key}: every trial of {file} sets this key itself")
+    for experiment, own in pairs:
+        _add_trial(trials, absolute_path(workdir), experiment, own, shared)
+    return _with_distinct_names(list(trials.values()))
+
+
+def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:
+    """Writes `sweep.json` atomically: the header's fields, then the trials."""
+    rows = [
+        {field.name: getattr(trial, field.name) for field in dataclasses.fields(trial)}
+        | {"parents": {key: parent.id for key, parent in trial.parents.items()}}
+        | {"folder": trial.id}
+        for trial in trials
+    ]
+    attempt_log.write_json(
+        absolute_path(workdir) / "sweep.json", header | {"trials": rows}
+    )
+
+
+def read_plan(workdir: epath.PathLike) -> list[Trial]:
+    """The trials of the last sweep that was started in `workdir`.
+
+    Raises:
+      UserError: no sweep was started there.
+    """
+    trials: dict[str, Trial] = {}
+    for row in read_header(workdir)["trials"]:
+        parents = {key: trials[parent] for key, parent in row["parents"].items()}
+        folder = absolute_path(workdir) / row["folder"]
+        trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
+    return list(trials.values())
+
+
+def read_header(workdir: epath.PathLike) -> dict[str, Any]:
+    """The content of `sweep.json`.
+
+    Raises:
+      UserError: there is no such file.
+    """
+    path = absolute_path(workdir) / "sweep.json"
+    if not path.exists():
+        raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
+    return json.loads(path.read_text())
+
+
+def _add_trial(
+    trials: dict[str, Trial],
+    workdir: epath.Path,
+    experiment: str,
+    own: Mapping[str, Any],
+    shared: Mapping[str, Any],
+) -> Trial:
+    """Adds the trial of a pair (experiment, overrides) after its parents, once."""
+    parents = {
+        key: _add_trial(trials, workdir, *value, shared)
+        for key, value in own.items()
+        if _is_pair(value)
+    }
+    overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
+    parent_ids = {key: parent.id for key, parent in parents.items()}
+    resolved = config.flatten(config.load(experiment, overrides | parent_ids))
+    trial_id = config.digest(
+        {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
+    )
+    trial = Trial(
+        id=trial_id,
+        name=Path(experiment.partition(":")[0]).stem,
+        experiment=experiment,
+        overrides=overrides,
+        parents=parents,
+        config=resolved,
+        folder=workdir / trial_id,
+    )
+    return trials.setdefault(trial_id, trial)
+
+
+def _is_pair(value: Any) -> bool:
+    match value:
+        case (str(), Mapping()):
+            return True
+    return False
+
+
+def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
+    """Appends to each name the overrides that differ within its experiment."""
+    renamed: dict[str, Trial] = {}
+    for trial in trials:
+        alike = [other for other in trials if other.experiment == trial.experiment]
+        words = [trial.name] + [
+            f"{key.rpartition('.')[2]}={value}"
+            for key, value in trial.overrides.items()
+            if any(other.config.get(key) != value for other in alike)
+        ]
+        parents = {key: renamed[parent.id] for key, parent in trial.parents.items()}
+        keys = {parent.name: key for key, parent in reversed(parents.items())}
+        words += [f"{key.rpartition('.')[2]}={name}" for name, key in keys.items()]
+        renamed[trial.id] = dataclasses.replace(
+            trial, name=" ".join(words), parents=parents
+        )
+    return list(renamed.values())

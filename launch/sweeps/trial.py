@@ -1,0 +1,69 @@
+"""A trial: one run of a sweep, with its command and its result."""
+
+import dataclasses
+import json
+from typing import Any
+
+from etils import epath
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """One run of a sweep."""
+
+    id: str  # hash of `config`
+    name: str  # shown to people
+    experiment: str
+    overrides: dict[str, Any]  # without those that name a parent
+    parents: dict[str, "Trial"]  # config key -> the trial whose folder is its value
+    config: dict[str, Any]  # resolved and flat; the id of a parent for its folder
+    folder: epath.Path
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / "result.json").exists()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return json.loads((self.folder / "result.json").read_text())
+
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """The lines of `metrics.jsonl`, without a last line that is incomplete."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The last step that was logged, and the number of steps."""
+        step = max((line["step"] for line in self.metrics), default=0)
+        return step, self.config["train.steps"]
+
+    @property
+    def summary(self) -> str:
+        """Evaluation loss and accuracy of the result, for one line of a log."""
+        metrics, split = self.result["metrics"], self.config["data.eval_split"]
+        names = [f"{split}/loss", f"{split}/accuracy"]
+        values = [f"{name} {metrics[name]:.3f}" for name in names if name in metrics]
+        return ", ".join(values) or "done"
+
+    @property
+    def command(self) -> list[str]:
+        return ["python", "-m", "launch.train", *self.arguments]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The flags of `launch.train` for this trial."""
+        folders = {key: str(trial.folder) for key, trial in self.parents.items()}
+        values = {key: _text(value) for key, value in self.overrides.items()} | folders
+        return [
+            f"--config={self.experiment}",
+            f"--workdir={self.folder}",
+            *(f"--config.{key}={value}" for key, value in values.items()),
+        ]
+
+
+def _text(value: Any) -> str:
+    """A value as text that `launch.config.load` converts back to it."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,74 @@
+"""Sweep plans: a trial is identified by its config, and parents come first."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launch import config, train
+from launch.sweeps import sweep_plan
+from research.errors import UserError
+
+
+def _plan(file, workdir="runs/x", **shared):
+    return sweep_plan.make_plan(file, workdir, scale="smoke", shared=shared)
+
+
+def test_parents_come_first_and_only_once(sweep_file):
+    first, *others = _plan(sweep_file)
+    assert first.config["objective.name"] == "mlm" and not first.parents
+    assert [trial.parents.get("train.init_from") for trial in others] == [
+        first,
+        first,
+        None,
+    ]
+    assert len({trial.id for trial in [first, *others]}) == 4
+    assert len({trial.name for trial in [first, *others]}) == 4
+
+
+def test_ids_do_not_depend_on_paths(sweep_file, tmp_path):
+    ids = [trial.id for trial in _plan(sweep_file)]
+    assert [trial.id for trial in _plan(sweep_file, tmp_path)] == ids
+    assert [t.id for t in _plan(sweep_file, **{"data.cache_dir": str(tmp_path)})] == ids
+
+
+def test_a_change_of_a_parent_changes_the_ids_of_its_children(sweep_file):
+    before = _plan(sweep_file)
+    text = Path(sweep_file).read_text()
+    Path(sweep_file).write_text(text.replace('"train.steps": 3', '"train.steps": 4'))
+    after = _plan(sweep_file)
+    changed = [old.id != new.id for old, new in zip(before, after, strict=True)]
+    assert changed == [True, True, True, False]
+
+
+def test_a_shared_key_does_not_replace_a_trials_own(sweep_file):
+    planned = _plan(sweep_file, **{"train.steps": "9", "model.layers": "2"})
+    assert [trial.config["train.steps"] for trial in planned] == [3, 9, 9, 7]
+    assert {trial.config["model.layers"] for trial in planned} == {2}
+    Path(sweep_file).write_text(
+        "def sweep(scale):\n  yield 'experiments/lm.py', {'seed': 1}"
+    )
+    with pytest.raises(UserError, match="seed: every trial"):
+        _plan(sweep_file, seed="3")
+
+
+def test_a_trials_command_loads_its_config(sweep_file, tmp_path):
+    for trial in _plan(sweep_file, tmp_path, **{"data.mixture": '{"a b": 1}'}):
+        args = train.parser().parse_args(trial.arguments)
+        loaded = config.flatten(config.load(args.config, args.overrides))
+        folders = {key: str(p.folder) for key, p in trial.parents.items()}
+        assert loaded == trial.config | folders
+        assert args.workdir == str(trial.folder)
+
+
+def test_a_written_plan_is_read_back(sweep_file, tmp_path):
+    planned = _plan(sweep_file, tmp_path)
+    sweep_plan.write_plan(planned, tmp_path, scale="smoke")
+    for old, new in zip(planned, sweep_plan.read_plan(tmp_path), strict=True):
+        assert (old.id, old.name, old.folder) == (new.id, new.name, new.folder)
+        assert json.dumps(old.config) == json.dumps(new.config)
+        assert [p.id for p in old.parents.values()] == [
+            p.id for p in new.parents.values()
+        ]
+    with pytest.raises(UserError, match="holds no sweep"):
+        sweep_plan.read_plan(tmp_path / "nowhere")
