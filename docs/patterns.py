@@ -21,8 +21,8 @@ INK, SEEN, SCORED = "#222222", "#c9d6e8", "#d1495b"
 PANELS = {
     "lm": ("lm", {}),
     "mlm": ("mlm", {"rate": 0.25}),
-    "plm": ("plm", {"parts": 1, "one_in": 4}),
-    "dae": ("dae", {"rate": 0.25, "span": 2.0}),
+    "plm": ("plm", {"num_permutations": 1, "tokens_per_target": 4}),
+    "dae": ("dae", {"rate": 0.25, "mean_span": 2.0}),
 }
 
 
