@@ -47,9 +47,9 @@ def plm_loss():
                     for name, array in example._asdict().items()
                 }
             )
-            made = objective.corrupt(many, keys(len(order)), VOCAB, NUM_POSITIONS)
-        assert (made["weight"].sum(axis=1) == TEXT).all()
-        return jax.tree.map(jnp.asarray, made)
+            arrays = objective.corrupt(many, keys(len(order)), VOCAB, NUM_POSITIONS)
+        assert (arrays["weight"].sum(axis=1) == TEXT).all()
+        return jax.tree.map(jnp.asarray, arrays)
 
     shapes = jax.eval_shape(
         lambda: models.unbox(models.init(net, loss(batch(ORDERS[:1])), KEY))

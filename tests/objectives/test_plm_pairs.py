@@ -82,11 +82,11 @@ def test_a_row_is_text_in_two_segments_and_the_class_token(
         assert (np.diff(position) == step).all()
         assert step == 1 or (step == -1 and direction == "both")
         # Indices in the text, which the tokens encode, have the same direction.
-        at, there = (
+        first, second = (
             np.searchsorted(VOCAB.ordinary_ids, part) for part in (first, second)
         )
-        assert (np.diff(at) == step).all() and (np.diff(there) == step).all()
-        assert at[0] == (0 if step > 0 else near - 1)
+        assert (np.diff(first) == step).all() and (np.diff(second) == step).all()
+        assert first[0] == (0 if step > 0 else near - 1)
         if len(ends) == 1:  # too short for two
             assert set(token_type[:-1]) == {0}
             continue
@@ -94,15 +94,15 @@ def test_a_row_is_text_in_two_segments_and_the_class_token(
         np.testing.assert_array_equal(token_type, expected)
         before = (near + 3) * (parts - 1) // parts
         assert len(first) > before
-        follows = there[0] == at[-1] + step
+        follows = second[0] == first[-1] + step
         if not follows:  # text beyond the row, from the start of a sentence if any
-            assert nonadjacent_rate and min(there) >= near and max(there) < count
+            assert nonadjacent_rate and min(second) >= near and max(second) < count
         else:
             assert nonadjacent_rate < 1 or count < near + len(second)
-        check_boundary(example, row, at, there, follows, step, (before, near))
+        check_boundary(example, row, second[0], follows, step, (before, near))
 
 
-def check_boundary(example, row, at, there, follows, step, edge):
+def check_boundary(example, row, begin, follows, step, edge):
     """The second segment begins with a sentence, if one starts where it may begin."""
     starts = np.flatnonzero(example.flags[row] & SENTENCE)
     # Read backward, a sentence begins at the token before the start of the next.
@@ -111,10 +111,10 @@ def check_boundary(example, row, at, there, follows, step, edge):
     if follows:
         inside = range(before + 1, near)
         could = {n if step > 0 else near - 1 - n for n in inside} & begins
-        assert not could or there[0] in could
-    elif there[0] not in begins:
+        assert not could or begin in could
+    elif begin not in begins:
         count = example.length[row]
-        earlier = range(near, there[0]) if step > 0 else range(there[0], count - 1)
+        earlier = range(near, begin) if step > 0 else range(begin, count - 1)
         assert not begins & set(earlier)
 
 

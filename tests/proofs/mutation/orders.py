@@ -24,7 +24,7 @@ MUTANTS = [
         "content[name]),\n"
         "                 query[name]], axis=1, dtype=np.int32)",
         TEST_PLM,
-        "a_query_stands",
+        "a_query_has",
         pitfall=1,
     ),
     Mutant(
