@@ -10,6 +10,7 @@ from research.batch import SENTENCE
 from research.errors import UserError
 from research.objectives.bart import NOISE_RATES
 from research.objectives.corruption import bart_noise
+from tests.testing.encoder_decoder import encoders_and_targets
 from tests.testing.example_batches import keys, rows, texts, vocab
 
 VOCAB = vocab(size=400, sentinels=20)
@@ -23,16 +24,6 @@ def example(objective, length, num_raw, *, seed=0, separators=0.05):
     begins = np.random.default_rng(seed).random(text.flags.shape) < 0.1
     flags = text.flags | np.where(begins & (text.flags > 0), SENTENCE, 0)
     return text._replace(flags=flags.astype(np.uint8))
-
-
-def encoders_and_targets(batch) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The encoder's tokens and the targets of each row, without padding."""
-    encoder = zip(batch["encoder_token"], batch["encoder_segment"] > 0, strict=True)
-    target = zip(batch["target"], batch["weight"] > 0, strict=True)
-    return [
-        (token[valid], answer[scored])
-        for (token, valid), (answer, scored) in zip(encoder, target, strict=True)
-    ]
 
 
 rates = st.sampled_from([0.0, 0.1, 0.3, 1.0])

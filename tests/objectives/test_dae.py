@@ -10,20 +10,11 @@ from research import objectives
 from research.errors import UserError
 from research.objectives.corruption.spans import span_counts
 from research.objectives.dae import span_corruption_lengths
+from tests.testing.encoder_decoder import encoder_and_target_lists
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=900, sentinels=800)
 SIGNIFICANCE = 1e-4
-
-
-def encoders_and_targets(batch) -> list[tuple[list, list]]:
-    """The encoder's tokens and the targets of each row, without padding."""
-    encoder = zip(batch["encoder_token"], batch["encoder_segment"] > 0, strict=True)
-    target = zip(batch["target"], batch["weight"] > 0, strict=True)
-    return [
-        (list(token[valid]), list(answer[scored]))
-        for (token, valid), (answer, scored) in zip(encoder, target, strict=True)
-    ]
 
 
 def spans_of(tokens: list, vocab) -> dict[int, list]:
@@ -41,7 +32,7 @@ def spans_of(tokens: list, vocab) -> dict[int, list]:
 def reconstruct(batch, vocab) -> list[list]:
     """The text of each row, from its encoder tokens and its target."""
     texts = []
-    for encoder, target in encoders_and_targets(batch):
+    for encoder, target in encoder_and_target_lists(batch):
         if not encoder:
             texts.append([])
             continue
@@ -115,7 +106,7 @@ def test_each_row_hides_a_fraction_of_its_own_length():
     objective = objectives.make_objective("dae")
     num_raw = np.arange(2, 142)
     batch = objective.corrupt(texts(141, num_raw, VOCAB), keys(140), VOCAB, 128)
-    for (_, target), n in zip(encoders_and_targets(batch), num_raw, strict=True):
+    for (_, target), n in zip(encoder_and_target_lists(batch), num_raw, strict=True):
         hidden = min(max(round(0.15 * n), 1), n - 1)
         spans = max(round(hidden / 3), 1)
         assert len(target) == hidden + spans + 1

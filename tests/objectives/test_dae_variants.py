@@ -16,6 +16,7 @@ from research.objectives.dae import (
     TARGETS,
     span_corruption_lengths,
 )
+from tests.testing.encoder_decoder import encoder_and_target_lists
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=1400, sentinels=800)
@@ -40,25 +41,13 @@ variants = st.sampled_from(VARIANTS)
 
 def numbered_texts(num_rows: int, width: int):
     """Texts whose n-th token is the n-th ordinary id."""
-    token = np.tile(
-        VOCAB.ordinary_ids[0] + np.arange(width, dtype=np.int32), (num_rows, 1)
-    )
+    token = np.tile(VOCAB.ordinary_ids[:width], (num_rows, 1))
     return texts(width, [width] * num_rows, VOCAB)._replace(token=token)
 
 
 def length_for(objective, raw: int) -> int:
     """The encoder length at which an objective reads `raw` tokens."""
     return next(n for n in range(3, 999) if objective.text_spec(n).length == raw)
-
-
-def encoders_and_targets(batch) -> list[tuple[list, list]]:
-    """The encoder's tokens and the targets of each row, without padding."""
-    encoder = zip(batch["encoder_token"], batch["encoder_segment"] > 0, strict=True)
-    target = zip(batch["target"], batch["weight"] > 0, strict=True)
-    return [
-        (token[valid].tolist(), answer[scored].tolist())
-        for (token, valid), (answer, scored) in zip(encoder, target, strict=True)
-    ]
 
 
 def runs(tokens: list) -> tuple[bool, list[list]]:
@@ -106,7 +95,9 @@ def test_encoder_and_target_reconstruct_the_text(
     num_raw = [raw, 0, 1, 2, raw - 1, raw // 2]
     example = texts(raw, np.minimum(num_raw, raw), VOCAB, seed=seed)
     batch = objective.corrupt(example, keys(6, seed), VOCAB, length)
-    rows = zip(encoders_and_targets(batch), example.token, example.length, strict=True)
+    rows = zip(
+        encoder_and_target_lists(batch), example.token, example.length, strict=True
+    )
     for (encoder, target), token, n in rows:
         if not n:
             assert not encoder and not target
@@ -124,7 +115,7 @@ def test_encoder_and_target_are_consistent(fields, length, rate, seed):
     raw = objective.text_spec(length).length
     example = texts(raw, [raw, max(raw // 3, 1), 1], VOCAB, seed=seed, separators=0.1)
     batch = objective.corrupt(example, keys(3, seed), VOCAB, length)
-    for row, (encoder, target) in enumerate(encoders_and_targets(batch)):
+    for row, (encoder, target) in enumerate(encoder_and_target_lists(batch)):
         text = example.token[row, : example.length[row]].tolist()
         assert encoder.pop() == target.pop() == VOCAB.eos_id
         if fields["target"] == "whole":
@@ -178,7 +169,7 @@ def test_a_text_may_start_or_end_hidden_or_clear():
     )
     first = VOCAB.sentinel_ids[0]
     found = set()
-    for encoder, target in encoders_and_targets(batch):
+    for encoder, target in encoder_and_target_lists(batch):
         starts_hidden, ends_hidden = (
             encoder[0] == first,
             encoder[-2] in VOCAB.sentinel_ids,
@@ -197,11 +188,13 @@ def test_the_prefix_is_of_uniform_length():
     )
     example = numbered_texts(rows, raw)
     batch = objective.corrupt(example, keys(rows), VOCAB, length_for(objective, raw))
-    prefix = np.array([len(encoder) - 1 for encoder, _ in encoders_and_targets(batch)])
+    prefix = np.array(
+        [len(encoder) - 1 for encoder, _ in encoder_and_target_lists(batch)]
+    )
     count = np.bincount(prefix, minlength=raw)
     assert count[0] == 0 and len(count) == raw
     assert stats.chisquare(count[1:]).pvalue > SIGNIFICANCE
-    for encoder, target in encoders_and_targets(batch)[:20]:
+    for encoder, target in encoder_and_target_lists(batch)[:20]:
         assert encoder[:-1] + target[:-1] == example.token[0].tolist()
 
 
@@ -227,10 +220,8 @@ def test_bert_style_is_nine_masks_to_one_random_token():
     few = VOCAB._replace(ordinary_ids=np.arange(900, 920, dtype=np.int32))
     batch = objective.corrupt(example, keys(rows), few, raw + 1)
     read = batch["encoder_token"][:, :-1]
-    masks, other = (
-        (read == VOCAB.mask_id).sum(),
-        read[(read != VOCAB.mask_id) & (read != 810)],
-    )
+    masks = (read == VOCAB.mask_id).sum()
+    other = read[(read != VOCAB.mask_id) & (read != 810)]
     assert (
         stats.binomtest(int(masks), int(masks) + len(other), 0.9).pvalue > SIGNIFICANCE
     )

@@ -39,6 +39,17 @@ def rows(text: bart_noise.NoisyText) -> list[tuple]:
     return [tuple(row[:n]) for row, n in zip(index.tolist(), text.length, strict=True)]
 
 
+def infill(text, key, rate, mean, *, random_fraction=0, vocab=VOCAB):
+    fields = dict(poisson_lambda=mean, random_fraction=random_fraction)
+    return bart_noise.infill_spans(text, key, vocab, rate, unit="word", **fields)
+
+
+def insert(text, key, count, *, random_fraction=0, vocab=VOCAB):
+    return bart_noise.insert_masks(
+        text, key, vocab, count, role="insert", random_fraction=random_fraction
+    )
+
+
 def p_value(found: list, expected: dict) -> float:
     """p value of a chi-square test of outcomes against their probabilities."""
     outcomes = list(expected)
@@ -110,15 +121,7 @@ def test_infilled_spans_are_uniformly_distributed():
     length, drawn = bart_noise.draw_span_lengths(keys(num_rows), budget, 1.0)
     full = ((length > 0) | ~drawn).all(axis=1)  # only where spans begin is random
     text = make_text([True] * num_words, num_rows)
-    text = bart_noise.infill_spans(
-        text,
-        keys(num_rows),
-        VOCAB,
-        0.6,
-        unit="word",
-        poisson_lambda=1,
-        random_fraction=0,
-    )
+    text = infill(text, keys(num_rows), 0.6, 1)
     found = [row for row, keep in zip(rows(text), full, strict=True) if keep]
     sizes = [tuple(size[used]) for size, used in zip(length, drawn, strict=True)]
     sizes = [size for size, keep in zip(sizes, full, strict=True) if keep]
@@ -147,15 +150,7 @@ def test_infilling_removes_whole_words_and_leaves_a_mask(
     text = make_text(starts, 4, width=80)
     text.token[2:, len(starts) // 2] = VOCAB.eos_id  # a separator is not a word
     key = keys(4, seed)
-    after = bart_noise.infill_spans(
-        text,
-        key,
-        VOCAB,
-        rate,
-        unit="word",
-        poisson_lambda=poisson_lambda,
-        random_fraction=0,
-    )
+    after = infill(text, key, rate, poisson_lambda)
     word = np.cumsum(starts) - 1
     for row in range(4):
         left = after.token[row, : after.length[row]]
@@ -183,9 +178,7 @@ def test_spans_do_not_cross_a_separator():
     text.token[:, 4] = VOCAB.eos_id
     words = bart_noise.find_words(text, VOCAB, "word")
     assert words.span_limit[0].tolist() == [4] * 4 + [8] * 4
-    after = bart_noise.infill_spans(
-        text, keys(200), VOCAB, 0.2, unit="word", poisson_lambda=40, random_fraction=0
-    )
+    after = infill(text, keys(200), 0.2, 40)
     assert (np.sum(after.token == VOCAB.eos_id, axis=1) == 1).all()
     for row in rows(after):
         at = row.index(VOCAB.eos_id - FIRST)
@@ -200,9 +193,7 @@ def test_an_empty_span_adds_a_mask_and_hides_nothing():
     length, drawn = bart_noise.draw_span_lengths(key, budget, 0.5)
     empty = ((length == 0) & drawn).sum(axis=1)
     assert empty.max() > 3  # before the one word that fills the budget
-    after = bart_noise.infill_spans(
-        text, key, VOCAB, 0.05, unit="word", poisson_lambda=0.5, random_fraction=0
-    )
+    after = infill(text, key, 0.05, 0.5)
     np.testing.assert_array_equal((after.token == VOCAB.mask_id).sum(axis=1), 1 + empty)
     np.testing.assert_array_equal(after.length, num_words + empty)
 
@@ -211,9 +202,7 @@ def test_inserted_masks_are_uniformly_distributed():
     num_rows = 3000
     text = make_text([True] * 4, num_rows, width=6)
     count = np.full(num_rows, 2)
-    after = bart_noise.insert_masks(
-        text, keys(num_rows), VOCAB, count, role="insert", random_fraction=0
-    )
+    after = insert(text, keys(num_rows), count)
     outcomes = []
     for at in combinations(range(6), 2):
         rest = iter(range(4))
@@ -224,9 +213,7 @@ def test_inserted_masks_are_uniformly_distributed():
 def test_masks_without_room_are_not_inserted():
     text = make_text([True] * 4, 3, width=5)
     count = np.array([0, 1, 7])
-    after = bart_noise.insert_masks(
-        text, keys(3), VOCAB, count, role="insert", random_fraction=0
-    )
+    after = insert(text, keys(3), count)
     assert after.length.tolist() == [4, 5, 5]
     assert [sum(index < 0 for index in row) for row in rows(after)] == [0, 1, 1]
 
@@ -299,18 +286,8 @@ def test_a_fraction_of_masks_is_random_and_never_special():
         bart_noise.mask_words(
             text, keys(num_rows), few, 0.5, unit="word", random_fraction=0.1
         ),
-        bart_noise.infill_spans(
-            text,
-            keys(num_rows),
-            few,
-            0.9,
-            unit="word",
-            poisson_lambda=1.0,
-            random_fraction=0.1,
-        ),
-        bart_noise.insert_masks(
-            text, keys(num_rows), few, count, role="insert", random_fraction=0.1
-        ),
+        infill(text, keys(num_rows), 0.9, 1.0, random_fraction=0.1, vocab=few),
+        insert(text, keys(num_rows), count, random_fraction=0.1, vocab=few),
     ):
         new = after.token[after.valid & (after.token != FIRST)]
         other = new[new != few.mask_id]
