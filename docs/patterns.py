@@ -22,8 +22,8 @@ INK, ATTENDED, SCORED = "#222222", "#c9d6e8", "#d1495b"
 OBJECTIVES = {
     "lm": {},
     "mlm": {"rate": 0.25},
-    "plm": {"parts": 1, "one_in": 4},
-    "dae": {"rate": 0.25, "span": 2.0},
+    "plm": {"num_permutations": 1, "tokens_per_target": 4},
+    "dae": {"rate": 0.25, "mean_span": 2.0},
 }
 
 

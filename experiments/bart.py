@@ -1,16 +1,17 @@
-"""BART (Lewis et al. 2020): the clean text from one with holes and mixed sentences.
+"""BART (Lewis et al. 2020): denoising of infilled text with permuted sentences.
 
 python -m launch.train --config=experiments/bart.py:tiny --workdir=runs/bart
 
-All sentences of a passage change places; 30 % of its words are in spans with lengths
-from Poisson(3), each of which is one mask, and empty spans add a mask. The decoder
+All sentences of a passage are permuted; 30 % of its words are in spans with lengths
+from Poisson(3), each replaced by one mask, and empty spans insert a mask. The decoder
 starts with eos and writes the whole text.
 
-Look at: the six rows of Table 1, one --config.objective.mask, delete, infill, rotate or
-permute at a time. The command of fairseq's issue 1899 has random=0.1 and poisson=3.5.
+Look at: the six rows of Table 1, one of --config.objective.mask_rate, delete_rate,
+infill_rate, rotate_rate or permute_rate at a time. The command of fairseq's issue 1899
+has random_fraction=0.1 and poisson_lambda=3.5.
 
 Departs: the optimizer is not in the paper, it is that command's (Adam to 4e-4); the
-batch of base is not printed either. The last 10 % of the large run keep their dropout.
+batch of base is not published either. The large run keeps dropout in its last 10 %.
 """
 
 from experiments import base
@@ -24,8 +25,8 @@ SLICES = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bytebpe"
-    config.objective.update(name="bart", infill=0.3, permute=1.0, poisson=3.0)
-    config.objective.update(text="passage")
+    config.objective.update(name="bart", infill_rate=0.3, permute_rate=1.0)
+    config.objective.update(poisson_lambda=3.0, text_unit="passage")
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(name="adamw", schedule="linear", weight_decay=0.01)
     config.optimizer.update(beta1=0.9, beta2=0.999, epsilon=1e-6, clip_norm=0.1)

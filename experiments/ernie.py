@@ -33,8 +33,8 @@ def get_config(size: str = "small"):
         config.optimizer.update(learning_rate=1e-4, warmup_steps=10_000)
     pair = {"format": "segment_pair", "sentence": "nsp", "unit": "lexicon"}
     first, last = config.train.steps // 3, 2 * config.train.steps // 3
-    parts = {"token": pair | {"unit": "token", "share": [[0, 1], [first, 0]]}}
-    parts["phrase"] = pair | {"kinds": "phrase", "share": [[first, 1], [last, 0]]}
-    parts["entity"] = pair | {"kinds": "entity", "share": [[last, 1]]}
-    config.objective.update(name="mix", of="mlm", parts=parts)
+    parts = {"token": pair | {"unit": "token", "mixing_rate": [[0, 1], [first, 0]]}}
+    parts["phrase"] = pair | {"kinds": "phrase", "mixing_rate": [[first, 1], [last, 0]]}
+    parts["entity"] = pair | {"kinds": "entity", "mixing_rate": [[last, 1]]}
+    config.objective.update(name="mix", base_objective="mlm", parts=parts)
     return config

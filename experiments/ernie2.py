@@ -40,7 +40,7 @@ def get_config(size: str = "small"):
         config.train.update(steps=200_000, batch=768)
         config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)
     starts = [n * config.train.steps // len(TASKS) for n in range(len(TASKS) + 1)]
-    config.objective.update(name="joint", kinds=2, parts=TASKS)
+    config.objective.update(name="joint", token_types=2, parts=TASKS)
     for n, part in enumerate(map(config.objective.parts.get, TASKS)):
         part.weight = [[starts[n] - 1, 0.0]] if n else []
         for m in range(n, len(TASKS)):  # of m + 1 tasks each has an equal share

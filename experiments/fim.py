@@ -1,12 +1,14 @@
-"""Fill in the middle (Bavarian et al. 2022): half of the texts are read middle last.
+"""Fill in the middle (Bavarian et al. 2022): in half of the texts the middle is last.
 
 python -m launch.train --config=experiments/fim.py:tiny --workdir=runs/fim
 
-Hidden is the future, of a text that is cut at two uniform places and read as prefix,
-suffix, middle.
+A text is cut at two uniform positions and read as prefix, suffix, middle; each token
+is predicted from those before it.
 
-Look at: valid/loss at objective.rate=0 and 0.5; the paper finds no loss to the left to
-right model. Departs: what is cut is a window of the stream, not a document.
+Look at: valid/loss at objective.rate=0 and 0.5; the paper finds that left-to-right
+modelling does not get worse.
+
+Departs: the text that is cut is a window of the stream, not a document.
 """
 
 from experiments import base

@@ -2,13 +2,14 @@
 
 python -m launch.train --config=experiments/gpt.py:tiny --workdir=runs/gpt
 
-Hidden is the future: each token of a row is a target, and sees what stands before it.
+Each token of a row is a target, predicted from the tokens before it.
 
-Look at: valid/lm beside that of experiments/gpt2.py, which differs in where the norms
-stand, in how residuals start and in bytes for pieces; the gap closes with warm-up.
+Look at: valid/lm beside that of experiments/gpt2.py, which differs in the placement of
+norms, in the initialisation of residuals and in byte-level pieces; with warm-up the gap
+closes.
 
-Departs: the vocabulary is trained on the corpus at hand, with the special pieces of
-this project, and text is not tokenised by spaCy first; a row starts with bos. Steps are
+Departs: the vocabulary is trained on the given corpus, with the special pieces of this
+project, and text is not tokenised by spaCy first; a row starts with bos. Steps are
 those of 100 epochs of BooksCorpus as ELECTRA counts them (flops_computation.py).
 """
 

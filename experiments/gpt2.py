@@ -1,16 +1,16 @@
-"""GPT-2 (Radford et al. 2019): pre-norm, scaled residuals, bytes, documents joined.
+"""GPT-2 (Radford et al. 2019): pre-norm, scaled residuals, bytes, joined documents.
 
 python -m launch.train --config=experiments/gpt2.py:tiny --workdir=runs/gpt2
 
-Hidden is the future. Documents follow each other in a row, with a separator between
-them, and see each other; --config.objective.documents=apart parts them.
+Each token is predicted from those before it. A row holds consecutive documents with a
+separator between them, which attend to each other; with
+--config.objective.documents=apart they do not.
 
-Look at: valid/lm with documents apart, which loses what the text before a document
-tells about it and gains nothing at the length of a document.
+Look at: valid/lm with documents apart, which cannot use the text before a document.
 
-Departs: the optimizer is GPT's, since the paper gives neither its rate ("manually
-tuned") nor its length; 600,000 steps are what open reproductions take. Sizes are the
-first two of four; "large" is the one of 24 layers (345M).
+Departs: the optimizer is GPT's, since the paper gives neither its learning rate
+("manually tuned") nor its number of steps; 600,000 steps are those of open
+reproductions. Sizes are the first two of four; "large" has 24 layers (345M).
 """
 
 from experiments import base

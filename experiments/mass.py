@@ -1,17 +1,17 @@
-"""MASS (Song et al. 2019): half of a text, which the decoder writes in its place.
+"""MASS (Song et al. 2019): the decoder writes a span of half of the text.
 
 python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
 
-A span of half the tokens is masked on the encoder's side (80 % masks, 10 % random, 10 %
-kept); the decoder reads the span alone, at its places, and is scored on all of it. One
-span in five begins the text, one in five ends it (released code). Corpora of
-data.mixture are languages, with a vector each where model.token_types counts them.
+A span of half the tokens is masked for the encoder (80 % masks, 10 % random, 10 %
+unchanged); the decoder reads the span alone, at its positions, and all of it is scored.
+One span in five begins the text, one in five ends it (released code). Corpora of
+data.mixture are languages, each with a token type where model.token_types is set.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
 Departs: an example is a passage of whole sentences, not one sentence; the decoder also
-sees the encoder's masks, which the released code hides; the batch is its command's
-3,000 tokens, for one device.
+attends to the encoder's masks, which the released code excludes; the batch is the
+released command's 3,000 tokens, for one device.
 """
 
 from experiments import base
@@ -23,8 +23,8 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
-    config.objective.update(name="mass", start="edges", first="previous")
-    config.objective.update(text="passage")
+    config.objective.update(name="mass", span_start="edges")
+    config.objective.update(decoder_start="previous", text_unit="passage")
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)

@@ -1,9 +1,9 @@
-"""Permuted language modelling (XLNet, Yang et al. 2019): a sixth, in a random order.
+"""Permuted language modelling (XLNet, Yang et al. 2019): a sixth of the tokens.
 
 python -m launch.train --config=experiments/plm.py --workdir=runs/plm
 
-Expected: valid/loss 6.99 after 300 steps on 12 M tokens
-of English Wikipedia, as the keys stand.
+Expected: valid/loss 6.99 after 300 steps on 12 M tokens of English Wikipedia, with the
+default keys.
 """
 
 from ml_collections import ConfigDict

@@ -1,15 +1,17 @@
-"""Transformer-XL (Dai et al. 2019): a causal language model that remembers.
+"""Transformer-XL (Dai et al. 2019): a causal language model with mems.
 
 python -m launch.train --config=experiments/transformer_xl.py:tiny --workdir=runs/txl
 
-Hidden is the future; a row sees the row before it, too, as the layers read it a step
-ago. Rows of a batch are contiguous streams, also in an evaluation.
+Each token is predicted from those before it; a row also attends to the row before it,
+by the layers' inputs of the step before. Rows of a batch are contiguous streams, also
+in an evaluation.
 
-Look at: valid/lm with --config.objective.memory=0, which is higher the shorter a row.
+Look at: valid/lm with --config.objective.mem_len=0, which is higher the shorter a row.
 
-Departs: WikiText-103's 267,735 words and the adaptive softmax over them are pieces and
-a full softmax; vectors of tokens are not scaled by sqrt(width); dropout is also that of
-attention; a memory is as long in an evaluation as in training (paper: 640, 1600).
+Departs: pieces and a full softmax instead of WikiText-103's 267,735 words and the
+adaptive softmax over them; token embeddings are not scaled by sqrt(width); attention
+has the same dropout; mem_len is the same in evaluation as in training (paper: 640,
+1600).
 """
 
 from experiments import base
@@ -37,5 +39,5 @@ def get_config(size: str = "small"):
         config.model.update(layers=18, dropout=0.2)
         config.train.update(steps=4_000_000, batch=128)
         config.optimizer.update(learning_rate=2.5e-4, warmup_steps=16_000)
-    config.objective.memory = config.data.length
+    config.objective.mem_len = config.data.length
     return config

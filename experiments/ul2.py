@@ -1,16 +1,17 @@
-"""UL2 (Tay et al. 2023): a mixture of seven denoisers, each told by a mode token.
+"""UL2 (Tay et al. 2023): a mixture of seven denoisers, each with a mode token.
 
 python -m launch.train --config=experiments/ul2.py:tiny --workdir=runs/ul2
 
 R hides 15 % in spans of 3 or 8; X hides 50 % in spans of 3, 8 or 64, or 15 % in spans
-of 64; S hides the end of the text, a quarter of it on average. Each has a seventh of
-the rows, and its mode is the first token that the encoder reads. S is half of them with
---config.objective.parts.s.share=6.
+of 64; S hides a suffix, a quarter of the text on average. Each denoiser has a seventh
+of the rows, and its mode token is the first that the encoder reads. With
+--config.objective.parts.s.mixing_rate=6 half of the rows are of S.
 
-Look at: what one mode gives away for the others: the mixture beside experiments/t5.py.
+Look at: what mixing costs each denoiser: the mixture beside experiments/t5.py.
 
-Departs: spans have T5's law, a fixed number of them with all cuts equally likely, in
-place of normal lengths. Base is the size of the paper's ablations, not its 20B model.
+Departs: spans are T5's, a fixed number with all divisions equally likely, instead of
+normally distributed lengths. Base is the size of the paper's ablations, not its 20B
+model.
 """
 
 from experiments import base
@@ -22,12 +23,13 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.separator = "none"
     rx = {"r": ((0.15, 3), (0.15, 8)), "x": ((0.5, 3), (0.5, 8), (0.15, 64), (0.5, 64))}
-    parts = {"s": {"mode": "S", "choose": "prefix", "rate": 0.25, "share": 1.0}}
-    for mode, kinds in rx.items():
-        for n, (rate, span) in enumerate(kinds):
-            fields = {"mode": mode.upper(), "rate": rate, "span": float(span)}
-            parts[f"{mode}{n}"] = fields | {"share": 1.0}
-    config.objective.update(name="mix", of="dae", parts=parts)
+    parts = {"s": {"mode": "S", "noise_mask": "prefix", "rate": 0.25}}
+    for mode, denoisers in rx.items():
+        for n, (rate, span) in enumerate(denoisers):
+            fields = {"mode": mode.upper(), "rate": rate, "mean_span": float(span)}
+            parts[f"{mode}{n}"] = fields
+    parts = {name: fields | {"mixing_rate": 1.0} for name, fields in parts.items()}
+    config.objective.update(name="mix", base_objective="dae", parts=parts)
     config.model.update(norm="rmsnorm", position="t5", init="t5", tie_embeddings=False)
     config.model.update(activation="swiglu", bias=False)
     config.optimizer.update(name="adafactor", schedule="rsqrt", learning_rate=1e-2)

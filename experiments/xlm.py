@@ -24,8 +24,8 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
-    parts = {"mlm": {"side": "one", "share": 1.0}, "tlm": {"share": 1.0}}
-    config.objective.update(name="mix", of="tlm", parts=parts)
+    parts = {"mlm": {"side": "one", "mixing_rate": 1.0}, "tlm": {"mixing_rate": 1.0}}
+    config.objective.update(name="mix", base_objective="tlm", parts=parts)
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1
     )

@@ -1,15 +1,16 @@
-"""XLNet (Yang et al. 2019): a sixth of the tokens, in a random order, with a memory.
+"""XLNet (Yang et al. 2019): a sixth of the tokens, in a random order, with mems.
 
 python -m launch.train --config=experiments/xlnet.py:tiny --workdir=runs/xlnet
 
-Hidden are spans of 1 to 5 tokens, from themselves and from what comes before them in an
-order drawn for each half of a row. A row is a reused half, two segments and the class
-token; half of the rows run backwards; each remembers 3/4 of a row before it.
+Targets are spans of 1 to 5 tokens, predicted from the tokens that precede them in a
+random order, which is drawn for each half of a row. A row is a reused half, two
+segments and the class token; half of the rows are backward; mems are of the 3/4 of a
+row before it.
 
-Look at: valid/plm with --config.objective.memory=0, or span=0, or direction=forward:
-rows 5 to 7 of the paper's table 6.
+Look at: valid/plm with --config.objective.mem_len=0, or max_span=0, or
+direction=forward: rows 5 to 7 of the paper's table 6.
 
-Departs: a second segment from elsewhere is of the text ahead, not of anywhere in the
+Departs: a nonadjacent second segment is from the text ahead, not from anywhere in the
 stream; the softmax has no bias. Base follows BERT-base, as in table 6. Large has the
 paper's batch of 8192 (the README's command: 2048).
 """
@@ -23,7 +24,7 @@ SLICES = {"base": ("v5e:8x8", {"mesh.fsdp": 8})}
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.objective.update(name="plm", format="pair", direction="both")
-    config.objective.memory = config.data.length * 3 // 4
+    config.objective.mem_len = config.data.length * 3 // 4
     config.model.update(
         position="relative", token_type_encoding="relative", token_types=3
     )

@@ -1,13 +1,13 @@
-"""Five ways to pretrain on the same text, and what each is worth to a classifier.
+"""Five pretraining objectives on the same text, compared by fine-tuned classifiers.
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
 
-Hypothesis: at equal text, order, tokens, width and optimizer, pretraining helps to tell
-which module a held-out docstring documents, and the more so the sooner an objective's
-loss leaves that of token frequencies.
+Hypothesis: at equal text, order, tokens, width and optimizer, pretraining improves the
+accuracy of predicting which module a held-out docstring documents, and the more so the
+sooner an objective's loss falls below the entropy of token frequencies.
 
-Expected at smoke, per cent right over three seeds: plm 68, lm 67, mlm 64, dae 56, no
-pretraining 52, electra 32 (its discriminator has hardly begun after 3 M tokens).
+Expected at smoke, accuracy in per cent over three seeds: plm 68, lm 67, mlm 64, dae 56,
+no pretraining 52, electra 32 (its discriminator has hardly learnt after 3 M tokens).
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,9 @@ TUNING = {
     "dae": {"objective.architecture": "encdec"},  # with `pool` "mean": its encoder
     "electra": {"train.init_scope": "discriminator"},
 }
-"""How the classifier takes a family's parameters; for the others: as an encoder."""
+"""How the classifier uses a family's parameters; the others: as an encoder."""
 
-
-ALIKE = {
+SHARED = {
     "data.vocabulary": "unigram",
     "model.token_types": 0,
     "model.position": "rotary",
@@ -39,21 +38,23 @@ ALIKE = {
     "optimizer.beta2": 0.98,
     "optimizer.bias_correction": True,
 }
-"""One Transformer for all, in place of each paper's own: only the objective differs."""
+"""One Transformer for all instead of each paper's: only the objective differs."""
 
-OWN = {"electra": {"objective.format": "stream"}}
-"""What else a family's experiment has of its paper: all read the same text."""
+FAMILY_KEYS = {"electra": {"objective.format": "stream"}}
+"""Keys of a family's experiment that would change the text: all read the same."""
 
 
 class Scale(NamedTuple):
+    """Config keys of one scale."""
+
     shape: dict[str, Any]  # of text and model, the same in every trial
     pretraining: dict[str, Any]
     tuning: dict[str, Any]
-    seeds: int  # of fine-tuning
+    num_seeds: int  # of fine-tuning
 
 
 SCALES = {
-    "smoke": Scale(  # some eight minutes on two CPU cores
+    "smoke": Scale(  # about eight minutes on two CPU cores
         shape={
             "data.length": 64,
             "data.vocabulary_size": 2048,
@@ -78,7 +79,7 @@ SCALES = {
             "optimizer.learning_rate": 1e-3,
             "optimizer.warmup_steps": 20,
         },
-        seeds=3,
+        num_seeds=3,
     ),
     "small": Scale(  # an hour on one accelerator
         shape={
@@ -106,7 +107,7 @@ SCALES = {
             "optimizer.learning_rate": 1e-4,
             "optimizer.warmup_steps": 60,
         },
-        seeds=5,
+        num_seeds=5,
     ),
     "paper": Scale(  # BERT's base size and budget, on a pod
         shape={
@@ -136,7 +137,7 @@ SCALES = {
             "optimizer.learning_rate": 3e-5,
             "optimizer.warmup_steps": 100,
         },
-        seeds=5,
+        num_seeds=5,
     ),
 }
 
@@ -145,23 +146,23 @@ def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
     size = SCALES[scale]
     pretrained = {}
     for family in FAMILIES:
-        own = ALIKE | size.shape | size.pretraining | OWN.get(family, {})
-        own |= {"data.stride": _stride(size)}
-        pretrained[family] = f"experiments/{family}.py", own
+        keys = SHARED | size.shape | size.pretraining | FAMILY_KEYS.get(family, {})
+        keys |= {"data.stride": _stride(size)}
+        pretrained[family] = f"experiments/{family}.py", keys
         yield pretrained[family]
-    tuning = ALIKE | size.shape | size.tuning
+    tuning = SHARED | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
-    tuning |= {"objective.pool": "mean"}  # no family has trained one state for all
-    for seed in range(size.seeds):
-        own = tuning | {"seed": seed}
-        yield "experiments/classify.py", own | {"data.vocabulary": pretrained["lm"]}
+    tuning |= {"objective.pool": "mean"}  # no family trains a state for the whole text
+    for seed in range(size.num_seeds):
+        keys = tuning | {"seed": seed}
+        yield "experiments/classify.py", keys | {"data.vocabulary": pretrained["lm"]}
         for family, origin in pretrained.items():
             start = {"train.init_from": origin, "data.vocabulary": origin}
-            yield "experiments/classify.py", own | start | TUNING.get(family, {})
+            yield "experiments/classify.py", keys | start | TUNING.get(family, {})
 
 
 def _stride(size: Scale) -> int:
-    """The smallest raw length: every family's examples start at the same tokens."""
+    """The smallest raw length, so that all families read the same tokens."""
     length = size.shape["data.length"]
     return min(
         objectives.make_objective(name).text_spec(length).length for name in FAMILIES

@@ -1,4 +1,4 @@
-"""What each family learns from the same text, at what cost, and for what use.
+"""Loss, cost and downstream accuracy of five objectives on the same text.
 
 python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
 """
@@ -15,18 +15,18 @@ NAMES = {
     "dae": "dae (T5)",
     "electra": "electra",
 }
-NOTHING = "no pretraining"
+NO_PRETRAINING = "no pretraining"
 
 
 def rows(trials: list[Trial]) -> Rows:
-    """A family's pretraining, and the classifiers that start from it."""
+    """Each family's pretraining, and the classifiers that start from it."""
     found = {name: {"pretraining": [], "tuning": []} for name in NAMES.values()}
-    found[NOTHING] = {"tuning": []}
+    found[NO_PRETRAINING] = {"tuning": []}
     for trial in trials:
         origin = trial.parents.get("train.init_from")
         name = trial.config["objective.name"]
         if name == "classify":
-            row = NAMES[origin.config["objective.name"]] if origin else NOTHING
+            row = NAMES[origin.config["objective.name"]] if origin else NO_PRETRAINING
             found[row]["tuning"].append(trial)
         else:
             found[NAMES[name]]["pretraining"].append(trial)
@@ -34,14 +34,14 @@ def rows(trials: list[Trial]) -> Rows:
 
 
 def perplexity(trial: Trial) -> float | None:
-    """Of the tokens it predicts; a discriminator predicts none."""
+    """Of the predicted tokens; None for electra, whose discriminator predicts none."""
     if trial.config["objective.name"] == "electra":
         return None
     return math.exp(trial.result["metrics"]["valid/loss"])
 
 
 def own_accuracy(trial: Trial) -> float:
-    """Of what a family answers: a token, or whether a token is the original."""
+    """Of predicted tokens; for electra of whether a token is the original."""
     electra = trial.config["objective.name"] == "electra"
     name = "discriminator_accuracy" if electra else "accuracy"
     return 100 * trial.result["metrics"][f"valid/{name}"]
@@ -61,8 +61,8 @@ TABLE = Table(
     note=(
         "Pretraining is equal in text, order, tokens seen, width, layers and "
         "optimizer, and not in FLOPs, parameters and time, which are shown. Losses "
-        "of different objectives are not comparable; docstrings are: the share of "
-        "held-out ones whose module is told right after the same fine-tuning."
+        "of different objectives are not comparable; docstrings are: the fraction of "
+        "held-out ones whose module is predicted right after the same fine-tuning."
     ),
     rows=rows,
     columns=(
@@ -76,7 +76,7 @@ TABLE = Table(
         Column("seconds", "pretraining", "train_seconds", digits=0),
         Column("docstrings, %", "tuning", docstring_accuracy, digits=1, tested=True),
     ),
-    baseline=NOTHING,
+    baseline=NO_PRETRAINING,
     curves=(
         Curve(
             "Own loss over tokens seen, in nats; each panel has its own scale",

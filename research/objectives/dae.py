@@ -1,4 +1,4 @@
-"""Denoising autoencoding with two sides (T5, Raffel et al. 2020, section 3.3).
+"""Denoising autoencoding, encoder to decoder (T5, Raffel et al. 2020, section 3.3).
 
 The encoder reads a corrupted text; the decoder writes what was hidden, or the text.
 """
@@ -14,108 +14,100 @@ import numpy as np
 from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
+from research.fields import check, choice, number
 from research.objectives.corruption import spans
-from research.objectives.corruption.spans import counts
 from research.objectives.inputs import seq2seq
 from research.objectives.losses.cross_entropy import Term
 
-CHOOSE = ("spans", "iid", "prefix", "all")
-FILL = ("sentinel", "mask", "bert", "drop", "shuffle")
-TARGET = ("spans", "whole")
+NOISE_MASKS = ("spans", "iid", "prefix", "all")
+REPLACEMENTS = ("sentinel", "mask", "bert", "drop", "shuffle")
+TARGETS = ("spans", "whole")
 MODES = ("", "R", "S", "X")
-"""Of UL2's denoisers; mode n is spelled by the n-th sentinel from the last."""
+"""Modes of UL2's denoisers; the token of mode n is the n-th sentinel from the last."""
 
 IN_PLACE = ("mask", "bert", "shuffle")
-"""Fills that keep every place, and so leave special tokens of the text as they are."""
+"""Replacements that keep the length, and leave special tokens of the text unchanged."""
 
-RANDOM = 0.1
-"""Share of random tokens of the fill "bert" (T5: 10 %, the others are masks)."""
+RANDOM_FRACTION = 0.1
+"""Fraction of random tokens in the replacement "bert" (T5: 10 %, the rest masks)."""
 
 
 @dataclass(frozen=True)
 class Objective:
     """Fills the encoder; the decoder starts with pad, and both sides end with eos.
 
-    choose: spans (of T5: a text starts in the clear and ends hidden), iid (each token
-      by itself, neighbours make a span), prefix (the rest after a first part, of
-      uniform length with mean `rate`), all.
-    fill: what the encoder reads for it: a sentinel for each span, mask (each token),
-      bert (90 % masks, 10 % random tokens), drop (nothing), shuffle (the same tokens
-      in random order).
-    target: spans (what is hidden; where the fill is sentinel, one for each clear run
-      as well) or whole (the text).
+    noise_mask: spans (T5's: a text starts clear and ends hidden), iid (each token
+      independently, neighbours form a span), prefix (a suffix of uniform length with
+      mean `rate`; the prefix is read), all.
+    replacement: what the encoder reads for hidden tokens: a sentinel for each span,
+      mask (for each token), bert (90 % masks, 10 % random tokens), drop (nothing),
+      shuffle (the same tokens in random order).
+    target: spans (what is hidden; where the replacement is sentinel, a sentinel for
+      each clear run as well) or whole (the text).
 
     T5's rows are: (iid, bert, whole) BERT-style, (iid, mask, whole) MASS-style, (iid or
     spans, sentinel, spans), (iid, drop, spans), (all, shuffle, whole) deshuffling,
-    (prefix, drop, spans) at rate 0.5 prefix language modelling. Sentinels count clear
-    and hidden runs apart: a text that starts hidden writes its first span before any
-    sentinel, one that ends clear writes a last sentinel with nothing after it.
+    (prefix, drop, spans) at rate 0.5 prefix language modelling. Sentinels of clear and
+    hidden runs are counted separately: the target of a text that starts hidden has its
+    first span before any sentinel, that of a text that ends clear has a last sentinel
+    with nothing after it.
     """
 
-    rate: float = 0.15  # share of the text that is hidden
-    span: float = 3.0  # mean length of a hidden span, in tokens (spans)
-    choose: str = "spans"  # spans | iid | prefix | all
-    fill: str = "sentinel"  # sentinel | mask | bert | drop | shuffle
-    target: str = "spans"  # spans | whole
-    mode: str = ""  # "" | R | S | X: a token before the encoder's text (UL2)
-    z: float = 0.0  # factor of log(Z)^2 in the loss (T5's code: 1e-4)
+    rate: float = number(0.15, above=0, below=1)  # fraction of the text that is hidden
+    mean_span: float = number(3.0, least=1)  # tokens of a hidden span (spans)
+    noise_mask: str = choice("spans", NOISE_MASKS)
+    replacement: str = choice("sentinel", REPLACEMENTS)
+    target: str = choice("spans", TARGETS)
+    mode: str = choice("", MODES)  # of the token before the encoder's text (UL2)
+    z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        legal = {"choose": CHOOSE, "fill": FILL, "target": TARGET, "mode": MODES}
-        for name, values in legal.items():
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"{name} is one of {', '.join(filter(None, values))}, "
-                    f"not {getattr(self, name)!r}"
-                )
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if self.z < 0:
-            raise ValueError(f"z is at least 0, not {self.z}")
-        if self.span < 1:
-            raise ValueError(f"span is at least 1 token, not {self.span}")
-        if self.choose == "prefix" and self.rate > 0.5:
+        check(self)
+        if self.noise_mask == "prefix" and self.rate > 0.5:
             raise ValueError(
-                f"rate is at most 0.5 where choose is prefix, not {self.rate}"
+                f"rate is at most 0.5 where noise_mask is prefix, not {self.rate}"
             )
-        if self.choose == "all" and self.fill != "shuffle":
-            raise ValueError("choose is all only where fill is shuffle")
-        if self.fill == "shuffle" and self.target != "whole":
-            raise ValueError("target is whole where fill is shuffle")
+        if self.noise_mask == "all" and self.replacement != "shuffle":
+            raise ValueError("noise_mask all needs replacement shuffle")
+        if self.replacement == "shuffle" and self.target != "whole":
+            raise ValueError("replacement shuffle needs target whole")
 
     def lengths(self, length: int) -> "Lengths":
-        """Raw tokens and decoder length that go with an encoder of `length`."""
+        """Raw tokens and decoder length for an encoder of `length`."""
         length -= bool(self.mode)
-        if self.choose == "spans":
-            return lengths(length, self.rate, self.span, self.fill, self.target)
-        raw, mark = length - 1, int(self.fill == "sentinel")
+        if self.noise_mask == "spans":
+            return span_corruption_lengths(
+                length, self.rate, self.mean_span, self.replacement, self.target
+            )
+        raw, sentinels = length - 1, int(self.replacement == "sentinel")
         if self.target == "whole":
             return Lengths(raw, raw + 1)
-        if self.choose == "iid":
-            room = spans.most(raw, self.rate)
-            return Lengths(raw, room.hidden + mark * (room.spans + 1) + 1)
-        return Lengths(raw, int(spans.longest_rest(raw, self.rate)) + mark + 1)
+        if self.noise_mask == "iid":
+            room = spans.max_iid_counts(raw, self.rate)
+            return Lengths(raw, room.hidden + sentinels * (room.spans + 1) + 1)
+        return Lengths(raw, int(spans.max_suffix(raw, self.rate)) + sentinels + 1)
 
-    def sentinels(self, length: int) -> int:
-        """How many sentinels it needs."""
+    def num_sentinels(self, length: int) -> int:
+        """The number of sentinels that a text of full length may need."""
         raw, modes = self.lengths(length).raw, bool(self.mode) * (len(MODES) - 1)
-        if self.fill != "sentinel":
+        if self.replacement != "sentinel":
             return modes
-        if self.choose == "spans":
-            return modes + int(counts(raw, self.rate, self.span).spans)
-        if self.choose == "iid":
-            return modes + spans.most(raw, self.rate).spans + 1
+        if self.noise_mask == "spans":
+            counts = spans.span_counts(raw, self.rate, self.mean_span)
+            return modes + int(counts.spans)
+        if self.noise_mask == "iid":
+            return modes + spans.max_iid_counts(raw, self.rate).spans + 1
         return modes + 1
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", self.lengths(length).raw)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return seq2seq.specs(length, self.lengths(length).target)
+        return seq2seq.batch_spec(length, self.lengths(length).target)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -125,103 +117,108 @@ class Objective:
         Raises:
           UserError: there are fewer sentinels than a text of full length may need.
         """
-        full, needed = self.lengths(length), self.sentinels(length)
+        full, needed = self.lengths(length), self.num_sentinels(length)
         if needed > len(vocab.sentinel_ids):
             raise UserError(
-                f"objective dae at length {length}, rate {self.rate}, span {self.span} "
-                f"needs {needed} sentinels; data.sentinels: {len(vocab.sentinel_ids)}"
+                f"objective dae at length {length}, rate {self.rate}, mean_span "
+                f"{self.mean_span} needs {needed} sentinels; data.sentinels: "
+                f"{len(vocab.sentinel_ids)}"
             )
         token = example.token[:, : full.raw]
         num_raw = np.minimum(example.length, full.raw)
-        here = np.arange(token.shape[1]) < num_raw[:, None]
-        hidden = self._hidden(key, num_raw, token.shape[1], full.raw)
-        if self.fill in IN_PLACE:
+        valid = np.arange(token.shape[1]) < num_raw[:, None]
+        hidden = self._draw_noise_mask(key, num_raw, token.shape[1], full.raw)
+        if self.replacement in IN_PLACE:
             hidden &= ~vocab.is_special[token]
-        runs = spans.runs(hidden, here)
+        runs = spans.find_runs(hidden, valid)
         mode = vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
-        read, kept = self._read(token, hidden, runs, key, vocab)
-        some = num_raw > 0
-        encoder = seq2seq.pack(read, kept & here, some, vocab, length, mode)
-        written, kept = self._written(token, hidden, runs, vocab)
-        target = seq2seq.pack(written, kept & here, some, vocab, full.target)
-        return seq2seq.batch(encoder, target, vocab, vocab.pad_id)
+        read, kept = self._encoder_tokens(token, hidden, runs, key, vocab)
+        nonempty = num_raw > 0
+        encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
+        written, kept = self._target_tokens(token, hidden, runs, vocab)
+        target = seq2seq.pack(written, kept & valid, nonempty, vocab, full.target)
+        return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        return seq2seq.recovered("dae", net, batch, self.z), ()
+        return seq2seq.loss_terms("dae", net, batch, self.z_loss), ()
 
-    def _hidden(self, key, num_raw, width, full) -> np.ndarray:
-        """[B, R] bool: what is hidden; `full`: raw tokens of the longest text."""
-        if self.choose == "spans":
-            return spans.of_mean(key, num_raw, width, self.rate, self.span)
-        if self.choose == "prefix":
-            return spans.rest(key, num_raw, width, self.rate)
-        if self.choose == "iid":
-            room = spans.most(full, self.rate)
-            return spans.independent(key, num_raw, width, self.rate, room)
+    def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
+        """[B, R] bool: what is hidden; `max_raw`: raw tokens of the longest text."""
+        if self.noise_mask == "spans":
+            return spans.random_spans_noise_mask(
+                key, num_raw, width, self.rate, self.mean_span
+            )
+        if self.noise_mask == "prefix":
+            return spans.suffix_noise_mask(key, num_raw, width, self.rate)
+        if self.noise_mask == "iid":
+            room = spans.max_iid_counts(max_raw, self.rate)
+            return spans.iid_noise_mask(key, num_raw, width, self.rate, room)
         return np.arange(width) < num_raw[:, None]
 
-    def _read(self, token, hidden, runs, key, vocab):
-        """What the encoder may read, and where [B, R] it does."""
-        if self.fill == "sentinel":
-            return _marked(token, ~hidden, runs, vocab)
-        if self.fill == "drop":
+    def _encoder_tokens(self, token, hidden, runs, key, vocab):
+        """Tokens [B, R] for the encoder, and which of them [B, R] it reads."""
+        if self.replacement == "sentinel":
+            return _insert_sentinels(token, ~hidden, runs, vocab)
+        if self.replacement == "drop":
             return token, ~hidden
-        if self.fill == "shuffle":
-            return spans.shuffled(token, hidden, key), np.ones_like(hidden)
-        random = RANDOM if self.fill == "bert" else 0.0
-        mask = 1 - random
-        value = spans.replaced(token, hidden, key, vocab, mask=mask, random=random)
-        return value, np.ones_like(hidden)
+        if self.replacement == "shuffle":
+            return spans.shuffle_tokens(token, hidden, key), np.ones_like(hidden)
+        random = RANDOM_FRACTION if self.replacement == "bert" else 0.0
+        replaced = spans.replace_tokens(
+            token, hidden, key, vocab, mask_fraction=1 - random, random_fraction=random
+        )
+        return replaced, np.ones_like(hidden)
 
-    def _written(self, token, hidden, runs, vocab):
-        """What the decoder may write, and where [B, R] it does."""
+    def _target_tokens(self, token, hidden, runs, vocab):
+        """Tokens [B, R] for the decoder, and which of them [B, R] it writes."""
         if self.target == "whole":
             return token, np.ones_like(hidden)
-        if self.fill == "sentinel":
-            return _marked(token, hidden, runs, vocab)
+        if self.replacement == "sentinel":
+            return _insert_sentinels(token, hidden, runs, vocab)
         return token, hidden
 
 
 class Lengths(NamedTuple):
-    """What an encoder of length L goes with."""
+    """The text and the target that go with an encoder of length L."""
 
     raw: int  # tokens of text
     target: int  # the decoder's length
 
 
 @functools.cache
-def lengths(
-    length: int, rate: float, span: float, fill="sentinel", target="spans"
+def span_corruption_lengths(
+    length: int, rate: float, mean_span: float, replacement="sentinel", target="spans"
 ) -> Lengths:
-    """The most text that fills an encoder of length L: (512, 0.15, 3) -> (568, 114).
+    """The most text that fits an encoder of length L: (512, 0.15, 3) -> (568, 114).
 
     At rate 0.5 targets may come out longer than inputs; both then lose a token.
     """
 
     def sizes(num_raw):
-        hidden, marks = counts(num_raw, rate, span)
-        left = {"sentinel": marks, "drop": 0}.get(fill, hidden)
-        written = hidden + (marks if fill == "sentinel" else 0)
+        hidden, sentinels = spans.span_counts(num_raw, rate, mean_span)
+        replaced = {"sentinel": sentinels, "drop": 0}.get(replacement, hidden)
+        written = hidden + (sentinels if replacement == "sentinel" else 0)
         whole = target == "whole"
-        return num_raw - hidden + left + 1, (num_raw if whole else written) + 1
+        return num_raw - hidden + replaced + 1, (num_raw if whole else written) + 1
 
     num_raw = np.arange(1, int((length + 2) / (1 - rate)) + 2)
     raw = int(num_raw[sizes(num_raw)[0] <= length][-1])
-    if (rate, fill, target) == (0.5, "sentinel", "spans") and np.less(*sizes(raw)):
+    published = (rate, replacement, target) == (0.5, "sentinel", "spans")
+    if published and np.less(*sizes(raw)):
         raw -= 1
     return Lengths(raw, int(sizes(raw)[1]))
 
 
-def _marked(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [B, R] and which of them stay: a sentinel for each run that is not kept.
+def _insert_sentinels(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [B, R], and which of them stay: each run not kept becomes one sentinel.
 
-    Each sort of run counts its sentinels from the first.
+    Clear runs and hidden runs each count their sentinels from the first.
     """
-    mark = runs.start & ~kept
-    value = np.array(token, np.int32)
-    value[mark] = np.array(vocab.sentinel_ids, np.int32)[runs.run[mark] // 2]
-    return value, mark | kept
+    first = runs.start & ~kept
+    marked = np.array(token, np.int32)
+    marked[first] = np.array(vocab.sentinel_ids, np.int32)[runs.run[first] // 2]
+    return marked, first | kept

@@ -31,7 +31,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.objectives.inputs import input_format
-from research.objectives.losses.copy_loss import copied
+from research.objectives.losses.copy_loss import copy_cross_entropy
 from research.objectives.losses.cross_entropy import (
     CHUNK,
     Term,
@@ -189,7 +189,7 @@ class Objective:
         else:
             readout = net.readout(states)
             gate = net.head("copy", states)[..., 0]
-            term, right = copied(readout, gate, token, original, weight)
+            term, right = copy_cross_entropy(readout, gate, token, original, weight)
         return term, right, jnp.sum(weight * replaced)
 
 

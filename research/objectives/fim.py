@@ -1,7 +1,7 @@
 """Fill in the middle: a causal model that also reads what comes after (Bavarian 2022).
 
-A text is cut at two uniform places and read as prefix, suffix, middle, each behind a
-mark of its own; all three are scored, the marks are not (section 3).
+A text is cut at two uniform positions and read as prefix, suffix, middle, each after a
+sentinel of its own; all three are scored, the sentinels are not (section 3).
 """
 
 # B batch, L length, R raw tokens an example
@@ -15,29 +15,29 @@ from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
+from research.fields import check, fraction
 from research.objectives import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
-MARKS = 3
-"""The first sentinels stand before prefix, suffix and middle."""
+NUM_SENTINELS = 3
+"""The first sentinels precede prefix, suffix and middle."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec L - 3 tokens; other texts are plain language modelling."""
+    """Reads L - 3 tokens; texts that are not rearranged are scored as by `lm`."""
 
-    rate: float = 0.5  # share of texts whose middle comes last
+    rate: float = fraction(0.5)  # fraction of texts whose middle comes last
 
     family = "LM"
     pattern = "causal"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 <= self.rate <= 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
+        check(self)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("stream", length - MARKS)
+        return TextSpec("stream", length - NUM_SENTINELS)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return lm.Objective().batch_spec(length)
@@ -45,31 +45,33 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Moves the middle to the end, and hides the future."""
+        """Moves the middle to the end, then shifts the input as `lm` does."""
         size = example.length[:, None].astype(np.int64)
         cuts = (counter_rng.uniform(key, "cuts", 2) * (size + 1)).astype(np.int64)
-        first, last = np.split(np.sort(cuts, axis=1), 2, axis=1)
-        place, middle = np.arange(length), first + size - last + MARKS
-        shift = np.where(place < middle, last - first - 2, first - middle)
-        moved = np.where(place <= first, place - 1, place + shift)
-        turn = (counter_rng.uniform(key, "moved", 1) < self.rate) & (size > 0)
-        order = np.clip(np.where(turn, moved, place), 0, example.token.shape[1] - 1)
+        begin, end = np.split(np.sort(cuts, axis=1), 2, axis=1)  # of the middle
+        index, middle = np.arange(length), begin + size - end + NUM_SENTINELS
+        shift = np.where(index < middle, end - begin - 2, begin - middle)
+        source = np.where(index <= begin, index - 1, index + shift)
+        moved = (counter_rng.uniform(key, "moved", 1) < self.rate) & (size > 0)
+        order = np.clip(np.where(moved, source, index), 0, example.token.shape[1] - 1)
         token = np.take_along_axis(example.token, order, axis=1)
-        for mark, at in enumerate((0 * first, first + 1, middle - 1)):
-            token = np.where(turn & (place == at), vocab.sentinel_ids[mark], token)
-        size = size + MARKS * turn
-        token = np.where(place < size, token, vocab.pad_id)
+        for number, at in enumerate((0 * begin, begin + 1, middle - 1)):
+            sentinel = vocab.sentinel_ids[number]
+            token = np.where(moved & (index == at), sentinel, token)
+        size = size + NUM_SENTINELS * moved
+        token = np.where(index < size, token, vocab.pad_id)
         flags = np.zeros(token.shape, np.uint8)
         text = example._replace(token=token, flags=flags, length=size[:, 0])
         batch = lm.Objective().corrupt(text, key, vocab, length)
-        marks = np.isin(batch["target"], vocab.sentinel_ids[:MARKS])
-        return batch | {"weight": batch["weight"] * ~marks}
+        sentinels = np.isin(batch["target"], vocab.sentinel_ids[:NUM_SENTINELS])
+        return batch | {"weight": batch["weight"] * ~sentinels}
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: there are fewer sentinels than marks."""
-        if len(vocab.sentinel_ids) < MARKS:
+        """Raises UserError: the vocabulary has fewer than three sentinels."""
+        if len(vocab.sentinel_ids) < NUM_SENTINELS:
             raise UserError(
-                f"objective.name=fim marks with sentinels: data.sentinels >= {MARKS}"
+                f"objective.name=fim needs data.sentinels of at least {NUM_SENTINELS}, "
+                f"not {len(vocab.sentinel_ids)}"
             )
         return models.Transformer(options, size=vocab.size, pattern=self.pattern)
 

@@ -1,10 +1,10 @@
 """Language modelling: each token from all on one side of it (GPT, Radford et al. 2018).
 
-Text is laid out in the order in which it is read, so a backward model is a forward one
-of the reversed text, down to its positions.
+Arrays are in the order in which text is read, so a backward model is a forward model of
+the reversed text, positions included.
 """
 
-# B batch, L length, S documents of a row
+# B batch, L length, S segments of a row
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,60 +23,52 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.fields import check, choice, number
 from research.objectives.inputs import input_format, recurrence
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
-SIDES = ("forward", "backward")
+DIRECTIONS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec L tokens and scores every one; bos stands before the first.
+    """Reads L tokens and scores each of them; bos is the input before the first.
 
-    Direction "both" has a network each way, over one table and one softmax, and the
-    mean of the two losses (ELMo, Peters et al. 2018, section 3.1); its arrays and terms
-    come twice, named by side.
+    Direction "both" has one network for each direction, with a shared token table and
+    softmax, and the mean of the two losses (ELMo, Peters et al. 2018, section 3.1). Its
+    arrays and terms come twice, named by direction.
 
-    A prefix is the first 1 to n - 1 of n tokens, all equally likely: its places see
-    each other, and what follows is scored (Raffel et al. 2020, section 3.2.1). A text
-    of one token has none and scores nothing.
+    A prefix is the first 1 to n - 1 of n tokens, all lengths equally likely: its
+    positions attend to each other, and only what follows is scored (Raffel et al. 2020,
+    section 3.2.1). A text of one token has no prefix and nothing to score.
 
-    Documents that are joined see each other, as in GPT-2. Apart, each is a segment with
-    positions and a prefix of its own; bos takes the place of the token before its
-    first, so that nothing passes the seam and each token stays one target (as packed
-    targets are shifted in T5). The separator ends the document that is read before it.
+    Joined documents attend to each other, as in GPT-2. Documents apart are segments,
+    each with its own positions and prefix; bos replaces the token before a document's
+    first, so that no token of another document is read and every token stays a target
+    (as packed targets are shifted in T5). A separator belongs to the document that is
+    read before it.
 
-    A memory is what the layers read at the last so many places before the row, in
-    streams that run on from step to step; nothing is learned through it
-    (Transformer-XL, Dai et al. 2019, section 3.2). It needs relative positions. A row
-    then begins with the last target of the row before it, and not with bos.
+    Mems are the layers' inputs at the last `mem_len` positions before the row, in
+    streams that continue from step to step; no gradient flows into them
+    (Transformer-XL, Dai et al. 2019, section 3.2). They need relative positions. A row
+    then begins with the last target of the row before it instead of bos.
     """
 
-    direction: str = "forward"  # forward | backward | both
-    prefix: str = "none"  # none | random
-    documents: str = "joined"  # joined | apart
-    memory: int = 0  # places before a row that it remembers; 0: none
+    direction: str = choice("forward", (*DIRECTIONS, "both"))
+    prefix: str = choice("none", ("none", "random"))  # positions that see each other
+    documents: str = choice("joined", ("joined", "apart"))  # apart: no attention across
+    mem_len: int = number(0, least=0)  # positions of the mems before a row; 0: no mems
 
     family = "LM"
     supports_accumulation = True
 
     def __post_init__(self):
-        for name, legal in {
-            "direction": (*SIDES, "both"),
-            "prefix": ("none", "random"),
-            "documents": ("joined", "apart"),
-        }.items():
-            if getattr(self, name) not in legal:
-                raise ValueError(
-                    f"{name} is one of {', '.join(legal)}, not {getattr(self, name)!r}"
-                )
-        if self.memory < 0:
-            raise ValueError(f"memory is at least 0 places, not {self.memory}")
-        plain = (self.direction, self.prefix, self.documents)
-        if self.memory and plain != ("forward", "none", "joined"):
+        check(self)
+        others = (self.direction, self.prefix, self.documents)
+        if self.mem_len and others != ("forward", "none", "joined"):
             raise ValueError(
-                "a memory is of all that stands before a row; it goes with direction "
-                "forward, prefix none and documents joined"
+                "mem_len above 0 needs direction forward, prefix none and documents "
+                "joined"
             )
 
     @property
@@ -84,7 +76,7 @@ class Objective:
         return "causal" if self.prefix == "none" else "general"
 
     def text_spec(self, length: int) -> TextSpec:
-        if not self.memory:
+        if not self.mem_len:
             return TextSpec("stream", length)
         return TextSpec("stream", length + 1, contiguous=True, stride=length)
 
@@ -92,46 +84,48 @@ class Objective:
         specs = input_specs(length) | scored_specs(length, gathered=False)
         return {
             prefix + name: spec
-            for prefix in self._prefixes.values()
+            for prefix in self._array_prefixes.values()
             for name, spec in specs.items()
         }
 
     @property
-    def _prefixes(self) -> dict[str, str]:
-        """Side -> the prefix of its arrays."""
+    def _array_prefixes(self) -> dict[str, str]:
+        """Direction -> the prefix of its arrays' names."""
         if self.direction == "both":
-            return {side: f"{side}_" for side in SIDES}
+            return {direction: f"{direction}_" for direction in DIRECTIONS}
         return {self.direction: ""}
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides the future: the input is the target one place later."""
-        if self.memory:
-            return _shifted(example, vocab, length)
+        """Shifts the input: at each position it is the token before the target."""
+        if self.mem_len:
+            return _shift_stream(example, vocab, length)
         batch = {}
-        for side, prefix in self._prefixes.items():
-            made = self._side(side, example, key, vocab, length)
-            batch |= {prefix + name: array for name, array in made.items()}
+        for direction, prefix in self._array_prefixes.items():
+            arrays = self._corrupt_one(direction, example, key, vocab, length)
+            batch |= {prefix + name: array for name, array in arrays.items()}
         return batch
 
-    def _side(self, side, example, key, vocab, length) -> dict[str, np.ndarray]:
+    def _corrupt_one(
+        self, direction, example, key, vocab, length
+    ) -> dict[str, np.ndarray]:
         """The arrays of one direction, in reading order."""
-        place = np.arange(length, dtype=np.int32)
-        here = place < example.length[:, None]
-        target, start = read(example, vocab, backward=side == "backward")
+        index = np.arange(length, dtype=np.int32)
+        valid = index < example.length[:, None]
+        target, start = reading_order(example, vocab, backward=direction == "backward")
         start[:, 1:] &= self.documents == "apart"
 
         token = np.where(start, vocab.bos_id, np.roll(target, 1, axis=1))
-        segment = np.cumsum(start, axis=1, dtype=np.int32) * here
-        first = np.maximum.accumulate(np.where(start, place, 0), axis=1)
-        position = place - first
-        scored, rank = here, position
+        segment = np.cumsum(start, axis=1, dtype=np.int32) * valid
+        first = np.maximum.accumulate(np.where(start, index, 0), axis=1)
+        position = index - first
+        scored, rank = valid, position
         if self.prefix == "random":
-            cut = cuts(key, f"cut {side}", segment)
-            scored, rank = here & (position >= cut), np.maximum(0, position - cut)
+            cut = prefix_lengths(key, f"cut {direction}", segment)
+            scored, rank = valid & (position >= cut), np.maximum(0, position - cut)
         return {
-            "token": np.where(here, token, vocab.pad_id).astype(np.int32),
+            "token": np.where(valid, token, vocab.pad_id).astype(np.int32),
             "position": position,
             "segment": segment,
             "token_type": np.zeros_like(position),
@@ -142,71 +136,81 @@ class Objective:
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        kind = models.Twin if self.direction == "both" else models.Transformer
-        return kind(options, size=vocab.size, pattern=self.pattern)
+        network = models.Twin if self.direction == "both" else models.Transformer
+        return network(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: lm, and accuracy (not differentiated); of both, `forward/lm`, ..."""
-        if self.memory:
-            memory = recurrence.recall(net, batch, self.memory)
-            states, memory = net.states(batch, memory=memory)
-            terms = self._score(net, batch, states)
+        """Terms: lm, and accuracy (not differentiated).
+
+        With direction "both" their names are `forward/lm` and so on.
+        """
+        if self.mem_len:
+            mems = recurrence.mems_from_carry(net, batch, self.mem_len)
+            states, mems = net.states(batch, memory=mems)
             length = batch["token"].shape[1]
-            return terms, recurrence.remember(batch, memory, length)
+            carry = recurrence.carry_from_mems(batch, mems, length)
+            return masked_cross_entropy("lm", net.readout(states), batch), carry
         if self.direction != "both":
-            return self._score(net, batch, net.states(batch)), ()
+            readout = net.readout(net.states(batch))
+            return masked_cross_entropy("lm", readout, batch), ()
         terms = {}
-        for side, prefix in self._prefixes.items():
+        for direction, prefix in self._array_prefixes.items():
             names = (*INPUT_ARRAYS, "target", "weight")
-            own = {name: batch[prefix + name] for name in names}
-            one = getattr(net, side)
-            for name, term in self._score(one, own, one.states(own)).items():
-                terms[f"{side}/{name}"] = term._replace(coef=term.coef / len(SIDES))
+            arrays = {name: batch[prefix + name] for name in names}
+            half = getattr(net, direction)
+            readout = half.readout(half.states(arrays))
+            for name, term in masked_cross_entropy("lm", readout, arrays).items():
+                coef = term.coef / len(DIRECTIONS)
+                terms[f"{direction}/{name}"] = term._replace(coef=coef)
         return terms, ()
 
-    def _score(self, net: Any, batch: dict, states: Any) -> dict[str, Term]:
-        return masked_cross_entropy("lm", net.readout(states), batch)
 
-
-def _shifted(example: Example, vocab: VocabInfo, length: int) -> dict[str, np.ndarray]:
-    """L tokens as they stand, which are to give those from the second one on."""
-    end = np.maximum(example.length - 1, 0)
-    here = np.arange(length) < end[:, None]
+def _shift_stream(
+    example: Example, vocab: VocabInfo, length: int
+) -> dict[str, np.ndarray]:
+    """Inputs are the first L of L + 1 tokens, targets the last L."""
+    num_targets = np.maximum(example.length - 1, 0)
+    valid = np.arange(length) < num_targets[:, None]
     token, target = (
-        np.where(here, side, vocab.pad_id).astype(np.int32)
-        for side in (example.token[:, :-1], example.token[:, 1:])
+        np.where(valid, shifted, vocab.pad_id).astype(np.int32)
+        for shifted in (example.token[:, :-1], example.token[:, 1:])
     )
-    group = input_format.causal(token, end)
-    return group | {"target": target, "weight": here.astype(np.float32)}
+    group = input_format.causal(token, num_targets)
+    return group | {"target": target, "weight": valid.astype(np.float32)}
 
 
-def read(
+def reading_order(
     example: Example, vocab: VocabInfo, *, backward: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens in reading order, and where a document starts, each [B, L].
 
-    A separator belongs to the document that is read before it: so backward too, where
-    it stands between the first token of a document and the last of the one before.
+    A separator belongs to the document that is read before it. This holds backward,
+    too: there it is between the first token of a document and the last token of the
+    document before.
     """
     token = np.array(example.token, np.int32)
-    opens = (example.flags & DOCUMENT) > 0
+    starts = (example.flags & DOCUMENT) > 0
     if backward:
         length = token.shape[1]
-        place, end = np.arange(length), example.length[:, None]
-        order = np.where(place < end, end - 1 - place, place)
+        index, end = np.arange(length), example.length[:, None]
+        order = np.where(index < end, end - 1 - index, index)
         token = np.take_along_axis(token, order, axis=1)
-        opens = np.take_along_axis(opens, order, axis=1)
-        # What is read next is of another document, unless it is the separator.
-        opens = np.roll(opens, 1, axis=1) & (token != vocab.eos_id)
-    start = opens | np.roll(token == vocab.eos_id, 1, axis=1)
+        starts = np.take_along_axis(starts, order, axis=1)
+        # The token read next is of another document, unless it is the separator.
+        starts = np.roll(starts, 1, axis=1) & (token != vocab.eos_id)
+    start = starts | np.roll(token == vocab.eos_id, 1, axis=1)
     start[:, 0] = True
     return token, start
 
 
-def cuts(key: np.ndarray, role: str, segment: np.ndarray) -> np.ndarray:
-    """[B, L]: of each place's segment, where its prefix ends: uniform in 1..size - 1.
+def prefix_lengths(key: np.ndarray, role: str, segment: np.ndarray) -> np.ndarray:
+    """[B, L] int32: the prefix length of each position's segment.
 
-    Segments 1, 2, ... of a row are drawn one by one; a segment of one place gets 1.
+    It is uniform in 1..n - 1 for a segment of n positions, and 1 for n = 1. Segments
+    1, 2, ... of a row are drawn independently.
+
+    Args:
+      segment: [B, L] int32, 0 at padding.
     """
     num_rows, length = segment.shape
     row = np.arange(num_rows)[:, None] * (length + 1)

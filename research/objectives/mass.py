@@ -1,7 +1,7 @@
 """Masked sequence to sequence (MASS, Song et al. 2019): a span that the decoder writes.
 
-The encoder reads the text without the span; the decoder reads and writes the span
-alone, at the places it has in the text.
+The encoder reads the text with the span masked; the decoder reads and writes the span
+alone, at its positions in the text.
 """
 
 # B batch, L length, T longest span
@@ -14,62 +14,55 @@ import numpy as np
 from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
+from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import spans
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.losses.cross_entropy import Term
 
-STARTS = ("uniform", "edges")
-FIRSTS = ("mask", "previous")
-TEXTS = ("stream", "document", "sentences", "passage")
-
-AT_EDGES = (0.2, 0.2)
-"""Shares of spans that begin the text, and that end it (released code)."""
+EDGE_RATES = (0.2, 0.2)
+"""Fractions of spans that begin the text, and that end it (released code)."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, text, eos, of which the span is masked; scores the span.
+    """Reads bos, text, eos with a span that is masked; scores the span.
 
-    A decoder's place reads the token before its target, and has the position that this
-    token has in the encoder. What is special in a span stays, and is not scored. Each
-    corpus of a mixture is a kind (the language, where the model has kinds). The decoder
-    sees all of the encoder's places (the released code hides its masks).
+    At each position the decoder reads the token before its target, with the position of
+    that token in the encoder. Special tokens in a span are unchanged and not scored.
+    Each corpus of a mixture is a token type (its language, where the model has token
+    types). The decoder attends to all encoder positions (the released code excludes the
+    masks).
     """
 
-    rate: float = 0.5  # length of the span, as a share of the text
-    mask: float = 0.8  # share of the span that the encoder reads as masks
-    random: float = 0.1  # share that it reads as ordinary tokens; the rest stays
-    start: str = "uniform"  # uniform | edges: 20 % begin the text, 20 % end it
-    first: str = "mask"  # mask (paper) | previous (code): what the decoder reads first
-    text: str = "stream"  # stream | document | sentences | passage
+    rate: float = number(0.5, above=0, most=1)  # length of the span / of the text
+    mask_fraction: float = fraction(0.8)  # fraction of the span read as masks
+    random_fraction: float = fraction(0.1)  # fraction read as ordinary tokens; the rest
+    # is unchanged
+    span_start: str = choice("uniform", ("uniform", "edges"))  # edges: 20 % begin the
+    # text, 20 % end it, the others are uniform
+    decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
+    # first: a mask (paper) or the token before the span (released code)
+    text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
 
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate is above 0 and at most 1, not {self.rate}")
-        if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
-            raise ValueError("mask and random are shares, together at most 1")
-        legal = {"start": STARTS, "first": FIRSTS, "text": TEXTS}
-        for name, values in legal.items():
-            if getattr(self, name) not in values:
-                raise ValueError(
-                    f"{name} is one of {', '.join(values)}, not {getattr(self, name)!r}"
-                )
+        check(self)
+        check_sum(self, "mask_fraction", "random_fraction")
 
-    def size(self, num_raw):
+    def span_size(self, num_raw):
         """Tokens of the span in texts of `num_raw` (any shape), at least one."""
         num_raw = np.asarray(num_raw)
         size = np.maximum(np.rint(self.rate * num_raw).astype(np.int64), 1)
         return np.minimum(size, num_raw)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec(self.text, length - 2)
+        return TextSpec(self.text_unit, length - 2)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return seq2seq.specs(length, int(self.size(length - 2)))
+        return seq2seq.batch_spec(length, int(self.span_size(length - 2)))
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -77,19 +70,24 @@ class Objective:
         """Hides one span from the encoder."""
         token, num_tokens = input_format.enclose(example, vocab, length)
         num_raw = np.maximum(num_tokens - 2, 0)
-        size = self.size(num_raw)
-        begin = 1 + self._begin(key, num_raw - size)
-        place = np.arange(length)
-        span = (place >= begin[:, None]) & (place < (begin + size)[:, None])
-        how = dict(mask=self.mask, random=self.random)
-        hidden = span & ~vocab.is_special[token]
-        encoder = spans.replaced(token, hidden, key, vocab, **how)
+        size = self.span_size(num_raw)
+        begin = 1 + self._draw_begin(key, num_raw - size)
+        index = np.arange(length)
+        inside = (index >= begin[:, None]) & (index < (begin + size)[:, None])
+        encoder = spans.replace_tokens(
+            token,
+            inside & ~vocab.is_special[token],
+            key,
+            vocab,
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
+        )
 
-        slot = np.arange(int(self.size(length - 2)))
+        slot = np.arange(int(self.span_size(length - 2)))
         used = slot < size[:, None]
         before = np.minimum(begin[:, None] - 1 + slot, length - 2)
         read = np.take_along_axis(token, before, axis=1)
-        if self.first == "mask":
+        if self.decoder_start == "mask":
             read[:, 0] = vocab.mask_id
         target = np.take_along_axis(token, before + 1, axis=1)
         decoder = input_format.causal(np.where(used, read, vocab.pad_id), size)
@@ -97,8 +95,8 @@ class Objective:
         batch = input_format.full(encoder, num_tokens, "encoder_") | {
             "decoder_" + name: array for name, array in decoder.items()
         }
-        for side in ("encoder_", "decoder_"):
-            batch[side + "token_type"] += example.corpus[:, None]
+        for prefix in ("encoder_", "decoder_"):
+            batch[prefix + "token_type"] += example.corpus[:, None]
         weight = used & ~vocab.is_special[target]
         return batch | {
             "target": np.where(used, target, vocab.pad_id),
@@ -110,14 +108,14 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
-        return seq2seq.recovered("mass", net, batch), ()
+        return seq2seq.loss_terms("mass", net, batch), ()
 
-    def _begin(self, key: np.ndarray, last: np.ndarray) -> np.ndarray:
-        """[B]: where the span begins, in 0..last [B]."""
+    def _draw_begin(self, key: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """[B]: the raw token at which the span begins, in 0..last [B]."""
         draw = counter_rng.uniform(key, "begin", 2)
         begin = (draw[:, 0] * (last + 1)).astype(np.int64)
-        if self.start == "uniform":
+        if self.span_start == "uniform":
             return begin
-        front, back = AT_EDGES
-        begin = np.where(draw[:, 1] < front + back, last, begin)
-        return np.where(draw[:, 1] < front, 0, begin)
+        first_rate, last_rate = EDGE_RATES
+        begin = np.where(draw[:, 1] < first_rate + last_rate, last, begin)
+        return np.where(draw[:, 1] < first_rate, 0, begin)

@@ -85,7 +85,7 @@ def test_a_mixture_is_overridden_as_a_whole():
 
 
 def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
-    stages = {"share": [[0, 1.0], [100, 0.0]]}
+    stages = {"mixing_rate": [[0, 1.0], [100, 0.0]]}
     parts = {"first": stages, "last": {"unit": "word"}}
     text = json.dumps(parts)
     loaded = config.load(MLM, ["objective.name=mix", f"objective.parts={text}"])
@@ -101,26 +101,28 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
         "from experiments import mlm\n"
         "def get_config():\n"
         "    config = mlm.get_config()\n"
-        f"    config.objective = dict(name='mix', of='mlm', parts={parts})\n"
+        f"    mixed = dict(name='mix', base_objective='mlm', parts={parts})\n"
+        "    config.objective = mixed\n"
         "    return config\n"
     )
     staged = config.load(str(file))
     assert config.digest(staged) == config.digest(loaded)
     other = config.load(str(file), ['objective.parts={"only": {}}'])
-    assert list(objectives.make_objective(**other.objective)._made) == ["only"]
+    mixed = objectives.make_objective(**other.objective)
+    assert list(mixed._parts.objectives) == ["only"]
 
 
 def test_a_value_inside_an_open_section_is_overridden_alone():
-    parts = {"first": {"share": 0.5}, "last": {"unit": "word"}}
+    parts = {"first": {"mixing_rate": 0.5}, "last": {"unit": "word"}}
     mixed = {"objective.name": "mix", "objective.parts": parts}
     for key, text, expected in [
-        ("objective.parts.first.share", "2", {"share": 2}),
+        ("objective.parts.first.mixing_rate", "2", {"mixing_rate": 2}),
         (
-            "objective.parts.first.share",
+            "objective.parts.first.mixing_rate",
             "[[0, 1], [9, 2]]",
-            {"share": [[0, 1], [9, 2]]},
+            {"mixing_rate": [[0, 1], [9, 2]]},
         ),
-        ("objective.parts.first.unit", "word", {"share": 0.5, "unit": "word"}),
+        ("objective.parts.first.unit", "word", {"mixing_rate": 0.5, "unit": "word"}),
     ]:
         loaded = config.load(MLM, mixed | {key: text})
         found = loaded.objective.parts.to_dict()
@@ -129,9 +131,9 @@ def test_a_value_inside_an_open_section_is_overridden_alone():
     loaded = config.load(MLM, mixture | {"data.mixture.a.txt.gz": "3"})
     assert loaded.data.mixture.to_dict() == {"a.txt": 1.0, "a.txt.gz": 3}
     for key, said in [
-        ("objective.parts.frist.share", "did you mean objective.parts.first"),
-        ("objective.parts.first.shaer", "part 'first': .*shaer"),
-        ("objective.parts.first.share.x", "unknown config key"),
+        ("objective.parts.frist.mixing_rate", "did you mean objective.parts.first"),
+        ("objective.parts.first.mixing_rat", "part 'first': .*mixing_rat"),
+        ("objective.parts.first.mixing_rate.x", "unknown config key"),
     ]:
         with pytest.raises(UserError, match=said):
             config.load(MLM, mixed | {key: "1"})
@@ -141,7 +143,7 @@ def test_a_part_that_is_not_right_is_told_by_its_name():
     for parts, said in [
         ('{"a": {"rte": 0.1}}', "part 'a': .*did you mean rate"),
         ('{"a": {"rate": 2}}', "part 'a': .*between 0 and 1, not 2"),
-        ('{"a": {"share": -1}}', "share of part 'a'"),
+        ('{"a": {"mixing_rate": -1}}', "mixing_rate of part 'a'"),
         ('{"a": 1}', "names to fields"),
         ("[1]", "JSON object"),
     ]:

@@ -1,11 +1,12 @@
-"""Nothing leaks: what is hidden from a target, or in another document, cannot matter.
+"""Nothing leaks: a target depends neither on hidden tokens nor on other documents.
 
-All comparisons here are exact: a gradient that should be absent is 0.0, and states that
-should not change are equal bit by bit. Nothing here knows an objective: the network
-that a loss calls is watched, and every call is held to the arrays that it was given.
+All comparisons are exact: a gradient that should be absent is 0.0, and states that
+should not change are equal bit by bit. No test knows an objective: the network that a
+loss calls is instrumented, and every call is checked against its own arrays.
 """
 
-# B batch, L places of a group, K scored places, P states of a call, D width
+# B batch, L length of a group, K scored positions, P states of a call, D width
+# N positions of all calls
 
 import jax
 import jax.numpy as jnp
@@ -24,206 +25,209 @@ from tests.testing.instrumented_network import (
     watch,
     with_tables,
 )
-from tests.testing.objective_cases import CASES, OF, example, trained
+from tests.testing.objective_cases import CASES, VOCAB, loss_cases, make_example
 
 
-def closure(call: Call) -> np.ndarray:
-    """[L, L] bool: which places a place of row 0 depends on, by the rule alone.
+def own_dependencies(call: Call) -> np.ndarray:
+    """[L, L] bool: the positions that each position of row 0 may depend on.
 
-    Sight has to be transitive, so that more layers reach no further than one.
+    The attention mask has to be transitive, so that several layers reach no further
+    than one.
     """
-    sees = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
-    sees[:, call.keys :] &= call.keys is None
-    sees |= np.eye(len(sees), dtype=bool)
-    assert (sees == (sees.astype(int) @ sees > 0)).all()
-    return sees
+    mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
+    mask[:, call.keys :] &= call.keys is None
+    mask |= np.eye(len(mask), dtype=bool)
+    assert (mask == (mask.astype(int) @ mask > 0)).all()
+    return mask
 
 
-def allowed(calls: list[Call]) -> list[np.ndarray]:
-    """For each call [P, places]: what its states may depend on, by the rule alone.
+def allowed_dependencies(calls: list[Call]) -> list[np.ndarray]:
+    """For each call [P, N] bool: the positions that its states may depend on.
 
-    Places are those of all calls in turn; a decoder reads the encoder before it.
+    Positions are those of all calls, concatenated; a decoder depends on the encoder
+    call before it.
     """
     widths = [call.group["token"].shape[1] for call in calls]
     ends = np.cumsum([0, *widths])
-    rules, encoder = [], None
+    allowed, encoder = [], None
     for n, call in enumerate(calls):
-        rule = np.zeros((widths[n], ends[-1]), bool)
-        rule[:, ends[n] : ends[n + 1]] = closure(call)
+        mask = np.zeros((widths[n], ends[-1]), bool)
+        mask[:, ends[n] : ends[n + 1]] = own_dependencies(call)
         if call.method == "encode":
             encoder = n
         elif encoder is not None:
             segment = np.asarray(calls[encoder].group["segment"][0])
             across = np.asarray(call.group["segment"][0])[:, None] == segment
-            rule[:, ends[encoder] : ends[encoder + 1]] = across & (segment > 0)
-        rules.append(rule if call.scored is None else rule[np.asarray(call.scored[0])])
-    return rules
+            mask[:, ends[encoder] : ends[encoder + 1]] = across & (segment > 0)
+        if call.scored is not None:
+            mask = mask[np.asarray(call.scored[0])]
+        allowed.append(mask)
+    return allowed
 
 
-def answers(batch) -> dict[str, tuple[str, ...]]:
-    """Weights of targets, and the arrays that say at which places they are read."""
+def target_weights(batch) -> dict[str, tuple[str, ...]]:
+    """Names of the targets' weights -> names of the arrays of positions scored."""
     found = {}
     for name in batch:
         prefix = name.removesuffix("weight")
         if prefix + "target" in batch and prefix != name:
-            wanted = (prefix + place for place in ("scored", "left", "right"))
-            found[name] = tuple(place for place in wanted if place in batch)
+            arrays = (prefix + array for array in ("scored", "left", "right"))
+            found[name] = tuple(array for array in arrays if array in batch)
     return found
 
 
-@trained
-def test_states_depend_on_what_they_may_see_and_on_nothing_else(name, fields):
-    # The gradient with respect to the tables of tokens tells the places apart.
+@loss_cases
+def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
+    # Each position reads its own token, whose embedding's gradient identifies it.
     objective, net, params, (batch,) = setting(name, fields, [27])
     shapes = jax.eval_shape(
         lambda batch: watch(objective, net, params, batch, own=True), on_device(batch)
     )[1]
-    weighed, rng = answers(batch), np.random.default_rng(1)
-    still = [jnp.zeros(call.out.shape) for call in shapes]
+    weights, rng = target_weights(batch), np.random.default_rng(1)
+    zeros = [jnp.zeros(call.out.shape) for call in shapes]
     probes = [rng.normal(size=call.out.shape[-1]) for call in shapes]
-    counted = {
-        weight: terms_of(objective, net, params, batch, weight) for weight in weighed
-    }
+    terms_of = {w: terms_of_weight(objective, net, params, batch, w) for w in weights}
 
-    def parts(found, nudges, batch):
+    def evaluate(table, nudges, batch):
         """A number for each state of row 0 of each call; the terms; the calls."""
-        here = with_tables(params, found)
-        terms, calls = watch(objective, net, here, batch, own=True, nudges=nudges)
+        changed = with_tables(params, table)
+        terms, calls = watch(objective, net, changed, batch, own=True, nudges=nudges)
         both = zip(calls, probes, strict=True)
         return [call.out[0] @ probe for call, probe in both], terms, calls
 
     @jax.jit
-    def depends(found, batch):
-        def state(found, call, place):
-            values = parts(found, still, batch)[0]
-            return values[call][place]
+    def dependencies(table, batch):
+        def state(table, call, index):
+            return evaluate(table, zeros, batch)[0][call][index]
 
-        def total(found, nudges, weight, slot):
+        def total(table, nudges, weight, slot):
             one = jnp.zeros_like(batch[weight]).at[0, slot].set(batch[weight][0, slot])
-            terms = parts(found, nudges, batch | {weight: one})[1]
-            return sum(terms[term].total for term in counted[weight])
+            terms = evaluate(table, nudges, batch | {weight: one})[1]
+            return sum(terms[term].total for term in terms_of[weight])
 
-        def touched(gradient):
-            sums = [jnp.abs(leaf).max(axis=-1) for leaf in gradient.values()]
+        def nonzero(grad):
+            sums = [jnp.abs(leaf).max(axis=-1) for leaf in grad.values()]
             return sum(sums) > 0
 
         by_state = [
-            jax.vmap(lambda p, n=n: touched(jax.grad(state)(found, n, p)))(
+            jax.vmap(lambda p, n=n: nonzero(jax.grad(state)(table, n, p)))(
                 jnp.arange(call.out.shape[1])
             )
             for n, call in enumerate(shapes)
         ]
 
         def by_target(weight, slot):
-            table, nudge = jax.grad(total, (0, 1))(found, still, weight, slot)
-            return touched(table), [jnp.abs(leaf[0]).max(-1) > 0 for leaf in nudge]
+            grads, nudges = jax.grad(total, (0, 1))(table, zeros, weight, slot)
+            return nonzero(grads), [jnp.abs(leaf[0]).max(-1) > 0 for leaf in nudges]
 
         by_weight = {
             weight: jax.vmap(lambda k, w=weight: by_target(w, k))(
                 jnp.arange(batch[weight].shape[1])
             )
-            for weight in weighed
+            for weight in weights
         }
-        return by_state, by_weight, parts(found, still, batch)[2]
+        return by_state, by_weight, evaluate(table, zeros, batch)[2]
 
     by_state, by_weight, calls = jax.device_get(
-        depends(tables(params), on_device(batch))
+        dependencies(tables(params), on_device(batch))
     )
-    rules = allowed(calls)
-    for rule, seen in zip(rules, by_state, strict=True):
-        np.testing.assert_array_equal(seen[:, : rule.shape[1]], rule)
-    assert not all(rule.all() for rule in rules)
-    for weight, (seen, read) in by_weight.items():
+    allowed = allowed_dependencies(calls)
+    for mask, found in zip(allowed, by_state, strict=True):
+        np.testing.assert_array_equal(found[:, : mask.shape[1]], mask)
+    assert not all(mask.all() for mask in allowed)
+    for weight, (found, read) in by_weight.items():
         used = batch[weight][0] > 0
         for slot in np.flatnonzero(used):
-            reads = np.concatenate([mine[slot] for mine in read])
-            assert reads.any()
-            expected = np.concatenate(rules)[reads].any(axis=0)
-            np.testing.assert_array_equal(seen[slot][: len(expected)], expected)
-            check_places(batch, weighed[weight], slot, calls, read)
+            states = np.concatenate([of_call[slot] for of_call in read])
+            assert states.any()
+            expected = np.concatenate(allowed)[states].any(axis=0)
+            np.testing.assert_array_equal(found[slot][: len(expected)], expected)
+            check_positions(batch, weights[weight], slot, calls, read)
 
 
-def terms_of(objective, net, params, batch, weight) -> list[str]:
-    """The terms that this weight counts for."""
+def terms_of_weight(objective, net, params, batch, weight) -> list[str]:
+    """The names of the terms that depend on this weight."""
 
     @jax.jit
-    def weights(batch):
+    def term_weights(batch):
         terms = watch(objective, net, params, batch)[0]
         return {name: term.weight for name, term in terms.items() if term.coef}
 
-    some = weights(on_device(batch))
-    none = weights(on_device(batch | {weight: np.zeros_like(batch[weight])}))
+    some = term_weights(on_device(batch))
+    none = term_weights(on_device(batch | {weight: np.zeros_like(batch[weight])}))
     return [name for name in some if some[name] != none[name]]
 
 
-def check_places(batch, places, slot, calls, read) -> None:
-    """A target is read at the places that the batch names for it, and only there."""
-    named = {int(batch[place][0, slot]) for place in places} or {int(slot)}
-    for call, mine in zip(calls, read, strict=True):
-        if call.method == "states" and mine[slot].any():
-            at = np.flatnonzero(mine[slot])
+def check_positions(batch, arrays, slot, calls, read) -> None:
+    """A target is scored only at the positions that the batch gives for it."""
+    given = {int(batch[array][0, slot]) for array in arrays} or {int(slot)}
+    for call, of_call in zip(calls, read, strict=True):
+        if call.method == "states" and of_call[slot].any():
+            at = np.flatnonzero(of_call[slot])
             at = at if call.scored is None else np.asarray(call.scored[0])[at]
-            assert set(at.tolist()) <= named
+            assert set(at.tolist()) <= given
 
 
-SECRETS = [
+HIDDEN_FIELDS = {"direction", "prefix", "max_span", "num_permutations", "rate"}
+HIDDEN_CASES = [
     case
     for case in CASES
     if case.values[0] in ("lm", "mlm", "plm", "dae", "electra", "unilm", "tlm")
-    and "secret" not in case.values[1]
-    and not case.values[1].keys() - {"direction", "prefix", "span", "parts", "rate"}
+    and not case.values[1].keys() - HIDDEN_FIELDS
 ]
-"""Cases all of whose targets are hidden from every state that must recover them."""
+"""Cases in which every target is hidden from all states that predict it."""
 
-SECRETS.append(pytest.param("mass", {"mask": 1.0, "random": 0.0}, id="mass masked"))
+ALL_MASKED = {"mask_fraction": 1.0, "random_fraction": 0.0}
+HIDDEN_CASES.append(pytest.param("mass", ALL_MASKED, id="mass masked"))
 
 
-@pytest.mark.parametrize(("name", "fields"), SECRETS)
-def test_the_state_of_a_target_does_not_know_it(name, fields):
+@pytest.mark.parametrize(("name", "fields"), HIDDEN_CASES)
+def test_the_state_of_a_target_does_not_depend_on_it(name, fields):
     # Each token of the text is changed in turn, under the same noise; where it is a
-    # target, the state that must recover it stays as it was.
+    # target, the state that predicts it does not change.
     lengths = [50, 20, 50, 9]
     objective, net, params, (batch,) = setting(name, fields, lengths)
-    text = example(objective, LENGTH, lengths)
+    text = make_example(objective, LENGTH, lengths)
     text = text._replace(label=np.maximum(text.label, 0))
-    memory = batch["carry"]
-    (answer,) = answers(batch)
-    prefix = answer.removesuffix("weight")
+    carry = batch["carry"]
+    (weight_name,) = target_weights(batch)
+    prefix = weight_name.removesuffix("weight")
 
     @jax.jit
     def run(batch):
-        calls = watch(objective, net, params, batch | {"carry": memory})[1]
+        calls = watch(objective, net, params, batch | {"carry": carry})[1]
         return next(call.out for call in calls if call.method == "states")
 
     def states(batch):
-        return np.asarray(run(on_device({**batch, "carry": memory})))
+        return np.asarray(run(on_device({**batch, "carry": carry})))
 
     before = states(batch)
-    scored = batch[answer] > 0
-    scored &= ~OF.is_special[batch[prefix + "target"]]
-    if "scored" in batch:  # a token that was chosen but left as it is, is no secret
-        there = np.take_along_axis(batch["token"], batch["scored"], axis=1)
-        scored &= there != batch["target"]
-    covered, moved = np.zeros_like(scored), np.zeros_like(scored)
-    for place in range(text.token.shape[1]):
+    scored = batch[weight_name] > 0
+    scored &= ~VOCAB.is_special[batch[prefix + "target"]]
+    if "scored" in batch:  # a target that was chosen but left unchanged is not hidden
+        read = np.take_along_axis(batch["token"], batch["scored"], axis=1)
+        scored &= read != batch["target"]
+    tested, moved = np.zeros_like(scored), np.zeros_like(scored)
+    for index in range(text.token.shape[1]):
         token = text.token.copy()
-        token[:, place] = OF.ordinary_ids[token[:, place] % len(OF.ordinary_ids)]
-        here = place < text.length
-        token[~here] = text.token[~here]
+        ordinary = VOCAB.ordinary_ids
+        token[:, index] = ordinary[token[:, index] % len(ordinary)]
+        valid = index < text.length
+        token[~valid] = text.token[~valid]
         other = corrupt(objective, text._replace(token=token))
         after = states(other)
-        mine = scored & (other[prefix + "target"] != batch[prefix + "target"])
-        np.testing.assert_array_equal(after[mine], before[mine])
-        covered |= mine
+        changed = scored & (other[prefix + "target"] != batch[prefix + "target"])
+        np.testing.assert_array_equal(after[changed], before[changed])
+        tested |= changed
         moved |= (after != before).any(axis=-1)
-    np.testing.assert_array_equal(covered, scored)
+    np.testing.assert_array_equal(tested, scored)
     assert moved.any(axis=1).all()
 
 
 def pack(first: dict, second: dict) -> dict:
     """Two groups side by side: rows of two documents, with segments of their own.
 
-    Queries that nobody reads stay behind all other places.
+    Queries that are no keys stay behind all other positions.
     """
     after = second | {"segment": np.where(second["segment"], second["segment"] + 9, 0)}
     joined = {
@@ -234,14 +238,14 @@ def pack(first: dict, second: dict) -> dict:
     return {name: array[:, order] for name, array in joined.items()}
 
 
-def part(net, path):
+def submodule(net, path):
     for name in path:
         net = getattr(net, name)
     return net
 
 
-@trained
-def test_packed_documents_do_not_know_each_other(name, fields):
+@loss_cases
+def test_packed_documents_do_not_depend_on_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)
     lengths = [34, 20, 7]
@@ -250,47 +254,47 @@ def test_packed_documents_do_not_know_each_other(name, fields):
     first, other, second = (
         jax.device_get(trace(on_device(batch))) for batch in batches
     )
-    doubled = [2 * call.keys if call.keys else None for call in first]
+    num_keys = [2 * call.keys if call.keys else None for call in first]
 
-    def packed(one):
-        both = zip(one, second, strict=True)
+    def packed(calls):
+        both = zip(calls, second, strict=True)
         return [pack(call.group, after.group) for call, after in both]
 
-    theirs = [group["segment"] > 9 for group in packed(first)]
+    of_second = [group["segment"] > 9 for group in packed(first)]
     rng = np.random.default_rng(0)
     probes = [
-        np.where(here[..., None], rng.normal(size=(*here.shape, call.out.shape[-1])), 0)
-        for here, call in zip(theirs, first, strict=True)
+        np.where(own[..., None], rng.normal(size=(*own.shape, call.out.shape[-1])), 0)
+        for own, call in zip(of_second, first, strict=True)
     ]
 
-    def states(net, groups):
-        kept, memory = [], None
-        for call, group, count in zip(first, groups, doubled, strict=True):
-            stack = part(net, call.path)
+    def run(net, groups):
+        states, encoded = [], None
+        for call, group, count in zip(first, groups, num_keys, strict=True):
+            stack = submodule(net, call.path)
             if call.method == "encode":
-                memory = stack.encode(group)
-                kept.append(memory.states)
-            elif memory is not None:
-                kept.append(stack.states(group, memory))
+                encoded = stack.encode(group)
+                states.append(encoded.states)
+            elif encoded is not None:
+                states.append(stack.states(group, encoded))
             else:
-                kept.append(stack.states(group, keys=count))
-        return kept
+                states.append(stack.states(group, keys=count))
+        return states
 
     @jax.jit
     def score(groups):
         def total(params):
-            kept = models.apply(net, params, lambda net: states(net, groups))
-            both = zip(kept, probes, strict=True)
-            return sum(jnp.sum(state * probe) for state, probe in both), kept
+            states = models.apply(net, params, lambda net: run(net, groups))
+            both = zip(states, probes, strict=True)
+            return sum(jnp.sum(state * probe) for state, probe in both), states
 
-        gradient, kept = jax.grad(total, has_aux=True)(params)
-        return kept, gradient
+        grad, states = jax.grad(total, has_aux=True)(params)
+        return states, grad
 
-    kept, gradient = score(packed(first))
-    kept_changed, gradient_changed = score(packed(other))
-    for here, before, after in zip(theirs, kept, kept_changed, strict=True):
-        np.testing.assert_array_equal(before[here], after[here])
-        assert here.any()
-        assert not np.array_equal(before[~here], after[~here])
-    jax.tree.map(np.testing.assert_array_equal, gradient, gradient_changed)
-    assert any(np.any(leaf) for leaf in jax.tree.leaves(gradient))
+    states, grad = score(packed(first))
+    other_states, other_grad = score(packed(other))
+    for own, before, after in zip(of_second, states, other_states, strict=True):
+        np.testing.assert_array_equal(before[own], after[own])
+        assert own.any()
+        assert not np.array_equal(before[~own], after[~own])
+    jax.tree.map(np.testing.assert_array_equal, grad, other_grad)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(grad))

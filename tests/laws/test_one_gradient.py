@@ -1,4 +1,4 @@
-"""One gradient: the same batch teaches the same, on any mesh and in any parts."""
+"""One gradient: a batch has the same gradient on any mesh and in micro-batches."""
 
 import jax
 import jax.numpy as jnp
@@ -10,39 +10,42 @@ from research.batch import ArraySpec
 from research.distributed import sharding
 from research.run import state
 from research.step import gradient
-from tests.testing.objective_cases import CASES, make, network
+from tests.testing.objective_cases import CASES, make_batch, make_network
 
 LENGTH = 24
 ROWS = 16
 KEY = jax.random.key(0)
 
 FIRST = {c.values[0]: c for c in reversed(CASES) if "only" not in c.values[1]}
-MEMORIES = [case for case in CASES if "memory" in case.values[1]]
-CHOSEN = [*FIRST.values(), *(case for case in MEMORIES if case not in FIRST.values())]
-"""Each objective once, and whatever carries a memory."""
+WITH_MEMS = [case for case in CASES if "mem_len" in case.values[1]]
+GRADIENT_CASES = [
+    *FIRST.values(),
+    *(case for case in WITH_MEMS if case not in FIRST.values()),
+]
+"""Each objective once, and all cases with mems."""
 
 
-@pytest.mark.parametrize(("name", "fields"), CHOSEN)
-def test_a_mesh_and_micro_batches_change_nothing(name, fields):
-    objective, net = network(name, fields)
+@pytest.mark.parametrize(("name", "fields"), GRADIENT_CASES)
+def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
+    objective, net = make_network(name, fields)
     lengths = [objective.text_spec(LENGTH).length - n % 5 for n in range(ROWS - 1)]
-    _, batch = make(objective, LENGTH, [*lengths, 0])
+    _, batch = make_batch(objective, LENGTH, [*lengths, 0])
     batch["example"] = np.arange(ROWS, dtype=np.int32)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     init = state.initializer(objective, net, optax.sgd(1.0), specs, ROWS)
-    plain = state.unboxed(jax.jit(init)(KEY))
+    fresh = state.unboxed(jax.jit(init)(KEY))
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: leaf + rng.normal(size=leaf.shape).astype(np.float32) / 10,
-        plain.params,
+        fresh.params,
     )
-    memory = jax.tree.map(
+    carry = jax.tree.map(
         lambda leaf: (
             rng.normal(size=leaf.shape).astype(leaf.dtype)
             if jnp.issubdtype(leaf.dtype, jnp.floating)
             else np.ones(leaf.shape, leaf.dtype)
         ),
-        plain.carry,
+        fresh.carry,
     )
 
     def run(sizes, accumulate):
@@ -53,7 +56,7 @@ def test_a_mesh_and_micro_batches_change_nothing(name, fields):
             where = state.shardings(boxed, optax.sgd(1.0), mesh).params
             rows = sharding.batch_sharding(mesh)
             placed = jax.device_put(params, where)
-            fed = jax.device_put(batch | {"carry": memory}, rows)
+            fed = jax.device_put(batch | {"carry": carry}, rows)
 
             @jax.jit
             def grads(params, batch):

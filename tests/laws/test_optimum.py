@@ -1,7 +1,7 @@
-"""Objectives reach the optimum of their own loss on a language that is known.
+"""Each objective reaches the optimum of its own loss on texts of a known Markov chain.
 
-What is the best anyone can do on the very texts of the test is computed exactly. A loss
-below it is a leak, one above has not been learnt.
+The optimum on the test's own batch is computed exactly. A loss below it is a leak, a
+loss above it means that something was not learnt.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from research import models, objectives
 from research.batch import VocabInfo
 from tests.testing import markov_chain
 from tests.testing.example_batches import keys
-from tests.testing.markov_chain import LENGTH, NUM_STATES, OF
+from tests.testing.markov_chain import LENGTH, NUM_STATES, VOCAB
 from tests.testing.model_options import model_options
 
 OPTIMISED = True
@@ -31,32 +31,32 @@ TOKEN_TYPES = replace(OPTIONS, token_types=6)
 RATE = 3e-3
 BATCH = 64
 ABOVE, BELOW = 0.03, 0.01
-"""Nats a scored token: what training may leave, and what chance may give."""
+"""Nats a scored token: tolerance for incomplete training, and for chance."""
 
 
 class Case(NamedTuple):
-    """What is trained, and what it is to come to."""
+    """An objective, how it is trained, and its optimal loss."""
 
     objective: str
     fields: dict[str, Any]
-    best: Callable
+    optimal_loss: Callable
     steps: int
     options: models.Options = OPTIONS
-    texts: Callable = markov_chain.texts
-    of: VocabInfo = OF
+    texts: Callable = markov_chain.chain_texts
+    vocab: VocabInfo = VOCAB
     length: int = LENGTH
 
 
 def train(case: Case) -> tuple[float, dict]:
-    """The loss of a trained network, its first term, on a batch it has not seen."""
+    """The first term of a trained network's loss on a new batch, and that batch."""
     objective = objectives.make_objective(case.objective, **case.fields)
-    network = objective.network(case.options, case.of)
+    network = objective.network(case.options, case.vocab)
     raw = objective.text_spec(case.length).length
     key = jax.random.key(0)
 
     def make(count, seed):
         example = case.texts(count, raw, seed)
-        batch = objective.corrupt(example, keys(count, seed), case.of, case.length)
+        batch = objective.corrupt(example, keys(count, seed), case.vocab, case.length)
         return batch | {"example": np.arange(count, dtype=np.int32)}
 
     def loss(params, batch):
@@ -92,42 +92,42 @@ def train(case: Case) -> tuple[float, dict]:
     return float(jax.jit(loss)(state[0], jax.tree.map(jnp.asarray, test))), test
 
 
-INFILL = {"permute": 0.0, "infill": 0.5, "unit": "token"}
-MASKS = {"mask": 1.0, "random": 0.0}
+INFILL = {"permute_rate": 0.0, "infill_rate": 0.5, "unit": "token"}
+MASKS = {"mask_fraction": 1.0, "random_fraction": 0.0}
 CASES = {
-    "lm": Case("lm", {}, partial(markov_chain.best_of_one, read=1), 200),
+    "lm": Case("lm", {}, partial(markov_chain.optimal_loss, shift=1), 200),
     "backward": Case(
         "lm",
         {"direction": "backward"},
-        partial(markov_chain.best_of_one, read=1, turned=True),
+        partial(markov_chain.optimal_loss, shift=1, backward=True),
         200,
     ),
     "prefix": Case(
-        "lm", {"prefix": "random"}, partial(markov_chain.best_of_one, read=1), 400
+        "lm", {"prefix": "random"}, partial(markov_chain.optimal_loss, shift=1), 400
     ),
-    "mlm": Case("mlm", MASKS, markov_chain.best_of_one, 1000),
+    "mlm": Case("mlm", MASKS, markov_chain.optimal_loss, 1000),
     "electra": Case(
         "electra",
-        {"mask": 1.0, "fraction": 1.0, "tie": "all"},  # the generator is a whole one
-        markov_chain.best_of_one,
+        {"mask": 1.0, "fraction": 1.0, "tie": "all"},  # a generator of full size
+        markov_chain.optimal_loss,
         1000,
     ),
-    "plm": Case("plm", {"span": 2}, markov_chain.best_of_one, 1000),
-    "unilm": Case("unilm", MASKS, markov_chain.best_unilm, 1000, TOKEN_TYPES),
+    "plm": Case("plm", {"max_span": 2}, markov_chain.optimal_loss, 1000),
+    "unilm": Case("unilm", MASKS, markov_chain.optimal_unilm, 1000, TOKEN_TYPES),
     "tlm": Case(
         "tlm",
         MASKS | {"rate": 0.5},
-        markov_chain.best_tlm,
+        markov_chain.optimal_tlm,
         1000,
         TOKEN_TYPES,
-        markov_chain.translated,
-        markov_chain.BOTH,
+        markov_chain.translated_texts,
+        markov_chain.BILINGUAL_VOCAB,
     ),
-    "dae": Case("dae", {"rate": 0.3, "span": 2.0}, markov_chain.best_dae, 1000),
+    "dae": Case("dae", {"rate": 0.3, "mean_span": 2.0}, markov_chain.optimal_dae, 1000),
     "mass": Case(
         "mass",
-        MASKS | {"rate": 0.25},  # of a long span it learns the left side alone
-        markov_chain.best_mass,
+        MASKS | {"rate": 0.25},  # of a long span it learns only the left context
+        markov_chain.optimal_mass,
         2500,
         replace(OPTIONS, position="learned"),
         length=8,
@@ -135,19 +135,19 @@ CASES = {
     "bart": Case(
         "bart",
         INFILL,
-        partial(markov_chain.best_bart, fields=INFILL),
+        partial(markov_chain.optimal_bart, fields=INFILL),
         1500,
-        of=markov_chain.BOTH,
+        vocab=markov_chain.BILINGUAL_VOCAB,
         length=10,
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_optimum_is_reached_and_not_passed(name):
+def test_the_loss_reaches_the_optimum_and_is_not_below_it(name):
     case = CASES[name]
     loss, batch = train(case)
-    optimum = case.best(batch)
+    optimum = case.optimal_loss(batch)
     print(name, loss, optimum)
     assert 0.05 < optimum < np.log(NUM_STATES)
     assert -BELOW < loss - optimum < ABOVE

@@ -1,4 +1,4 @@
-"""joint: each part as it would be alone, and the weights that they have by the step."""
+"""joint: each part equals its objective alone, with a weight by the step."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ from research.step import make_step, value
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab(size=96, sentinels=40)
+VOCAB = vocab(size=96, sentinels=40)
 OPTIONS = model_options(layers=1, width=16, heads=2, feedforward=16)
 LENGTH = 24
 ROWS = 8
@@ -30,30 +30,30 @@ BOTH = {
 }
 
 
-def made(objective, step=0):
+def make_batch(objective, step=0):
     """An example, its keys, and its batch on the device."""
     width = objective.text_spec(LENGTH).length
     lengths = np.random.default_rng(0).integers(0, width + 1, ROWS)
-    example = texts(width, lengths, OF)
+    example = texts(width, lengths, VOCAB)
     example = example._replace(step=np.full(ROWS, step, np.int64))
-    batch = objective.corrupt(example, keys(ROWS), OF, LENGTH)
+    batch = objective.corrupt(example, keys(ROWS), VOCAB, LENGTH)
     batch = batch | {"example": np.arange(ROWS, dtype=np.int32)}
     return example, keys(ROWS), jax.tree.map(jnp.asarray, batch)
 
 
-def test_each_part_hides_as_it_would_alone():
+def test_each_part_is_corrupted_as_alone():
     objective = objectives.make_objective("joint", parts=BOTH)
-    example, key, batch = made(objective, step=7)
+    example, key, batch = make_batch(objective, step=7)
     assert example.token.shape[1] == LENGTH  # as lm reads it; mlm reads two less
-    seen = {"example", "step"}
+    found = {"example", "step"}
     for name, alone in [("masked", "mlm"), ("lm", "lm")]:
         part = objectives.make_objective(alone)
-        base, read = objective.text_spec(LENGTH), part.text_spec(LENGTH)
-        text = shared_input.share(example, base, read, OF.pad_id)
-        for array, expected in part.corrupt(text, key, OF, LENGTH).items():
+        base, spec = objective.text_spec(LENGTH), part.text_spec(LENGTH)
+        text = shared_input.derive_example(example, base, spec, VOCAB.pad_id)
+        for array, expected in part.corrupt(text, key, VOCAB, LENGTH).items():
             np.testing.assert_array_equal(batch[f"{name}_{array}"], expected)
-            seen.add(f"{name}_{array}")
-    assert seen == set(batch)
+            found.add(f"{name}_{array}")
+    assert found == set(batch)
     assert (batch["step"] == 7).all() and batch["step"].dtype == jnp.int32
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     assert {k: (ROWS, *s.shape) for k, s in specs.items()} == {
@@ -62,7 +62,7 @@ def test_each_part_hides_as_it_would_alone():
 
 
 def bag_of_tokens(params) -> SimpleNamespace:
-    """A network without layers: a token says what it hides, or what comes next."""
+    """A network without layers: logits depend on the input token alone."""
 
     def states(group, scored=None):
         if scored is None:
@@ -70,7 +70,7 @@ def bag_of_tokens(params) -> SimpleNamespace:
         return params["in"][jnp.take_along_axis(group["token"], scored, axis=1)]
 
     def readout(states):
-        return models.Readout(states, params["out"], params["bias"], OF.size)
+        return models.Readout(states, params["out"], params["bias"], VOCAB.size)
 
     return SimpleNamespace(states=states, readout=readout)
 
@@ -88,9 +88,9 @@ def loss(params, scorer, batch):
     return value(terms, {name: term.weight for name, term in terms.items()}), terms
 
 
-def test_terms_and_gradients_are_the_weighted_parts():
+def test_terms_and_gradients_are_those_of_the_weighted_parts():
     objective = objectives.make_objective("joint", parts=BOTH)
-    _, _, batch = made(objective)
+    _, _, batch = make_batch(objective)
     alone = {
         "masked": objectives.make_objective("mlm"),
         "lm": objectives.make_objective("lm"),
@@ -98,53 +98,56 @@ def test_terms_and_gradients_are_the_weighted_parts():
 
     @jax.jit
     def run(params, batch):
-        slope = jax.grad(loss, has_aux=True)
+        grad = jax.grad(loss, has_aux=True)
         parts = {
-            name: slope(params, part, objective._of(name, batch))
+            name: grad(params, part, objective._part_batch(name, batch))
             for name, part in alone.items()
         }
-        return slope(params, objective, batch), parts
+        return grad(params, objective, batch), parts
 
     (whole, terms), parts = run(bag_params(), batch)
     assert set(terms) == {"masked/mlm", "masked/accuracy", "lm/lm", "lm/accuracy"}
     for name, weight in [("masked", 2.0), ("lm", 0.5)]:
         for term, expected in parts[name][1].items():
-            ours = terms[f"{name}/{term}"]
-            assert ours.coef == weight * expected.coef
-            np.testing.assert_allclose(ours[:2], expected[:2], rtol=1e-6)
+            found = terms[f"{name}/{term}"]
+            assert found.coef == weight * expected.coef
+            np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-6)
     both = parts["masked"][0], parts["lm"][0]
     expected, _ = ravel_pytree(jax.tree.map(lambda a, b: 2 * a + 0.5 * b, *both))
     scale = np.abs(expected).max()
     np.testing.assert_allclose(ravel_pytree(whole)[0], expected, atol=1e-6 * scale)
 
 
-def test_a_joint_of_one_part_is_the_part():
+def test_a_joint_of_one_part_equals_the_part():
     objective = objectives.make_objective("joint", parts={"mlm": {"unit": "word"}})
     part = objectives.make_objective("mlm", unit="word")
-    network = objective.network(OPTIONS, OF)
-    assert network == part.network(OPTIONS, OF)
+    network = objective.network(OPTIONS, VOCAB)
+    assert network == part.network(OPTIONS, VOCAB)
     assert objective.pattern == part.pattern and objective.supports_accumulation
     assert objective.text_spec(LENGTH) == part.text_spec(LENGTH)
-    _, _, batch = made(objective)
+    _, _, batch = make_batch(objective)
 
     params = bag_params()
     (total, joint), (expected, alone) = (
         jax.jit(loss, static_argnums=1)(params, scorer, own)
-        for scorer, own in [(objective, batch), (part, objective._of("mlm", batch))]
+        for scorer, own in [
+            (objective, batch),
+            (part, objective._part_batch("mlm", batch)),
+        ]
     )
     assert total == expected and len(joint) == len(alone)
     for name, term in alone.items():
         np.testing.assert_array_equal(joint[f"mlm/{name}"], term)
 
 
-def test_a_schedule_changes_weights_and_compiles_nothing():
-    # The second task comes in at step 2, and half of the first goes out by step 4.
+def test_a_schedule_changes_weights_without_recompiling():
+    # The second task starts at step 2, and the first has half its weight by step 4.
     parts = {
         "mlm": {"weight": [[2, 1.0], [4, 0.5]]},
         "lm": {"weight": [[1, 0.0], [2, 1.0]]},
     }
     objective = objectives.make_objective("joint", parts=parts)
-    network = objective.network(OPTIONS, OF)
+    network = objective.network(OPTIONS, VOCAB)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     optimizer = optax.sgd(0.1)
     begin = state.initializer(objective, network, optimizer, specs, ROWS)
@@ -160,11 +163,11 @@ def test_a_schedule_changes_weights_and_compiles_nothing():
             log_every=1,
         )
     )
-    seen = []
+    weights = []
     for number in range(6):
         assert now.step == number
-        now = step(now, made(objective, step=number)[2])
-        seen.append(
+        now = step(now, make_batch(objective, step=number)[2])
+        weights.append(
             [
                 float(now.sums[name][2] / now.sums[name][1])
                 for name in ("mlm/mlm", "lm/lm")
@@ -172,26 +175,26 @@ def test_a_schedule_changes_weights_and_compiles_nothing():
         )
     assert step._cache_size() == 1
     expected = [[1, 0], [1, 0], [1, 1], [0.75, 1], [0.5, 1], [0.5, 1]]
-    np.testing.assert_allclose(seen, expected, rtol=1e-6)
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)
 
 
-def test_a_part_of_weight_nothing_teaches_nothing_until_its_step():
+def test_a_part_of_weight_0_has_no_gradient_until_its_step():
     parts = {"mlm": {"weight": [[9, 0.0], [10, 1.0]]}}
     objective = objectives.make_objective("joint", parts=parts)
     run = jax.jit(
         lambda params, batch: jax.grad(loss, has_aux=True)(params, objective, batch)[0]
     )
 
-    def slope(step):
-        gradient = run(bag_params(), made(objective, step)[2])
-        return np.abs(ravel_pytree(gradient)[0]).max()
+    def largest_grad(step):
+        grad = run(bag_params(), make_batch(objective, step)[2])
+        return np.abs(ravel_pytree(grad)[0]).max()
 
-    assert slope(0) == slope(9) == 0
-    assert slope(10) == slope(EVALUATION_STEP) > 0
+    assert largest_grad(0) == largest_grad(9) == 0
+    assert largest_grad(10) == largest_grad(EVALUATION_STEP) > 0
 
 
-def test_each_part_keeps_its_own_memory():
-    def remembers(name, start):
+def test_each_part_has_its_own_carry():
+    def with_carry(name, start):
         def loss(net, batch, key):
             carry = batch["carry"]
             assert set(batch) == {"token", "example", "carry"}
@@ -200,18 +203,19 @@ def test_each_part_keeps_its_own_memory():
 
         return SimpleNamespace(loss=loss)
 
-    def forgets(net, batch, key):
+    def without_carry(net, batch, key):
         assert batch["carry"] in (None, ())
         return {"none": Term(jnp.float32(0), jnp.float32(1))}, ()
 
     objective = objectives.make_objective(
         "joint", parts={n: {"objective": "lm"} for n in "abc"}
     )
-    objective.__dict__["_made"] = {
-        "a": remembers("x", jnp.zeros(4)),
-        "b": SimpleNamespace(loss=forgets),
-        "c": remembers("x", jnp.full(4, 10.0)),
+    parts = {
+        "a": with_carry("x", jnp.zeros(4)),
+        "b": SimpleNamespace(loss=without_carry),
+        "c": with_carry("x", jnp.full(4, 10.0)),
     }
+    objective.__dict__["_parts"] = objective._parts._replace(objectives=parts)
     token = {f"{name}_token": jnp.zeros((4, 2)) for name in "abc"}
     batch = token | {"example": jnp.arange(4), "step": jnp.zeros(4, jnp.int32)}
     _, first = objective.loss(None, batch | {"carry": None}, KEY)
@@ -221,36 +225,39 @@ def test_each_part_keeps_its_own_memory():
     assert terms["a/x"].total == 4 and terms["c/x"].total == 44
 
 
-def test_each_part_may_have_kinds_of_its_own():
+def test_each_part_may_have_its_own_token_types():
     parts = {"a": {"objective": "mlm"}, "b": {"objective": "lm"}}
-    objective = objectives.make_objective("joint", parts=parts, kinds=2)
-    _, _, batch = made(objective)
+    objective = objectives.make_objective("joint", parts=parts, token_types=2)
+    _, _, batch = make_batch(objective)
     assert (batch["a_token_type"] == 0).all() and (batch["b_token_type"] == 2).all()
-    objective.network(model_options(token_types=4), OF)
-    with pytest.raises(UserError, match=r"model\.token_types is 3.* 4 kinds"):
-        objective.network(model_options(token_types=3), OF)
-    with pytest.raises(UserError, match="kinds is at least 0"):
-        objectives.make_objective("joint", parts=parts, kinds=-1)
+    objective.network(model_options(token_types=4), VOCAB)
+    with pytest.raises(UserError, match=r"model\.token_types is 3.*\b4\b"):
+        objective.network(model_options(token_types=3), VOCAB)
+    with pytest.raises(UserError, match="token_types is at least 0"):
+        objectives.make_objective("joint", parts=parts, token_types=-1)
 
 
 @pytest.mark.parametrize(
-    "parts, said",
+    "parts, error",
     [
         ({"a": {}}, "part 'a': unknown objective.name 'a'"),
         ({"lm": {"weight": [[5, 1], [2, 0]]}}, "weight of part 'lm'"),
-        ({"mlm": {}, "mlm_b": {"objective": "mlm"}}, "'mlm_b' begins as the arrays"),
+        (
+            {"mlm": {}, "mlm_b": {"objective": "mlm"}},
+            "'mlm_b' starts with the prefix 'mlm_'",
+        ),
         ({"mlm": {"rte": 0.1}}, "part 'mlm': .*did you mean rate"),
     ],
 )
-def test_what_is_not_right_is_refused(parts, said):
-    with pytest.raises(UserError, match=said):
+def test_illegal_parts_are_an_error(parts, error):
+    with pytest.raises(UserError, match=error):
         objectives.make_objective("joint", parts=parts)
 
 
-def test_parts_read_the_same_unit_and_need_one_network():
+def test_parts_need_a_common_text_and_one_network():
     objective = objectives.make_objective("joint", parts={"lm": {}, "classify": {}})
     with pytest.raises(UserError, match="classify: document of 22 tokens; lm: stream"):
         objective.text_spec(LENGTH)
     objective = objectives.make_objective("joint", parts={"lm": {}, "dae": {}})
     with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):
-        objective.network(OPTIONS, OF)
+        objective.network(OPTIONS, VOCAB)

@@ -1,6 +1,6 @@
-"""lm: each token is the next one's input, in any direction; nothing passes a seam.
+"""lm: inputs are shifted targets, in any direction, within each document.
 
-Statistical tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Statistical tests have fixed seeds; each fails by chance for 1 seed in 10,000.
 """
 
 import functools
@@ -20,60 +20,61 @@ from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab()
-LEVEL = 1e-4
+VOCAB = vocab()
+SIGNIFICANCE = 1e-4
 
 
 def corrupt(example, **fields):
     objective = objectives.make_objective("lm", **fields)
     rows, length = example.token.shape
-    return objective.corrupt(example, keys(rows), OF, length)
+    return objective.corrupt(example, keys(rows), VOCAB, length)
 
 
-def backwards(example):
-    """The same texts from their ends to their beginnings."""
+def reverse_texts(example):
+    """The same texts, each from its last token to its first."""
     token = example.token.copy()
     for row, length in enumerate(example.length):
         token[row, :length] = token[row, :length][::-1]
     return example._replace(token=token)
 
 
-def test_input_is_the_target_one_place_later():
-    example = texts(16, [16, 9, 1, 0], OF)
+def test_input_is_the_target_one_position_later():
+    example = texts(16, [16, 9, 1, 0], VOCAB)
     batch = corrupt(example)
     for row, length in enumerate(example.length):
         target = batch["target"][row, :length]
         np.testing.assert_array_equal(target, example.token[row, :length])
-        before = [OF.bos_id, *target[:-1]][:length]
+        before = [VOCAB.bos_id, *target[:-1]][:length]
         np.testing.assert_array_equal(batch["token"][row, :length], before)
         np.testing.assert_array_equal(batch["weight"][row], np.arange(16) < length)
 
 
 def test_backward_is_forward_of_the_reversed_text():
-    example = texts(16, [16, 9, 1, 0], OF, separators=0.1)
-    ours = corrupt(example, direction="backward")
-    forward = corrupt(backwards(example))
+    example = texts(16, [16, 9, 1, 0], VOCAB, separators=0.1)
+    backward = corrupt(example, direction="backward")
+    forward = corrupt(reverse_texts(example))
     for name, array in forward.items():
-        np.testing.assert_array_equal(ours[name], array, err_msg=name)
+        np.testing.assert_array_equal(backward[name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("prefix", ["none", "random"])
-def test_both_directions_are_each_of_them(prefix):
-    example = texts(16, [16, 9, 1, 0], OF, separators=0.1)
+def test_both_directions_are_those_of_either_alone(prefix):
+    example = texts(16, [16, 9, 1, 0], VOCAB, separators=0.1)
     fields = {"prefix": prefix, "documents": "apart"}
     both = corrupt(example, direction="both", **fields)
-    for side in ("forward", "backward"):
-        for name, array in corrupt(example, direction=side, **fields).items():
-            np.testing.assert_array_equal(both.pop(f"{side}_{name}"), array)
+    for direction in ("forward", "backward"):
+        alone = corrupt(example, direction=direction, **fields)
+        for name, array in alone.items():
+            np.testing.assert_array_equal(both.pop(f"{direction}_{name}"), array)
     assert not both
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 40), st.integers(0, 99))
-def test_a_prefix_sees_itself_and_what_follows_it_is_scored(length, seed):
+def test_a_prefix_attends_to_itself_and_what_follows_is_scored(length, seed):
     num_raw = np.random.default_rng(seed).integers(0, length + 1, 6)
-    batch = corrupt(texts(length, num_raw, OF, seed=seed), prefix="random")
-    sees = attention_mask(batch)
+    batch = corrupt(texts(length, num_raw, VOCAB, seed=seed), prefix="random")
+    mask = attention_mask(batch)
     for row, count in enumerate(num_raw):
         if count < 2:
             assert not batch["weight"][row].any()
@@ -84,61 +85,63 @@ def test_a_prefix_sees_itself_and_what_follows_it_is_scored(length, seed):
             batch["weight"][row] > 0,
             (np.arange(length) >= cut) & (np.arange(length) < count),
         )
-        # Place p reads token p (place 0 reads bos), and is to give token p + 1.
+        # The input at position p is token p (bos at 0), its target is token p + 1.
         expected = np.zeros((length, length), bool)
         for query in range(count):
             for key in range(count):
                 expected[query, key] = key <= cut or key <= query
-        np.testing.assert_array_equal(sees[row], expected)
+        np.testing.assert_array_equal(mask[row], expected)
         for query in range(cut, count):
-            assert not sees[row, query, query + 1 :].any()
+            assert not mask[row, query, query + 1 :].any()
 
 
 def test_all_prefixes_are_equally_likely():
-    batch = corrupt(texts(11, [11] * 5000, OF), prefix="random")
+    batch = corrupt(texts(11, [11] * 5000, VOCAB), prefix="random")
     cut = 11 - batch["weight"].sum(axis=1).astype(int)
     count = np.bincount(cut, minlength=12)
     assert not count[[0, 11]].any()
-    assert stats.chisquare(count[1:11]).pvalue > LEVEL
+    assert stats.chisquare(count[1:11]).pvalue > SIGNIFICANCE
 
 
 def documents(rng, length, separator):
-    """A row of whole documents and its flags, and where each is: [begin, end)."""
-    token, flags, held = [], [], []
+    """A row of whole documents, and the bounds [begin, end) of each."""
+    token, flags, bounds = [], [], []
     while len(token) < length:
         size = int(rng.integers(1, 9))
         begin = len(token)
-        token += list(rng.choice(OF.ordinary_ids, size))
+        token += list(rng.choice(VOCAB.ordinary_ids, size))
         flags += [DOCUMENT] + [0] * (size - 1)
         if separator:
-            token, flags = [*token, OF.eos_id], [*flags, 0]
-        held.append((begin, len(token)))
-    held = [(begin, min(end, length)) for begin, end in held]
-    example = texts(length, [length], OF)
+            token, flags = [*token, VOCAB.eos_id], [*flags, 0]
+        bounds.append((begin, len(token)))
+    bounds = [(begin, min(end, length)) for begin, end in bounds]
+    example = texts(length, [length], VOCAB)
     row = np.array([token[:length]], np.int32)
-    return example._replace(token=row, flags=np.array([flags[:length]], np.uint8)), held
+    return example._replace(
+        token=row, flags=np.array([flags[:length]], np.uint8)
+    ), bounds
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("separator", [True, False])
-def test_documents_apart_are_those_documents_alone(direction, separator):
+def test_documents_apart_equal_each_document_alone(direction, separator):
     rng = np.random.default_rng(1)
     for _ in range(20):
-        example, held = documents(rng, 24, separator)
+        example, bounds = documents(rng, 24, separator)
         batch = corrupt(example, documents="apart", direction=direction)
         assert batch["weight"].all()  # every token stays a target
-        sees, token = attention_mask(batch)[0], example.token[0]
+        mask, token = attention_mask(batch)[0], example.token[0]
         if direction == "backward":
             # A separator is read before the document that it follows in the text.
             shift = int(separator)
-            ends = [end - shift for _, end in held[:-1]]
-            whole = held[-1][1]
-            if separator and token[-1] == OF.eos_id:
+            ends = [end - shift for _, end in bounds[:-1]]
+            whole = bounds[-1][1]
+            if separator and token[-1] == VOCAB.eos_id:
                 ends, whole = [*ends, whole - 1], whole
             edge = [0, *ends] + ([whole] if not ends or ends[-1] < whole else [])
-            held = [(whole - b, whole - a) for a, b in pairwise(edge)][::-1]
+            bounds = [(whole - b, whole - a) for a, b in pairwise(edge)][::-1]
         segments = set()
-        for begin, end in held:
+        for begin, end in bounds:
             alone = example._replace(
                 token=np.pad(
                     (token[::-1] if direction == "backward" else token)[begin:end],
@@ -152,15 +155,15 @@ def test_documents_apart_are_those_documents_alone(direction, separator):
                 np.testing.assert_array_equal(
                     batch[name][0, begin:end], own[name][0, : end - begin], name
                 )
-            assert not sees[begin:end, :begin].any()
-            assert not sees[begin:end, end:].any()
+            assert not mask[begin:end, :begin].any()
+            assert not mask[begin:end, end:].any()
             segments |= {*batch["segment"][0, begin:end]}
-        assert segments == set(range(1, len(held) + 1))
+        assert segments == set(range(1, len(bounds) + 1))
 
 
 def test_a_window_may_begin_within_a_document():
-    example, held = documents(np.random.default_rng(2), 24, True)
-    (_, second), *_ = held
+    example, bounds = documents(np.random.default_rng(2), 24, True)
+    (_, second), *_ = bounds
     cut = example._replace(
         token=np.roll(example.token, -second + 2, axis=1),
         flags=np.roll(example.flags, -second + 2, axis=1),
@@ -169,12 +172,12 @@ def test_a_window_may_begin_within_a_document():
     batch = corrupt(cut, documents="apart")
     assert list(batch["segment"][0, :4]) == [1, 1, 2, 2]
     assert list(batch["position"][0, :4]) == [0, 1, 0, 1]
-    assert list(batch["token"][0, [0, 2]]) == [OF.bos_id, OF.bos_id]
-    assert batch["target"][0, 1] == OF.eos_id  # the end of the first is a target
+    assert list(batch["token"][0, [0, 2]]) == [VOCAB.bos_id, VOCAB.bos_id]
+    assert batch["target"][0, 1] == VOCAB.eos_id  # the end of the first is a target
 
 
-def test_each_document_has_a_prefix_of_its_own():
-    example, held = documents(np.random.default_rng(3), 40, True)
+def test_each_document_has_its_own_prefix():
+    example, bounds = documents(np.random.default_rng(3), 40, True)
     rows = 400
     many = example._replace(
         token=example.token.repeat(rows, 0),
@@ -182,7 +185,7 @@ def test_each_document_has_a_prefix_of_its_own():
         length=np.full(rows, 40, np.int32),
     )
     batch = corrupt(many, documents="apart", prefix="random")
-    for begin, end in held:
+    for begin, end in bounds:
         weight, size = batch["weight"][:, begin:end], end - begin
         cut = size - weight.sum(axis=1).astype(int)
         if size < 2:
@@ -195,22 +198,22 @@ def test_each_document_has_a_prefix_of_its_own():
 
 
 @pytest.mark.parametrize("field", ["direction", "prefix", "documents"])
-def test_a_word_that_is_none_of_its_choices_is_an_error(field):
-    with pytest.raises(UserError, match=f"lm: {field} is one of .*, not 'sideways'"):
+def test_an_illegal_word_is_an_error(field):
+    with pytest.raises(UserError, match=f"lm: {field} is .* or .*, not 'sideways'"):
         objectives.make_objective("lm", **{field: "sideways"})
 
 
-def test_both_directions_are_two_networks_that_share_their_tables():
-    example = texts(8, [8, 5], OF)
+def test_both_directions_are_two_networks_with_shared_tables():
+    example = texts(8, [8, 5], VOCAB)
     both, forward, backward = (
         objectives.make_objective("lm", direction=name)
         for name in ("both", "forward", "backward")
     )
     options = model_options(layers=1, width=8, heads=1, feedforward=8, max_length=8)
-    net = both.network(options, OF)
+    net = both.network(options, VOCAB)
 
     def loss(objective, example):
-        batch = objective.corrupt(example, keys(2), OF, 8)
+        batch = objective.corrupt(example, keys(2), VOCAB, 8)
         batch = jax.tree.map(jnp.asarray, batch)
         return lambda net: objective.loss(net, batch, jax.random.key(0))[0]
 
@@ -221,17 +224,17 @@ def test_both_directions_are_two_networks_that_share_their_tables():
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes
     )
-    assert list(params["backward"]) == ["stack"]  # all else is the forward one's
+    assert list(params["backward"]) == ["stack"]  # the rest is the forward network's
 
     @functools.partial(jax.jit, static_argnums=(0, 1))
     def score(objective, net, params):
         return models.apply(net, params, loss(objective, example))
 
     terms = score(both, net, params)
-    for side, alone in (("forward", forward), ("backward", backward)):
-        own = params["forward"] | params[side]
-        expected = score(alone, alone.network(options, OF), own)["lm"]
-        found = terms[f"{side}/lm"]
+    for direction, alone in (("forward", forward), ("backward", backward)):
+        own = params["forward"] | params[direction]
+        expected = score(alone, alone.network(options, VOCAB), own)["lm"]
+        found = terms[f"{direction}/lm"]
         np.testing.assert_allclose(found.total, expected.total, rtol=1e-6)
         assert found.weight == expected.weight and found.coef == 0.5
     assert terms["forward/lm"].total != terms["backward/lm"].total

@@ -1,6 +1,6 @@
-"""mix: which part hides a row, and that it does so as it would alone.
+"""mix: rows are drawn by their mixing rates, and corrupted by their part as alone.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Chi-square tests have fixed seeds; each fails by chance for 1 seed in 10,000.
 """
 
 from types import SimpleNamespace
@@ -21,40 +21,40 @@ from research.objectives.inputs import composite, shared_input
 from tests.testing.example_batches import keys, rows, texts, vocab
 from tests.testing.model_options import model_options
 
-LEVEL = 1e-4
-OF = vocab(size=96, sentinels=40)
+SIGNIFICANCE = 1e-4
+VOCAB = vocab(size=96, sentinels=40)
 LENGTH = 48
 KEY = jax.random.key(0)
 
 DENOISERS = {
-    "regular": {"share": 0.5},
-    "extreme": {"share": 0.25, "rate": 0.5},
-    "long": {"share": 0.25, "rate": 0.3, "span": 12.0},
+    "regular": {"mixing_rate": 0.5},
+    "extreme": {"mixing_rate": 0.25, "rate": 0.5},
+    "long": {"mixing_rate": 0.25, "rate": 0.3, "mean_span": 12.0},
 }
 
 
-def denoisers():
-    return objectives.make_objective("mix", of="dae", parts=DENOISERS)
+def make_denoisers():
+    return objectives.make_objective("mix", base_objective="dae", parts=DENOISERS)
 
 
-def made(objective, count=60, step=0, seed=0):
+def make_batch(objective, count=60, step=0, seed=0):
     """An example, its keys and its batch."""
     width = objective.text_spec(LENGTH).length
     lengths = np.random.default_rng(seed).integers(0, width + 1, count)
-    example = texts(width, lengths, OF, seed=seed)
+    example = texts(width, lengths, VOCAB, seed=seed)
     example = example._replace(step=np.full(count, step, np.int64))
     key = keys(count, seed)
-    return example, key, objective.corrupt(example, key, OF, LENGTH)
+    return example, key, objective.corrupt(example, key, VOCAB, LENGTH)
 
 
-def test_each_row_is_hidden_by_its_part_as_it_would_be_alone():
-    objective = denoisers()
-    example, key, batch = made(objective)
-    drawn = objective.draw(key, example.step)
+def test_each_row_is_corrupted_as_by_its_part_alone():
+    objective = make_denoisers()
+    example, key, batch = make_batch(objective)
+    drawn = objective.draw_parts(key, example.step)
     assert set(drawn) == {0, 1, 2}
     for row, number in enumerate(drawn):
         name = sorted(DENOISERS)[number]
-        fields = {k: v for k, v in DENOISERS[name].items() if k != "share"}
+        fields = {k: v for k, v in DENOISERS[name].items() if k != "mixing_rate"}
         part = objectives.make_objective("dae", **fields)
         text = rows(example, slice(row, row + 1))
         raw = part.text_spec(LENGTH).length
@@ -63,19 +63,19 @@ def test_each_row_is_hidden_by_its_part_as_it_would_be_alone():
             flags=text.flags[:, :raw],
             length=np.minimum(text.length, raw),
         )
-        alone = part.corrupt(text, key[row : row + 1], OF, LENGTH)
+        alone = part.corrupt(text, key[row : row + 1], VOCAB, LENGTH)
         for array, whole in batch.items():
             size = alone[array].shape[1]
             np.testing.assert_array_equal(whole[row, :size], alone[array][0])
-            rest = OF.pad_id if array.endswith(("token", "target")) else 0
-            assert (whole[row, size:] == rest).all(), array
+            padding = VOCAB.pad_id if array.endswith(("token", "target")) else 0
+            assert (whole[row, size:] == padding).all(), array
 
 
 def test_arrays_are_as_large_as_the_largest_parts():
-    objective = denoisers()
+    objective = make_denoisers()
     alone = {
         name: objectives.make_objective(
-            "dae", **{k: v for k, v in fields.items() if k != "share"}
+            "dae", **{k: v for k, v in fields.items() if k != "mixing_rate"}
         )
         for name, fields in DENOISERS.items()
     }
@@ -85,54 +85,56 @@ def test_arrays_are_as_large_as_the_largest_parts():
     assert objective.text_spec(LENGTH).length == longest
 
 
-def test_without_parts_it_is_the_module():
+def test_without_parts_it_equals_the_base_objective():
     objective, alone = (
-        objectives.make_objective("mix", of="dae"),
+        objectives.make_objective("mix", base_objective="dae"),
         objectives.make_objective("dae"),
     )
     assert objective.text_spec(LENGTH) == alone.text_spec(LENGTH)
     assert objective.batch_spec(LENGTH) == alone.batch_spec(LENGTH)
-    example, key, batch = made(objective)
-    for name, array in alone.corrupt(example, key, OF, LENGTH).items():
+    example, key, batch = make_batch(objective)
+    for name, array in alone.corrupt(example, key, VOCAB, LENGTH).items():
         np.testing.assert_array_equal(batch[name], array)
 
 
-@pytest.mark.parametrize("shares", [(1, 1, 1), (0.5, 0.125, 2.0), (3, 0, 1)])
-def test_shares_are_kept(shares):
-    parts = {name: {"share": share} for name, share in zip("abc", shares, strict=True)}
-    objective = objectives.make_objective("mix", of="mlm", parts=parts)
+@pytest.mark.parametrize("rates", [(1, 1, 1), (0.5, 0.125, 2.0), (3, 0, 1)])
+def test_rows_are_drawn_at_the_mixing_rates(rates):
+    parts = {
+        name: {"mixing_rate": rate} for name, rate in zip("abc", rates, strict=True)
+    }
+    objective = objectives.make_objective("mix", base_objective="mlm", parts=parts)
     count = 20_000
-    drawn = objective.draw(keys(count), np.zeros(count, np.int64))
-    expected = np.array(shares) / sum(shares) * count
+    drawn = objective.draw_parts(keys(count), np.zeros(count, np.int64))
+    expected = np.array(rates) / sum(rates) * count
     found = np.bincount(drawn, minlength=3)
     assert not found[expected == 0].any()
     used = expected > 0
-    assert stats.chisquare(found[used], expected[used]).pvalue > LEVEL
+    assert stats.chisquare(found[used], expected[used]).pvalue > SIGNIFICANCE
 
 
-def test_the_part_does_not_depend_on_what_it_hides():
-    # A part that is drawn more often for some noise than for other would be biased.
+def test_the_part_is_independent_of_the_noise():
+    # Otherwise a part would be drawn more often for some noise than for other noise.
     objective = objectives.make_objective(
-        "mix", of="mlm", parts={"a": {}, "b": {"unit": "word"}}
+        "mix", base_objective="mlm", parts={"a": {}, "b": {"unit": "word"}}
     )
     count = 20_000
     key = keys(count)
-    drawn = objective.draw(key, np.zeros(count, np.int64))
+    drawn = objective.draw_parts(key, np.zeros(count, np.int64))
     alone = objectives.make_objective("mlm", rate=0.01)
-    place = alone.corrupt(texts(6, [6] * count, OF), key, OF, 8)["scored"][:, 0]
+    scored = alone.corrupt(texts(6, [6] * count, VOCAB), key, VOCAB, 8)["scored"][:, 0]
     table = np.zeros((2, 8))
-    np.add.at(table, (drawn, place), 1)
-    assert stats.chi2_contingency(table[:, 1:7]).pvalue > LEVEL
+    np.add.at(table, (drawn, scored), 1)
+    assert stats.chi2_contingency(table[:, 1:7]).pvalue > SIGNIFICANCE
 
 
 def test_stages_switch_exactly_at_their_steps():
     parts = {
-        "characters": {"share": [[0, 1.0], [100, 0.0]]},
-        "phrases": {"share": [[0, 0.0], [100, 1.0], [250, 0.0]], "rate": 0.2},
-        "entities": {"share": [[250, 1.0]], "rate": 0.3},
+        "characters": {"mixing_rate": [[0, 1.0], [100, 0.0]]},
+        "phrases": {"mixing_rate": [[0, 0.0], [100, 1.0], [250, 0.0]], "rate": 0.2},
+        "entities": {"mixing_rate": [[250, 1.0]], "rate": 0.3},
     }
-    parts["entities"]["share"] = [[0, 0], [250, 1]]
-    objective = objectives.make_objective("mix", of="mlm", parts=parts)
+    parts["entities"]["mixing_rate"] = [[0, 0], [250, 1]]
+    objective = objectives.make_objective("mix", base_objective="mlm", parts=parts)
     names = sorted(parts)
     key = keys(50)
     for step, name in [
@@ -143,31 +145,34 @@ def test_stages_switch_exactly_at_their_steps():
         (250, "entities"),
         (EVALUATION_STEP, "entities"),
     ]:
-        drawn = objective.draw(key, np.full(50, step))
+        drawn = objective.draw_parts(key, np.full(50, step))
         assert (drawn == names.index(name)).all(), step
-    # Rows of one call may be of two steps: batches are made several at a time.
-    both = objective.draw(key, np.where(np.arange(50) < 20, 99, 100))
+    # Rows of one call may be of two steps: several batches are made at a time.
+    both = objective.draw_parts(key, np.where(np.arange(50) < 20, 99, 100))
     assert (
         both
         == np.where(np.arange(50) < 20, *map(names.index, ("characters", "phrases")))
     ).all()
 
 
-def test_a_stage_is_that_of_the_step_whatever_was_made_before():
-    # So a run that goes on in the middle hides as one that was never stopped.
-    share = [[[0, 1], [100, 0]], [[0, 0], [100, 1]]]
-    parts = {"early": {"share": share[0]}, "late": {"share": share[1], "rate": 0.5}}
+def test_a_stage_depends_on_the_step_alone():
+    # So a resumed run is corrupted like an uninterrupted one.
+    rates = [[[0, 1], [100, 0]], [[0, 0], [100, 1]]]
+    parts = {
+        "early": {"mixing_rate": rates[0]},
+        "late": {"mixing_rate": rates[1], "rate": 0.5},
+    }
 
     def fresh():
-        return objectives.make_objective("mix", of="dae", parts=parts)
+        return objectives.make_objective("mix", base_objective="dae", parts=parts)
 
-    one = fresh()
+    reused = fresh()
     steps = (0, 99, 100, 250)
-    walked = [made(one, step=step)[2] for step in steps]
-    for step, batch in zip(steps, walked, strict=True):
-        for name, array in made(fresh(), step=step)[2].items():
+    batches = [make_batch(reused, step=step)[2] for step in steps]
+    for step, batch in zip(steps, batches, strict=True):
+        for name, array in make_batch(fresh(), step=step)[2].items():
             np.testing.assert_array_equal(batch[name], array)
-    assert (walked[1]["weight"] != walked[2]["weight"]).any()
+    assert (batches[1]["weight"] != batches[2]["weight"]).any()
 
 
 @settings(deadline=None, max_examples=50)
@@ -179,34 +184,34 @@ def test_a_stage_is_that_of_the_step_whatever_was_made_before():
     ),
     st.integers(0, 120),
 )
-def test_a_schedule_holds_its_last_value_or_goes_straight_to_the_next(points, step):
-    points = composite.schedule(sorted(points), "it")
+def test_schedules_are_piecewise_constant_or_linear(points, step):
+    points = composite.parse_schedule(sorted(points), "it")
     before = [value for at, value in points if at <= step] or [points[0][1]]
-    assert composite.held(points, np.array([step])) == before[-1]
+    assert composite.piecewise_constant(points, np.array([step])) == before[-1]
     steps, values = zip(*points, strict=True)
-    between = composite.between(points, jnp.int32(step))
-    np.testing.assert_allclose(between, np.interp(step, steps, values), atol=1e-5)
+    linear = composite.piecewise_linear(points, jnp.int32(step))
+    np.testing.assert_allclose(linear, np.interp(step, steps, values), atol=1e-5)
 
 
 def bag_of_tokens() -> SimpleNamespace:
-    """A network without layers: a token says what it is likely to hide."""
+    """A network without layers: logits depend on the input token alone."""
     table = np.random.default_rng(0).normal(size=(128, 8)).astype(np.float32)
-    bias = np.where(np.arange(128) < OF.size, 0.0, -1e9).astype(np.float32)
+    bias = np.where(np.arange(128) < VOCAB.size, 0.0, -1e9).astype(np.float32)
 
     def states(group, scored):
         token = jnp.take_along_axis(group["token"], scored, axis=1)
         return jnp.asarray(table)[token + 1]
 
     def readout(states):
-        return models.Readout(states, table, bias, OF.size)
+        return models.Readout(states, table, bias, VOCAB.size)
 
     return SimpleNamespace(states=states, readout=readout)
 
 
 def test_its_loss_is_the_sum_of_its_parts_losses():
     parts = {"token": {"rate": 0.15}, "word": {"unit": "word", "rate": 0.4}}
-    objective = objectives.make_objective("mix", of="mlm", parts=parts)
-    example, key, batch = made(objective, count=16)
+    objective = objectives.make_objective("mix", base_objective="mlm", parts=parts)
+    example, key, batch = make_batch(objective, count=16)
     net = bag_of_tokens()
 
     def run(scorer, batch):
@@ -215,44 +220,45 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
 
     whole = run(objective, batch)
     assert whole.weight == batch["weight"].sum()
-    drawn, total = objective.draw(key, example.step), 0.0
-    for number, part in enumerate(objective._made.values()):
+    drawn, total = objective.draw_parts(key, example.step), 0.0
+    for number, part in enumerate(objective._parts.objectives.values()):
         own = np.flatnonzero(drawn == number)
-        base, read = objective.text_spec(LENGTH), part.text_spec(LENGTH)
-        text = shared_input.share(rows(example, own), base, read, OF.pad_id)
-        total += run(part, part.corrupt(text, key[own], OF, LENGTH)).total
+        base, spec = objective.text_spec(LENGTH), part.text_spec(LENGTH)
+        text = rows(example, own)
+        text = shared_input.derive_example(text, base, spec, VOCAB.pad_id)
+        total += run(part, part.corrupt(text, key[own], VOCAB, LENGTH)).total
     np.testing.assert_allclose(whole.total, total, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "of, parts, said",
+    "base_objective, parts, error",
     [
-        ("mix", {}, "of is a module"),
-        ("mlm", {"a": {"share": [[0, 1], [9, 0]]}}, "0 at step 9"),
-        ("mlm", {"a": {"share": [[9, 1], [0, 1]]}}, "steps that ascend"),
-        ("mlm", {"a": {"share": "often"}}, "share of part 'a' is a number"),
+        ("mix", {}, "base_objective is an objective other than mix"),
+        ("mlm", {"a": {"mixing_rate": [[0, 1], [9, 0]]}}, "0 at step 9"),
+        ("mlm", {"a": {"mixing_rate": [[9, 1], [0, 1]]}}, "steps that ascend"),
+        ("mlm", {"a": {"mixing_rate": "often"}}, "mixing_rate of part 'a' is a number"),
         ("mlm", {"a": {"rate": 7}}, "part 'a': objective mlm: rate"),
         ("mlm", {"a": 3}, "parts map names to fields"),
     ],
 )
-def test_what_is_not_right_is_refused(of, parts, said):
-    with pytest.raises(UserError, match=said):
-        objectives.make_objective("mix", of=of, parts=parts)
+def test_illegal_parts_are_an_error(base_objective, parts, error):
+    with pytest.raises(UserError, match=error):
+        objectives.make_objective("mix", base_objective=base_objective, parts=parts)
 
 
-def test_parts_make_the_same_arrays():
+def test_parts_need_the_same_arrays():
     parts = {"a": {}, "b": {"architecture": "encdec"}}
-    objective = objectives.make_objective("mix", of="classify", parts=parts)
+    objective = objectives.make_objective("mix", base_objective="classify", parts=parts)
     with pytest.raises(UserError, match="'a' and 'b' differ in decoder_position"):
         objective.batch_spec(LENGTH)
 
 
-def test_what_the_loss_reads_is_the_same_in_all_parts():
+def test_fields_that_the_loss_reads_are_equal_in_all_parts():
     parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
-    objective = objectives.make_objective("mix", of="electra", parts=parts)
+    objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
     options = model_options(layers=1, width=16, heads=2, feedforward=16)
-    network = objective.network(options, OF)
-    _, _, batch = made(objective, count=2)
+    network = objective.network(options, VOCAB)
+    _, _, batch = make_batch(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
 
     def init():
@@ -260,19 +266,21 @@ def test_what_the_loss_reads_is_the_same_in_all_parts():
 
     with pytest.raises(UserError, match=r"coef is 50.0 in 'a', 10.0 in 'b'"):
         jax.eval_shape(init)
-    # Where only the host reads a field, parts may differ.
+    # Parts may differ in fields that the loss does not read.
     parts = {"a": {"coef": 5.0}, "b": {"coef": 5.0, "rate": 0.3, "mask": 1.0}}
-    objective = objectives.make_objective("mix", of="electra", parts=parts)
-    _, _, batch = made(objective, count=2)
+    objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
+    _, _, batch = make_batch(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
     jax.eval_shape(init)
 
 
-def test_no_objective_has_a_field_that_parts_use():
+def test_no_objective_has_a_field_that_parts_reserve():
     for name in objectives.names():
         fields = objectives.objective_class(name).__dataclass_fields__
-        assert not {"share", "weight", "objective"} & set(fields), name
+        assert not {"mixing_rate", "weight", "objective"} & set(fields), name
 
 
-def test_the_module_that_is_mixed_is_the_one_that_scores():
-    assert type(mix.Objective()._made["all"]) is objectives.objective_class("mlm")
+def test_the_default_base_objective_is_mlm():
+    assert type(mix.Objective()._parts.objectives["all"]) is objectives.objective_class(
+        "mlm"
+    )

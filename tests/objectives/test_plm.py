@@ -1,6 +1,6 @@
-"""plm: who sees whom is the written rule, and targets are chosen as published.
+"""plm: attention follows the permutation, and targets are chosen as published.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Chi-square tests have fixed seeds; each fails by chance for 1 seed in 10,000.
 """
 
 import numpy as np
@@ -13,21 +13,21 @@ from research import objectives
 from research.batch import NEVER, WORD, attention_mask
 from tests.testing.example_batches import keys, texts, vocab
 
-OF = vocab()
-LEVEL = 1e-4
+VOCAB = vocab()
+SIGNIFICANCE = 1e-4
 
 
 def corrupt(example, length, **fields):
     objective = objectives.make_objective("plm", **fields)
-    return objective.corrupt(example, keys(len(example.length)), OF, length)
+    return objective.corrupt(example, keys(len(example.length)), VOCAB, length)
 
 
 def targets(batch, row) -> list[int]:
-    """Places of the text that are targets, in the order of their queries."""
+    """Indices of the text's targets, in the order of their queries."""
     slots = batch["scored"][row][batch["weight"][row] > 0]
     length = batch["token"].shape[1] - batch["target"].shape[1]
-    place = {n: place for place, n in enumerate(batch["position"][row, :length])}
-    return [place[position] for position in batch["position"][row, slots]]
+    index = {n: index for index, n in enumerate(batch["position"][row, :length])}
+    return [index[position] for position in batch["position"][row, slots]]
 
 
 @settings(deadline=None, max_examples=60)
@@ -39,15 +39,15 @@ def targets(batch, row) -> list[int]:
     st.sampled_from(["forward", "both"]),
     st.integers(0, 99),
 )
-def test_visibility_of_every_pair_is_the_written_rule(
-    length, shares, parts, form, direction, seed
+def test_attention_of_every_pair_follows_the_permutation(
+    length, fractions, parts, form, direction, seed
 ):
-    fields = {"parts": parts, "format": form, "direction": direction}
+    fields = {"num_permutations": parts, "format": form, "direction": direction}
     raw = objectives.make_objective("plm", **fields).text_spec(length).length
-    num_raw = [round(share * raw) for share in shares]
-    example = texts(raw, num_raw, OF, seed=seed, separators=0.1)
+    num_raw = [round(fraction * raw) for fraction in fractions]
+    example = texts(raw, num_raw, VOCAB, seed=seed, separators=0.1)
     batch = corrupt(example, length, **fields)
-    sees = attention_mask(batch)
+    mask = attention_mask(batch)
     for row in range(len(num_raw)):
         num_tokens = int((batch["segment"][row, :length] > 0).sum())
         token = batch["token"][row]
@@ -56,8 +56,8 @@ def test_visibility_of_every_pair_is_the_written_rule(
             sum(i >= num_tokens * p // parts for p in range(1, parts))
             for i in range(length)
         ]
-        ranked = [i in hidden or OF.is_special[token[i]] for i in range(length)]
-        content = sees[row, :length, :length]
+        ranked = [i in hidden or VOCAB.is_special[token[i]] for i in range(length)]
+        content = mask[row, :length, :length]
         for q in range(num_tokens):
             for k in range(num_tokens):
                 if part[k] != part[q]:
@@ -71,50 +71,54 @@ def test_visibility_of_every_pair_is_the_written_rule(
             order = content[np.ix_(among, among)].sum(axis=1)
             assert sorted(order) == list(range(1, len(among) + 1))  # a total order
             assert content[np.ix_(among, among)].diagonal().all()
-        for slot, place in enumerate(hidden):
-            expected = content[place].copy()
-            expected[place] = False
-            np.testing.assert_array_equal(sees[row, length + slot, :length], expected)
-        assert not sees[row, :, length:].any()  # nobody reads a query
-        unused = range(length + len(hidden), sees.shape[1])
-        assert not sees[row, [*range(num_tokens, length), *unused]].any()
+        for slot, index in enumerate(hidden):
+            expected = content[index].copy()
+            expected[index] = False
+            np.testing.assert_array_equal(mask[row, length + slot, :length], expected)
+        assert not mask[row, :, length:].any()  # no token attends to a query
+        unused = range(length + len(hidden), mask.shape[1])
+        assert not mask[row, [*range(num_tokens, length), *unused]].any()
 
 
-def test_a_query_stands_where_its_target_stands():
-    example = texts(62, [62, 30, 0], OF, separators=0.05)
+def test_a_query_has_the_position_of_its_target():
+    example = texts(62, [62, 30, 0], VOCAB, separators=0.05)
     batch = corrupt(example, 64)
     for row in range(3):
         hidden = targets(batch, row)
         query = batch["scored"][row, : len(hidden)]
         np.testing.assert_array_equal(query, 64 + np.arange(len(hidden)))
-        assert (batch["token"][row, query] == OF.mask_id).all()
+        assert (batch["token"][row, query] == VOCAB.mask_id).all()
         assert (batch["rank"][row, query] == NEVER).all()
         truth = example.token[row, hidden]
         np.testing.assert_array_equal(batch["target"][row, : len(hidden)], truth)
         np.testing.assert_array_equal(batch["token"][row, hidden], truth)
-        assert not OF.is_special[truth].any()
+        assert not VOCAB.is_special[truth].any()
         assert len(set(hidden)) == len(hidden)
 
 
 def test_the_class_token_is_last():
-    example = texts(30, [30, 7], OF)
+    example = texts(30, [30, 7], VOCAB)
     batch = corrupt(example, 32)
-    assert list(batch["token"][0, :32]) == [*example.token[0], OF.eos_id, OF.bos_id]
-    assert list(batch["token"][1, 7:10]) == [OF.eos_id, OF.bos_id, OF.pad_id]
+    assert list(batch["token"][0, :32]) == [
+        *example.token[0],
+        VOCAB.eos_id,
+        VOCAB.bos_id,
+    ]
+    assert list(batch["token"][1, 7:10]) == [VOCAB.eos_id, VOCAB.bos_id, VOCAB.pad_id]
 
 
 @pytest.mark.parametrize(("length", "count"), [(512, 85), (128, 21), (50, 8)])
 def test_one_token_in_six_is_a_target(length, count):
-    batch = corrupt(texts(length - 2, [length - 2] * 8, OF), length)
+    batch = corrupt(texts(length - 2, [length - 2] * 8, VOCAB), length)
     assert batch["target"].shape == (8, count)
     assert batch["weight"].all()
     for row in range(8):
-        early = sum(place < length // 2 for place in targets(batch, row))
+        early = sum(index < length // 2 for index in targets(batch, row))
         assert early == count // 2
 
 
-def test_a_short_row_has_targets_by_its_own_length():
-    batch = corrupt(texts(62, np.arange(63), OF), 64)
+def test_a_short_row_has_targets_in_proportion_to_its_length():
+    batch = corrupt(texts(62, np.arange(63), VOCAB), 64)
     expected = [0] + [(n + 2) // 6 for n in range(1, 63)]
     np.testing.assert_array_equal(batch["weight"].sum(axis=1), expected)
 
@@ -122,24 +126,24 @@ def test_a_short_row_has_targets_by_its_own_length():
 def test_spans_start_with_a_word():
     # Words of three tokens; by chance one run in three would start with a word. About
     # a fifth of the targets are single tokens, so not all do.
-    example = texts(510, [510] * 20, OF)
+    example = texts(510, [510] * 20, VOCAB)
     flags = np.where(np.arange(510) % 3 == 0, WORD, 0).astype(np.uint8)
     batch = corrupt(example._replace(flags=np.tile(flags, (20, 1))), 512)
     starts = []
     for row in range(20):
         hidden = set(targets(batch, row))
-        starts += [place % 3 == 0 for place in hidden if place - 1 not in hidden]
+        starts += [index % 3 == 0 for index in hidden if index - 1 not in hidden]
     assert np.mean(starts) > 0.6
 
 
 def test_all_orders_are_equally_likely():
     # 12 tokens in one part: 2 targets, eos and bos have 24 orders.
     rows = 4000
-    batch = corrupt(texts(10, [10] * rows, OF), 12, parts=1)
+    batch = corrupt(texts(10, [10] * rows, VOCAB), 12, num_permutations=1)
     order = []
     for row in range(rows):
         ranked = [*sorted(targets(batch, row)), 10, 11]
         order.append(tuple(np.argsort(batch["rank"][row, ranked])))
     _, count = np.unique(order, axis=0, return_counts=True)
     assert len(count) == 24
-    assert stats.chisquare(count).pvalue > LEVEL
+    assert stats.chisquare(count).pvalue > SIGNIFICANCE

@@ -13,7 +13,12 @@ import numpy as np
 from research import models
 from research.batch import INPUT_ARRAYS
 from tests.testing.example_batches import keys
-from tests.testing.objective_cases import OF, carry, example, network
+from tests.testing.objective_cases import (
+    VOCAB,
+    make_example,
+    make_network,
+    zero_carry,
+)
 
 LENGTH = 36
 KEY = jax.random.key(0)
@@ -85,12 +90,12 @@ class Watched:
 
 def setting(name, fields, num_raw, seeds=(0,)):
     """An objective, its network, batches of texts, and parameters of any values."""
-    wide = OF._replace(size=PLACES)
-    objective, net = network(name, fields, tie_embeddings=False)
+    wide = VOCAB._replace(size=PLACES)
+    objective, net = make_network(name, fields, tie_embeddings=False)
     net = net.clone(size=wide.size)
     batches = []
     for seed in seeds:
-        text = example(objective, LENGTH, num_raw, seed=seed)
+        text = make_example(objective, LENGTH, num_raw, seed=seed)
         text = text._replace(label=np.maximum(text.label, 0))
         batches.append(corrupt(objective, text))
 
@@ -104,7 +109,7 @@ def setting(name, fields, num_raw, seeds=(0,)):
     params = jax.tree.map(values, shapes)
 
     def memory(batch):
-        return carry(objective, net, params, batch, KEY)
+        return zero_carry(objective, net, params, batch, KEY)
 
     empty = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
@@ -116,7 +121,7 @@ def setting(name, fields, num_raw, seeds=(0,)):
 
 def corrupt(objective, text) -> dict:
     count = len(text.length)
-    batch = objective.corrupt(text, keys(count), OF, LENGTH)
+    batch = objective.corrupt(text, keys(count), VOCAB, LENGTH)
     return batch | {"example": np.arange(count, dtype=np.int32)}
 
 

@@ -1,4 +1,4 @@
-"""Which objectives, with what fields and texts, the contract and laws are tested on."""
+"""The objectives, fields and texts that the contract and the laws are tested on."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, input_gro
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab(size=96, sentinels=40)
-"""The vocabulary of these tests; its lexicon has entries that texts are full of."""
+VOCAB = vocab(size=96, sentinels=40)
+"""The vocabulary of these tests; entries of its lexicon are frequent in the texts."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
@@ -40,14 +40,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"prefix": "random", "documents": "apart"},
         {"direction": "backward"},
         {"direction": "both", "documents": "apart"},
-        {"memory": 8, "model": {"position": "relative"}},
+        {"mem_len": 8, "model": {"position": "relative"}},
     ],
     "plm": [
         {},
-        {"parts": 1, "span": 0},
+        {"num_permutations": 1, "max_span": 0},
         {"format": "pair", "direction": "both"},
         {
-            "memory": 20,
+            "mem_len": 20,
             "model": {"position": "relative", "token_type_encoding": "relative"},
         },
     ],
@@ -60,18 +60,39 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "dae": [
         {},
         {"rate": 0.5},
-        {"choose": "iid", "mode": "X"},
-        {"choose": "prefix", "fill": "drop"},
-        {"choose": "iid", "fill": "bert", "target": "whole", "only": "corrupt"},
-        {"choose": "all", "fill": "shuffle", "target": "whole", "only": "corrupt"},
+        {"noise_mask": "iid", "mode": "X"},
+        {"noise_mask": "prefix", "replacement": "drop"},
+        {
+            "noise_mask": "iid",
+            "replacement": "bert",
+            "target": "whole",
+            "only": "corrupt",
+        },
+        {
+            "noise_mask": "all",
+            "replacement": "shuffle",
+            "target": "whole",
+            "only": "corrupt",
+        },
     ],
     "bart": [
         {},
-        {"delete": 0.2, "insert": 0.1, "rotate": 0.5, "random": 0.1},
-        {"mask": 0.3, "infill": 0.0, "unit": "token", "only": "corrupt"},
+        {
+            "delete_rate": 0.2,
+            "insert_rate": 0.1,
+            "rotate_rate": 0.5,
+            "random_fraction": 0.1,
+        },
+        {"mask_rate": 0.3, "infill_rate": 0.0, "unit": "token", "only": "corrupt"},
     ],
-    "mass": [{}, {"start": "edges", "first": "previous", "rate": 0.3}],
-    "mix": [{}, {"of": "dae", "parts": {"a": {"rate": 0.5}, "b": {"share": 2.0}}}],
+    "mass": [{}, {"span_start": "edges", "decoder_start": "previous", "rate": 0.3}],
+    "mix": [
+        {},
+        {
+            "base_objective": "dae",
+            "parts": {"a": {"rate": 0.5}, "b": {"mixing_rate": 2.0}},
+        },
+    ],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "classify": [
         {},
@@ -82,14 +103,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"architecture": "encdec", "pool": "mean"},
     ],
 }
-"""Fields that change what an objective makes; others are tested as they stand.
+"""Objective -> variants of its fields; other objectives are tested with defaults.
 
-The key `model` holds options that a network of these fields needs. A variant whose key
-`only` is "corrupt" is tested on the host alone, since its network is another's.
+The key `model` holds options that the network needs with these fields. A variant whose
+key `only` is "corrupt" is tested on the host alone, since its network is that of
+another variant.
 """
 
-ANSWERS = {
-    "label": len(OF.labels),
+NUM_CLASSES = {
+    "label": len(VOCAB.labels),
     "discriminator": 2,
     "nsp": 2,
     "sop": 2,
@@ -100,100 +122,106 @@ ANSWERS = {
     "entity": 2,
     "infonce": lambda weight: weight,
 }
-"""How many answers a term chooses from; the others: the vocabulary."""
+"""Number of classes of a term, or a function of its weight; others: the vocabulary."""
 
 
-def _name(name: str, fields: dict[str, Any]) -> str:
+def _case_id(name: str, fields: dict[str, Any]) -> str:
     return " ".join([name, *(f"{k}={v}" for k, v in fields.items() if k != "only")])
 
 
 CASES = [
-    pytest.param(name, fields, id=_name(name, fields))
+    pytest.param(name, fields, id=_case_id(name, fields))
     for name in objectives.names()
     for fields in VARIANTS.get(name, [{}])
 ]
-every = pytest.mark.parametrize(("name", "fields"), CASES)
-trained = pytest.mark.parametrize(
+all_cases = pytest.mark.parametrize(("name", "fields"), CASES)
+loss_cases = pytest.mark.parametrize(
     ("name", "fields"), [c for c in CASES if c.values[1].get("only") != "corrupt"]
 )
 
 
-def load(name: str, fields: dict[str, Any]) -> Any:
+def make_objective(name: str, fields: dict[str, Any]) -> Any:
     """The objective of a case."""
     own = {k: v for k, v in fields.items() if k not in ("model", "only")}
     return objectives.make_objective(name, **own)
 
 
-def network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any, Any]:
+def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any, Any]:
     """The objective of a case and a small network for it."""
     small = {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
     small |= {"max_length": 160, "token_types": 8} | options | fields.get("model", {})
-    objective = load(name, fields)
-    return objective, objective.network(model_options(**small), OF)
+    objective = make_objective(name, fields)
+    return objective, objective.network(model_options(**small), VOCAB)
 
 
-def example(objective: Any, length: int, num_raw, *, seed=0, separators=0.0) -> Example:
-    """Texts of `num_raw` tokens for an objective: pairs, where it reads pairs."""
-    reads = objective.text_spec(length)
-    num_raw = np.minimum(num_raw, reads.length)
-    made = texts(reads.length, num_raw, OF, seed=seed, separators=separators)
+def make_example(
+    objective: Any, length: int, num_raw, *, seed=0, separators=0.0
+) -> Example:
+    """Texts of `num_raw` tokens for an objective; pairs, where it reads pairs."""
+    spec = objective.text_spec(length)
+    num_raw = np.minimum(num_raw, spec.length)
+    example = texts(spec.length, num_raw, VOCAB, seed=seed, separators=separators)
     rng = np.random.default_rng(seed + 1)
-    cut = rng.integers(1, np.maximum(made.length, 2))
-    flags = made.flags.copy()
+    cut = rng.integers(1, np.maximum(example.length, 2))
+    flags = example.flags.copy()
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
-    held = np.flatnonzero(made.length > 1)
-    flags[held, cut[held]] |= SENTENCE | PARAGRAPH
-    if reads.unit not in ("pair", "sentence_pair"):
-        return made._replace(flags=flags)
-    first = np.minimum(cut, made.length).astype(np.int32)
+    row = np.flatnonzero(example.length > 1)
+    flags[row, cut[row]] |= SENTENCE | PARAGRAPH
+    if spec.unit not in ("pair", "sentence_pair"):
+        return example._replace(flags=flags)
+    first = np.minimum(cut, example.length).astype(np.int32)
     odds = [
-        1 - reads.other_document_rate - reads.nonadjacent_rate,
-        reads.other_document_rate,
-        reads.nonadjacent_rate,
+        1 - spec.other_document_rate - spec.nonadjacent_rate,
+        spec.other_document_rate,
+        spec.nonadjacent_rate,
     ]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
-    return made._replace(first=first, label=label, flags=flags)
+    return example._replace(first_length=first, label=label, flags=flags)
 
 
-def various(objective: Any, length: int) -> list[int]:
+def various_lengths(objective: Any, length: int) -> list[int]:
     """Lengths of eight texts: full, empty, short."""
     raw = objective.text_spec(length).length
     return [raw, 0, raw, 1, raw // 2, 2, raw - 1, raw]
 
 
-def make(objective: Any, length: int, num_raw=None, *, seed=0, separators=0.05):
-    """An example and its batch; `num_raw`: tokens of each row, by default various."""
+def make_batch(objective: Any, length: int, num_raw=None, *, seed=0, separators=0.05):
+    """An example and its batch.
+
+    num_raw: tokens of each row, by default `various_lengths`.
+    """
     if num_raw is None:
-        num_raw = various(objective, length)
-    text = example(objective, length, num_raw, seed=seed, separators=separators)
-    return text, objective.corrupt(text, keys(len(num_raw)), OF, length)
+        num_raw = various_lengths(objective, length)
+    example = make_example(objective, length, num_raw, seed=seed, separators=separators)
+    return example, objective.corrupt(example, keys(len(num_raw)), VOCAB, length)
 
 
-def prefixes(batch: dict) -> list[str]:
-    """Of the groups of a batch: "", "encoder_", ..."""
+def input_prefixes(batch: dict) -> list[str]:
+    """Prefixes of the network inputs of a batch: "", "encoder_", ..."""
     names = [name.removesuffix("token") for name in batch if name.endswith("token")]
     return [p for p in names if all(p + name in batch for name in INPUT_ARRAYS)]
 
 
-def groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:
-    """Prefix -> the arrays of a network's input, and the pattern they promise."""
+def input_groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:
+    """Prefix -> the arrays of a network input, and the pattern promised for them."""
 
     def pattern(prefix: str) -> str:
-        sides = {"encoder_": "full", "decoder_": "causal"}
+        patterns = {"encoder_": "full", "decoder_": "causal"}
         return next(
-            (p for side, p in sides.items() if prefix.endswith(side)), objective.pattern
+            (p for side, p in patterns.items() if prefix.endswith(side)),
+            objective.pattern,
         )
 
-    return {p: (input_group(batch, p), pattern(p)) for p in prefixes(batch)}
+    return {p: (input_group(batch, p), pattern(p)) for p in input_prefixes(batch)}
 
 
-def weights(batch: dict) -> list[str]:
-    """Names of the arrays that say what counts."""
+def weight_names(batch: dict) -> list[str]:
+    """Names of the arrays of weights."""
     return [name for name in batch if name.endswith("weight")]
 
 
-def carry(objective: Any, net: Any, params: Any, batch: dict, key: Any) -> Any:
-    """The memory before the first step: zeros, or () where there is none."""
+def zero_carry(objective: Any, net: Any, params: Any, batch: dict, key: Any) -> Any:
+    """The carry before the first step, () where the objective has none."""
     return models.apply(
         net, params, lambda net: objective.loss(net, batch | {"carry": None}, key)
     )[1]

@@ -1,1 +1,1 @@
-"""How text is hidden, replaced and reordered; NumPy on whole batches."""
+"""How text is corrupted: what is hidden, replaced or reordered; NumPy, batched."""

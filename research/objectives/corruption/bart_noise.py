@@ -1,7 +1,8 @@
-"""BART's noises: a text is written anew with words masked, lost, added or moved.
+"""BART's noises: words are masked, deleted, infilled or added; sentences are permuted.
 
-Each noise is a function of a text and a key, so any of them follow one another. What is
-special in a text (a separator between documents, a mask) is no word and stays.
+Each noise is a function of a text and a key, so any of them can follow one another.
+Special tokens in a text (a separator between documents, a mask) are no words and are
+unchanged.
 """
 
 # B batch, W width, M words of a row, D draws
@@ -16,94 +17,102 @@ from research.data import counter_rng
 from research.objectives.corruption import spans
 
 
-class Draft(NamedTuple):
-    """Rows of tokens; W is the most that any noise may make of them."""
+class NoisyText(NamedTuple):
+    """Rows of tokens; W is the most tokens that the noises together may produce."""
 
     token: np.ndarray  # [B, W] int32, pad beyond `length`
     flags: np.ndarray  # [B, W] uint8
     length: np.ndarray  # [B]
 
     @property
-    def here(self) -> np.ndarray:
+    def valid(self) -> np.ndarray:
         """[B, W] bool: not padding."""
         return np.arange(self.token.shape[1]) < self.length[:, None]
 
 
 class Words(NamedTuple):
-    """The words of a text, numbered by row."""
+    """The words of a text, numbered within their row."""
 
     candidate: np.ndarray  # [B, W] bool: tokens of words
     first: np.ndarray  # [B, W] bool: first tokens of words
     size: np.ndarray  # tokens of each word, row by row
-    held: np.ndarray  # [B, M] bool: the words there are
-    end: np.ndarray  # [B, M]: the first word that no span from here may cover
+    valid: np.ndarray  # [B, M] bool: word m exists
+    span_limit: np.ndarray  # [B, M]: the first word that no span from here may cover
 
 
-def words(text: Draft, vocab: VocabInfo, unit: str) -> Words:
-    """The words of a text: `unit` "word" by their flags, "token" each token.
+def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
+    """The words of a text: by their flags (`unit` "word"), or each token ("token").
 
-    No span goes past what is no word.
+    No span covers a token that is no word.
     """
-    candidate = text.here & ~vocab.is_special[text.token]
+    candidate = text.valid & ~vocab.is_special[text.token]
     start = candidate if unit == "token" else (text.flags & WORD) > 0
-    place, size = counter_rng.find_words(start, candidate)
-    row = place // candidate.shape[1]
+    index, size = counter_rng.find_words(start, candidate)
+    row = index // candidate.shape[1]
     count = np.bincount(row, minlength=len(candidate))
-    held = np.arange(count.max(initial=0)) < count[:, None]
-    joined = np.append(place[1:], -1) == place + size
-    joined &= np.append(row[1:], -1) == row
-    end = np.full(held.shape, held.shape[1])
-    number = np.nonzero(held)[1]
-    end[held] = np.where(joined, held.shape[1], number + 1)
-    end = np.minimum.accumulate(end[:, ::-1], axis=1)[:, ::-1]
+    valid = np.arange(count.max(initial=0)) < count[:, None]
+    adjacent = np.append(index[1:], -1) == index + size
+    adjacent &= np.append(row[1:], -1) == row
+    limit = np.full(valid.shape, valid.shape[1])
+    number = np.nonzero(valid)[1]
+    limit[valid] = np.where(adjacent, valid.shape[1], number + 1)
+    limit = np.minimum.accumulate(limit[:, ::-1], axis=1)[:, ::-1]
     first = np.zeros(candidate.shape, bool)
-    first.reshape(-1)[place] = True
-    return Words(candidate, first, size, held, end)
+    first.reshape(-1)[index] = True
+    return Words(candidate, first, size, valid, limit)
 
 
-def share(rate: float, count: np.ndarray) -> np.ndarray:
-    """[B] int64: a rate of `count`, rounded up."""
+def ceil_fraction(rate: float, count: np.ndarray) -> np.ndarray:
+    """[B] int64: rate * count, rounded up."""
     return np.ceil(rate * count - 1e-9).astype(np.int64)
 
 
-def permute_sentences(text: Draft, key: np.ndarray, rate: float) -> Draft:
-    """Puts a share of the sentences, rounded up, into each other's places.
+def permute_sentences(text: NoisyText, key: np.ndarray, rate: float) -> NoisyText:
+    """Permutes a fraction `rate` of the sentences, rounded up, among themselves.
 
-    All orders of them are equally likely. What is before the first flag is a sentence.
+    All orders of them are equally likely. What precedes the first flag is a sentence.
     """
-    here, width = text.here, text.token.shape[1]
-    start = here & ((text.flags & SENTENCE) > 0)
-    start[:, 0] = here[:, 0]
+    valid, width = text.valid, text.token.shape[1]
+    start = valid & ((text.flags & SENTENCE) > 0)
+    start[:, 0] = valid[:, 0]
     sentence = np.maximum(np.cumsum(start, axis=1) - 1, 0)
     count = start.sum(axis=1)
     number = np.arange(count.max(initial=1))
+    numbers = np.tile(number, (len(count), 1))
     moving = number < count[:, None]
-    moving = counter_rng.choose_subset(key, "sentences", moving, share(rate, count))
-    at = spans.shuffled(np.tile(number, (len(count), 1)), moving, key)
-    slot = np.empty_like(at)
-    np.put_along_axis(slot, at, np.tile(number, (len(count), 1)).astype(at.dtype), 1)
+    moving = counter_rng.choose_subset(
+        key, "sentences", moving, ceil_fraction(rate, count)
+    )
+    order = spans.shuffle_tokens(numbers, moving, key)
+    slot = np.empty_like(order)
+    np.put_along_axis(slot, order, numbers.astype(order.dtype), 1)
     slot = np.take_along_axis(slot, sentence, axis=1)
-    order = np.argsort(np.where(here, slot, width), axis=1, kind="stable")
-    return _taken(text, order)
+    order = np.argsort(np.where(valid, slot, width), axis=1, kind="stable")
+    return _reorder(text, order)
 
 
-def mask(text: Draft, key, vocab: VocabInfo, rate: float, *, unit, random) -> Draft:
-    """Masks a share of the words, rounded up: each of their tokens.
+def mask_words(
+    text: NoisyText, key, vocab: VocabInfo, rate: float, *, unit, random_fraction
+) -> NoisyText:
+    """Masks every token of a fraction `rate` of the words, rounded up.
 
-    random: share of the masks that is an ordinary token in place of it.
+    Args:
+      random_fraction: fraction of the masks that is an ordinary token instead.
     """
-    chosen = _chosen(text, key, "mask", vocab, rate, unit)
-    return text._replace(token=_masked(text, chosen, key, "masked", vocab, random))
+    chosen = _choose_words(text, key, "mask", vocab, rate, unit)
+    return _replace_with_masks(text, chosen, key, "masked", vocab, random_fraction)
 
 
-def delete(text: Draft, key, vocab: VocabInfo, rate: float, *, unit: str) -> Draft:
-    """Leaves out a share of the words, rounded up."""
-    chosen = _chosen(text, key, "delete", vocab, rate, unit)
-    return _kept(text, text.here & ~chosen, vocab)
+def delete_words(
+    text: NoisyText, key, vocab: VocabInfo, rate: float, *, unit: str
+) -> NoisyText:
+    """Deletes a fraction `rate` of the words, rounded up."""
+    chosen = _choose_words(text, key, "delete", vocab, rate, unit)
+    return _keep(text, text.valid & ~chosen, vocab)
 
 
-def draw_lengths(key: np.ndarray, budget: np.ndarray, mean: float):
-    """Lengths of spans from Poisson(mean) until they add up to the budget.
+def draw_span_lengths(key: np.ndarray, budget: np.ndarray, poisson_lambda: float):
+    """Lengths of spans from Poisson(lambda) until they add up to the budget.
 
     The last is trimmed to what is left, so it is never 0; a budget of 0 draws none.
 
@@ -113,114 +122,143 @@ def draw_lengths(key: np.ndarray, budget: np.ndarray, mean: float):
     Returns:
       [B, D] int64, and which of them are drawn, [B, D] bool.
     """
-    most = int(mean + 20 * math.sqrt(mean) + 20)
-    log_p = [n * math.log(mean) - mean - math.lgamma(n + 1) for n in range(most)]
-    below = np.cumsum(np.exp(log_p))[:-1]
-    count = 16
+    mean = poisson_lambda
+    max_length = int(mean + 20 * math.sqrt(mean) + 20)
+    log_p = [n * math.log(mean) - mean - math.lgamma(n + 1) for n in range(max_length)]
+    cumulative = np.cumsum(np.exp(log_p))[:-1]
+    num_draws = 16
     while True:
-        draw = counter_rng.uniform(key, "lengths", count)
-        length = np.searchsorted(below, draw, side="right").astype(np.int64)
+        draw = counter_rng.uniform(key, "lengths", num_draws)
+        length = np.searchsorted(cumulative, draw, side="right").astype(np.int64)
         before = np.cumsum(length, axis=1) - length
         if (before[:, -1] + length[:, -1] >= budget).all():
             left = budget[:, None] - before
             return np.clip(left, 0, length), left > 0
-        count *= 2
+        num_draws *= 2
 
 
-def infill(
-    text: Draft, key, vocab: VocabInfo, rate: float, *, unit, mean, random
-) -> Draft:
-    """Puts one mask for each span of words, and one where a span has no length.
+def infill_spans(
+    text: NoisyText,
+    key,
+    vocab: VocabInfo,
+    rate: float,
+    *,
+    unit: str,
+    poisson_lambda: float,
+    random_fraction: float,
+) -> NoisyText:
+    """Replaces each span of words by one mask; a span of length 0 inserts a mask.
 
-    A share of the words, rounded up, is the budget of `draw_lengths`. Spans begin at
-    different words, all equally likely; where one runs into another they are one.
-    Empty spans stand anywhere, as far as there is room.
+    The budget of `draw_span_lengths` is a fraction `rate` of the words, rounded up.
+    Spans begin at different words, all equally likely; spans that overlap are merged.
+    Empty spans are inserted anywhere, as long as there is room.
     """
-    found = words(text, vocab, unit)
-    length, drawn = draw_lengths(key, share(rate, found.held.sum(axis=1)), mean)
-    span = _lengths_of_words(found, length, drawn, key)
+    words = find_words(text, vocab, unit)
+    budget = ceil_fraction(rate, words.valid.sum(axis=1))
+    length, drawn = draw_span_lengths(key, budget, poisson_lambda)
+    span = _assign_span_lengths(words, length, drawn, key)
     number = np.arange(span.shape[1])
-    end = np.where(span > 0, np.minimum(number + span, found.end), 0)
+    end = np.where(span > 0, np.minimum(number + span, words.span_limit), 0)
     covered = np.zeros(span.shape, bool)
     covered[:, 1:] = np.maximum.accumulate(end, axis=1)[:, :-1] > number[1:]
-    mark = found.first & _tokens(found, (span > 0) & ~covered)
-    gone = _tokens(found, (span > 0) | covered) & ~mark
-    token = _masked(text, mark, key, "infilled", vocab, random)
-    text = _kept(text._replace(token=token), text.here & ~gone, vocab)
-    empty = (drawn & (length == 0)).sum(axis=1)
-    return insert(text, key, vocab, empty, role="empty", random=random)
+    masked = words.first & _tokens_of_words(words, (span > 0) & ~covered)
+    removed = _tokens_of_words(words, (span > 0) | covered) & ~masked
+    text = _replace_with_masks(text, masked, key, "infilled", vocab, random_fraction)
+    text = _keep(text, text.valid & ~removed, vocab)
+    num_empty = (drawn & (length == 0)).sum(axis=1)
+    return insert_masks(
+        text, key, vocab, num_empty, role="empty", random_fraction=random_fraction
+    )
 
 
-def insert(
-    text: Draft, key, vocab: VocabInfo, count: np.ndarray, *, role: str, random: float
-) -> Draft:
-    """Adds `count` [B] masks at random places, or as many as there is room for."""
+def insert_masks(
+    text: NoisyText,
+    key,
+    vocab: VocabInfo,
+    count: np.ndarray,
+    *,
+    role: str,
+    random_fraction: float,
+) -> NoisyText:
+    """Inserts `count` [B] masks at random positions, as long as there is room."""
     width = text.token.shape[1]
     length = np.minimum(text.length + count, width)
-    here = np.arange(width) < length[:, None]
-    new = counter_rng.choose_subset(key, role, here, length - text.length)
+    valid = np.arange(width) < length[:, None]
+    new = counter_rng.choose_subset(key, role, valid, length - text.length)
     token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
-    old = here & ~new
-    token[old], flags[old] = text.token[text.here], text.flags[text.here]
-    text = Draft(token, flags, length)
-    return text._replace(token=_masked(text, new, key, f"{role} new", vocab, random))
+    old = valid & ~new
+    token[old], flags[old] = text.token[text.valid], text.flags[text.valid]
+    text = NoisyText(token, flags, length)
+    return _replace_with_masks(text, new, key, f"{role} new", vocab, random_fraction)
 
 
-def rotate(text: Draft, key: np.ndarray, rate: float) -> Draft:
-    """With probability `rate`, begins at a uniform place and goes around."""
+def rotate_text(text: NoisyText, key: np.ndarray, rate: float) -> NoisyText:
+    """With probability `rate`, rotates a text to begin at a uniform position."""
     draw = counter_rng.uniform(key, "rotate", 2)
     offset = (draw[:, 1] * text.length).astype(np.int64)
     offset = np.where(draw[:, 0] < rate, offset, 0)
-    place = np.arange(text.token.shape[1])
+    index = np.arange(text.token.shape[1])
     size = np.maximum(text.length, 1)[:, None]
-    order = np.where(text.here, (place + offset[:, None]) % size, place)
-    return _taken(text, order)
+    order = np.where(text.valid, (index + offset[:, None]) % size, index)
+    return _reorder(text, order)
 
 
-def _chosen(text, key, role, vocab, rate, unit) -> np.ndarray:
-    """[B, W] bool: tokens of a share of the words; all subsets are equally likely."""
-    found = words(text, vocab, unit)
-    count = share(rate, found.held.sum(axis=1))
-    return _tokens(found, counter_rng.choose_subset(key, role, found.held, count))
+def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
+    """[B, W] bool: tokens of a fraction of the words; all subsets equally likely."""
+    words = find_words(text, vocab, unit)
+    count = ceil_fraction(rate, words.valid.sum(axis=1))
+    chosen = counter_rng.choose_subset(key, role, words.valid, count)
+    return _tokens_of_words(words, chosen)
 
 
-def _lengths_of_words(found, length, drawn, key) -> np.ndarray:
-    """[B, M]: how many words a span that begins here covers; 0: none begins."""
-    score = counter_rng.random_bits(key, "begin", found.held.shape[1]) >> np.uint64(1)
-    order = np.argsort(np.where(found.held, score, counter_rng.MAX_UINT64), axis=1)
+def _assign_span_lengths(words, length, drawn, key) -> np.ndarray:
+    """[B, M]: how many words the span that begins at a word covers; 0: none begins."""
+    score = counter_rng.random_bits(key, "begin", words.valid.shape[1]) >> np.uint64(1)
+    order = np.argsort(np.where(words.valid, score, counter_rng.MAX_UINT64), axis=1)
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
-    first = np.arange(found.held.shape[1]) < count[:, None]
-    in_order = np.zeros(found.held.shape, np.int64)
+    first = np.arange(words.valid.shape[1]) < count[:, None]
+    in_order = np.zeros(words.valid.shape, np.int64)
     in_order[first] = length[positive]
     span = np.zeros_like(in_order)
     np.put_along_axis(span, order, in_order, axis=1)
     return span
 
 
-def _tokens(found: Words, chosen: np.ndarray) -> np.ndarray:
+def _tokens_of_words(words: Words, chosen: np.ndarray) -> np.ndarray:
     """[B, W] bool: the tokens of the chosen words [B, M]."""
-    token = np.zeros(found.candidate.shape, bool)
-    token[found.candidate] = np.repeat(chosen[found.held], found.size)
+    token = np.zeros(words.candidate.shape, bool)
+    token[words.candidate] = np.repeat(chosen[words.valid], words.size)
     return token
 
 
-def _masked(text, chosen, key, role, vocab, random) -> np.ndarray:
-    share = dict(mask=1 - random, random=random)
-    return spans.replaced(text.token, chosen, key, vocab, role=role, **share)
+def _replace_with_masks(
+    text: NoisyText, chosen, key, role, vocab, random_fraction
+) -> NoisyText:
+    """The text with masks, or a fraction of ordinary tokens, at `chosen` [B, W]."""
+    token = spans.replace_tokens(
+        text.token,
+        chosen,
+        key,
+        vocab,
+        role=role,
+        mask_fraction=1 - random_fraction,
+        random_fraction=random_fraction,
+    )
+    return text._replace(token=token)
 
 
-def _kept(text: Draft, kept: np.ndarray, vocab: VocabInfo) -> Draft:
+def _keep(text: NoisyText, kept: np.ndarray, vocab: VocabInfo) -> NoisyText:
     """The kept [B, W] tokens, moved together."""
     length = kept.sum(axis=1)
-    here = np.arange(kept.shape[1]) < length[:, None]
+    valid = np.arange(kept.shape[1]) < length[:, None]
     token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
-    token[here], flags[here] = text.token[kept], text.flags[kept]
-    return Draft(token, flags, length)
+    token[valid], flags[valid] = text.token[kept], text.flags[kept]
+    return NoisyText(token, flags, length)
 
 
-def _taken(text: Draft, order: np.ndarray) -> Draft:
-    """The text in another order [B, W] of its places."""
+def _reorder(text: NoisyText, order: np.ndarray) -> NoisyText:
+    """The text whose token i is token order[:, i] [B, W] of the given one."""
     return text._replace(
         token=np.take_along_axis(text.token, order, axis=1),
         flags=np.take_along_axis(text.flags, order, axis=1),

@@ -1,1 +1,1 @@
-"""The formats in which objectives lay out their inputs."""
+"""How objectives arrange text as network inputs, and share one text or network."""

@@ -1,32 +1,72 @@
-"""What objectives made of parts share: named parts, one network, schedules by step."""
+"""What `joint` and `mix` share: named parts with one text and network, schedules."""
 
 # B batch, S entries of a schedule
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from research import models, objectives
+from research.batch import Example, TextSpec, VocabInfo
 from research.errors import UserError
+from research.objectives.inputs import shared_input
 
 Fields = tuple[tuple[str, Any], ...]
-"""Of a part: names and plain values, in order of the names."""
+"""Names and hashable values of a part's fields, sorted by name."""
+
+Schedule = tuple[tuple[int, float], ...]
+"""(step, value), sorted by step."""
 
 
-def plain(value: Any) -> Any:
-    """Mappings as tuples of pairs in order of their keys, lists as tuples: hashable."""
-    if hasattr(value, "items"):
-        return tuple(sorted((str(key), plain(held)) for key, held in value.items()))
-    if isinstance(value, list | tuple):
-        return tuple(map(plain, value))
-    return value
+class Parts(NamedTuple):
+    """Objectives by name, which read one text and train one network."""
+
+    objectives: dict[str, Any]
+    schedules: dict[str, Schedule]  # of each part's weight or mixing rate
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of all parts; "general" where they differ."""
+        patterns = {part.pattern for part in self.objectives.values()}
+        return patterns.pop() if len(patterns) == 1 else "general"
+
+    @property
+    def supports_accumulation(self) -> bool:
+        return all(part.supports_accumulation for part in self.objectives.values())
+
+    def text_spec(self, length: int) -> TextSpec:
+        """Raises UserError: no text serves all parts, see `common_text_spec`."""
+        return shared_input.common_text_spec(self.objectives, length)
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """One network for all parts.
+
+        Raises:
+          UserError: their networks cannot be merged.
+        """
+        each = [part.network(options, vocab) for part in self.objectives.values()]
+        return each[0] if all(net == each[0] for net in each) else models.merged(each)
 
 
-def parse(parts: Any) -> tuple[tuple[str, Fields], ...]:
-    """Parts in order of their names, however they were written.
+def corrupt_part(
+    part: Any,
+    example: Example,
+    base: TextSpec,
+    key: np.ndarray,
+    vocab: VocabInfo,
+    length: int,
+) -> dict[str, np.ndarray]:
+    """The batch of one part's objective, from an example of the common text `base`."""
+    spec = part.text_spec(length)
+    text = shared_input.derive_example(example, base, spec, vocab.pad_id)
+    return part.corrupt(text, key, vocab, length)
+
+
+def parse_parts(parts: Any) -> tuple[tuple[str, Fields], ...]:
+    """Parts sorted by name, however they were written.
 
     Args:
       parts: name -> fields; mappings, or pairs of names and values.
@@ -35,77 +75,93 @@ def parse(parts: Any) -> tuple[tuple[str, Fields], ...]:
       ValueError: something that is neither.
     """
     try:
-        return plain({name: dict(pairs(held)) for name, held in pairs(parts)})
+        return _freeze({name: dict(_items(fields)) for name, fields in _items(parts)})
     except (TypeError, ValueError) as error:
         raise ValueError('parts map names to fields, {"name": {"field": 1}}') from error
 
 
-def pairs(mapping: Any) -> Iterable:
-    """Of a mapping, or what is given as pairs already."""
+def _freeze(value: Any) -> Any:
+    """Mappings as tuples of pairs sorted by key, lists as tuples: hashable."""
+    if hasattr(value, "items"):
+        return tuple(sorted((str(key), _freeze(item)) for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(map(_freeze, value))
+    return value
+
+
+def _items(mapping: Any) -> Iterable:
+    """The pairs of a mapping; pairs are returned as they are."""
     return mapping.items() if hasattr(mapping, "items") else mapping
 
 
-def load(part: str, name: str, fields: Mapping[str, Any]) -> Any:
-    """The objective of a part.
+def make_parts(
+    parts: tuple[tuple[str, Fields], ...],
+    *,
+    schedule_key: str,
+    base_objective: str | None = None,
+) -> Parts:
+    """The parts' objectives and schedules.
+
+    Args:
+      parts: of `parse_parts`.
+      schedule_key: the field of a part that is its schedule; 1 where it is not set.
+      base_objective: the objective of all parts; None: each part's own field
+        `objective`, by default the part's name.
 
     Raises:
-      UserError: as `objectives.load`, and says which part it is.
+      UserError: an unknown objective or field, or a value the objective refuses; names
+        the part.
+      ValueError: a schedule that is none; names the part.
     """
+    made, schedules = {}, {}
+    for name, pairs in parts:
+        fields = dict(pairs)
+        value = fields.pop(schedule_key, 1.0)
+        objective = base_objective or fields.pop("objective", name)
+        made[name] = _make_part(name, objective, fields)
+        schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
+    return Parts(made, schedules)
+
+
+def _make_part(part: str, objective: str, fields: Mapping[str, Any]) -> Any:
     try:
-        return objectives.make_objective(name, **fields)
+        return objectives.make_objective(objective, **fields)
     except UserError as error:
         raise UserError(f"part {part!r}: {error}") from error
 
 
-def network(parts: Iterable[Any], options: Any, vocab: Any) -> Any:
-    """One network that serves all parts.
-
-    Raises:
-      UserError: their networks cannot be one.
-    """
-    each = [part.network(options, vocab) for part in parts]
-    return each[0] if all(net == each[0] for net in each) else models.merged(each)
-
-
-def pattern(parts: Iterable[Any]) -> str:
-    """The promise that holds for all parts."""
-    each = {part.pattern for part in parts}
-    return each.pop() if len(each) == 1 else "general"
-
-
-Schedule = tuple[tuple[int, float], ...]
-"""(step, value) in order of steps."""
-
-
-def schedule(value: Any, what: str) -> Schedule:
+def parse_schedule(value: Any, name: str) -> Schedule:
     """A schedule from a number, or from [[step, number], ...].
 
+    Args:
+      name: of the schedule, for the error.
+
     Raises:
-      ValueError: steps that do not ascend, or numbers below 0; says `what` it is of.
+      ValueError: steps that do not ascend, or numbers below 0.
     """
     points = ((0, value),) if isinstance(value, int | float) else value
     try:
         points = tuple((int(step), float(number)) for step, number in points)
         steps = [step for step, _ in points]
-        right = bool(points) and steps == sorted(set(steps)) and steps[0] >= 0
-        right &= all(0 <= number < np.inf for _, number in points)
+        valid = bool(points) and steps == sorted(set(steps)) and steps[0] >= 0
+        valid &= all(0 <= number < np.inf for _, number in points)
     except (TypeError, ValueError):
-        right = False
-    if not right:
+        valid = False
+    if not valid:
         raise ValueError(
-            f"{what} is a number of at least 0, or [[step, number], ...] with steps "
+            f"{name} is a number of at least 0, or [[step, number], ...] with steps "
             f"that ascend, not {value!r}"
         )
     return points
 
 
-def held(points: Schedule, step: np.ndarray) -> np.ndarray:
+def piecewise_constant(points: Schedule, step: np.ndarray) -> np.ndarray:
     """[B] float64: the value of the last point at or before each step [B]."""
     steps, values = np.array(points).T
     return values[np.maximum(np.searchsorted(steps, step, side="right") - 1, 0)]
 
 
-def between(points: Schedule, step: jax.Array) -> jax.Array | float:
+def piecewise_linear(points: Schedule, step: jax.Array) -> jax.Array | float:
     """The value at a step [], linear between the points, constant outside: float32."""
     if len(points) == 1:
         return points[0][1]

@@ -1,6 +1,6 @@
-"""Memories that go from one step to the next for as long as a row's text runs on."""
+"""Mems (Transformer-XL) that are carried from one step to the next within a stream."""
 
-# B batch, L length, N remembered places, D width
+# B batch, L length, N positions of the mems, D width
 
 from typing import Any
 
@@ -8,33 +8,33 @@ import jax
 import jax.numpy as jnp
 
 
-def recall(net: Any, batch: dict, places: int) -> dict[str, jax.Array]:
-    """What each row remembers: `places` that the step before left, or nothing.
+def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]:
+    """The mems of each row: `mem_len` positions that the step before left, or none.
 
-    A row remembers only if its example is the next one after that of the step before,
-    so that neither the end of a shard nor another epoch is read as text that goes on.
+    A row has mems only if its example follows that of the step before, so that text
+    after the end of a shard or of an epoch is not read as a continuation.
 
     Args:
-      batch: `example` [B], and `carry`, as `remember` gives it; all zeros, None or
-        absent before the first step.
+      batch: `example` [B], and `carry` from `carry_from_mems`; the carry is all zeros,
+        None or absent before the first step.
 
     Returns:
-      state [B, layers, N, D] and segment [B, N], as networks take a memory.
+      state [B, layers, N, D] and segment [B, N], as networks take them.
     """
     carry = batch.get("carry")
     if not carry:
-        return net.no_memory(len(batch["position"]), places)
-    goes_on = batch["example"] == carry["next"]
-    segment = jnp.where(goes_on[:, None], carry["segment"], 0)
+        return net.no_memory(len(batch["position"]), mem_len)
+    continues = batch["example"] == carry["next"]
+    segment = jnp.where(continues[:, None], carry["segment"], 0)
     return {"state": carry["state"], "segment": segment}
 
 
-def remember(batch: dict, memory: dict, length: int) -> dict[str, jax.Array]:
-    """The carry after a step: the memory, and the example that it is of use for.
+def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array]:
+    """The carry after a step: the mems, and the example that may use them.
 
-    It is the next one, or the one before in rows whose positions fall; none after a
-    text that is short of `length` places, since that is the last of its shard.
+    That is the next example, or the one before in rows whose positions fall. A text
+    shorter than `length` is the last of its shard: no example may use its mems (-1).
     """
     position, full = batch["position"], batch["segment"][:, length - 1] > 0
     following = batch["example"] + position[:, 1] - position[:, 0]
-    return memory | {"next": jnp.where(full, following, -1)}
+    return mems | {"next": jnp.where(full, following, -1)}

@@ -1,4 +1,4 @@
-"""The two sides of an encoder-decoder: tokens read, tokens written and their score."""
+"""Arrays and loss of encoder-decoders: encoder input, decoder input, target."""
 
 # B batch, R tokens to choose from, L encoder length, T decoder length
 
@@ -10,55 +10,66 @@ from research.batch import ArraySpec, VocabInfo, input_group, input_specs, score
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
+TEXT_UNITS = ("stream", "document", "sentences", "passage")
+"""Units of one text, from which an objective may read."""
 
-def specs(length: int, target: int) -> dict[str, ArraySpec]:
-    """Specs of an encoder of `length` places and a decoder of `target`, all scored."""
+
+def batch_spec(length: int, target_length: int) -> dict[str, ArraySpec]:
+    """Specs of an encoder of L positions and a decoder of T, all of them scored."""
     return (
         input_specs(length, "encoder_")
-        | input_specs(target, "decoder_")
-        | scored_specs(target, gathered=False)
+        | input_specs(target_length, "decoder_")
+        | scored_specs(target_length, gathered=False)
     )
 
 
 def pack(
     token: np.ndarray,
     kept: np.ndarray,
-    some: np.ndarray,
+    nonempty: np.ndarray,
     vocab: VocabInfo,
     width: int,
-    first: int | None = None,
+    first_id: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The kept [B, R] of the tokens [B, R] in order, and eos after them.
+    """The kept tokens of each row in order, followed by eos.
 
     Args:
-      some: [B] bool, rows that hold any text; the others stay empty.
-      first: a token that stands before them, if any.
+      token: [B, R].
+      kept: [B, R] bool.
+      nonempty: [B] bool, rows that hold any text; the others stay empty.
+      first_id: a token before them, if any.
 
     Returns:
       token [B, width] int32, and the number of tokens of each row [B].
     """
-    begin = int(first is not None)
+    begin = int(first_id is not None)
     count = begin + kept.sum(axis=1)
-    side = np.full((len(token), width), vocab.pad_id, np.int32)
-    place = np.arange(width)
-    side[(place >= begin) & (place < count[:, None])] = token[kept]
-    row = np.flatnonzero(some)
-    if first is not None:
-        side[row, 0] = first
-    side[row, count[row]] = vocab.eos_id
-    return side, np.where(some, count + 1, 0)
+    packed = np.full((len(token), width), vocab.pad_id, np.int32)
+    index = np.arange(width)
+    packed[(index >= begin) & (index < count[:, None])] = token[kept]
+    row = np.flatnonzero(nonempty)
+    if first_id is not None:
+        packed[row, 0] = first_id
+    packed[row, count[row]] = vocab.eos_id
+    return packed, np.where(nonempty, count + 1, 0)
 
 
-def batch(
+def make_batch(
     encoder: tuple[np.ndarray, np.ndarray],
     target: tuple[np.ndarray, np.ndarray],
     vocab: VocabInfo,
-    start: int,
+    decoder_start_id: int,
 ) -> dict[str, np.ndarray]:
-    """A batch of two packed sides; the decoder reads `start`, then its targets."""
+    """The batch of a packed encoder input and a packed target.
+
+    The decoder's input is `decoder_start_id` and then the target, shifted by one.
+
+    Args:
+      encoder, target: as `pack` returns them.
+    """
     token, count = target
     weight = np.arange(token.shape[1]) < count[:, None]
-    before = np.full_like(token, start)
+    before = np.full_like(token, decoder_start_id)
     before[:, 1:] = token[:, :-1]
     return (
         input_format.full(*encoder, "encoder_")
@@ -67,13 +78,16 @@ def batch(
     )
 
 
-def recovered(name: str, net: Any, batch: dict, z: float = 0.0) -> dict[str, Term]:
+def loss_terms(
+    name: str, net: Any, batch: dict, z_loss: float = 0.0
+) -> dict[str, Term]:
     """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
 
-    z: of the cross-entropy, see `losses.cross_entropy`.
+    Args:
+      z_loss: factor of log(Z)^2, see `losses.cross_entropy`.
     """
-    memory = net.encode(input_group(batch, "encoder_"))
-    readout = net.readout(net.states(input_group(batch, "decoder_"), memory))
+    encoded = net.encode(input_group(batch, "encoder_"))
+    readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
     target, weight = batch["target"], batch["weight"]
-    term, correct = cross_entropy(readout, target, weight, z=z)
+    term, correct = cross_entropy(readout, target, weight, z=z_loss)
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}

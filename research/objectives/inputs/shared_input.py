@@ -1,4 +1,4 @@
-"""How objectives that are trained together read one text: each takes its part of it."""
+"""How objectives trained together read one text: each derives its own part of it."""
 
 # B batch, R raw tokens an example
 
@@ -10,126 +10,127 @@ import numpy as np
 from research.batch import NEXT, SENTENCE, Example, TextSpec
 from research.errors import UserError
 
-SERVES = {
+DERIVABLE_UNITS = {
     "pair": ("passage", "sentences", "stream", "sentence_pair"),
     "passage": ("sentences", "stream"),
     "sentences": ("stream",),
 }
-"""Units of text, and those that can be taken out of one."""
+"""Unit of text -> the other units that can be derived from it."""
 
-PAIRS = ("pair", "sentence_pair")
+PAIR_UNITS = ("pair", "sentence_pair")
 
 
-def common(parts: Mapping[str, Any], length: int) -> TextSpec:
-    """What is read for all parts, each of which `share` then gives its own.
+def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
+    """The text that is read for all parts; `derive_example` then gives each its own.
 
-    Parts of one unit read the longest of what each asks for. Of several units one has
-    to serve the others: a pair, those of whole sentences and of streams, which take
-    both of its spans where they follow each other and else the first; a pair of
-    segments, also one of sentences, which is the two where its segments meet.
+    Parts of one unit read the longest of their texts. Of several units, the others have
+    to be derivable from one. From a pair: whole sentences and streams, which take both
+    spans where the second follows the first, and else the first span; from a pair of
+    segments also a pair of sentences, those on either side of the segments' boundary.
 
     Args:
       parts: name -> objective.
 
     Raises:
-      UserError: no unit serves all, or the pairs are not of one kind and length.
+      UserError: there is no such unit, or pairs differ in their rates or lengths.
     """
-    each = {name: part.text_spec(length) for name, part in parts.items()}
-    found = [base for base in each.values() if all(map(_serves(base), each.values()))]
-    if not found:
-        told = "; ".join(f"{name}: {_told(read)}" for name, read in each.items())
+    specs = {name: part.text_spec(length) for name, part in parts.items()}
+    common = [
+        base
+        for base in specs.values()
+        if all(_is_derivable(spec, base) for spec in specs.values())
+    ]
+    if not common:
+        listed = "; ".join(f"{name}: {_describe(spec)}" for name, spec in specs.items())
         raise UserError(
-            "objectives that are trained together read one text, but none of what "
-            f"these read serves all ({told})"
+            "objectives that are trained together read one text, but none of their "
+            f"texts contains the others ({listed})"
         )
-    return max(found, key=lambda base: base.length)
+    return max(common, key=lambda spec: spec.length)
 
 
-def _serves(base: TextSpec):
-    """A function of what a part reads: whether it can be had from `base`."""
-
-    def serves(read: TextSpec) -> bool:
-        if read.unit in PAIRS:
-            plain = read._replace(
-                other_document_rate=base.other_document_rate,
-                nonadjacent_rate=base.nonadjacent_rate,
-                short_rate=base.short_rate,
-            )
-            asks = (read.other_document_rate, read.nonadjacent_rate)
-            alike = plain._replace(unit=base.unit) == base
-            if read.unit == base.unit:
-                return read == base
-            nothing = asks in (
-                (0, 0),
-                (base.other_document_rate, base.nonadjacent_rate),
-            )
-            return alike and nothing and read.unit in SERVES.get(base.unit, ())
-        if read.unit == base.unit:
-            return read._replace(length=base.length) == base
-        simple = read == TextSpec(read.unit, read.length) and not base.contiguous
-        return simple and read.unit in SERVES.get(base.unit, ())
-
-    return serves
+def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
+    """Whether text of `spec` can be derived from text of `base`."""
+    if spec.unit == base.unit:
+        same = spec if spec.unit in PAIR_UNITS else spec._replace(length=base.length)
+        return same == base
+    if spec.unit not in DERIVABLE_UNITS.get(base.unit, ()):
+        return False
+    if spec.unit in PAIR_UNITS:
+        rates = (base.other_document_rate, base.nonadjacent_rate)
+        others = spec._replace(
+            unit=base.unit,
+            other_document_rate=base.other_document_rate,
+            nonadjacent_rate=base.nonadjacent_rate,
+            short_rate=base.short_rate,
+        )
+        own_rates = (spec.other_document_rate, spec.nonadjacent_rate)
+        return others == base and own_rates in ((0, 0), rates)
+    return spec == TextSpec(spec.unit, spec.length) and not base.contiguous
 
 
-def _told(read: TextSpec) -> str:
-    """What differs from a stream of any length, in words."""
-    defaults = TextSpec(read.unit, read.length)
+def _describe(spec: TextSpec) -> str:
+    """The unit, the length and what is not the default, in words."""
+    defaults = TextSpec(spec.unit, spec.length)
     words = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in read._asdict().items()
+        for name, value in spec._asdict().items()
         if value != getattr(defaults, name)
     ]
-    return " ".join([read.unit, f"of {read.length} tokens", *words])
+    return " ".join([spec.unit, f"of {spec.length} tokens", *words])
 
 
-def share(example: Example, base: TextSpec, read: TextSpec, pad: int) -> Example:
-    """What a part reads of the text that was read as `base` says."""
-    if base.unit == "pair" and read.unit == "sentence_pair":
-        return _meeting(
-            example, pad, apart=read.other_document_rate + read.nonadjacent_rate > 0
-        )
+def derive_example(
+    example: Example, base: TextSpec, spec: TextSpec, pad_id: int
+) -> Example:
+    """The text of `spec` from an example of `base`, see `common_text_spec`."""
+    if base.unit == "pair" and spec.unit == "sentence_pair":
+        nonadjacent = spec.other_document_rate + spec.nonadjacent_rate > 0
+        return _boundary_sentences(example, pad_id, nonadjacent=nonadjacent)
     length = example.length
-    if base.unit == "pair" and read.unit != "pair":
+    if base.unit == "pair" and spec.unit != "pair":
         follows = example.label == NEXT
         length = np.where(follows, length, example.first_length).astype(np.int32)
         none = np.full_like(example.label, -1)
         example = example._replace(first_length=length, label=none)
-    width = min(read.length, example.token.shape[1])
-    place = np.arange(width) + np.zeros_like(length)[:, None]
-    return _chosen(example, place, np.minimum(length, width), pad)
+    width = min(spec.length, example.token.shape[1])
+    index = np.arange(width) + np.zeros_like(length)[:, None]
+    return _select(example, index, np.minimum(length, width), pad_id)
 
 
-def _meeting(example: Example, pad: int, *, apart: bool) -> Example:
-    """The sentences at whose border two segments meet.
+def _boundary_sentences(example: Example, pad_id: int, *, nonadjacent: bool) -> Example:
+    """The sentences on either side of the boundary of two segments.
 
-    apart: whether also those that do not follow each other; else the first alone.
+    nonadjacent: also those of segments that do not follow each other; else the first
+      sentence alone.
     """
     num_raw = example.token.shape[1]
-    place, first = np.arange(num_raw), example.first_length[:, None]
+    index, first = np.arange(num_raw), example.first_length[:, None]
     start = (example.flags & SENTENCE) > 0
-    begin = np.where(start & (place < first), place, 0).max(axis=1)
-    inside = start & (place > first) & (place < example.length[:, None])
-    end = np.where(inside, place, example.length[:, None]).min(axis=1)
-    if not apart:
+    begin = np.where(start & (index < first), index, 0).max(axis=1)
+    inside = start & (index > first) & (index < example.length[:, None])
+    end = np.where(inside, index, example.length[:, None]).min(axis=1)
+    if not nonadjacent:
         end = np.where(example.label == NEXT, end, example.first_length)
     example = example._replace(
         first_length=(example.first_length - begin).astype(np.int32)
     )
-    index = np.minimum(place + begin[:, None], num_raw - 1)
-    return _chosen(example, index, end - begin, pad)
+    index = np.minimum(index + begin[:, None], num_raw - 1)
+    return _select(example, index, end - begin, pad_id)
 
 
-def _chosen(example: Example, index: np.ndarray, length: np.ndarray, pad: int):
-    """A text of the tokens at index [B, R], up to `length` [B]."""
-    here = np.arange(index.shape[1]) < length[:, None]
+def _select(
+    example: Example, index: np.ndarray, length: np.ndarray, pad_id: int
+) -> Example:
+    """A text of the tokens at `index` [B, R], up to `length` [B]."""
+    valid = np.arange(index.shape[1]) < length[:, None]
     token, flags = (
         np.take_along_axis(array, index, axis=1)
         for array in (example.token, example.flags)
     )
     return example._replace(
-        token=np.where(here, token, pad).astype(np.int32),
-        flags=np.where(here, flags, 0).astype(np.uint8),
+        token=np.where(valid, token, pad_id).astype(np.int32),
+        flags=np.where(valid, flags, 0).astype(np.uint8),
         length=length.astype(np.int32),
         first_length=np.minimum(example.first_length, length).astype(np.int32),
     )

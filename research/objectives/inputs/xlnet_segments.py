@@ -1,4 +1,4 @@
-"""XLNet's rows: text read either way, whole or cut into two segments, bos last."""
+"""XLNet's rows: text in either direction, whole or in two segments, bos last."""
 
 # B batch, L length, R raw tokens an example, S segments of a row
 
@@ -9,87 +9,105 @@ from research.data import counter_rng
 from research.objectives.inputs import input_format
 from research.objectives.inputs.input_format import Text
 
-AHEAD = 4
-"""Lengths of a row that are read beyond it, for segments from elsewhere."""
+LOOKAHEAD = 4
+"""Lengths of text read beyond a row, from which nonadjacent segments are taken."""
 
-NUM_KINDS = 3
-"""First segment and all before it, second, class token."""
+NUM_TOKEN_TYPES = 3
+"""The first segment with all before it, the second segment, the class token."""
 
 
-def read(
+def make_rows(
     example: Example,
     key: np.ndarray,
     vocab: VocabInfo,
     length: int,
     *,
     backward: np.ndarray,
-    parts: int = 0,
-    far: float = 0.0,
+    num_parts: int = 0,
+    nonadjacent_rate: float = 0.0,
 ) -> Text:
     """Rows of text, eos and bos; or of two segments, an eos after each, and bos.
 
-    The text of the last of `parts` is cut before a sentence (if none starts there,
-    anywhere), all cuts equally likely, in a first segment and a second one: what
-    follows or, for a share of rows, as many tokens from elsewhere, from a sentence's
-    start on if there is one. The released code (zihangdai/xlnet, data_utils.py) takes
-    them from anywhere in the row's stream; here they are of the next AHEAD lengths of
-    text. A row whose text is too short for either is not cut, or follows.
+    For two segments, the text of the last of `num_parts` parts is cut before a sentence
+    (at any token if no sentence starts there), all cuts equally likely. The first
+    segment ends at the cut. The second is what follows or, for a fraction of rows, as
+    many tokens from elsewhere, from the start of a sentence if there is one. The
+    released code (zihangdai/xlnet, data_utils.py) takes these from anywhere in the
+    row's stream; here they are from the next LOOKAHEAD lengths of text. A row whose
+    text is too short for one or the other is not cut, or its second segment follows.
 
     Args:
       backward: [B] bool, rows that are read from the end of their text.
-      parts: of a row that has two segments; 0: there is one.
-      far: share of second segments that are from elsewhere.
+      num_parts: parts of a row that has two segments; 0: rows have one segment.
+      nonadjacent_rate: fraction of second segments that do not follow the first.
     """
-    num_near = np.minimum(example.length, length - (3 if parts else 2)).astype(np.int64)
-    example, starts = turned(example, num_near, backward)
-    if not parts:
+    num_specials = 3 if num_parts else 2
+    num_near = np.minimum(example.length, length - num_specials).astype(np.int64)
+    example, starts = reverse_rows(example, num_near, backward)
+    if not num_parts:
         token, num_tokens = input_format.enclose(example, vocab, length, bos="last")
         flags = np.zeros(token.shape, np.uint8)
         flags[:, :-2] = example.flags[:, : length - 2]
         return Text(token, flags, np.zeros_like(token), num_tokens)
-    begin, size = _two(example, starts, key, num_near, parts=parts, far=far)
+    begin, size = _two_segments(
+        example,
+        starts,
+        key,
+        num_near,
+        num_parts=num_parts,
+        nonadjacent_rate=nonadjacent_rate,
+    )
     opens = (None, None)
     text = input_format.compose(example, begin, size, vocab, length - 1, opens=opens)
-    wide, row = [(0, 0), (0, 1)], np.flatnonzero(text.length > 0)
-    token = np.pad(text.token, wide, constant_values=vocab.pad_id)
-    kind = np.pad(text.token_type, wide)
+    one_more, row = [(0, 0), (0, 1)], np.flatnonzero(text.length > 0)
+    token = np.pad(text.token, one_more, constant_values=vocab.pad_id)
+    token_type = np.pad(text.token_type, one_more)
     token[row, text.length[row]] = vocab.bos_id
-    kind[row, text.length[row]] = NUM_KINDS - 1
+    token_type[row, text.length[row]] = NUM_TOKEN_TYPES - 1
     num_tokens = text.length + (text.length > 0)
-    return Text(token, np.pad(text.flags, wide), kind, num_tokens)
+    return Text(token, np.pad(text.flags, one_more), token_type, num_tokens)
 
 
-def turned(
+def reverse_rows(
     example: Example, num_near: np.ndarray, backward: np.ndarray
 ) -> tuple[Example, np.ndarray]:
-    """The text in reading order, and where a sentence is read first [B, R].
+    """The text in reading order, and where a sentence starts in that order [B, R].
 
-    What is near ([B] raw tokens) and what is further on are each turned for themselves.
+    Args:
+      num_near: [B], raw tokens of the row itself; these and the tokens after them are
+        reversed separately.
+      backward: [B] bool, rows that are reversed.
     """
     starts = (example.flags & SENTENCE) > 0
     if not backward.any():
         return example, starts
-    place, near = np.arange(example.token.shape[1]), num_near[:, None]
+    index, near = np.arange(example.token.shape[1]), num_near[:, None]
     last = near + example.length[:, None] - 1
-    order = np.where(place < near, near - 1 - place, last - place)
-    turn = backward[:, None] & (place < example.length[:, None])
-    order = np.where(turn, order, place)
+    order = np.where(index < near, near - 1 - index, last - index)
+    reverse = backward[:, None] & (index < example.length[:, None])
+    order = np.where(reverse, order, index)
     token, flags, starts = (
         np.take_along_axis(array, order, axis=1)
         for array in (example.token, example.flags, starts)
     )
-    # Read backwards, a sentence begins where the one after it has just begun.
+    # Read backward, a sentence starts right after the first token of the next one.
     starts = np.where(backward[:, None], np.roll(starts, 1, axis=1), starts)
     return example._replace(token=token, flags=flags), starts
 
 
-def _two(
-    example: Example, starts: np.ndarray, key: np.ndarray, num_near, *, parts, far
+def _two_segments(
+    example: Example,
+    starts: np.ndarray,
+    key: np.ndarray,
+    num_near: np.ndarray,
+    *,
+    num_parts: int,
+    nonadjacent_rate: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """begin, size [B, 2] of both segments; the first has what is before it, too."""
-    place = np.arange(starts.shape[1])
-    before = (num_near + 3) * (parts - 1) // parts
-    inside = (place > before[:, None]) & (place < num_near[:, None])
+    """begin, size [B, S] of both segments; the first includes what is before it."""
+    index = np.arange(starts.shape[1])
+    before = (num_near + 3) * (num_parts - 1) // num_parts
+    inside = (index > before[:, None]) & (index < num_near[:, None])
     cuts = inside & starts
     cuts = np.where(cuts.any(axis=1, keepdims=True), cuts, inside)
     cut = np.argmax(counter_rng.choose_subset(key, "cut", cuts, 1), axis=1)
@@ -98,11 +116,11 @@ def _two(
     size = num_near - cut
     draw = counter_rng.uniform(key, "far", 2)
     room = example.length - num_near - size + 1
-    away = (draw[:, 0] < far) & (size > 0) & (room > 0)
+    nonadjacent = (draw[:, 0] < nonadjacent_rate) & (size > 0) & (room > 0)
     begin = num_near + (draw[:, 1] * np.maximum(room, 1)).astype(np.int64)
-    # Back to the start of the sentence, unless it is the one that is near.
-    there = starts & (place >= num_near[:, None]) & (place <= begin[:, None])
-    start = place.size - 1 - np.argmax(there[:, ::-1], axis=1)
-    begin = np.where(there.any(axis=1), start, begin)
-    begin = np.stack([np.zeros_like(cut), np.where(away, begin, cut)], axis=1)
+    # Back to the start of the sentence, unless that is in the row itself.
+    beyond = starts & (index >= num_near[:, None]) & (index <= begin[:, None])
+    start = index.size - 1 - np.argmax(beyond[:, ::-1], axis=1)
+    begin = np.where(beyond.any(axis=1), start, begin)
+    begin = np.stack([np.zeros_like(cut), np.where(nonadjacent, begin, cut)], axis=1)
     return begin, np.stack([cut, size], axis=1)

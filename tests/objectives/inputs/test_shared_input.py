@@ -1,4 +1,4 @@
-"""reading: what each of several objectives takes of one text."""
+"""shared_input: the part of one text that each of several objectives derives."""
 
 from types import SimpleNamespace
 
@@ -12,44 +12,43 @@ from research.errors import UserError
 from research.objectives.inputs import shared_input
 from tests.testing.example_batches import texts, vocab
 
-OF = vocab()
+VOCAB = vocab()
 LENGTHS = st.integers(5, 30)
 PAIR = TextSpec(
     "pair", 20, other_document_rate=0.3, nonadjacent_rate=0.3, short_rate=0.1
 )
 
 
-def asks(*reads):
-    """Parts a, b, ... that read these, whatever the length."""
+def make_parts(*specs):
+    """Parts a, b, ... that read texts of these specs, whatever the length."""
     return {
-        name: SimpleNamespace(text_spec=lambda length, read=read: read)
-        for name, read in zip("abcdef", reads, strict=False)
+        name: SimpleNamespace(text_spec=lambda length, spec=spec: spec)
+        for name, spec in zip("abcdef", specs, strict=False)
     }
 
 
-def pairs(seed=0, count=40):
-    """Pairs of two segments, each of one or more sentences; some of one segment."""
+def make_pairs(seed=0, count=40):
+    """Pairs of segments of one or more sentences; some have one segment."""
     rng = np.random.default_rng(seed)
     length = rng.integers(0, 21, count).astype(np.int32)
-    example = texts(20, length, OF, seed=seed)
+    example = texts(20, length, VOCAB, seed=seed)
     first = rng.integers(1, np.maximum(length, 1) + 1).astype(np.int32)
     first = np.minimum(first, length)
     flags = example.flags | (SENTENCE * (rng.random(example.flags.shape) < 0.2))
     flags[np.arange(count), np.minimum(first, 19)] |= SENTENCE
     flags[:, 0] |= SENTENCE
-    here = np.arange(20) < length[:, None]
+    valid = np.arange(20) < length[:, None]
     return example._replace(
-        flags=np.where(here, flags, 0).astype(np.uint8),
+        flags=np.where(valid, flags, 0).astype(np.uint8),
         first_length=first,
         label=rng.choice([NEXT, OTHER_DOCUMENT, NONADJACENT], count).astype(np.int32),
     )
 
 
-def is_example(example, width):
-    place = np.arange(width)
-    beyond = place >= example.length[:, None]
+def check_example(example, width):
+    beyond = np.arange(width) >= example.length[:, None]
     assert example.token.shape == example.flags.shape == beyond.shape
-    assert (example.token[beyond] == OF.pad_id).all() and not example.flags[
+    assert (example.token[beyond] == VOCAB.pad_id).all() and not example.flags[
         beyond
     ].any()
     assert (example.first_length <= example.length).all()
@@ -61,10 +60,12 @@ def is_example(example, width):
 @given(
     st.integers(0, 10**6), st.sampled_from(["passage", "stream"]), st.integers(5, 30)
 )
-def test_of_a_pair_a_passage_is_both_spans_or_the_first(seed, unit, length):
-    example = pairs(seed)
-    found = shared_input.share(example, PAIR, TextSpec(unit, length), OF.pad_id)
-    is_example(found, min(length, 20))
+def test_a_passage_from_a_pair_is_both_spans_or_the_first(seed, unit, length):
+    example = make_pairs(seed)
+    found = shared_input.derive_example(
+        example, PAIR, TextSpec(unit, length), VOCAB.pad_id
+    )
+    check_example(found, min(length, 20))
     for row in range(len(example.length)):
         both = example.label[row] == NEXT
         size = example.length[row] if both else example.first_length[row]
@@ -82,18 +83,19 @@ def test_of_a_pair_a_passage_is_both_spans_or_the_first(seed, unit, length):
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.booleans())
-def test_of_a_pair_of_segments_sentences_are_those_where_they_meet(seed, apart):
-    example = pairs(seed)
-    read = TextSpec("sentence_pair", 20, *((0.3, 0.3) if apart else (0.0, 0.0)))
-    found = shared_input.share(example, PAIR, read, OF.pad_id)
-    is_example(found, 20)
+def test_sentences_from_a_pair_are_those_at_its_boundary(seed, nonadjacent):
+    example = make_pairs(seed)
+    rates = (0.3, 0.3) if nonadjacent else (0.0, 0.0)
+    spec = TextSpec("sentence_pair", 20, *rates)
+    found = shared_input.derive_example(example, PAIR, spec, VOCAB.pad_id)
+    check_example(found, 20)
     for row, (length, first) in enumerate(
         zip(example.length, example.first_length, strict=True)
     ):
         starts = np.flatnonzero(example.flags[row] & SENTENCE)
         begin = max([p for p in starts if p < first], default=0)
         end = min([p for p in starts if first < p < length], default=length)
-        if not apart and example.label[row] != NEXT:
+        if not nonadjacent and example.label[row] != NEXT:
             end = first
         text = example.token[row, begin:end]
         np.testing.assert_array_equal(found.token[row, : len(text)], text)
@@ -102,21 +104,25 @@ def test_of_a_pair_of_segments_sentences_are_those_where_they_meet(seed, apart):
         assert found.label[row] == example.label[row]
 
 
-def test_texts_of_one_unit_are_cut_to_what_each_reads():
-    example = texts(20, [20, 7, 0, 15], OF)
-    base = shared_input.common(asks(TextSpec("stream", 12), TextSpec("stream", 20)), 0)
+def test_texts_of_one_unit_are_truncated():
+    example = texts(20, [20, 7, 0, 15], VOCAB)
+    base = shared_input.common_text_spec(
+        make_parts(TextSpec("stream", 12), TextSpec("stream", 20)), 0
+    )
     assert base == TextSpec("stream", 20)
-    found = shared_input.share(example, base, TextSpec("stream", 12), OF.pad_id)
-    is_example(found, 12)
+    found = shared_input.derive_example(
+        example, base, TextSpec("stream", 12), VOCAB.pad_id
+    )
+    check_example(found, 12)
     np.testing.assert_array_equal(found.length, [12, 7, 0, 12])
     np.testing.assert_array_equal(found.token, example.token[:, :12])
-    same = shared_input.share(example, base, base, OF.pad_id)
+    same = shared_input.derive_example(example, base, base, VOCAB.pad_id)
     for array, expected in zip(same, example, strict=True):
         np.testing.assert_array_equal(array, expected)
 
 
 @pytest.mark.parametrize(
-    "reads, expected",
+    "specs, expected",
     [
         ([TextSpec("stream", 9), TextSpec("passage", 30)], 1),
         ([PAIR, TextSpec("passage", 40), TextSpec("stream", 18)], 0),
@@ -139,12 +145,12 @@ def test_texts_of_one_unit_are_cut_to_what_each_reads():
         ),
     ],
 )
-def test_the_unit_that_serves_all_is_read(reads, expected):
-    assert shared_input.common(asks(*reads), 0) == reads[expected]
+def test_the_common_unit_contains_all_others(specs, expected):
+    assert shared_input.common_text_spec(make_parts(*specs), 0) == specs[expected]
 
 
 @pytest.mark.parametrize(
-    "reads",
+    "specs",
     [
         [TextSpec("document", 9), TextSpec("stream", 9)],
         [PAIR, PAIR._replace(other_document_rate=0.5)],
@@ -156,6 +162,6 @@ def test_the_unit_that_serves_all_is_read(reads, expected):
         [TextSpec("stream", 9), TextSpec("stream", 9, stride=4)],
     ],
 )
-def test_what_no_text_serves_is_told(reads):
+def test_specs_without_a_common_text_are_an_error(specs):
     with pytest.raises(UserError, match=r"\(a: .*; b: .*\)"):
-        shared_input.common(asks(*reads), 0)
+        shared_input.common_text_spec(make_parts(*specs), 0)

@@ -182,11 +182,13 @@ MUTANTS = [
         pitfall=13,
     ),
     Mutant(
-        "each part of a sum hides something else",
+        "each part of a joint objective hides other tokens",
         JOINT,
-        "hidden = part.corrupt(text, key, vocab, length)",
-        "hidden = part.corrupt(text, key + np.uint64(len(batch)), vocab, length)",
+        "arrays = composite.corrupt_part(part, example, base, key, vocab, length)",
+        "other = key + np.uint64(len(batch))\n"
+        "            arrays = composite.corrupt_part(\n"
+        "                part, example, base, other, vocab, length)",
         "tests/objectives/test_joint.py",
-        "each_part_hides",
+        "each_part_is_corrupted",
     ),
 ]
