@@ -142,14 +142,14 @@ class Objective:
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        kind = models.Twin if self.direction == "both" else models.Transformer
+        kind = models.BiLM if self.direction == "both" else models.Transformer
         return kind(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated); of both, `forward/lm`, ..."""
         if self.memory:
             memory = recurrence.recall(net, batch, self.memory)
-            states, memory = net.states(batch, memory=memory)
+            states, memory = net.states(batch, mems=memory)
             terms = self._score(net, batch, states)
             length = batch["token"].shape[1]
             return terms, recurrence.remember(batch, memory, length)

@@ -227,11 +227,11 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
-        places, carry = {"scored": batch["scored"], "keys": length}, ()
+        places, carry = {"scored": batch["scored"], "num_keys": length}, ()
         if self.memory:
             memory = recurrence.recall(net, batch, self.memory)
             kept = self._reused(length)
-            states, memory = net.states(batch, **places, memory=memory, kept=kept)
+            states, memory = net.states(batch, **places, mems=memory, reuse_len=kept)
             carry = recurrence.remember(batch, memory, length)
         else:
             states = net.states(batch, **places)

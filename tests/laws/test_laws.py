@@ -18,11 +18,11 @@ from tests.testing.instrumented_network import (
     LENGTH,
     Call,
     corrupt,
+    make_case,
     on_device,
-    setting,
-    tables,
-    watch,
-    with_tables,
+    record_calls,
+    token_tables,
+    with_token_tables,
 )
 from tests.testing.objective_cases import CASES, OF, example, trained
 
@@ -33,7 +33,7 @@ def closure(call: Call) -> np.ndarray:
     Sight has to be transitive, so that more layers reach no further than one.
     """
     sees = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
-    sees[:, call.keys :] &= call.keys is None
+    sees[:, call.num_keys :] &= call.num_keys is None
     sees |= np.eye(len(sees), dtype=bool)
     assert (sees == (sees.astype(int) @ sees > 0)).all()
     return sees
@@ -74,9 +74,10 @@ def answers(batch) -> dict[str, tuple[str, ...]]:
 @trained
 def test_states_depend_on_what_they_may_see_and_on_nothing_else(name, fields):
     # The gradient with respect to the tables of tokens tells the places apart.
-    objective, net, params, (batch,) = setting(name, fields, [27])
+    objective, net, params, (batch,) = make_case(name, fields, [27])
     shapes = jax.eval_shape(
-        lambda batch: watch(objective, net, params, batch, own=True), on_device(batch)
+        lambda batch: record_calls(objective, net, params, batch, distinct_tokens=True),
+        on_device(batch),
     )[1]
     weighed, rng = answers(batch), np.random.default_rng(1)
     still = [jnp.zeros(call.out.shape) for call in shapes]
@@ -87,8 +88,10 @@ def test_states_depend_on_what_they_may_see_and_on_nothing_else(name, fields):
 
     def parts(found, nudges, batch):
         """A number for each state of row 0 of each call; the terms; the calls."""
-        here = with_tables(params, found)
-        terms, calls = watch(objective, net, here, batch, own=True, nudges=nudges)
+        here = with_token_tables(params, found)
+        terms, calls = record_calls(
+            objective, net, here, batch, distinct_tokens=True, added=nudges
+        )
         both = zip(calls, probes, strict=True)
         return [call.out[0] @ probe for call, probe in both], terms, calls
 
@@ -127,7 +130,7 @@ def test_states_depend_on_what_they_may_see_and_on_nothing_else(name, fields):
         return by_state, by_weight, parts(found, still, batch)[2]
 
     by_state, by_weight, calls = jax.device_get(
-        depends(tables(params), on_device(batch))
+        depends(token_tables(params), on_device(batch))
     )
     rules = allowed(calls)
     for rule, seen in zip(rules, by_state, strict=True):
@@ -148,7 +151,7 @@ def terms_of(objective, net, params, batch, weight) -> list[str]:
 
     @jax.jit
     def weights(batch):
-        terms = watch(objective, net, params, batch)[0]
+        terms = record_calls(objective, net, params, batch)[0]
         return {name: term.weight for name, term in terms.items() if term.coef}
 
     some = weights(on_device(batch))
@@ -183,7 +186,7 @@ def test_the_state_of_a_target_does_not_know_it(name, fields):
     # Each token of the text is changed in turn, under the same noise; where it is a
     # target, the state that must recover it stays as it was.
     lengths = [50, 20, 50, 9]
-    objective, net, params, (batch,) = setting(name, fields, lengths)
+    objective, net, params, (batch,) = make_case(name, fields, lengths)
     text = example(objective, LENGTH, lengths)
     text = text._replace(label=np.maximum(text.label, 0))
     memory = batch["carry"]
@@ -192,7 +195,7 @@ def test_the_state_of_a_target_does_not_know_it(name, fields):
 
     @jax.jit
     def run(batch):
-        calls = watch(objective, net, params, batch | {"carry": memory})[1]
+        calls = record_calls(objective, net, params, batch | {"carry": memory})[1]
         return next(call.out for call in calls if call.method == "states")
 
     def states(batch):
@@ -245,12 +248,12 @@ def test_packed_documents_do_not_know_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)
     lengths = [34, 20, 7]
-    objective, net, params, batches = setting(name, fields, lengths, seeds)
-    trace = jax.jit(lambda batch: watch(objective, net, params, batch)[1])
+    objective, net, params, batches = make_case(name, fields, lengths, seeds)
+    trace = jax.jit(lambda batch: record_calls(objective, net, params, batch)[1])
     first, other, second = (
         jax.device_get(trace(on_device(batch))) for batch in batches
     )
-    doubled = [2 * call.keys if call.keys else None for call in first]
+    doubled = [2 * call.num_keys if call.num_keys else None for call in first]
 
     def packed(one):
         both = zip(one, second, strict=True)
@@ -273,7 +276,7 @@ def test_packed_documents_do_not_know_each_other(name, fields):
             elif memory is not None:
                 kept.append(stack.states(group, memory))
             else:
-                kept.append(stack.states(group, keys=count))
+                kept.append(stack.states(group, num_keys=count))
         return kept
 
     @jax.jit

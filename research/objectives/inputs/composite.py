@@ -64,7 +64,7 @@ def network(parts: Iterable[Any], options: Any, vocab: Any) -> Any:
       UserError: their networks cannot be one.
     """
     each = [part.network(options, vocab) for part in parts]
-    return each[0] if all(net == each[0] for net in each) else models.merged(each)
+    return each[0] if all(net == each[0] for net in each) else models.merge_networks(each)
 
 
 def pattern(parts: Iterable[Any]) -> str:

@@ -23,7 +23,7 @@ def recall(net: Any, batch: dict, places: int) -> dict[str, jax.Array]:
     """
     carry = batch.get("carry")
     if not carry:
-        return net.no_memory(len(batch["position"]), places)
+        return net.empty_mems(len(batch["position"]), places)
     goes_on = batch["example"] == carry["next"]
     segment = jnp.where(goes_on[:, None], carry["segment"], 0)
     return {"state": carry["state"], "segment": segment}
