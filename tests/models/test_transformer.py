@@ -1,4 +1,4 @@
-"""Laws of one transformer: options change how it is computed, or what, as they say."""
+"""The transformer: options change the computation, or its result, as documented."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ PUBLISHED = {
 
 
 def value_and_grads(network, params, group, **kw):
-    """A loss that reads all states and the readout, and its gradient."""
+    """A loss of all states and the readout, and its gradient."""
 
     def loss(params):
         def fn(net):
@@ -44,7 +44,8 @@ def value_and_grads(network, params, group, **kw):
     return jax.jit(jax.value_and_grad(loss))(params)
 
 
-def reads(group, **kw):
+def readout_of(group, **kw):
+    """A function of a network: its readout of a group."""
     return lambda net: net.readout(net.states(group, **kw))
 
 
@@ -57,21 +58,21 @@ def reads(group, **kw):
         {"remat": "full", "scan_unroll": 3},
     ],
 )
-def test_how_layers_are_run_changes_nothing(
+def test_scan_and_remat_change_no_number(
     changes, make_options, make_group, make_params, assert_close
 ):
     group = make_group()
-    plain = models.Transformer(make_options(layers=3), size=50)
+    reference = models.Transformer(make_options(layers=3), size=50)
     other = models.Transformer(make_options(layers=3, **changes), size=50)
-    params = make_params(plain, reads(group))
-    expected = value_and_grads(plain, params, group)
+    params = make_params(reference, readout_of(group))
+    expected = value_and_grads(reference, params, group)
     assert_close(value_and_grads(other, params, group), expected)
 
 
-def test_what_is_computed_again_is_not_kept(make_options, make_group):
+def test_remat_saves_memory(make_options, make_group):
     group = make_group(4, 32)
 
-    def kept(remat):
+    def temporary_bytes(remat):
         options = make_options(layers=6, width=32, feedforward=128, remat=remat)
         network = models.Transformer(options, size=50)
         params = jax.eval_shape(
@@ -83,7 +84,8 @@ def test_what_is_computed_again_is_not_kept(make_options, make_group):
     def states(net):
         return net.states(group)
 
-    assert kept("full") < 0.7 * kept("dots") < 0.7**2 * kept("none")
+    full, dots, none = (temporary_bytes(remat) for remat in ("full", "dots", "none"))
+    assert full < 0.7 * dots < 0.7**2 * none
 
 
 @pytest.mark.parametrize(
@@ -102,11 +104,11 @@ def test_scored_states_are_the_gathered_ones(
     scored = np.array([[3, 0, 0, 11], [9, 8, 1, 2]], np.int32)
     options = make_options(layers=3, **changes)
     network = models.Transformer(options, size=50)
-    params = make_params(network, reads(group))
+    params = make_params(network, readout_of(group))
 
-    def total(params, early):
+    def total(params, in_last_block):
         def fn(net):
-            if early:
+            if in_last_block:
                 return net.states(group, scored=scored)
             states = net.states(group)
             return jnp.take_along_axis(states, scored[..., None], axis=1)
@@ -124,7 +126,7 @@ def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
     def count(**changes):
         network = models.Transformer(make_options(**changes), size=50)
         made = jax.eval_shape(
-            lambda: models.init(network, reads(group), jax.random.key(0))
+            lambda: models.init(network, readout_of(group), jax.random.key(0))
         )
         return sum(leaf.size for leaf in jax.tree.leaves(models.unbox(made)))
 
@@ -147,20 +149,22 @@ def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group)
     same = models.Transformer(make_options(), size=50)
     np.testing.assert_array_equal(off, models.apply(same, params, states))
     run = jax.jit(lambda key: models.apply(network, params, states, key))
-    one, again, two = (run(jax.random.key(n)) for n in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert np.abs(one - off).max() > 0.1 and np.abs(one - two).max() > 0.1
+    first, again, other = (run(jax.random.key(n)) for n in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - off).max() > 0.1 and np.abs(first - other).max() > 0.1
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_an_untrained_model_knows_nothing(name, make_options, make_group):
-    """Its loss is log V: T5's, with logits of N(0, 1), is half a nat above.
+def test_an_untrained_model_has_the_loss_of_a_uniform_prediction(
+    name, make_options, make_group
+):
+    """The loss is log V; T5's, with logits of N(0, 1), is half a nat above.
 
-    Tied to T5's tables, what was read itself has a larger logit.
+    With T5's tied embeddings, the input token itself has a larger logit.
     """
-    size, wide = 500, {"width": 64, "feedforward": 128}
+    size, widths = 500, {"width": 64, "feedforward": 128}
     group = make_group(4, 24, size=size)
-    network = models.Transformer(make_options(**wide, **PUBLISHED[name]), size=size)
+    network = models.Transformer(make_options(**widths, **PUBLISHED[name]), size=size)
 
     def loss(net):
         readout = net.readout(net.states(group))
@@ -170,15 +174,15 @@ def test_an_untrained_model_knows_nothing(name, make_options, make_group):
     value = jax.jit(
         lambda key: models.apply(network, models.init(network, loss, key), loss)
     )(jax.random.key(0))
-    above = {"t5": 0.8, "t5v1.1": 0.5}.get(name, 0.05)
-    assert abs(value - np.log(size) - above) < 0.1
+    excess = {"t5": 0.8, "t5v1.1": 0.5}.get(name, 0.05)
+    assert abs(value - np.log(size) - excess) < 0.1
 
 
 def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_group):
     group = make_group()
     options = make_options(init="gpt2", layers=8, width=64, feedforward=256)
     network = models.Transformer(options, size=500)
-    made = jax.jit(lambda k: models.unbox(models.init(network, reads(group), k)))(
+    made = jax.jit(lambda k: models.unbox(models.init(network, readout_of(group), k)))(
         jax.random.key(0)
     )
     block = made["stack"]["blocks"]
@@ -194,11 +198,11 @@ def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_gro
     assert np.abs(first - second).max() > 0.01
 
 
-def test_t5s_scales_go_by_fan_in(make_options, make_group):
+def test_t5_initialises_by_fan_in(make_options, make_group):
     group = make_group()
     options = make_options(width=64, feedforward=256, **PUBLISHED["t5"])
     network = models.Transformer(options, size=500)
-    made = jax.jit(lambda k: models.unbox(models.init(network, reads(group), k)))(
+    made = jax.jit(lambda k: models.unbox(models.init(network, readout_of(group), k)))(
         jax.random.key(0)
     )
     block = made["stack"]["blocks"]
@@ -214,45 +218,45 @@ def test_t5s_scales_go_by_fan_in(make_options, make_group):
     assert not [p for p, _ in jax.tree.leaves_with_path(made) if "bias" in str(p)]
 
 
-def test_bfloat16_is_for_activations_alone(make_options, make_group):
+def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
     group = make_group()
     network = models.Transformer(make_options(dtype="bfloat16"), size=50)
-    params = models.unbox(models.init(network, reads(group), jax.random.key(0)))
+    params = models.unbox(models.init(network, readout_of(group), jax.random.key(0)))
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
-    readout = models.apply(network, params, reads(group))
+    readout = models.apply(network, params, readout_of(group))
     assert str(readout.feature.dtype) == "bfloat16"
     exact = models.Transformer(make_options(), size=50)
-    expected = models.apply(exact, params, reads(group)).feature
+    expected = models.apply(exact, params, readout_of(group)).feature
     np.testing.assert_allclose(readout.feature, expected, atol=0.1)
 
 
 @pytest.mark.parametrize("position", ["learned", "t5", "rotary", "relative"])
-def test_bfloat16s_gradient_is_about_the_exact_one(
+def test_the_bfloat16_gradient_is_close_to_the_float32_one(
     position, make_options, make_group, make_params, assert_close
 ):
     group = make_group()
     options = make_options(position=position)
     exact = models.Transformer(options, size=50)
-    params = make_params(exact, reads(group))
+    params = make_params(exact, readout_of(group))
     rounded = models.Transformer(
         dataclasses.replace(options, dtype="bfloat16"), size=50
     )
 
-    def slopes(network):
+    def gradient(network):
         def loss(params):
             states = models.apply(network, params, lambda net: net.states(group))
             return jnp.mean(states.astype(jnp.float32) ** 2 * np.arange(16)[None, None])
 
         return jax.jit(jax.grad(loss))(params)
 
-    assert_close(slopes(rounded), slopes(exact), 0.1)
+    assert_close(gradient(rounded), gradient(exact), 0.1)
 
 
 def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_group):
     group = make_group()
     network = models.Transformer(make_options(), size=200, transform=True)
-    params = models.init(network, reads(group), jax.random.key(0))
-    readout = models.apply(network, params, reads(group))
+    params = models.init(network, readout_of(group), jax.random.key(0))
+    readout = models.apply(network, params, readout_of(group))
     assert (readout.table.shape, readout.size) == ((256, 16), 200)
     assert (np.array(readout.bias) < -1e8).nonzero()[0].tolist() == [*range(200, 256)]
 
@@ -269,19 +273,21 @@ def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_grou
         return net.head("label", net.states(group)[:, 0])
 
     assert names(label) == {"token", "place", "stack", "answer_label"}
-    assert names(reads(group)) == {"token", "place", "stack", "output"}
+    assert names(readout_of(group)) == {"token", "place", "stack", "output"}
     boxed = models.init(network, label, jax.random.key(0))
     assert models.apply(network, models.unbox(boxed), label).shape == (2, 3)
 
 
-def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
+def test_every_dimension_of_every_parameter_has_a_logical_axis(
+    make_options, make_group
+):
     group = make_group()
     for changes in PUBLISHED.values():
         network = models.Transformer(make_options(**changes), size=50, transform=True)
         made = jax.eval_shape(
-            lambda n=network: models.init(n, reads(group), jax.random.key(0))
+            lambda n=network: models.init(n, readout_of(group), jax.random.key(0))
         )
-        axes, shapes = models.axes(made), models.unbox(made)
+        axes, shapes = models.logical_axes(made), models.unbox(made)
         known = {None, "layers", "vocab", "embed", "heads", "feedforward"}
         leaves = jax.tree.leaves(axes), jax.tree.leaves(shapes)
         for names, leaf in zip(*leaves, strict=True):
@@ -300,6 +306,6 @@ def test_axes_name_every_dimension_of_every_parameter(make_options, make_group):
         ),
     ],
 )
-def test_options_name_the_key_that_is_wrong(changes, message, make_options):
+def test_the_error_names_the_wrong_key(changes, message, make_options):
     with pytest.raises(UserError, match=message):
         make_options(**changes)
