@@ -49,6 +49,12 @@ def readout_of(group, **kw):
     return lambda net: net.readout(net.states(group, **kw))
 
 
+def initial_params(network, group):
+    """The initial parameters that the readout of a group uses."""
+    init = lambda key: models.init(network, readout_of(group), key)  # noqa: E731
+    return models.unbox(jax.jit(init)(jax.random.key(0)))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -125,10 +131,8 @@ def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
 
     def count(**changes):
         network = models.Transformer(make_options(**changes), size=50)
-        made = jax.eval_shape(
-            lambda: models.init(network, readout_of(group), jax.random.key(0))
-        )
-        return sum(leaf.size for leaf in jax.tree.leaves(models.unbox(made)))
+        params = jax.eval_shape(lambda: initial_params(network, group))
+        return sum(leaf.size for leaf in jax.tree.leaves(params))
 
     block = (count(layers=5) - count(layers=2)) / 3
     shared = {"shared_layers": True}
@@ -141,9 +145,7 @@ def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group)
     group = make_group()
     network = models.Transformer(make_options(dropout=0.3), size=50)
 
-    def states(net):
-        return net.states(group)
-
+    states = lambda net: net.states(group)  # noqa: E731
     params = models.unbox(models.init(network, states, jax.random.key(0)))
     off = models.apply(network, params, states)
     same = models.Transformer(make_options(), size=50)
@@ -182,16 +184,14 @@ def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_gro
     group = make_group()
     options = make_options(init="gpt2", layers=8, width=64, feedforward=256)
     network = models.Transformer(options, size=500)
-    made = jax.jit(lambda k: models.unbox(models.init(network, readout_of(group), k)))(
-        jax.random.key(0)
-    )
-    block = made["stack"]["blocks"]
+    params = initial_params(network, group)
+    block = params["stack"]["blocks"]
     for kernel, std in (
         (block["attention"]["out"]["kernel"], 0.02 / 4),
         (block["feedforward"]["out"]["kernel"], 0.02 / 4),
         (block["attention"]["query"]["kernel"], 0.02),
         (block["feedforward"]["in"]["kernel"], 0.02),
-        (made["place"]["position"], 0.01),
+        (params["place"]["position"], 0.01),
     ):
         np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
     first, second = (block["feedforward"]["in"]["kernel"][n] for n in (0, 1))
@@ -202,12 +202,10 @@ def test_t5_initialises_by_fan_in(make_options, make_group):
     group = make_group()
     options = make_options(width=64, feedforward=256, **PUBLISHED["t5"])
     network = models.Transformer(options, size=500)
-    made = jax.jit(lambda k: models.unbox(models.init(network, readout_of(group), k)))(
-        jax.random.key(0)
-    )
-    block = made["stack"]["blocks"]
+    params = initial_params(network, group)
+    block = params["stack"]["blocks"]
     for kernel, std in (
-        (made["token"]["rows"], 1.0),
+        (params["token"]["rows"], 1.0),
         (block["attention"]["query"]["kernel"], (64 * 32) ** -0.5),
         (block["attention"]["key"]["kernel"], 64**-0.5),
         (block["attention"]["out"]["kernel"], 64**-0.5),
@@ -215,13 +213,13 @@ def test_t5_initialises_by_fan_in(make_options, make_group):
         (block["feedforward"]["out"]["kernel"], 256**-0.5),
     ):
         np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
-    assert not [p for p, _ in jax.tree.leaves_with_path(made) if "bias" in str(p)]
+    assert not [p for p, _ in jax.tree.leaves_with_path(params) if "bias" in str(p)]
 
 
 def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
     group = make_group()
     network = models.Transformer(make_options(dtype="bfloat16"), size=50)
-    params = models.unbox(models.init(network, readout_of(group), jax.random.key(0)))
+    params = initial_params(network, group)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
     readout = models.apply(network, params, readout_of(group))
     assert str(readout.feature.dtype) == "bfloat16"
@@ -255,7 +253,7 @@ def test_the_bfloat16_gradient_is_close_to_the_float32_one(
 def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_group):
     group = make_group()
     network = models.Transformer(make_options(), size=200, transform=True)
-    params = models.init(network, readout_of(group), jax.random.key(0))
+    params = initial_params(network, group)
     readout = models.apply(network, params, readout_of(group))
     assert (readout.table.shape, readout.size) == ((256, 16), 200)
     assert (np.array(readout.bias) < -1e8).nonzero()[0].tolist() == [*range(200, 256)]
