@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from research import models
-from research.errors import UserError
 
 PUBLISHED = {
     "gpt": {"norm_placement": "post", "embedding_norm": "never"},
@@ -290,20 +289,3 @@ def test_every_dimension_of_every_parameter_has_a_logical_axis(
         leaves = jax.tree.leaves(axes), jax.tree.leaves(shapes)
         for names, leaf in zip(*leaves, strict=True):
             assert len(names) == leaf.ndim and set(names) <= known
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"width": 30, "heads": 4}, r"model\.heads is 4.*divide model\.width 30"),
-        ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
-        ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),
-        (
-            {"token_type_encoding": "relative"},
-            r"model\.token_types of at least 2, not 0",
-        ),
-    ],
-)
-def test_the_error_names_the_wrong_key(changes, message, make_options):
-    with pytest.raises(UserError, match=message):
-        make_options(**changes)
