@@ -1,37 +1,38 @@
 """The networks, and how they are bound to parameters; only this folder imports flax."""
 
-from research.models.electra import TIES, Pair, Twin
-from research.models.encoder_decoder import EncoderDecoder, Memory
+from research.models.blocks import Encoded
+from research.models.electra import TIE_CHOICES, BiLM, GeneratorDiscriminator
+from research.models.encoder_decoder import EncoderDecoder
 from research.models.flax_bridge import (
     apply,
-    axes,
     constrain,
-    depths,
     init,
+    layer_depths,
+    logical_axes,
     logical_rules,
     unbox,
 )
 from research.models.layers.heads import HeadSpec, Readout
-from research.models.merge import merged
+from research.models.merge import merge_networks
 from research.models.options import Options
 from research.models.transformer import Transformer
 
 __all__ = [
-    "TIES",
+    "TIE_CHOICES",
+    "BiLM",
+    "Encoded",
     "EncoderDecoder",
+    "GeneratorDiscriminator",
     "HeadSpec",
-    "Memory",
     "Options",
-    "Pair",
     "Readout",
     "Transformer",
-    "Twin",
     "apply",
-    "axes",
     "constrain",
-    "depths",
     "init",
+    "layer_depths",
+    "logical_axes",
     "logical_rules",
-    "merged",
+    "merge_networks",
     "unbox",
 ]

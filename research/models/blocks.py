@@ -1,6 +1,6 @@
 """A stack of blocks: scanned or unrolled over layers, rematerialised by policy."""
 
-# B batch, L length, P scored places, N remembered places, D width, E width of tables
+# B batch, L length, M length of the encoder, P scored positions, N mems, D width
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,10 +11,14 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from research.models.layers.attention import Attention, Sight, mask, sight
+from research.models.layers.attention import Attention, PreparedInputs, prepare
+from research.models.layers.attention_inputs import (
+    cross_attention_inputs,
+    self_attention_inputs,
+)
 from research.models.layers.dense import (
-    PRODUCT,
-    RESIDUAL,
+    DENSE_PRODUCT,
+    STATE_AXES,
     Dense,
     FeedForward,
     Norm,
@@ -22,83 +26,89 @@ from research.models.layers.dense import (
     gather_positions,
     normal,
 )
-from research.models.layers.positions import BUCKETS, relative_bias
-from research.models.layers.relative import places
+from research.models.layers.positions import NUM_BUCKETS
 from research.models.options import Options
 
 
-class Past(NamedTuple):
-    """What all blocks read before, which serves as keys; nothing is learned of it."""
+class Mems(NamedTuple):
+    """Transformer-XL's memory: earlier inputs of all blocks, without gradient."""
 
     state: jax.Array  # [B, layers, N, D]
-    segment: jax.Array  # [B, N], 0: nobody sees it
+    segment: jax.Array  # [B, N]; 0: no query attends to it
+
+
+class Encoded(NamedTuple):
+    """The encoder's output, to which the decoder attends."""
+
+    states: jax.Array  # [B, M, D]
+    segment: jax.Array  # [B, M]
 
 
 class Block(nn.Module):
-    """Attention, attention to a memory where there is one, feed-forward."""
+    """Self-attention, cross-attention if there is an encoder, feed-forward."""
 
     options: Options
 
     @nn.compact
     def __call__(
         self,
-        x,
-        sight: Sight,
+        x_BLD: jax.Array,
+        self_inputs: PreparedInputs,
         *,
-        places=None,
-        past=None,
-        memory=None,
-        scored=None,
-        keys=None,
-    ):
-        """States [B, L, D] after the block, or [B, P, D] of the scored places alone.
+        num_keys: int | None = None,
+        mems: jax.Array | None = None,
+        cross: tuple[jax.Array, PreparedInputs] | None = None,
+        scored: jax.Array | None = None,
+    ) -> jax.Array:
+        """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
         Args:
-          keys: only the first so many places serve as keys; None: all.
-          sight: of the queries that are computed (the scored ones, where given).
-          places: where these queries and the keys are.
-          past: [B, N, D] inputs of the block that serve as keys, before the others.
-          memory: states [B, M, D] of an encoder, and the sight of them.
+          self_inputs: of all L queries.
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: [B, N, D] earlier inputs of this block, keys before the others.
+          cross: the encoder's states [B, M, D], and the inputs of attention to them.
+          scored: [B, P].
         """
         options = self.options
-        pre = options.norm_placement == "pre"
+        pre_norm = options.norm_placement == "pre"
 
-        def enter(x, name):
-            return Norm(options, name=name)(x) if pre else x
+        def before(x, name):
+            return Norm(options, name=name)(x) if pre_norm else x
 
-        def leave(x, y, name):
+        def add(x, y, name):
             x = x + dropout(self, y)
-            return x if pre else Norm(options, name=name)(x)
+            return x if pre_norm else Norm(options, name=name)(x)
 
-        def at(states):
+        def at_scored(states):
             return states if scored is None else gather_positions(states, scored)
 
-        count = 0 if past is None else past.shape[1]
-        whole = x if past is None else jnp.concatenate([past, x], axis=1)
-        y = enter(whole, "attention_norm")
-        source = y if keys is None else y[:, : count + keys]
-        attention = Attention(options, name="attention")
-        y = attention(at(y[:, count:]), sight, source=source, places=places)
-        x = leave(at(x), y, "attention_norm")
-        if memory is not None:
-            states, seen = memory
-            seen = seen if scored is None else seen.at(scored)
-            y = enter(x, "cross_norm")
-            y = Attention(options, name="cross")(y, seen, source=states)
-            x = leave(x, y, "cross_norm")
-        y = FeedForward(options, name="feedforward")(enter(x, "feedforward_norm"))
-        x = leave(x, y, "feedforward_norm")
-        return nn.with_logical_constraint(x, RESIDUAL)
+        def attend(name, x, inputs, source):
+            inputs = inputs if scored is None else inputs.at(scored)
+            return Attention(options, name=name)(x, inputs, source_BMD=source)
+
+        x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
+        with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
+        y = before(with_mems, "attention_norm")
+        source = y if num_keys is None else y[:, : num_mems + num_keys]
+        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source)
+        x = add(at_scored(x), y, "attention_norm")
+        if cross is not None:
+            encoded, cross_inputs = cross
+            y = attend("cross", before(x, "cross_norm"), cross_inputs, encoded)
+            x = add(x, y, "cross_norm")
+        y = FeedForward(options, name="feedforward")(before(x, "feedforward_norm"))
+        x = add(x, y, "feedforward_norm")
+        return nn.with_logical_constraint(x, STATE_AXES)
 
 
 class Stack(nn.Module):
-    """Blocks one after another, with their parameters stacked over the layers.
+    """Consecutive blocks, with their parameters stacked over the layers.
 
-    Where only some places are scored, the last block computes those alone: nothing
+    If only some positions are scored, the last block computes only those, since nothing
     reads the others.
 
     Attributes:
-      pattern: a promise about who sees whom, as `attention.mask` takes it.
+      pattern: the objective's promise about rank and reach: full | causal | general.
     """
 
     options: Options
@@ -107,152 +117,148 @@ class Stack(nn.Module):
     @nn.compact
     def __call__(
         self,
-        x,
-        group,
+        x_BLE: jax.Array,
+        group: Mapping,
         *,
-        memory=None,
-        scored=None,
-        keys=None,
-        past: Past | None = None,
-        kept: tuple[int, int] = (0, 0),
-    ):
-        """States [B, L, D], or [B, P, D] of the scored places, from x [B, L, E].
+        encoded: Encoded | None = None,
+        scored: jax.Array | None = None,
+        num_keys: int | None = None,
+        mems: Mems | None = None,
+        memorize: tuple[int, int] = (0, 0),
+    ) -> Any:
+        """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
-        With a past: these, and the inputs [B, layers, any, D] of all blocks at the
-        places that are kept.
+        With mems a pair: these, and the inputs [B, layers, any, D] of all blocks at the
+        positions to memorize.
 
         Args:
-          keys: only the first so many places serve as keys; None: all.
-          past: earlier inputs of all blocks, which serve as keys too.
-          kept: the first of these places, and the one behind the last.
+          encoded: output of the encoder, for cross-attention.
+          scored: [B, P].
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: earlier inputs of all blocks, which serve as keys too.
+          memorize: first position to memorize, and the one after the last.
         """
-        options = self.options
+        options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
-        x = nn.with_logical_constraint(x, RESIDUAL)
-        seen = self._sight(group, keys, past)
-        remembered = 0 if past is None else past.segment.shape[1]
-        where = places(options, group, keys, remembered)
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        self_inputs = self._self_inputs(group, num_keys, mems)
+        cross = None if encoded is None else self._cross(group, encoded)
         block = Block(options, parent=None)
 
         def init(key):
-            def one(key):
-                first = None if past is None else past.state[:, 0]
-                more = {"places": where, "past": first, "memory": memory, "keys": keys}
-                return block.init(key, x, seen, **more)["params"]
+            def init_block(key):
+                mems_BND = None if mems is None else mems.state[:, 0]
+                more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+                return block.init(key, x, self_inputs, **more)["params"]
 
             count = 1 if options.shared_layers else options.layers
-            params = jax.vmap(one)(jax.random.split(key, count))
+            params = jax.vmap(init_block)(jax.random.split(key, count))
             return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
-        def run(x, seen, where, layer, scored=None):
-            params, key, before = layer
-            rngs = {} if key is None else {"dropout": key}
+        def run_block(x, layer, scored=None):
+            params, dropout_key, mems_BND = layer
             after = block.apply(
                 {"params": params},
                 x,
-                seen,
-                places=where,
-                past=before,
-                memory=memory,
+                self_inputs,
+                num_keys=num_keys,
+                mems=mems_BND,
+                cross=cross,
                 scored=scored,
-                keys=keys,
-                rngs=rngs,
+                rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
-            return after, None if past is None else lax.stop_gradient(
-                x[:, slice(*kept)]
-            )
+            if mems is None:
+                return after, None
+            return after, lax.stop_gradient(x[:, slice(*memorize)])
 
-        noise = before = None
+        dropout_keys = mems_state = None
         if options.dropout and self.has_rng("dropout"):
-            noise = jax.random.split(self.make_rng("dropout"), options.layers)
-        if past is not None:
-            before = jnp.moveaxis(lax.stop_gradient(past.state), 1, 0)
-        layers = self.param("blocks", init), noise, before
-        x, inputs = _layers(options, run, layers, x, seen, where, scored)
+            dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
+        if mems is not None:
+            mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
+        layers = self.param("blocks", init), dropout_keys, mems_state
+        x, inputs = _run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
-        return x if past is None else (x, jnp.moveaxis(inputs, 0, 1))
+        return x if mems is None else (x, jnp.moveaxis(inputs, 0, 1))
 
-    def _sight(self, group, keys, past) -> Sight:
-        """Who sees whom; all that are no padding see all of the past that is none."""
-        options = self.options
-        seen, bias = mask(self.pattern, group, keys), None
-        if past is not None:
-            shape = (*seen.shape[:2], past.segment.shape[1])
-            here, there = group["segment"] > 0, past.segment > 0
-            both = jnp.broadcast_to(here[:, :, None] & there[:, None], shape)
-            seen = jnp.concatenate([both, seen], axis=-1)
+    def _self_inputs(self, group, num_keys, mems):
+        """What all layers' self-attention reads; T5's bias table is theirs together."""
+        options, bias_table = self.options, None
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
-            shape = (BUCKETS, options.heads)
-            table = self.param("relative", normal(options, std, None, "heads"), shape)
-            position, causal = group["position"], self.pattern == "causal"
-            bias = relative_bias(table, position, position[:, :keys], causal=causal)
-        return sight(seen, bias)
+            init = normal(options, std, None, "heads")
+            bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
+        inputs = self_attention_inputs(
+            group,
+            self.pattern,
+            num_keys=num_keys,
+            mems_segment=None if mems is None else mems.segment,
+            bias_table=bias_table,
+        )
+        return prepare(options, inputs)
+
+    def _cross(self, group, encoded):
+        inputs = cross_attention_inputs(group["segment"], encoded.segment)
+        return encoded.states, prepare(self.options, inputs)
 
 
-def _layers(
-    options: Options, run: Callable, layers: Any, x, seen: Sight, where, scored
-) -> tuple[jax.Array, Any]:
-    """Runs the blocks; the last one for the scored places alone, where there are any.
+def _run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
+    """Runs all blocks, the last one only at the scored positions, if there are any.
 
     Args:
-      run: (x, sight, places, layer, scored) -> x, and what it keeps.
-      layers: parameters and what else each block has for itself, stacked; the
-        parameters of one block if they are shared.
+      run_block: (x, layer, scored) -> x, and what the layer outputs beside it.
+      layers: (params, ...): stacked over the layers, except params if they are shared.
+
+    Returns:
+      x, and the other outputs stacked over the layers.
     """
-    count = options.layers
     params, *others = layers
     if options.shared_layers:
         params = jax.tree.map(lambda leaf: leaf[0], params)
         layers = (None, *others)
 
-    def one(x, layer):
+    def run(x, layer, scored=None):
         layer = (params, *layer[1:]) if options.shared_layers else layer
-        return run(x, seen, where, layer)
+        return run_block(x, layer, scored)
 
-    def last(x, layer):
-        layer = (params, *layer[1:]) if options.shared_layers else layer
-        query, key = where
-        query = jax.tree.map(lambda leaf: gather_positions(leaf, scored), query)
-        return run(x, seen.at(scored), (query, key), layer, scored)
-
-    scanned = options.scan_unroll < count - (scored is not None)
-    remat = REMAT[options.remat]
-    one, last = remat(one, prevent_cse=not scanned), remat(last, prevent_cse=True)
+    count, unroll, remat = options.layers, options.scan_unroll, REMAT[options.remat]
+    is_scanned = unroll < count - (scored is not None)
+    run_all = remat(run, prevent_cse=not is_scanned)
     if scored is None:
-        return _loop(one, x, layers, count, options.scan_unroll)
-    before, final = _cut(layers, (count - 1, 1))
-    x, kept = _loop(one, x, before, count - 1, options.scan_unroll)
-    x, more = last(x, jax.tree.map(lambda leaf: leaf[0], final))
-    return x, _stacked(kept, more)
+        return _scan_or_unroll(run_all, x, layers, count, unroll)
+    run_scored = remat(partial(run, scored=scored), prevent_cse=True)
+    first, last = _split_layers(layers, (count - 1, 1))
+    x, outputs = _scan_or_unroll(run_all, x, first, count - 1, unroll)
+    x, output = run_scored(x, jax.tree.map(lambda leaf: leaf[0], last))
+    return x, _append(outputs, output)
 
 
-def _loop(body, x, layers, count, unroll):
+def _scan_or_unroll(run, x, layers, count, unroll):
     """Feeds x through `count` layers, `unroll` of them in one step of a scan.
 
     Returns:
-      x, and what all layers keep, stacked; None, if nothing.
+      x, and the other outputs stacked over the layers; None, if there are none.
     """
     if unroll < count:
-        return lax.scan(body, x, layers, count, unroll=unroll)
-    kept = None
-    for layer in _cut(layers, (1,) * count):
-        x, more = body(x, jax.tree.map(lambda leaf: leaf[0], layer))
-        kept = _stacked(kept, more)
-    return x, kept
+        return lax.scan(run, x, layers, count, unroll=unroll)
+    outputs = None
+    for layer in _split_layers(layers, (1,) * count):
+        x, output = run(x, jax.tree.map(lambda leaf: leaf[0], layer))
+        outputs = _append(outputs, output)
+    return x, outputs
 
 
-def _stacked(kept, more):
-    """What a layer keeps, added to what those before it do."""
-    if kept is None or more is None:
-        return more if more is None else more[None]
-    return jnp.concatenate([kept, more[None]])
+def _append(outputs, output):
+    """The stacked outputs of the first layers, with that of one more."""
+    if outputs is None or output is None:
+        return output if output is None else output[None]
+    return jnp.concatenate([outputs, output[None]])
 
 
-def _cut(layers, sizes):
-    """Cuts stacked leaves along the layers; the gradient is one concatenation."""
+def _split_layers(layers, sizes):
+    """Splits stacked leaves along the layers; the gradient is one concatenation."""
     parts = jax.tree.map(lambda leaf: lax.split(leaf, sizes), layers)
     outer = jax.tree.structure(layers)
     if not outer.num_leaves:
@@ -260,16 +266,16 @@ def _cut(layers, sizes):
     return jax.tree.transpose(outer, jax.tree.structure([0] * len(sizes)), parts)
 
 
-def _everything(body, *, prevent_cse):
+def _save_everything(body, *, prevent_cse):
     return body
 
 
 REMAT: Mapping[str, Callable] = {
-    "none": _everything,
+    "none": _save_everything,
     "dots": partial(
         jax.checkpoint,
-        policy=jax.checkpoint_policies.save_only_these_names(PRODUCT),
+        policy=jax.checkpoint_policies.save_only_these_names(DENSE_PRODUCT),
     ),
     "full": jax.checkpoint,
 }
-"""What a block keeps for its gradient: all, its dense layers' products, its input."""
+"""What a block saves for its gradient: all, the products of dense layers, its input."""

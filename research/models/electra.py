@@ -1,4 +1,4 @@
-"""Networks of two transformers that share parameters: ELECTRA's pair, a biLM."""
+"""Networks of two transformers that share parameters: ELECTRA, and a biLM."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,26 +11,31 @@ from research.models.options import Options
 from research.models.transformer import Transformer
 
 HEAD_WIDTH = 64
-"""Width of the generator's heads (Clark et al. 2020, the released code)."""
+"""Width of the generator's attention heads (Clark et al. 2020, the released code)."""
 
-TIES = ("none", "token", "embedding", "all")
-"""What a pair may share: nothing; the tokens' table; positions and kinds as well; all
-but heads and readouts."""
+TIE_CHOICES = ("none", "token", "embedding", "all")
+"""What generator and discriminator may share: nothing; token embeddings; those of
+positions and token types as well; everything except heads and readouts."""
 
 
-class Pair(nn.Module):
+class GeneratorDiscriminator(nn.Module):
     """ELECTRA: a small generator with a readout, a discriminator with head "replaced".
 
-    What is shared belongs to the discriminator, which thus is a whole transformer to
-    start from. Tables have the discriminator's table width. A readout or a head exists
-    where a loss calls it: the discriminator's readout serves the tasks that recover
-    tokens (Clark et al. 2020, section 3.5).
+    Shared parameters belong to the discriminator, which thus is a complete transformer
+    to fine-tune. The generator's embeddings have the discriminator's embedding width. A
+    readout or a head exists only if a loss calls it: the discriminator's readout serves
+    objectives that recover tokens with it (Clark et al. 2020, section 3.5).
 
     Attributes:
-      fraction: the generator's width over the discriminator's; 1 where all is tied.
-      tie: one of `TIES` (section 3.2).
-      transform: the discriminator's readout has BERT's head, as the generator's has.
+      size: entries of the vocabulary.
+      fraction: the generator's width over the discriminator's; 1 with tie "all".
+      tie: one of `TIE_CHOICES` (section 3.2).
+      transform: the discriminator's readout has BERT's layers before the table; the
+        generator's always does.
       heads: the discriminator's, beside "replaced".
+
+    Raises:
+      UserError: `tie` is unknown, or "all" with a fraction other than 1.
     """
 
     options: Options
@@ -41,8 +46,13 @@ class Pair(nn.Module):
     heads: Mapping[str, int | HeadSpec] | tuple = ()
 
     def setup(self):
-        if self.tie not in TIES:
-            raise unknown("objective.tie", self.tie, TIES)
+        if self.tie not in TIE_CHOICES:
+            raise unknown("objective.tie", self.tie, TIE_CHOICES)
+        if self.tie == "all" and self.fraction != 1:
+            raise UserError(
+                f"objective.fraction is {self.fraction}; to tie all weights of the "
+                "generator to the discriminator's it must be 1"
+            )
         options, shared = self.options, {}
         self.discriminator = Transformer(
             options,
@@ -51,25 +61,22 @@ class Pair(nn.Module):
             transform=self.transform,
             heads={"replaced": 1, **dict(self.heads)},
         )
-        small = smaller(options, self.fraction)
+        token, embedding = self.discriminator.embeddings()
         if self.tie != "none":
-            shared["table"], embed = self.discriminator.tables()
+            shared["shared_token"] = token
         if self.tie in ("embedding", "all"):
-            shared["embed"] = embed
+            shared["shared_embedding"] = embedding
         if self.tie == "all":
-            if self.fraction != 1:
-                raise UserError(
-                    f"objective.fraction is {self.fraction}; to tie all weights of the "
-                    "generator to the discriminator's it must be 1"
-                )
-            small, shared["blocks"] = options, self.discriminator.stack
+            shared["shared_stack"] = self.discriminator.stack
+        else:
+            options = generator_options(options, self.fraction)
         self.generator = Transformer(
-            small, self.size, pattern="full", transform=True, **shared
+            options, self.size, pattern="full", transform=True, **shared
         )
 
 
-def smaller(options: Options, fraction: float) -> Options:
-    """The generator's options: narrower, as deep, with tables of the same width."""
+def generator_options(options: Options, fraction: float) -> Options:
+    """The generator's options: narrower, as deep, and with the same embedding width."""
     width = max(1, round(options.width * fraction))
     return dataclasses.replace(
         options,
@@ -80,14 +87,16 @@ def smaller(options: Options, fraction: float) -> Options:
     )
 
 
-class Twin(nn.Module):
-    """A biLM: two stacks, one a direction, over one set of tables and one readout.
+class BiLM(nn.Module):
+    """A biLM: a stack for each direction, with the same embeddings and readout.
 
-    What is shared belongs to `forward`. Each has the methods of a transformer (Peters
-    et al. 2018, section 3.1, whose directions share the same two).
+    Shared parameters belong to `forward`. Each direction has the methods of a
+    transformer (Peters et al. 2018, section 3.1, whose directions share the same two).
 
     Attributes:
-      pattern: a promise about rank and reach of what both read.
+      size: entries of the vocabulary.
+      pattern: the objective's promise about rank and reach, in both directions.
+      transform: the readout has BERT's layers before the table.
     """
 
     options: Options
@@ -96,9 +105,12 @@ class Twin(nn.Module):
     transform: bool = False
 
     def setup(self):
-        parts = (self.options, self.size, self.pattern, self.transform)
-        self.forward = Transformer(*parts)
-        table, embed = self.forward.tables()
+        fields = (self.options, self.size, self.pattern, self.transform)
+        self.forward = Transformer(*fields)
+        token, embedding = self.forward.embeddings()
         self.backward = Transformer(
-            *parts, table=table, embed=embed, reads=self.forward.output
+            *fields,
+            shared_token=token,
+            shared_embedding=embedding,
+            shared_output=self.forward.output,
         )

@@ -1,32 +1,27 @@
-"""The encoder-decoder: two stacks over one table of tokens."""
+"""The encoder-decoder: two stacks with one token embedding."""
 
-# B batch, L length of the decoder, M of the encoder, P scored places, D width
+# B batch, L length of the decoder, M of the encoder, P scored positions, D width
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax
 from flax import linen as nn
 
-from research.models.blocks import Stack
-from research.models.layers.attention import across, sight
-from research.models.layers.embeddings import Embed, Table
-from research.models.layers.heads import Head, HeadSpec, Output, Readout
+from research.models.blocks import Encoded, Stack
+from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
+from research.models.layers.heads import Head, HeadSpec, Readout, VocabHead
 from research.models.options import Options
 
 
-class Memory(NamedTuple):
-    """What the decoder reads of the encoder."""
-
-    states: jax.Array  # [B, M, D]
-    segment: jax.Array  # [B, M]
-
-
 class EncoderDecoder(nn.Module):
-    """T5, BART: a full encoder, and a causal decoder that reads its memory.
+    """T5, BART: a bidirectional encoder, and a causal decoder that attends to it.
 
-    A decoder's query sees the encoder's places of its own segment, whatever their rank.
-    Each stack has `options.layers` blocks.
+    A decoder query attends to the encoder's positions with its own segment, whatever
+    their rank. Each stack has `options.layers` blocks.
+
+    Attributes:
+      size: entries of the vocabulary.
+      heads: number of values of each named head, or its `HeadSpec`.
     """
 
     options: Options
@@ -34,36 +29,37 @@ class EncoderDecoder(nn.Module):
     heads: Mapping[str, int | HeadSpec] | tuple = ()
 
     def setup(self):
+        # The names are those of the parameters in checkpoints.
         options = self.options
-        self.token = Table(options, self.size)
-        self.encoder_place = Embed(options)
+        self.token = TokenEmbedding(options, self.size)
+        self.encoder_embedding = InputEmbedding(options, name="encoder_place")
         self.encoder = Stack(options, "full")
-        self.decoder_place = Embed(options)
+        self.decoder_embedding = InputEmbedding(options, name="decoder_place")
         self.decoder = Stack(options, "causal")
-        self.output = Output(options, self.size)
-        self.answer = {
-            name: Head(options, spec) for name, spec in dict(self.heads).items()
+        self.output = VocabHead(options, self.size)
+        self.named_heads = {
+            name: Head(options, spec, name=f"answer_{name}")
+            for name, spec in dict(self.heads).items()
         }
 
-    def encode(self, group: Mapping) -> Memory:
-        """The memory of a group of arrays [B, M]."""
-        places = group["token"].shape[1]
-        x = self.encoder_place(self.token(group["token"]), group, places=places)
-        return Memory(self.encoder(x, group), group["segment"])
+    def encode(self, group: Mapping) -> Encoded:
+        """The encoder's output for a group of arrays [B, M]."""
+        token = group["token"]
+        x = self.encoder_embedding(self.token(token), group, length=token.shape[1])
+        return Encoded(self.encoder(x, group), group["segment"])
 
     def states(
-        self, group: Mapping, memory: Memory, scored: jax.Array | None = None
+        self, group: Mapping, encoded: Encoded, scored: jax.Array | None = None
     ) -> jax.Array:
-        """The decoder's states [B, L, D] of a group, or [B, P, D] of `scored`."""
-        places = group["token"].shape[1]
-        x = self.decoder_place(self.token(group["token"]), group, places=places)
-        seen = sight(across(group["segment"], memory.segment))
-        return self.decoder(x, group, memory=(memory.states, seen), scored=scored)
+        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`."""
+        token = group["token"]
+        x = self.decoder_embedding(self.token(token), group, length=token.shape[1])
+        return self.decoder(x, group, encoded=encoded, scored=scored)
 
     def readout(self, states: jax.Array) -> Readout:
-        """The vocabulary head of states [..., D]."""
-        return self.output(states, self.token.rows)
+        """The vocabulary head at states [..., D]."""
+        return self.output(states, self.token.table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
-        """Float32 [..., n] of the head `name` at states [..., D]."""
-        return self.answer[name](states)
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+        return self.named_heads[name](states)

@@ -1,4 +1,4 @@
-"""How a network meets its parameters, so that nobody else needs to know flax."""
+"""Flax's init, apply and logical axes as functions, so that only models import flax."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +12,8 @@ from flax import linen as nn
 def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
     """The parameters that `fn(net)` uses, boxed with their logical axes.
 
-    Only what `fn` calls is created. Trace it with `jax.eval_shape` or `jax.jit`.
+    Only the parameters of the modules that `fn` calls are created. Trace it with
+    `jax.eval_shape` or `jax.jit`.
     """
     return nn.init(fn, network)({"params": key})["params"]
 
@@ -23,13 +24,13 @@ def apply(
     """`fn(net)` of the network bound to its parameters (boxed or not).
 
     Args:
-      dropout_key: dropout is on if and only if it is given.
+      dropout_key: None turns dropout off.
     """
     rngs = {} if dropout_key is None else {"dropout": dropout_key}
     return nn.apply(fn, network)({"params": params}, rngs=rngs)
 
 
-def axes(params: Any) -> Any:
+def logical_axes(params: Any) -> Any:
     """The logical axes of boxed parameters: a tree of `PartitionSpec`."""
     return nn.get_partition_spec(params)
 
@@ -44,38 +45,40 @@ def unbox(params: Any) -> Any:
     )
 
 
-TABLES = ("token", "place", "encoder_place", "decoder_place")
+EMBEDDINGS = ("token", "place", "encoder_place", "decoder_place")
 STACKS = ("stack", "encoder", "decoder")
 
 
-def depths(params: Any) -> Any:
-    """How far from the input each parameter of a network acts, from 0 on.
+def layer_depths(params: Any) -> Any:
+    """The depth of each parameter, for learning rates that depend on it.
 
-    Of n layers: tables 0 (with what stands between them and the first block), blocks 1
-    to n, a last norm n + 1, readouts and heads n + 2. Blocks are stacked, and so their
-    depth is an array [layers]; all others are arrays [].
+    In a network of n layers: 0 for embeddings (and a projection before the first
+    block), 1 to n for blocks, n + 1 for a final norm, n + 2 for readouts and heads. The
+    parameters of blocks are stacked, so their depths are an array [layers]; all others
+    are arrays [].
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     names = {path: {str(key.key) for key in path} for path, _ in leaves}
-    blocks = [len(leaf) for path, leaf in leaves if "blocks" in names[path]]
-    top = max(blocks, default=0)
+    num_layers = [len(leaf) for path, leaf in leaves if "blocks" in names[path]]
+    max_layers = max(num_layers, default=0)
 
     def depth(path, leaf):
         if "blocks" in names[path]:
             return np.arange(1, len(leaf) + 1)
-        if names[path] & {*TABLES, *STACKS}:
-            last = "norm" in names[path] and not names[path] & {*TABLES}
-            return np.array(top + 1 if last else 0)
-        return np.array(top + 2)
+        in_embeddings = names[path] & {*EMBEDDINGS}
+        if in_embeddings or names[path] & {*STACKS}:
+            is_final_norm = "norm" in names[path] and not in_embeddings
+            return np.array(max_layers + 1 if is_final_norm else 0)
+        return np.array(max_layers + 2)
 
     return jax.tree_util.tree_map_with_path(depth, params)
 
 
 def logical_rules(rules: Sequence[tuple[str, Any]]) -> AbstractContextManager:
-    """Enters the map of logical names to mesh axes while a step is traced."""
+    """A context in which these rules map logical names to mesh axes during tracing."""
     return nn.logical_axis_rules(rules)
 
 
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
-    """x, sharded as the rules say for these logical names; x where there are none."""
+    """x with the sharding of these logical names; x itself outside of any rules."""
     return nn.with_logical_constraint(x, names)

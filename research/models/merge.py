@@ -1,4 +1,4 @@
-"""One network in place of several: what objectives that are trained together share."""
+"""One network that serves several objectives that are trained together."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,54 +9,54 @@ from flax import linen as nn
 from research.errors import UserError
 
 
-def merged(networks: Sequence[nn.Module]) -> Any:
-    """A network that serves whatever each of the networks would.
+def merge_networks(networks: Sequence[nn.Module]) -> Any:
+    """A network that serves in place of each of the networks.
 
-    Heads are united, and so is what a readout has (`transform`) and what only some ask
-    for (0 elsewhere); where the patterns differ it is "general".
+    It has all of their heads. `transform` and `offsets` are those of the networks that
+    set them; the pattern is "general" if they differ.
 
     Raises:
-      UserError: they are of different classes, or differ in what cannot be united.
+      UserError: the networks are of different classes, or differ in another field.
     """
-    kind = type(networks[0])
+    cls = type(networks[0])
     for other in networks:
-        if type(other) is not kind:
+        if type(other) is not cls:
             raise UserError(
                 "objectives that are trained together need one network, but one needs "
-                f"{kind.__name__} and another {type(other).__name__}"
+                f"{cls.__name__} and another {type(other).__name__}"
             )
-    fields = {field.name for field in dataclasses.fields(kind)} - {"parent", "name"}
-    return kind(
+    fields = {field.name for field in dataclasses.fields(cls)} - {"parent", "name"}
+    return cls(
         **{
-            name: _united(name, [getattr(network, name) for network in networks])
+            name: _merge_field(name, [getattr(network, name) for network in networks])
             for name in fields
         }
     )
 
 
-def _united(name: str, values: list[Any]) -> Any:
-    """One value of a network's attribute for all."""
+def _merge_field(name: str, values: list[Any]) -> Any:
+    """The merged network's value of a field."""
     if all(value == values[0] for value in values):
         return values[0]
     if name == "heads":
-        return _heads([dict(heads) for heads in values])
+        return _merge_heads([dict(heads) for heads in values])
     if name == "pattern":
         return "general"
-    asked = [value for value in values if value]
-    if name in ("transform", "offsets") and all(v == asked[0] for v in asked):
-        return asked[0]
+    non_zero = [value for value in values if value]
+    if name in ("transform", "offsets") and all(v == non_zero[0] for v in non_zero):
+        return non_zero[0]
     raise UserError(
         "objectives that are trained together need one network, but its "
         f"{name} is {' or '.join(map(repr, values))}"
     )
 
 
-def _heads(each: list[dict[str, Any]]) -> dict[str, Any]:
-    heads = {}
-    for name, size in (item for some in each for item in some.items()):
-        if heads.setdefault(name, size) != size:
+def _merge_heads(heads_of_each: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = {}
+    for name, spec in (item for heads in heads_of_each for item in heads.items()):
+        if merged.setdefault(name, spec) != spec:
             raise UserError(
                 "objectives that are trained together share their heads, but "
-                f"{name!r} is {heads[name]} and {size}; rename one"
+                f"{name!r} is {merged[name]} and {spec}; rename one"
             )
-    return heads
+    return merged

@@ -1,8 +1,9 @@
-"""What a network is made of: the `model` section of a config, checked.
+"""The options of a network: the `model` section of a config.
 
 Parameters and activations carry logical axis names, which
-`research.distributed.sharding` maps to the mesh: batch, length, layers, vocab, embed (the width of the residual stream and of
-tables), heads (heads x head width) and feedforward.
+`research.distributed.sharding` maps to the mesh: batch, length, layers, vocab, embed
+(the width of the residual stream and of embeddings), heads (number of heads x head
+width) and feedforward.
 """
 
 import dataclasses
@@ -14,17 +15,24 @@ from research.errors import UserError
 class Options:
     """The keys of `config.model`; experiments/base.py has their values and defaults.
 
-    `init` names a whole scheme of scales: "normal" draws from N(0, 0.02); "truncated"
-    does, but never beyond 0.04 (Devlin et al. 2019, the released code); "gpt2" draws
-    what is added to the residual stream from N(0, 0.02 / sqrt(2 layers)) and positions
-    from N(0, 0.01) (Radford et al. 2019, section 2.3; the released code); "t5" goes by
-    fan-in with N(0, 1) for tables, and with it go attention logits without 1 / sqrt(d)
-    and features of a tied output scaled by 1 / sqrt(width) (Raffel et al. 2020, the
-    released code). `position` chooses the positions alone; with "relative" go attention
-    layers without biases but its own (Dai et al. 2019, section 3.3).
+    `init` names a scheme of initial standard deviations:
+
+    - "normal": N(0, 0.02).
+    - "truncated": the same without values beyond 0.04 (Devlin et al. 2019, the released
+      code).
+    - "gpt2": N(0, 0.02 / sqrt(2 layers)) for kernels whose output is added to the
+      residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
+      released code).
+    - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
+      by 1 / sqrt(head width), and features of a tied readout are scaled by
+      1 / sqrt(width) (Raffel et al. 2020, the released code).
+
+    `position` only chooses the position scheme, except that with "relative" the only
+    biases of attention layers are those of the relative terms (Dai et al. 2019, section
+    3.3).
 
     Raises:
-      UserError: two values do not fit together.
+      UserError: two values are incompatible.
     """
 
     layers: int
@@ -73,7 +81,7 @@ class Options:
 
     @property
     def has_embedding_norm(self) -> bool:
-        """Whether a norm follows the embeddings: by itself in post-norm models."""
+        """Whether a norm follows the embeddings; "auto": in post-norm models."""
         if self.embedding_norm == "auto":
             return self.norm_placement == "post"
         return self.embedding_norm == "always"
@@ -85,5 +93,5 @@ class Options:
 
     @property
     def table_width(self) -> int:
-        """Width of the token table and of readout features."""
+        """Width of token embeddings and of readout features."""
         return self.embedding_width or self.width

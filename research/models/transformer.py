@@ -1,6 +1,6 @@
-"""One transformer with options: tables, a stack of blocks, a readout, heads."""
+"""One transformer with options: embeddings, a stack of blocks, a readout, heads."""
 
-# B batch, L length, P scored places, K spans' places, N remembered places, D width
+# B batch, L length, P scored positions, K positions in spans, N mems, D width
 
 from collections.abc import Mapping
 from functools import partial
@@ -11,23 +11,30 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.errors import UserError
-from research.models.blocks import Past, Stack
-from research.models.layers.embeddings import Embed, Table
-from research.models.layers.heads import Boundary, Head, HeadSpec, Output, Readout
+from research.models.blocks import Mems, Stack
+from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
+from research.models.layers.heads import (
+    BoundaryHead,
+    Head,
+    HeadSpec,
+    Readout,
+    VocabHead,
+)
 from research.models.options import Options
 
 
 class Transformer(nn.Module):
-    """A stack that reads one group of arrays: BERT, GPT, XLNet and their like.
+    """A stack that reads one group of arrays: BERT, GPT, XLNet and the like.
 
     Attributes:
       size: entries of the vocabulary.
-      pattern: the objective's promise about rank and reach.
-      transform: the readout has BERT's head.
-      heads: how many values each named head has, or what it is made of.
-      offsets: places of a span for which `boundary` reads out; 0: none.
-      table, embed, blocks, reads: another network's tables, stack and readout, where
-        they are shared.
+      pattern: the objective's promise about rank and reach: full | causal | general.
+      transform: the readout has BERT's layers before the table.
+      heads: number of values of each named head, or its `HeadSpec`.
+      offsets: number of offsets in a span that `boundary` distinguishes; 0: no such
+        head.
+      shared_token, shared_embedding, shared_stack, shared_output: modules of another
+        network that serve in place of this one's own; None: its own.
     """
 
     options: Options
@@ -36,106 +43,109 @@ class Transformer(nn.Module):
     transform: bool = False
     heads: Mapping[str, int | HeadSpec] | tuple = ()
     offsets: int = 0
-    table: Any = None
-    embed: Any = None
-    blocks: Any = None
-    reads: Any = None
+    shared_token: Any = None
+    shared_embedding: Any = None
+    shared_stack: Any = None
+    shared_output: Any = None
 
     def setup(self):
+        # The names are those of the parameters in checkpoints.
         options = self.options
-        if self.table is None:
-            self.token = Table(options, self.size)
-        if self.embed is None:
-            self.place = Embed(options)
-        if self.blocks is None:
+        if self.shared_token is None:
+            self.token = TokenEmbedding(options, self.size)
+        if self.shared_embedding is None:
+            self.embedding = InputEmbedding(options, name="place")
+        if self.shared_stack is None:
             self.stack = Stack(options, self.pattern)
-        if self.reads is None:
-            self.output = Output(options, self.size, self.transform)
+        if self.shared_output is None:
+            self.output = VocabHead(options, self.size, self.transform)
         if self.offsets:
-            self.sides = Boundary(options, self.size, self.offsets)
-        self.answer = {
-            name: Head(options, spec) for name, spec in dict(self.heads).items()
+            self.boundary_head = BoundaryHead(
+                options, self.size, self.offsets, name="sides"
+            )
+        self.named_heads = {
+            name: Head(options, spec, name=f"answer_{name}")
+            for name, spec in dict(self.heads).items()
         }
 
     def states(
         self,
         group: Mapping,
         scored: jax.Array | None = None,
-        keys: int | None = None,
-        memory: Mapping | None = None,
-        kept: int | None = None,
+        num_keys: int | None = None,
+        mems: Mapping | None = None,
+        reuse_len: int | None = None,
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
-        With a memory also the next one: of the places remembered so far and the first
-        `kept` places here the last N. Every place that is no padding sees all of the
-        memory that is none; it lies just before the first place, or behind it in rows
-        whose positions fall. Nothing is learned through it (Dai et al. 2019, section
-        3.2).
+        With mems it returns a pair of these and the next mems: the last N of the mems
+        so far and the first `reuse_len` positions of this group. Every query outside
+        padding attends to all mems outside padding. They directly precede the first
+        position, or follow it in rows with decreasing positions. No gradient flows
+        through mems (Dai et al. 2019, section 3.2).
 
         Args:
-          keys: only the first so many places serve as keys; None: all.
-          scored: [B, P] places; then the states [B, P, D] of these alone, for which
-            the last block is cheaper. Equal to gathering them afterwards.
-          memory: `no_memory` at first, then what the step before gave:
-            state [B, layers, N, D], what each block read; segment [B, N], 0: nothing.
-          kept: places that the memory may take; None: those that serve as keys.
+          scored: [B, P] positions; the result then is the states [B, P, D] of these
+            alone. It equals gathering them afterwards, but the last block is cheaper.
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: `empty_mems` in the first step, then what the previous step returned:
+            state [B, layers, N, D], inputs of each block; segment [B, N], 0: padding.
+          reuse_len: number of positions that may become mems; None: all keys.
 
         Raises:
-          UserError: a memory, and positions that are not relative.
+          UserError: there are mems, but positions are not relative.
         """
-        table, embed = self.tables()
-        places = keys or group["token"].shape[1]
-        x = embed(table(group["token"]), group, places=places)
-        stack = self.stack if self.blocks is None else self.blocks
-        stack = partial(stack, x, group, scored=scored, keys=keys)
-        if memory is None:
+        token, embedding = self.embeddings()
+        length = num_keys or group["token"].shape[1]
+        x = embedding(token(group["token"]), group, length=length)
+        stack = self.stack if self.shared_stack is None else self.shared_stack
+        stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
+        if mems is None:
             return stack()
-        past, stop = self._past(memory), kept or places
-        start = max(0, stop - past.segment.shape[1])
-        states, inputs = stack(past=past, kept=(start, stop))
-        segment = jnp.concatenate([past.segment, group["segment"][:, start:stop]], 1)
-        state = jnp.concatenate([past.state, inputs], 2)
-        fresh = stop - start
-        return states, {"state": state[:, :, fresh:], "segment": segment[:, fresh:]}
-
-    def _past(self, memory: Mapping) -> Past:
-        position = self.options.position
-        if position != "relative":
+        if self.options.position != "relative":
             raise UserError(
-                f"model.position is {position!r}, but a memory needs relative ones; "
-                "set model.position=relative"
+                f"model.position is {self.options.position!r}, but a memory needs "
+                "relative positions; set model.position=relative"
             )
-        return Past(jax.lax.stop_gradient(memory["state"]), memory["segment"])
+        state = jax.lax.stop_gradient(mems["state"])
+        segment, stop = mems["segment"], reuse_len or length
+        start = max(0, stop - segment.shape[1])
+        num_new = stop - start
+        states, inputs = stack(mems=Mems(state, segment), memorize=(start, stop))
+        segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
+        state = jnp.concatenate([state, inputs], 2)
+        return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
 
-    def no_memory(self, rows: int, places: int) -> dict[str, jax.Array]:
-        """A memory of so many places [B, N], none of which is seen."""
+    def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
+        """Mems of `length` positions [B, N], all of which are padding."""
         options = self.options
-        shape = (rows, options.layers, places, options.width)
+        shape = (rows, options.layers, length, options.width)
         return {
             "state": jnp.zeros(shape, options.dtype),
-            "segment": jnp.zeros((rows, places), jnp.int32),
+            "segment": jnp.zeros((rows, length), jnp.int32),
         }
 
-    def tables(self):
-        """The tables of tokens, and what adds positions and kinds to their rows."""
-        table = self.token if self.table is None else self.table
-        return table, self.place if self.embed is None else self.embed
+    def embeddings(self) -> tuple[Any, Any]:
+        """The token embedding, and what adds positions and token types to it."""
+        token = self.token if self.shared_token is None else self.shared_token
+        if self.shared_embedding is None:
+            return token, self.embedding
+        return token, self.shared_embedding
 
     def readout(self, states: jax.Array) -> Readout:
-        """The vocabulary head of states [..., D]."""
-        output = self.output if self.reads is None else self.reads
-        return output(states, self.tables()[0].rows)
+        """The vocabulary head at states [..., D]."""
+        output = self.output if self.shared_output is None else self.shared_output
+        return output(states, self.embeddings()[0].table_VE)
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
         """SpanBERT's vocabulary head of tokens between two states.
 
         Args:
           left, right: the states [B, K, D] before and after each token's span.
-          offset: [B, K] int32, the token's place in its span, from 0.
+          offset: [B, K] int32, the token's offset in its span, from 0.
         """
-        return self.sides(left, right, offset, self.tables()[0].rows)
+        return self.boundary_head(left, right, offset, self.embeddings()[0].table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
-        """Float32 [..., n] of the head `name` at states [..., D]."""
-        return self.answer[name](states)
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+        return self.named_heads[name](states)

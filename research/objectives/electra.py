@@ -84,9 +84,9 @@ class Objective:
             raise ValueError("fraction and temperature are above 0")
         if self.task not in TASKS:
             raise ValueError(f"task is one of {', '.join(TASKS)}, not {self.task!r}")
-        if self.tie not in models.TIES:
+        if self.tie not in models.TIE_CHOICES:
             raise ValueError(
-                f"tie is one of {', '.join(models.TIES)}, not {self.tie!r}"
+                f"tie is one of {', '.join(models.TIE_CHOICES)}, not {self.tie!r}"
             )
         if self.tie == "all" and self.fraction != 1:
             raise ValueError(
@@ -138,7 +138,7 @@ class Objective:
         """Raises UserError: model.token_types is 1, where pairs have two."""
         if self.format == "segment_pair":
             input_format.check_token_types(options, 2)
-        return models.Pair(
+        return models.GeneratorDiscriminator(
             options,
             size=vocab.size,
             fraction=self.fraction,

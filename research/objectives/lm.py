@@ -136,7 +136,7 @@ class Objective:
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        network = models.Twin if self.direction == "both" else models.Transformer
+        network = models.BiLM if self.direction == "both" else models.Transformer
         return network(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
@@ -146,7 +146,7 @@ class Objective:
         """
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
-            states, mems = net.states(batch, memory=mems)
+            states, mems = net.states(batch, mems=mems)
             length = batch["token"].shape[1]
             carry = recurrence.carry_from_mems(batch, mems, length)
             return masked_cross_entropy("lm", net.readout(states), batch), carry

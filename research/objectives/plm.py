@@ -226,11 +226,11 @@ class Objective:
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""
         length = batch["token"].shape[1] - batch["target"].shape[1]
-        content_keys, carry = {"scored": batch["scored"], "keys": length}, ()
+        content_keys, carry = {"scored": batch["scored"], "num_keys": length}, ()
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
             kept = self._num_reused(length)
-            states, mems = net.states(batch, **content_keys, memory=mems, kept=kept)
+            states, mems = net.states(batch, **content_keys, mems=mems, reuse_len=kept)
             carry = recurrence.carry_from_mems(batch, mems, length)
         else:
             states = net.states(batch, **content_keys)

@@ -161,7 +161,7 @@ def _by_matrix(fn: Callable, updates: Any, *others: Any) -> Any:
     def one(depth, *leaves):
         return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)
 
-    return jax.tree.map(one, models.depths(updates), updates, *others)
+    return jax.tree.map(one, models.layer_depths(updates), updates, *others)
 
 
 def _by_depth(decay: float, updates: Any, params: Any) -> Any:
@@ -170,7 +170,7 @@ def _by_depth(decay: float, updates: Any, params: Any) -> Any:
     Heads move at the whole rate, the last block at decay^2, the first of n at
     decay^(n + 1), tables at decay^(n + 2) (Clark et al. 2020, the released code).
     """
-    depths = models.depths(updates)
+    depths = models.layer_depths(updates)
     blocks = [len(depth) for depth in jax.tree.leaves(depths) if np.ndim(depth)]
     top = 2 + max(blocks, default=0)
 

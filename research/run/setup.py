@@ -96,7 +96,7 @@ def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> P
         abstract=jax.tree.map(_placed, state.unboxed(boxed), where),
         batch=_batch(specs, config.train.batch, mesh),
         whole=sharding.whole_dims(
-            models.axes(boxed.params), models.unbox(boxed.params), mesh
+            models.logical_axes(boxed.params), models.unbox(boxed.params), mesh
         ),
     )
 

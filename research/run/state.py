@@ -77,7 +77,7 @@ def shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     shapes = models.unbox(boxed.params)
     params = jax.tree.map(
         lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh),
-        models.axes(boxed.params),
+        models.logical_axes(boxed.params),
         shapes,
         is_leaf=sharding.is_axes,
     )

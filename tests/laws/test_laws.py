@@ -19,11 +19,11 @@ from tests.testing.instrumented_network import (
     LENGTH,
     Call,
     corrupt,
+    make_case,
     on_device,
-    setting,
-    tables,
-    watch,
-    with_tables,
+    record_calls,
+    token_tables,
+    with_token_tables,
 )
 from tests.testing.objective_cases import CASES, VOCAB, loss_cases, make_example
 
@@ -35,7 +35,7 @@ def own_dependencies(call: Call) -> np.ndarray:
     than one.
     """
     mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
-    mask[:, call.keys :] &= call.keys is None
+    mask[:, call.num_keys :] &= call.num_keys is None
     mask |= np.eye(len(mask), dtype=bool)
     assert (mask == (mask.astype(int) @ mask > 0)).all()
     return mask
@@ -79,9 +79,10 @@ def target_weights(batch) -> dict[str, tuple[str, ...]]:
 @loss_cases
 def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     # Each position reads its own token, whose embedding's gradient identifies it.
-    objective, net, params, (batch,) = setting(name, fields, [27])
+    objective, net, params, (batch,) = make_case(name, fields, [27])
     shapes = jax.eval_shape(
-        lambda batch: watch(objective, net, params, batch, own=True), on_device(batch)
+        lambda batch: record_calls(objective, net, params, batch, distinct_tokens=True),
+        on_device(batch),
     )[1]
     weights, rng = target_weights(batch), np.random.default_rng(1)
     zeros = [jnp.zeros(call.out.shape) for call in shapes]
@@ -90,8 +91,10 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
 
     def evaluate(table, nudges, batch):
         """A number for each state of row 0 of each call; the terms; the calls."""
-        changed = with_tables(params, table)
-        terms, calls = watch(objective, net, changed, batch, own=True, nudges=nudges)
+        changed = with_token_tables(params, table)
+        terms, calls = record_calls(
+            objective, net, changed, batch, distinct_tokens=True, added=nudges
+        )
         both = zip(calls, probes, strict=True)
         return [call.out[0] @ probe for call, probe in both], terms, calls
 
@@ -129,7 +132,7 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
         return by_state, by_weight, evaluate(table, zeros, batch)[2]
 
     by_state, by_weight, calls = jax.device_get(
-        dependencies(tables(params), on_device(batch))
+        dependencies(token_tables(params), on_device(batch))
     )
     allowed = allowed_dependencies(calls)
     for mask, found in zip(allowed, by_state, strict=True):
@@ -150,7 +153,7 @@ def terms_of_weight(objective, net, params, batch, weight) -> list[str]:
 
     @jax.jit
     def term_weights(batch):
-        terms = watch(objective, net, params, batch)[0]
+        terms = record_calls(objective, net, params, batch)[0]
         return {name: term.weight for name, term in terms.items() if term.coef}
 
     some = term_weights(on_device(batch))
@@ -186,7 +189,7 @@ def test_the_state_of_a_target_does_not_depend_on_it(name, fields):
     # Each token of the text is changed in turn, under the same noise; where it is a
     # target, the state that predicts it does not change.
     lengths = [50, 20, 50, 9]
-    objective, net, params, (batch,) = setting(name, fields, lengths)
+    objective, net, params, (batch,) = make_case(name, fields, lengths)
     text = make_example(objective, LENGTH, lengths)
     text = text._replace(label=np.maximum(text.label, 0))
     carry = batch["carry"]
@@ -195,7 +198,7 @@ def test_the_state_of_a_target_does_not_depend_on_it(name, fields):
 
     @jax.jit
     def run(batch):
-        calls = watch(objective, net, params, batch | {"carry": carry})[1]
+        calls = record_calls(objective, net, params, batch | {"carry": carry})[1]
         return next(call.out for call in calls if call.method == "states")
 
     def states(batch):
@@ -249,12 +252,12 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)
     lengths = [34, 20, 7]
-    objective, net, params, batches = setting(name, fields, lengths, seeds)
-    trace = jax.jit(lambda batch: watch(objective, net, params, batch)[1])
+    objective, net, params, batches = make_case(name, fields, lengths, seeds)
+    trace = jax.jit(lambda batch: record_calls(objective, net, params, batch)[1])
     first, other, second = (
         jax.device_get(trace(on_device(batch))) for batch in batches
     )
-    num_keys = [2 * call.keys if call.keys else None for call in first]
+    num_keys = [2 * call.num_keys if call.num_keys else None for call in first]
 
     def packed(calls):
         both = zip(calls, second, strict=True)
@@ -277,7 +280,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
             elif encoded is not None:
                 states.append(stack.states(group, encoded))
             else:
-                states.append(stack.states(group, keys=count))
+                states.append(stack.states(group, num_keys=count))
         return states
 
     @jax.jit

@@ -1,4 +1,4 @@
-"""Small networks and random groups of arrays that the tests of models share."""
+"""Fixtures of the tests of models: small networks and random groups of arrays."""
 
 import jax
 import numpy as np
@@ -14,16 +14,16 @@ def make_group():
 
     def make(batch=2, length=12, *, size=50, causal=False, seed=0, **arrays):
         random = np.random.default_rng(seed)
-        place = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
-        zero = np.zeros_like(place)
-        seen = place if causal else zero
+        position = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
+        zero = np.zeros_like(position)
+        rank = position if causal else zero
         group = {
             "token": random.integers(5, size, (batch, length), dtype=np.int32),
-            "position": place,
+            "position": position,
             "segment": zero + 1,
             "token_type": zero,
-            "rank": seen,
-            "reach": seen,
+            "rank": rank,
+            "reach": rank,
         }
         return group | arrays
 
@@ -44,7 +44,7 @@ def make_options():
 
 @pytest.fixture
 def make_params():
-    """Parameters that `fn(net)` uses, drawn anew so that no bias or gain is trivial."""
+    """Random parameters of `fn(net)`: biases are not 0 and scales not 1."""
 
     def make(network, fn, seed=0):
         boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0)))
@@ -59,16 +59,17 @@ def make_params():
 
 @pytest.fixture
 def assert_close():
-    """Trees are equal, up to a share of the largest entry of the second one."""
+    """Asserts that trees are equal up to a fraction of the second's largest entry."""
 
-    def check(actual, expected, share=1e-5):
+    def check(actual, expected, tolerance=1e-5):
         assert jax.tree.structure(actual) == jax.tree.structure(expected)
         pairs = list(
             zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
         )
         pairs = [[np.asarray(x, np.float32) for x in pair] for pair in pairs]
-        most = np.max([np.abs(y).max() for _, y in pairs])  # not a number if one is not
-        worst = np.max([np.abs(x - y).max() for x, y in pairs])
-        assert worst <= share * most, (worst, most)
+        # np.max, unlike max, returns NaN if any entry is NaN.
+        largest = np.max([np.abs(y).max() for _, y in pairs])
+        error = np.max([np.abs(x - y).max() for x, y in pairs])
+        assert error <= tolerance * largest, (error, largest)
 
     return check

@@ -1,4 +1,4 @@
-"""Laws of the networks with two stacks: what each reads, and what they share."""
+"""Networks of two stacks: what each attends to, and which parameters they share."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from research.models import electra
 
 def dependence(run, rows, length):
     """[Q, L] bool: which of `run`'s states depend on the rows of tokens 0..L-1."""
-    mix = np.random.default_rng(0).normal(size=rows.shape[1])
-    slope = jax.jit(jax.jacrev(lambda rows: run(rows)[0] @ mix))(rows)
-    return np.any(np.array(slope)[:, :length] != 0, axis=-1)
+    direction = np.random.default_rng(0).normal(size=rows.shape[1])
+    grad = jax.jit(jax.jacrev(lambda rows: run(rows)[0] @ direction))(rows)
+    return np.any(np.array(grad)[:, :length] != 0, axis=-1)
 
 
-def test_a_decoder_sees_its_past_and_the_encoders_same_segment(
+def test_a_decoder_attends_to_its_past_and_to_the_encoders_same_segment(
     make_options, make_group, make_params
 ):
     options = make_options(layers=2, position="t5", init="t5", bias=False)
@@ -35,46 +35,55 @@ def test_a_decoder_sees_its_past_and_the_encoders_same_segment(
     params = make_params(network, states)
 
     def run(rows):
-        here = params | {"token": {"rows": rows}}
-        return models.apply(network, here, states)
+        return models.apply(network, params | {"token": {"rows": rows}}, states)
 
     found = dependence(run, params["token"]["rows"], 13)
     same = encoder["segment"] == decoder["segment"].T
     np.testing.assert_array_equal(found[:5, :7], same[:5])
     past = np.tril(decoder["segment"] == decoder["segment"].T)
     np.testing.assert_array_equal(found[:5, 7:], past[:5])
-    assert found[5].tolist() == [False] * 12 + [True]  # padding sees itself alone
+    assert found[5].tolist() == [False] * 12 + [True]  # padding depends on itself
 
 
-def test_scored_places_of_a_decoder_are_the_gathered_ones(
+def test_scored_states_of_a_decoder_are_the_gathered_ones(
     make_options, make_group, make_params, assert_close
 ):
     network = models.EncoderDecoder(make_options(layers=2), size=50)
     encoder, decoder = make_group(), make_group(length=6, causal=True, seed=1)
     scored = np.array([[5, 0], [2, 2]], np.int32)
 
-    def states(net, early=False):
-        memory = net.encode(encoder)
-        if early:
-            return net.states(decoder, memory, scored=scored)
-        whole = net.states(decoder, memory)
-        return jnp.take_along_axis(whole, scored[..., None], axis=1)
+    def states(net, in_last_block=False):
+        encoded = net.encode(encoder)
+        if in_last_block:
+            return net.states(decoder, encoded, scored=scored)
+        states = net.states(decoder, encoded)
+        return jnp.take_along_axis(states, scored[..., None], axis=1)
 
     params = make_params(network, states)
     run = jax.jit(
-        lambda p, early: models.apply(network, p, lambda net: states(net, early)),
+        lambda p, in_last_block: models.apply(
+            network, p, lambda net: states(net, in_last_block)
+        ),
         static_argnums=1,
     )
     assert_close(run(params, True), run(params, False))
 
 
-def pair_fn(group):
+def outputs_of_both(group):
+    """The generator's readout and the discriminator's head "replaced"."""
+
     def fn(net):
-        made = net.generator.readout(net.generator.states(group))
-        told = net.discriminator.head("replaced", net.discriminator.states(group))
-        return made, told
+        readout = net.generator.readout(net.generator.states(group))
+        states = net.discriminator.states(group)
+        return readout, net.discriminator.head("replaced", states)
 
     return fn
+
+
+def shapes_of(network, fn):
+    """The shapes of the parameters that `fn(net)` uses."""
+    init = lambda: models.init(network, fn, jax.random.key(0))  # noqa: E731
+    return models.unbox(jax.eval_shape(init))
 
 
 @pytest.mark.parametrize(
@@ -85,66 +94,57 @@ def test_a_generator_is_as_deep_with_heads_of_the_published_width(
     width, heads, fraction, expected, make_options
 ):
     options = make_options(width=width, heads=heads, layers=12, embedding_width=128)
-    small = electra.smaller(options, fraction)
-    assert (small.width, small.heads) == expected
-    assert small.feedforward == 4 * small.width
-    assert (small.layers, small.table_width) == (12, 128)
+    generator = electra.generator_options(options, fraction)
+    assert (generator.width, generator.heads) == expected
+    assert generator.feedforward == 4 * generator.width
+    assert (generator.layers, generator.table_width) == (12, 128)
 
 
-def test_a_pair_shares_its_tables_and_nothing_else(make_options, make_group):
-    group, options = (
-        make_group(),
-        make_options(width=32, token_types=2, norm_placement="post"),
-    )
-    network = models.Pair(options, size=50, fraction=0.25)
-    made = jax.eval_shape(
-        lambda: models.init(network, pair_fn(group), jax.random.key(0))
-    )
-    params = models.unbox(made)
+def test_generator_and_discriminator_share_only_embeddings(make_options, make_group):
+    group = make_group()
+    options = make_options(width=32, token_types=2, norm_placement="post")
+    network = models.GeneratorDiscriminator(options, size=50, fraction=0.25)
+    params = shapes_of(network, outputs_of_both(group))
     assert set(params) == {"generator", "discriminator"}
     assert set(params["generator"]) == {"stack", "output"}
     assert params["generator"]["stack"]["project"]["kernel"].shape == (32, 8)
 
-    alone = models.Transformer(options, size=50, heads={"replaced": 1})
-    whole = models.unbox(
-        jax.eval_shape(
-            lambda: models.init(
-                alone,
-                lambda net: net.head("replaced", net.states(group)),
-                jax.random.key(0),
-            )
-        )
+    transformer = models.Transformer(options, size=50, heads={"replaced": 1})
+    expected = shapes_of(
+        transformer, lambda net: net.head("replaced", net.states(group))
     )
-    assert jax.tree.structure(whole) == jax.tree.structure(params["discriminator"])
+    assert jax.tree.structure(expected) == jax.tree.structure(params["discriminator"])
 
 
-def test_both_of_a_pair_read_and_train_the_shared_tables(
+def test_generator_and_discriminator_both_train_the_shared_embeddings(
     make_options, make_group, make_params
 ):
     group = make_group()
-    network = models.Pair(make_options(), size=50, fraction=0.5)
-    params = make_params(network, pair_fn(group))
+    network = models.GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
+    params = make_params(network, outputs_of_both(group))
 
     def total(params, part):
-        outputs = models.apply(network, params, pair_fn(group))
+        outputs = models.apply(network, params, outputs_of_both(group))
         return jnp.sum(jnp.sin(outputs[part] if part else outputs[0].feature))
 
     for part in (0, 1):
         grads = jax.jit(jax.grad(total), static_argnums=1)(params, part)
-        rows = grads["discriminator"]["token"]["rows"]
-        seen = np.isin(np.arange(len(rows)), group["token"])
-        assert (np.abs(rows).sum(-1) > 0).tolist() == seen.tolist()
+        grad_rows = grads["discriminator"]["token"]["rows"]
+        is_read = np.isin(np.arange(len(grad_rows)), group["token"])
+        assert (np.abs(grad_rows).sum(-1) > 0).tolist() == is_read.tolist()
 
 
-def test_a_readouts_table_is_the_shared_one(make_options, make_group, make_params):
+def test_the_generators_readout_has_the_shared_table(
+    make_options, make_group, make_params
+):
     group = make_group()
-    network = models.Pair(make_options(), size=50, fraction=0.5)
-    params = make_params(network, pair_fn(group))
-    readout, told = models.apply(network, params, pair_fn(group))
+    network = models.GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
+    params = make_params(network, outputs_of_both(group))
+    readout, replaced = models.apply(network, params, outputs_of_both(group))
     np.testing.assert_array_equal(
         readout.table, params["discriminator"]["token"]["rows"]
     )
-    assert readout.feature.shape == (2, 12, 16) and told.shape == (2, 12, 1)
+    assert readout.feature.shape == (2, 12, 16) and replaced.shape == (2, 12, 1)
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,16 @@ def test_a_readouts_table_is_the_shared_one(make_options, make_group, make_param
     [
         ("none", {"token", "place", "stack", "output"}),
         ("token", {"place", "stack", "output"}),
-        ("embedding_width", {"stack", "output"}),
+        ("embedding", {"stack", "output"}),
         ("all", {"output"}),
     ],
 )
-def test_what_a_pair_ties_is_the_discriminators(make_options, make_group, tie, own):
+def test_tied_parameters_are_the_discriminators(make_options, make_group, tie, own):
     group, fraction = make_group(), 1.0 if tie == "all" else 0.5
-    network = models.Pair(make_options(), size=50, fraction=fraction, tie=tie)
-    made = jax.eval_shape(
-        lambda: models.init(network, pair_fn(group), jax.random.key(0))
+    network = models.GeneratorDiscriminator(
+        make_options(), size=50, fraction=fraction, tie=tie
     )
-    params = models.unbox(made)
+    params = shapes_of(network, outputs_of_both(group))
     assert set(params["generator"]) == own
     assert set(params["discriminator"]) == {
         "token",
@@ -172,33 +171,35 @@ def test_what_a_pair_ties_is_the_discriminators(make_options, make_group, tie, o
     }
 
 
-def test_a_pair_that_ties_all_is_one_stack(make_options, make_group, make_params):
+def test_with_all_tied_both_have_the_same_states(make_options, make_group, make_params):
     group = make_group()
-    network = models.Pair(make_options(), size=50, fraction=1.0, tie="all")
-    params = make_params(network, pair_fn(group))
-    same = models.apply(
+    network = models.GeneratorDiscriminator(
+        make_options(), size=50, fraction=1.0, tie="all"
+    )
+    params = make_params(network, outputs_of_both(group))
+    states = models.apply(
         network,
         params,
         lambda net: (net.generator.states(group), net.discriminator.states(group)),
     )
-    np.testing.assert_array_equal(*same)
+    np.testing.assert_array_equal(*states)
 
 
-def test_a_discriminator_may_read_out_tokens(make_options, make_group, make_params):
+def test_a_discriminator_has_a_readout_too(make_options, make_group, make_params):
     group = make_group()
-    network = models.Pair(
+    network = models.GeneratorDiscriminator(
         make_options(), size=50, heads={"copy": 1}, transform=True, tie="none"
     )
 
     def fn(net):
-        made = net.generator.readout(net.generator.states(group))
+        generated = net.generator.readout(net.generator.states(group))
         states = net.discriminator.states(group)
-        told = net.discriminator.head("copy", states)
-        return made, net.discriminator.readout(states), told
+        copy = net.discriminator.head("copy", states)
+        return generated, net.discriminator.readout(states), copy
 
     params = make_params(network, fn)
-    made, readout, told = models.apply(network, params, fn)
-    assert told.shape == (2, 12, 1)
+    generated, readout, copy = models.apply(network, params, fn)
+    assert copy.shape == (2, 12, 1)
     rows = params["discriminator"]["token"]["rows"]
     np.testing.assert_array_equal(readout.table, rows)
-    assert not np.array_equal(made.table, rows)
+    assert not np.array_equal(generated.table, rows)

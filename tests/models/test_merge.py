@@ -1,4 +1,4 @@
-"""merged: one network has what each asks for, or it is said why it cannot."""
+"""merge_networks: one network serves for all, or an error says why it cannot."""
 
 import pytest
 
@@ -14,35 +14,39 @@ def transformer(**fields):
 
 
 def test_heads_are_united_and_patterns_generalised():
-    one = transformer(heads={"next": 2, "label": 3})
-    two = transformer(pattern="causal", transform=True, heads={"label": 3, "far": 3})
-    both = models.merged([one, two, transformer()])
-    assert both == transformer(
-        pattern="general", transform=True, heads={"next": 2, "label": 3, "far": 3}
+    first = transformer(heads={"next": 2, "label": 3})
+    second = transformer(
+        pattern="causal", transform=True, heads={"label": 3, "other": 3}
+    )
+    merged = models.merge_networks([first, second, transformer()])
+    assert merged == transformer(
+        pattern="general", transform=True, heads={"next": 2, "label": 3, "other": 3}
     )
 
 
-def test_equal_networks_are_one():
-    one = models.EncoderDecoder(OPTIONS, size=40, heads={"label": 2})
-    assert models.merged([one, one]) == one
-    pair = models.Pair(OPTIONS, size=40, fraction=0.5)
-    assert models.merged([pair, pair]) == pair
+def test_equal_networks_merge_to_the_same_network():
+    network = models.EncoderDecoder(OPTIONS, size=40, heads={"label": 2})
+    assert models.merge_networks([network, network]) == network
+    network = models.GeneratorDiscriminator(OPTIONS, size=40, fraction=0.5)
+    assert models.merge_networks([network, network]) == network
 
 
 @pytest.mark.parametrize(
-    "other, said",
+    "other, message",
     [
         (models.EncoderDecoder(OPTIONS, size=40), "Transformer and another Encoder"),
         (transformer(heads={"next": 4}), "'next' is 2 and 4"),
         (models.Transformer(OPTIONS, size=50, pattern="full"), "size is 40 or 50"),
     ],
 )
-def test_what_does_not_fit_is_told(other, said):
-    with pytest.raises(UserError, match=said):
-        models.merged([transformer(heads={"next": 2}), other])
+def test_the_error_names_what_cannot_be_merged(other, message):
+    with pytest.raises(UserError, match=message):
+        models.merge_networks([transformer(heads={"next": 2}), other])
 
 
-def test_pairs_share_their_generator():
-    pairs = [models.Pair(OPTIONS, size=40, fraction=f) for f in (0.25, 0.5)]
+def test_generators_of_different_widths_cannot_be_merged():
+    networks = [
+        models.GeneratorDiscriminator(OPTIONS, size=40, fraction=f) for f in (0.25, 0.5)
+    ]
     with pytest.raises(UserError, match=r"fraction is 0.25 or 0.5"):
-        models.merged(pairs)
+        models.merge_networks(networks)

@@ -1,4 +1,4 @@
-"""Laws of a mesh: the same numbers, and no tensor made whole because XLA gave up."""
+"""On a mesh: the same numbers, and no involuntary full rematerialisation by XLA."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ SIZE = 200
 
 
 def encoder(options, group):
-    """An MLM: gathered places, BERT's head; kinds; post-norm."""
+    """An MLM: scored positions, BERT's head, token types, post-norm."""
     network = models.Transformer(options, SIZE, pattern="full", transform=True)
     scored = group["token"][:, :4] % group["token"].shape[1]
 
@@ -30,7 +30,7 @@ def encoder(options, group):
 
 
 def decoder(options, group):
-    """A causal model; all places are scored."""
+    """A causal model; all positions are scored."""
     network = models.Transformer(options, SIZE, pattern="causal")
 
     def loss(net):
@@ -39,8 +39,8 @@ def decoder(options, group):
     return network, loss
 
 
-def both(options, group):
-    """An encoder-decoder that recovers what it reads."""
+def encoder_decoder(options, group):
+    """An encoder-decoder whose target is its input."""
     network = models.EncoderDecoder(options, SIZE)
 
     def loss(net):
@@ -50,32 +50,32 @@ def both(options, group):
     return network, loss
 
 
-def pair(options, group):
-    """Generator and discriminator."""
-    network = models.Pair(options, SIZE, fraction=0.5)
+def generator_discriminator(options, group):
+    """ELECTRA."""
+    network = models.GeneratorDiscriminator(options, SIZE, fraction=0.5)
 
     def loss(net):
         readout = net.generator.readout(net.generator.states(group))
         logits = net.discriminator.head("replaced", net.discriminator.states(group))
         label = group["token"] % 2
-        told, _ = cross_entropy.binary_cross_entropy(
+        replaced, _ = cross_entropy.binary_cross_entropy(
             logits[..., 0], label, jnp.ones(label.shape)
         )
-        return score(readout, group["token"]) + told.total / told.weight
+        return score(readout, group["token"]) + replaced.total / replaced.weight
 
     return network, loss
 
 
-def remembering(options, group):
-    """A causal model with a memory, which is scored too; three kinds of places."""
+def recurrent(options, group):
+    """A causal model with mems, which the loss reads too, and three token types."""
     network = models.Transformer(options, SIZE, pattern="causal")
 
     def loss(net):
-        memory = net.no_memory(len(group["token"]), 12)
-        _, memory = net.states(group, memory=memory)
-        states, memory = net.states(group, memory=memory)
-        recall = jnp.mean(jnp.sin(memory["state"].astype(jnp.float32)))
-        return score(net.readout(states), group["token"]) + recall
+        mems = net.empty_mems(len(group["token"]), 12)
+        _, mems = net.states(group, mems=mems)
+        states, mems = net.states(group, mems=mems)
+        mean = jnp.mean(jnp.sin(mems["state"].astype(jnp.float32)))
+        return score(net.readout(states), group["token"]) + mean
 
     return network, loss
 
@@ -86,13 +86,13 @@ NETWORKS = {
         {"norm_placement": "post", "token_types": 3, "scan_unroll": 1},
     ),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
-    "both": (
-        both,
+    "encoder_decoder": (
+        encoder_decoder,
         {"position": "t5", "init": "t5", "norm": "rmsnorm", "scan_unroll": 1},
     ),
-    "pair": (pair, {"embedding_width": 8}),
-    "remembering": (
-        remembering,
+    "generator_discriminator": (generator_discriminator, {"embedding_width": 8}),
+    "recurrent": (
+        recurrent,
         {
             "position": "relative",
             "token_type_encoding": "relative",
@@ -109,19 +109,20 @@ def score(readout, target):
     return term.total / term.weight
 
 
-def some_group(batch=8, length=16):
-    place = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
-    token = np.random.default_rng(0).integers(5, SIZE, place.shape, dtype=np.int32)
-    arrays = {name: 0 * place for name in ("token_type", "rank", "reach")}
-    return arrays | {"token": token, "position": place, "segment": 0 * place + 1}
+def random_group(batch=8, length=16):
+    position = np.tile(np.arange(length, dtype=np.int32), (batch, 1))
+    token = np.random.default_rng(0).integers(5, SIZE, position.shape, dtype=np.int32)
+    zero = np.zeros_like(position)
+    arrays = {name: zero for name in ("token_type", "rank", "reach")}
+    return arrays | {"token": token, "position": position, "segment": zero + 1}
 
 
-def compiled(name, mesh):
-    """The step (parameters, group) -> loss and gradient, and its inputs, on a mesh."""
+def loss_and_gradient(name, mesh):
+    """Loss and gradient of a network on a mesh."""
     make, changes = NETWORKS[name]
     small = {"layers": 2, "width": 32, "heads": 4, "feedforward": 64}
     options = model_options(**(small | changes))
-    group = some_group()
+    group = random_group()
 
     def fn(net):
         return make(options, group)[1](net)
@@ -129,12 +130,11 @@ def compiled(name, mesh):
     network = make(options, group)[0]
     boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0)))
 
-    def place(names, leaf):
+    def shard(names, leaf):
         return sharding.parameter_sharding(names, leaf.shape, mesh)
 
-    placed = jax.tree.map(
-        place, models.axes(boxed), models.unbox(boxed), is_leaf=sharding.is_axes
-    )
+    axes, shapes = models.logical_axes(boxed), models.unbox(boxed)
+    shardings = jax.tree.map(shard, axes, shapes, is_leaf=sharding.is_axes)
 
     def step(params, group):
         def loss(params):
@@ -145,10 +145,10 @@ def compiled(name, mesh):
     with sharding.context(mesh):
         params = jax.jit(
             lambda key: models.unbox(models.init(network, fn, key)),
-            out_shardings=placed,
+            out_shardings=shardings,
         )(jax.random.key(0))
         group = jax.device_put(group, sharding.batch_sharding(mesh))
-        out = (sharding.replicated(mesh), placed)
+        out = (sharding.replicated(mesh), shardings)
         return (
             jax.jit(step, out_shardings=out)
             .lower(params, group)
@@ -163,15 +163,15 @@ def mesh_of(data, fsdp, tensor):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_mesh_changes_no_number(name, assert_close):
+def test_loss_and_gradient_are_the_same_on_a_mesh(name, assert_close):
     with jax.threefry_partitionable(True):
-        alone = compiled(name, mesh_of(1, 1, 1))
-        spread = compiled(name, mesh_of(2, 2, 2))
-    assert_close(spread, alone)
+        expected = loss_and_gradient(name, mesh_of(1, 1, 1))
+        actual = loss_and_gradient(name, mesh_of(2, 2, 2))
+    assert_close(actual, expected)
 
 
-def test_xla_makes_no_tensor_whole_because_it_gave_up():
-    """It logs an involuntary rematerialisation, in C++, where it does."""
+def test_xla_logs_no_involuntary_rematerialisation():
+    """XLA's C++ code logs it when it cannot avoid replicating a tensor."""
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     run = subprocess.run(
@@ -194,5 +194,5 @@ def test_xla_makes_no_tensor_whole_because_it_gave_up():
 
 if __name__ == "__main__":
     for each in NETWORKS:
-        compiled(each, mesh_of(2, 2, 2))
+        loss_and_gradient(each, mesh_of(2, 2, 2))
         print(each)

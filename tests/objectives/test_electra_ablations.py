@@ -125,7 +125,7 @@ def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
 
 
 @pytest.mark.parametrize("task", electra.TASKS)
-@pytest.mark.parametrize("tie", models.TIES)
+@pytest.mark.parametrize("tie", models.TIE_CHOICES)
 def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
     fraction = 1.0 if tie == "all" else 0.25
     objective = objectives.make_objective(

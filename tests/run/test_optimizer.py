@@ -91,7 +91,7 @@ def test_every_optimizer_descends(name):
 
 
 def test_a_warm_up_as_long_as_the_run_is_refused():
-    with pytest.raises(UserError, match="optimizer.warmup_steps=100"):
+    with pytest.raises(UserError, match=r"optimizer\.warmup_steps=100"):
         make_optimizer(section(warmup_steps=100), 100)
 
 

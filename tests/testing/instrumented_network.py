@@ -1,6 +1,6 @@
-"""A network that is watched: which stacks a loss calls, on what, with what outcome."""
+"""A network that records the calls of its stacks: their inputs and their outputs."""
 
-# B batch, L places of a group, P states of a call, D width
+# B batch, L positions of a group, P states of a call, D width
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,86 +13,82 @@ import numpy as np
 from research import models
 from research.batch import INPUT_ARRAYS
 from tests.testing.example_batches import keys
-from tests.testing.objective_cases import (
-    VOCAB,
-    make_example,
-    make_network,
-    zero_carry,
-)
+from tests.testing.objective_cases import VOCAB, make_example, make_network, zero_carry
 
 LENGTH = 36
 KEY = jax.random.key(0)
-PLACES = 512
-"""Tokens of the vocabulary here, so that each place of every call reads its own."""
+VOCAB_SIZE = 512
+"""Large enough that each position of each call can have a token of its own."""
 
 
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=("group", "scored", "out"),
-    meta_fields=("path", "method", "keys"),
+    meta_fields=("path", "method", "num_keys"),
 )
 @dataclass(frozen=True)
 class Call:
-    """One use of a stack by a loss."""
+    """One call of a stack by a loss."""
 
-    path: tuple[str, ...]  # the network's part: (), ("generator",), ...
+    path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
     method: str  # states | encode
-    keys: int | None  # only the first so many places serve as keys
+    num_keys: int | None  # only the first so many positions serve as keys
     group: dict[str, Any]  # the six arrays, each [B, L]
     scored: Any  # [B, P], or None
     out: Any  # [B, P, D]
 
 
-class Watched:
-    """A network that keeps the calls of its stacks, in order.
+class InstrumentedNetwork:
+    """A network that appends the calls of its stacks to a list.
 
     Args:
-      own: each place of every call reads a token that no other place reads.
-      nudges: what is added to the outcome of each call, to differentiate by it.
+      distinct_tokens: replace all tokens, so that each position of each call has a
+        token of its own.
+      added: arrays that are added to the output of each call, to differentiate by them.
     """
 
-    def __init__(self, net, calls, *, own=False, nudges=None, path=()):
+    def __init__(self, net, calls, *, distinct_tokens=False, added=None, path=()):
         self.net, self.calls, self.path = net, calls, path
-        self.own, self.nudges = own, nudges
+        self.distinct_tokens, self.added = distinct_tokens, added
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
         if name in ("states", "encode"):
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
-            return Watched(
+            return InstrumentedNetwork(
                 member,
                 self.calls,
-                own=self.own,
-                nudges=self.nudges,
+                distinct_tokens=self.distinct_tokens,
+                added=self.added,
                 path=(*self.path, name),
             )
         return member
 
     def call(self, name, member, group, args, kw):
         group = {array: group[array] for array in INPUT_ARRAYS}
-        if self.own:
+        if self.distinct_tokens:
             first = sum(call.group["token"].shape[1] for call in self.calls)
             tokens = first + jnp.arange(group["token"].shape[1], dtype=jnp.int32)
             group["token"] = jnp.broadcast_to(tokens[None], group["token"].shape)
         result = member(group, *args, **kw)
-        encoded = name == "encode"
-        pair = not encoded and isinstance(result, tuple)
-        out = result.states if encoded else result[0] if pair else result
-        if self.nudges:
-            out = out + self.nudges[len(self.calls)]
-        scored, keys = kw.get("scored"), kw.get("keys")
-        self.calls.append(Call(self.path, name, keys, group, scored, out))
-        if encoded:
+        is_encoded = name == "encode"
+        has_mems = not is_encoded and isinstance(result, tuple)
+        out = result.states if is_encoded else result[0] if has_mems else result
+        if self.added:
+            out = out + self.added[len(self.calls)]
+        scored, num_keys = kw.get("scored"), kw.get("num_keys")
+        self.calls.append(Call(self.path, name, num_keys, group, scored, out))
+        if is_encoded:
             return result._replace(states=out)
-        return (out, *result[1:]) if pair else out
+        return (out, *result[1:]) if has_mems else out
 
 
-def setting(name, fields, num_raw, seeds=(0,)):
-    """An objective, its network, batches of texts, and parameters of any values."""
-    wide = VOCAB._replace(size=PLACES)
+def make_case(name, fields, num_raw, seeds=(0,)):
+    """An objective, its network, random parameters, and a batch for each seed."""
+    vocab = VOCAB._replace(size=VOCAB_SIZE)
     objective, net = make_network(name, fields, tie_embeddings=False)
-    net = net.clone(size=wide.size)
+    net = net.clone(size=vocab.size)
     batches = []
     for seed in seeds:
         text = make_example(objective, LENGTH, num_raw, seed=seed)
@@ -108,39 +104,45 @@ def setting(name, fields, num_raw, seeds=(0,)):
     values = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 5  # noqa: E731
     params = jax.tree.map(values, shapes)
 
-    def memory(batch):
+    def first_carry(batch):
         return zero_carry(objective, net, params, batch, KEY)
 
     empty = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(memory, on_device(batches[0])),
+        jax.eval_shape(first_carry, on_device(batches[0])),
     )
     batches = [batch | {"carry": empty} for batch in batches]
     return objective, net, params, batches
 
 
 def corrupt(objective, text) -> dict:
+    """The batch that an objective makes of a text."""
     count = len(text.length)
     batch = objective.corrupt(text, keys(count), VOCAB, LENGTH)
     return batch | {"example": np.arange(count, dtype=np.int32)}
 
 
 def on_device(batch) -> dict:
+    """The batch as JAX arrays."""
     return jax.tree.map(jnp.asarray, batch)
 
 
-def watch(objective, net, params, batch, **how) -> tuple[dict, list[Call]]:
-    """The terms of a loss, and the calls it made."""
+def record_calls(objective, net, params, batch, **options) -> tuple[dict, list[Call]]:
+    """The terms of a loss, and the calls it made.
+
+    Args:
+      options: of `InstrumentedNetwork`.
+    """
     calls: list[Call] = []
 
     def score(net):
-        return objective.loss(Watched(net, calls, **how), batch, KEY)[0]
+        return objective.loss(InstrumentedNetwork(net, calls, **options), batch, KEY)[0]
 
     return models.apply(net, params, score), calls
 
 
-def tables(params) -> dict[tuple, Any]:
-    """The tables of tokens that are read, by path."""
+def token_tables(params) -> dict[tuple, Any]:
+    """The token embeddings, by path."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     named = {tuple(key.key for key in path): leaf for path, leaf in leaves}
     return {
@@ -148,14 +150,14 @@ def tables(params) -> dict[tuple, Any]:
     }
 
 
-def with_tables(params, found):
-    """Other parameters, with these tables."""
-    for path, leaf in found.items():
-        params = _with(params, path, leaf)
+def with_token_tables(params, tables):
+    """The parameters with these token embeddings in place of their own."""
+    for path, leaf in tables.items():
+        params = _with_leaf(params, path, leaf)
     return params
 
 
-def _with(params, path, leaf):
+def _with_leaf(params, path, leaf):
     name, *rest = path
-    inner = _with(params[name], rest, leaf) if rest else leaf
+    inner = _with_leaf(params[name], rest, leaf) if rest else leaf
     return {**params, name: inner}

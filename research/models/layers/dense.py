@@ -1,6 +1,6 @@
-"""The small parts of a block: dense layers, norms, feed-forward layers, dropout."""
+"""Dense, norm and feed-forward layers, activations, dropout, and gathering."""
 
-# B batch, L length, D width, F width inside the feed-forward layer
+# B batch, L length, P scored positions, D width, F output width, N rows
 
 from functools import partial
 
@@ -14,25 +14,25 @@ from research.models.options import Options
 
 @jax.custom_vjp
 def gelu(x: jax.Array) -> jax.Array:
-    """x Phi(x), which keeps x alone for its gradient (Hendrycks and Gimpel 2016)."""
-    return (x * _normal_share(x)).astype(x.dtype)
+    """x Phi(x); only x is saved for the gradient (Hendrycks and Gimpel 2016)."""
+    return (x * _normal_cdf(x)).astype(x.dtype)
 
 
-def _normal_share(x):
+def _normal_cdf(x):
     return 0.5 * (1 + jax.lax.erf(x.astype(jnp.float32) * 0.5**0.5))
 
 
-def _gelu_forward(x):
+def _gelu_fwd(x):
     return gelu(x), x
 
 
-def _gelu_backward(x, slope):
-    wide = x.astype(jnp.float32)
-    density = jnp.exp(-0.5 * wide * wide) * (2 * jnp.pi) ** -0.5
-    return (((_normal_share(x) + wide * density) * slope).astype(x.dtype),)
+def _gelu_bwd(x, grad):
+    x_float32 = x.astype(jnp.float32)
+    density = jnp.exp(-0.5 * x_float32 * x_float32) * (2 * jnp.pi) ** -0.5
+    return (((_normal_cdf(x) + x_float32 * density) * grad).astype(x.dtype),)
 
 
-gelu.defvjp(_gelu_forward, _gelu_backward)
+gelu.defvjp(_gelu_fwd, _gelu_bwd)
 
 ACTIVATIONS = {
     "gelu": gelu,
@@ -42,23 +42,23 @@ ACTIVATIONS = {
     "swiglu": jax.nn.silu,
 }
 GATED = ("geglu", "swiglu")
-PRODUCT = "product"
-"""The name by which a block may keep a dense layer's product for its gradient."""
-RESIDUAL = ("batch", "length", None)
+DENSE_PRODUCT = "product"
+"""Checkpoint name of a dense layer's product, which remat policies may save."""
+STATE_AXES = ("batch", "length", None)
 """The logical axes of states [B, L, D]."""
 
 
-def gather_positions(states: jax.Array, scored: jax.Array) -> jax.Array:
-    """The states [B, P, ...] at the places `scored` [B, P] of [B, L, ...]."""
-    places = jnp.expand_dims(scored, range(2, states.ndim))
-    return jnp.take_along_axis(states, places, axis=1, mode="clip")
+def gather_positions(array: jax.Array, scored_BP: jax.Array) -> jax.Array:
+    """[B, P, ...]: the entries of an array [B, L, ...] at the scored positions."""
+    index = jnp.expand_dims(scored_BP, range(2, array.ndim))
+    return jnp.take_along_axis(array, index, axis=1, mode="clip")
 
 
 def normal(options: Options, std: float, *names: str | None):
     """An initialiser N(0, std) of a parameter with logical axis names.
 
-    With `model.init` truncated, what lies beyond two deviations is drawn again, as in
-    BERT's released code (whose deviation then is 0.88 of `std`).
+    With `model.init` truncated, values beyond two standard deviations are redrawn, as
+    in BERT's released code (the standard deviation then is 0.88 of `std`).
     """
     truncated = options.init == "truncated"
     draw = nn.initializers.truncated_normal if truncated else nn.initializers.normal
@@ -66,53 +66,54 @@ def normal(options: Options, std: float, *names: str | None):
 
 
 def constant(value: float, *names: str | None):
-    """An initialiser of a parameter that starts at one value."""
+    """An initialiser with one value, of a parameter with logical axis names."""
     return nn.with_logical_partitioning(nn.initializers.constant(value), names)
 
 
 def dropout(module: nn.Module, x: jax.Array) -> jax.Array:
-    """Drops entries of x if and only if the module was given a key for it."""
+    """Dropout of x at rate `model.dropout`, if the module has a "dropout" key."""
     rate = module.options.dropout
     if not rate or not module.has_rng("dropout"):
         return x
-    kept = jax.random.bernoulli(module.make_rng("dropout"), 1 - rate, x.shape)
-    return jnp.where(kept, x / (1 - rate), 0).astype(x.dtype)
+    keep = jax.random.bernoulli(module.make_rng("dropout"), 1 - rate, x.shape)
+    return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
 
 
 @jax.custom_vjp
-def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """x [..., D] @ kernel [D, F] in x's type; the kernel's gradient is float32.
+def dense_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., D] @ kernel [D, F] in x's dtype; the kernel's gradient is float32.
 
-    XLA:CPU is quick where both sides of a product are read along their rows, so there
-    the kernel's gradient takes an upright copy of the narrower side: 0.7 of the time
-    that JAX's own transpose of the product takes. Elsewhere it is a plain product.
+    XLA:CPU is fast where both operands of a product are read along their rows, so on a
+    CPU the kernel's gradient takes a transposed copy of the narrower operand: 0.7 of
+    the time of JAX's own transpose of the product. Elsewhere it is a plain product.
     """
     return x @ kernel.astype(x.dtype)
 
 
-def _product_forward(x, kernel):
-    return product(x, kernel), (x, kernel)
+def _dense_matmul_fwd(x, kernel):
+    return dense_matmul(x, kernel), (x, kernel)
 
 
-def _product_backward(kept, slope):
-    x, kernel = kept
-    x_ND, slope_NF = (side.reshape(-1, side.shape[-1]) for side in (x, slope))
-    wide = partial(jnp.matmul, preferred_element_type=jnp.float32)
-    if x_ND.shape[1] <= slope_NF.shape[1]:
-        kernel_slope = wide(_copy(x_ND.T), slope_NF)
+def _dense_matmul_bwd(residuals, grad):
+    x, kernel = residuals
+    x_ND, grad_NF = (operand.reshape(-1, operand.shape[-1]) for operand in (x, grad))
+    matmul = partial(jnp.matmul, preferred_element_type=jnp.float32)
+    if x_ND.shape[1] <= grad_NF.shape[1]:
+        grad_kernel_DF = matmul(_materialize_on_cpu(x_ND.T), grad_NF)
     else:
-        kernel_slope = _copy(wide(_copy(slope_NF.T), x_ND)).T
-    return slope @ kernel.T.astype(slope.dtype), kernel_slope
+        grad_kernel_FD = matmul(_materialize_on_cpu(grad_NF.T), x_ND)
+        grad_kernel_DF = _materialize_on_cpu(grad_kernel_FD).T
+    return grad @ kernel.T.astype(grad.dtype), grad_kernel_DF
 
 
-def _copy(x):
-    """x, laid out as written on a CPU, where XLA would read it askew."""
+def _materialize_on_cpu(x):
+    """x, which XLA:CPU writes out in this layout instead of reading it transposed."""
     return jax.lax.platform_dependent(
         x, cpu=jax.lax.optimization_barrier, default=lambda x: x
     )
 
 
-product.defvjp(_product_forward, _product_backward)
+dense_matmul.defvjp(_dense_matmul_fwd, _dense_matmul_bwd)
 
 
 class Dense(nn.Module):
@@ -120,7 +121,7 @@ class Dense(nn.Module):
 
     Attributes:
       axes: the logical names of the kernel's two dimensions.
-      scale: of T5's initialisation, beside the fan-in.
+      scale: factor of the initial standard deviation with `model.init` t5.
       residual: the output is added to the residual stream (GPT-2 scales its kernel).
     """
 
@@ -141,7 +142,7 @@ class Dense(nn.Module):
             std = 0.02 * (2 * options.layers) ** -0.5
         shape = (x.shape[-1], self.size)
         kernel = self.param("kernel", normal(options, std, *self.axes), shape)
-        y = checkpoint_name(product(x, kernel), PRODUCT)
+        y = checkpoint_name(dense_matmul(x, kernel), DENSE_PRODUCT)
         if options.bias and self.bias:
             bias = self.param("bias", constant(0.0, self.axes[1]), (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
@@ -156,17 +157,17 @@ class Norm(nn.Module):
     @nn.compact
     def __call__(self, x):
         options = self.options
-        lead = range(x.ndim - 1)
+        leading_dims = range(x.ndim - 1)
         scale = self.param("scale", constant(1.0, "embed"), (x.shape[-1],))
         y = x.astype(jnp.float32)
         if options.norm == "layernorm":
             y = y - jnp.mean(y, axis=-1, keepdims=True)
-        square = jnp.mean(y * y, axis=-1, keepdims=True)
-        y = y * jax.lax.rsqrt(square + options.norm_epsilon)
-        y = y * jnp.expand_dims(scale, lead)
+        mean_square = jnp.mean(y * y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
+        y = y * jnp.expand_dims(scale, leading_dims)
         if options.norm == "layernorm" and options.bias:
             bias = self.param("bias", constant(0.0, "embed"), (x.shape[-1],))
-            y = y + jnp.expand_dims(bias, lead)
+            y = y + jnp.expand_dims(bias, leading_dims)
         return y.astype(x.dtype)
 
 
@@ -178,10 +179,9 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x):
         options = self.options
-        act = ACTIVATIONS[options.activation]
-        inner = ("embed", "feedforward")
-        y = act(Dense(options, options.feedforward, inner, name="in")(x))
+        activation = ACTIVATIONS[options.activation]
+        inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
+        y = activation(Dense(options, options.feedforward, inner, name="in")(x))
         if options.activation in GATED:
             y *= Dense(options, options.feedforward, inner, name="gate")(x)
-        outer = ("feedforward", "embed")
         return Dense(options, x.shape[-1], outer, residual=True, name="out")(y)

@@ -1,71 +1,80 @@
-"""Tables: vectors of tokens, and what places add to them."""
+"""The input embeddings of tokens, positions and token types."""
 
-# B batch, L length, E width of tables, V rows with padding
+# B batch, L length, E embedding width, V rows with padding
+
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from research.errors import UserError
-from research.models.layers.dense import RESIDUAL, Norm, dropout, normal
+from research.models.layers.dense import STATE_AXES, Norm, dropout, normal
 from research.models.layers.positions import sinusoids
 from research.models.options import Options
 
-ROW = 128
-"""Tables over the vocabulary have a multiple of this many rows."""
+VOCAB_MULTIPLE = 128
+"""The rows of token tables are padded to a multiple of this."""
 
 
 def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.Array:
-    """Rows of a table, whose width is whole meanwhile, or XLA would rematerialise.
+    """Rows of a table.
+
+    The table's width is constrained not to be sharded during the lookup; otherwise XLA
+    rematerialises the whole table.
 
     Args:
-      rows: the logical name of the table's rows, where it has one.
+      rows: the logical name of the table's rows, if it has one.
     """
     table = nn.with_logical_constraint(table, (rows, None))
     found = jnp.take(table, index, axis=0, mode="clip")
-    return nn.with_logical_constraint(found, RESIDUAL)
+    return nn.with_logical_constraint(found, STATE_AXES)
 
 
-class Table(nn.Module):
+class TokenEmbedding(nn.Module):
     """One vector [E] for each entry of a vocabulary."""
 
     options: Options
     size: int
 
     def setup(self):
-        rows = -(-self.size // ROW) * ROW
+        num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
         std = 1.0 if self.options.init == "t5" else 0.02
-        shape = (rows, self.options.table_width)
+        shape = (num_rows, self.options.table_width)
         init = normal(self.options, std, "vocab", "embed")
-        self.rows = self.param("rows", init, shape)
+        self.table_VE = self.param("rows", init, shape)
 
-    def __call__(self, token):
-        """[B, L, E] of token [B, L]."""
-        return lookup(self.rows, token, "vocab")
+    def __call__(self, token_BL: jax.Array) -> jax.Array:
+        """[B, L, E]."""
+        return lookup(self.table_VE, token_BL, "vocab")
 
 
-class Embed(nn.Module):
-    """What places add to their tokens: position, kind, and a norm where there is one.
+class InputEmbedding(nn.Module):
+    """Adds embeddings of positions and token types to those of tokens; then the norm.
 
-    Relative kinds (`model.token_type_encoding`) are no vectors of places; attention reads them.
+    Relative token types (`model.token_type_encoding`) have no embedding: they are part
+    of attention.
     """
 
     options: Options
 
     @nn.compact
-    def __call__(self, x, group, *, places: int):
-        """[B, L, E] from the tokens' rows [B, L, E] and the group.
+    def __call__(self, x_BLE: jax.Array, group: Mapping, *, length: int) -> jax.Array:
+        """[B, L, E] from token embeddings [B, L, E] and the group's arrays.
+
+        Args:
+          length: positions that a table of learned positions must have.
 
         Raises:
-          UserError: there are more places than positions in the table.
+          UserError: the table of learned positions is shorter than that.
         """
-        options = self.options
+        options, x = self.options, x_BLE
         width = x.shape[-1]
         if options.position == "learned":
-            if places > options.max_length:
+            if length > options.max_length:
                 raise UserError(
                     f"model.max_length is {options.max_length}, but the network reads "
-                    f"{places} places; it must be at least that"
+                    f"{length} positions; it must be at least that"
                 )
             std = 0.01 if options.init == "gpt2" else 0.02
             shape = (options.max_length, width)

@@ -1,6 +1,6 @@
-"""What is said of states: readouts over the vocabulary, and heads with few values."""
+"""Output heads: readouts over the vocabulary, and heads with few values."""
 
-# B batch, K scored places, D width, E width of tables, V rows with padding
+# B batch, K scored positions, D width, E embedding width, V rows with padding
 
 import dataclasses
 from typing import NamedTuple
@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.models.layers.attention import HIDDEN
 from research.models.layers.dense import (
     ACTIVATIONS,
     Dense,
@@ -18,44 +17,51 @@ from research.models.layers.dense import (
     dropout,
     normal,
 )
+from research.models.layers.dense_attention import HIDDEN
 from research.models.layers.embeddings import lookup
 from research.models.options import Options
 
 OFFSET_WIDTH = 200
-"""Width of the offsets' vectors (Joshi et al. 2020, section 4.2)."""
+"""Width of the offset embeddings (Joshi et al. 2020, section 4.2)."""
 
 
 class Readout(NamedTuple):
-    """A vocabulary head that is not yet multiplied out: feature @ table.T + bias."""
+    """The factors of vocabulary logits, which are feature @ table.T + bias."""
 
     feature: jax.Array  # [..., E]
     table: jax.Array  # [V, E] float32
     bias: jax.Array  # [V] float32, -1e9 at rows past `size`
-    size: int  # rows in use
+    size: int  # rows of the table that are in use
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadSpec:
-    """What a named head is made of; an int in its place is HeadSpec(int).
+    """The layers of a named head; an int n in its place means HeadSpec(n).
 
     BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
-    one is HeadSpec(n, "none").
+    head is HeadSpec(n, "none").
+
+    Raises:
+      ValueError: the activation is unknown, or a size is too small.
     """
 
-    size: int  # values
-    activation: str = ""  # of the hidden layer; "": the network's; none: no such layer
-    hidden: int = 0  # width of the hidden layer; 0: the network's
+    size: int  # output values
+    activation: str = ""  # of the hidden layer; "": model.activation; none: no layer
+    hidden: int = 0  # width of the hidden layer; 0: model.width
 
     def __post_init__(self):
         legal = ("", "none", "tanh", *ACTIVATIONS)
         if self.activation not in legal:
             raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
         if self.size < 1 or self.hidden < 0:
-            raise ValueError("a head has at least 1 value, a hidden layer a width")
+            raise ValueError(
+                f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
+                "value, and hidden is at least 0"
+            )
 
 
 class Head(nn.Module):
-    """Dense, activation, dense: what a state says about something with n values."""
+    """A classifier of states with n values: dense, activation, dropout, dense."""
 
     options: Options
     spec: HeadSpec | int
@@ -75,11 +81,13 @@ class Head(nn.Module):
         return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)
 
 
-class Output(nn.Module):
-    """From states to a readout over the vocabulary.
+class VocabHead(nn.Module):
+    """The readout over the vocabulary.
 
     Attributes:
-      transform: BERT's head before the table (dense, activation, norm) and a bias.
+      size: entries of the vocabulary.
+      transform: with BERT's layers before the table (dense, activation, norm) and a
+        bias.
     """
 
     options: Options
@@ -87,10 +95,10 @@ class Output(nn.Module):
     transform: bool = False
 
     @nn.compact
-    def __call__(self, states, rows):
-        """The readout of states [..., D]; `rows` [V, E] are the tokens' own."""
-        options = self.options
-        num_rows, width = rows.shape
+    def __call__(self, states, token_table_VE):
+        """The readout of states [..., D]; with tied embeddings by the token table."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
         x = states
         if self.transform:
             x = Dense(options, width, ("embed", None), name="dense")(x)
@@ -100,25 +108,25 @@ class Output(nn.Module):
         if not options.tie_embeddings:
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, "vocab", "embed")
-            rows = self.param("rows", init, rows.shape)
+            table_VE = self.param("rows", init, table_VE.shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
-        bias = jnp.zeros(num_rows)
+        bias_V = jnp.zeros(num_rows)
         if self.transform:
-            bias = self.param("bias", constant(0.0, "vocab"), (num_rows,))
-        return Readout(x, rows, _of_used_rows(bias, self.size), self.size)
+            bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
+        return Readout(x, table_VE, _hide_padding_rows(bias_V, self.size), self.size)
 
 
-class Boundary(nn.Module):
+class BoundaryHead(nn.Module):
     """SpanBERT's boundary objective: a token from the two states around its span.
 
-    Two layers (dense, activation, norm) on both states and a vector of the token's
-    place in the span, then the tokens' own table, or one of its own where the output
-    is not tied, and a bias (Joshi et al. 2020, section 3.2; the released code).
+    Two layers (dense, activation, norm) of both states and an embedding of the token's
+    offset in the span, then the token table (without tied embeddings one of its own)
+    and a bias (Joshi et al. 2020, section 3.2; the released code).
 
     Attributes:
       size: entries of the vocabulary.
-      offsets: places of a span that have a vector.
+      offsets: number of offsets that have an embedding.
     """
 
     options: Options
@@ -126,26 +134,26 @@ class Boundary(nn.Module):
     offsets: int
 
     @nn.compact
-    def __call__(self, left, right, offset, rows):
-        """The readout of left, right [B, K, D] and offset [B, K] in 0..offsets - 1."""
-        options = self.options
-        num_rows, width = rows.shape
+    def __call__(self, left_BKD, right_BKD, offset_BK, token_table_VE):
+        """The readout [B, K] of the tokens at offsets in 0..offsets - 1."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
         init = normal(options, 0.02, None, None)
-        table = self.param("offset", init, (self.offsets, OFFSET_WIDTH))
-        place = lookup(table, offset).astype(left.dtype)
-        x = jnp.concatenate([left, right, place], axis=-1)
-        act, axes = ACTIVATIONS[options.activation], (None, "embed")
+        offset_table = self.param("offset", init, (self.offsets, OFFSET_WIDTH))
+        offset = lookup(offset_table, offset_BK).astype(left_BKD.dtype)
+        x = jnp.concatenate([left_BKD, right_BKD, offset], axis=-1)
+        activation, axes = ACTIVATIONS[options.activation], (None, "embed")
         x = Dense(options, options.width, axes, name="first")(x)
-        x = Norm(options, name="first_norm")(act(x))
+        x = Norm(options, name="first_norm")(activation(x))
         x = Dense(options, width, axes[::-1], name="second")(x)
-        x = Norm(options, name="second_norm")(act(x))
+        x = Norm(options, name="second_norm")(activation(x))
         if not options.tie_embeddings:
             init = normal(options, 0.02, "vocab", "embed")
-            rows = self.param("rows", init, rows.shape)
-        bias = self.param("bias", constant(0.0, "vocab"), (num_rows,))
-        return Readout(x, rows, _of_used_rows(bias, self.size), self.size)
+            table_VE = self.param("rows", init, table_VE.shape)
+        bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
+        return Readout(x, table_VE, _hide_padding_rows(bias_V, self.size), self.size)
 
 
-def _of_used_rows(bias_V, size):
-    """The bias, which hides the rows that pad the vocabulary."""
+def _hide_padding_rows(bias_V, size):
+    """The bias, with HIDDEN at the rows that pad the vocabulary."""
     return jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)

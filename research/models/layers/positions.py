@@ -1,4 +1,4 @@
-"""Where tokens are: functions of position arrays, which may restart or repeat."""
+"""Functions of position arrays, in which positions may restart or repeat."""
 
 # B batch, L queries, M keys, D width, H heads, K head width, R buckets
 
@@ -8,31 +8,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BUCKETS, MAX_DISTANCE = 32, 128
+NUM_BUCKETS, MAX_DISTANCE = 32, 128
 """T5's relative buckets, and the distance from which on all share the last one."""
 
 
 def sinusoids(position_BL: jax.Array, width: int) -> jax.Array:
     """[B, L, width]: sines, then cosines (Vaswani et al. 2017, section 3.5)."""
-    angle_BLD = angles(position_BL, (width + 1) // 2)
+    angle_BLD = sinusoid_angles(position_BL, (width + 1) // 2)
     parts = (jnp.sin(angle_BLD), jnp.cos(angle_BLD))
     return jnp.concatenate(parts, axis=-1)[..., :width]
 
 
-def rotation(position_BL: jax.Array, head_width: int) -> tuple[jax.Array, jax.Array]:
-    """Cosines and sines [B, L, 1, head_width / 2] that `rotate` takes."""
-    angle_BLK = angles(position_BL, head_width // 2)[:, :, None]
+def rotary_angles(
+    position_BL: jax.Array, head_width: int
+) -> tuple[jax.Array, jax.Array]:
+    """Cosines and sines [B, L, 1, head_width / 2], as `apply_rotary` takes them."""
+    angle_BLK = sinusoid_angles(position_BL, head_width // 2)[:, :, None]
     return jnp.cos(angle_BLK), jnp.sin(angle_BLK)
 
 
-def rotate(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    """Turns pairs (k, k + K / 2) by their angle (Su et al. 2021, section 3.4.2)."""
+def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    """Rotates pairs (k, k + K / 2) by their angle (Su et al. 2021, section 3.4.2)."""
     first, second = jnp.split(state_BLHK.astype(jnp.float32), 2, axis=-1)
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return jnp.concatenate(turned, axis=-1).astype(state_BLHK.dtype)
+    rotated = (first * cos - second * sin, second * cos + first * sin)
+    return jnp.concatenate(rotated, axis=-1).astype(state_BLHK.dtype)
 
 
-def angles(position_BL: jax.Array, count: int) -> jax.Array:
+def sinusoid_angles(position_BL: jax.Array, count: int) -> jax.Array:
     """[B, L, count]: position x 10000^(-n / count), in radians."""
     rate = np.exp(-math.log(10_000) / count * np.arange(count), dtype=np.float32)
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
@@ -43,16 +45,16 @@ def relative_bucket(distance: jax.Array, *, causal: bool) -> jax.Array:
 
     Half of the buckets of a direction are one distance each, the others grow
     logarithmically up to MAX_DISTANCE (Raffel et al. 2020, section 2.1, the released
-    code). Bounds are integers, so no bucket hangs on how a logarithm is rounded.
+    code). Bounds are integers, so no bucket depends on the rounding of a logarithm.
     """
-    one_way = BUCKETS if causal else BUCKETS // 2
+    one_way = NUM_BUCKETS if causal else NUM_BUCKETS // 2
     exact = one_way // 2
-    far = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)
-    bucket = jnp.minimum(far, exact)
+    absolute = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)
+    bucket = jnp.minimum(absolute, exact)
     for step in range(1, one_way - exact):
         power = (MAX_DISTANCE / exact) ** (step / (one_way - exact))
         bound = math.ceil(exact * power - 1e-9)
-        bucket = bucket + (far >= bound)
+        bucket = bucket + (absolute >= bound)
     if not causal:
         bucket = bucket + one_way * (distance > 0)
     return bucket.astype(jnp.int32)
@@ -61,7 +63,7 @@ def relative_bucket(distance: jax.Array, *, causal: bool) -> jax.Array:
 def relative_bias(
     table_RH: jax.Array, query_BL: jax.Array, key_BM: jax.Array, *, causal: bool
 ) -> jax.Array:
-    """[B, H, L, M]: what each head adds to its logits at these positions."""
+    """[B, H, L, M]: T5's bias of each head's logits, of query and key positions."""
     distance_BLM = key_BM[:, None, :] - query_BL[:, :, None]
     bucket_BLM = relative_bucket(distance_BLM, causal=causal)
     bias_BLMH = jnp.take(table_RH, bucket_BLM, axis=0, mode="clip")

@@ -1,19 +1,19 @@
-"""Attention by where keys are from a query: Transformer-XL's distances, XLNet's kinds.
+"""Relative terms of attention logits: Transformer-XL's positions, XLNet's segments.
 
-A query q at place i has the logits (q + u) . k + (q + v) . W r(i - j) of keys k at
-places j, where r(d) are sines and cosines of d (Dai et al. 2019, section 3.3), and with
-relative segments (q + b) . s more, where s is one of two vectors: of the query's own
-kind, or of another (Yang et al. 2019, section 2.5). The projection W, the biases u, v
-and b, and the vectors s are each layer's own. r is not dropped out.
+The logit of a query q at position i and a key k at position j is
+(q + u) . k + (q + v) . W r(i - j), where r(d) are sines and cosines of d (Dai et al.
+2019, section 3.3). With relative token types it also has the term (q + b) . s, where s
+is one of two vectors: for keys of the query's own type, and for keys of another (Yang
+et al. 2019, section 2.5). The projection W, the biases u, v and b, and the vectors s
+are parameters of each layer. There is no dropout of r.
 
-By sin(i - j) = sin i cos j - cos i sin j, and the like, the middle term is a product of
-something of the query alone with something of the place j alone. So it is exact for any
-positions, and needs no table of distances and no gather of them.
+Since sin(i - j) = sin i cos j - cos i sin j, and likewise for cosines, the second term
+is the product of a function of the query with a function of the position j alone. So it
+is exact for any positions and needs neither a table of distances nor a gather.
 """
 
-# B batch, L queries, M keys, N remembered keys, H heads, K head width, D width, C kinds
+# B batch, L queries, M keys, N mems, H heads, K head width, D width, C token types
 
-from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -21,94 +21,119 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.models.layers.dense import normal, product
-from research.models.layers.positions import angles, rotation
+from research.models.layers.attention_inputs import AttentionInputs
+from research.models.layers.dense import dense_matmul, normal
+from research.models.layers.positions import rotary_angles, sinusoid_angles
 from research.models.options import Options
 
 
-class Places(NamedTuple):
-    """Where queries or keys are, made once for all layers; None: nobody asks."""
+class PositionFeatures(NamedTuple):
+    """Functions of the positions of queries or keys; None: not part of the logits."""
 
-    turn: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
-    wave: jax.Array | None = None  # [B, L, D] cosines, sines of relative positions
-    kind: jax.Array | None = None  # [B, L, C] one-hot, of relative segments
+    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
+    sinusoids: jax.Array | None = None  # [B, L, D] cos, sin of relative positions
+    token_type: jax.Array | None = None  # [B, L, C] one-hot, of relative token types
+
+    @property
+    def has_relative_terms(self) -> bool:
+        """Whether `RelativeTerms` are part of the logits."""
+        return self.sinusoids is not None or self.token_type is not None
 
 
-def places(
-    options: Options, group: Mapping, keys: int | None, remembered: int = 0
-) -> tuple[Places, Places]:
-    """The places of queries, and of keys: `remembered` ones before the first `keys`.
+def position_features(
+    options: Options, inputs: AttentionInputs
+) -> tuple[PositionFeatures, PositionFeatures]:
+    """The features of queries, and of mems and keys; none of inputs without positions.
 
-    Remembered places lie in front of the first place, each a step from the next, as far
-    as the second place is from the first: rows that run backwards have them above. They
-    are of kind 0.
+    Mems precede the first position at the distance of the first two positions from each
+    other, so that in rows with decreasing positions they have larger positions. Their
+    token type is 0.
     """
-    position_BL, dtype = group["position"], jnp.dtype(options.dtype)
-    query, key = Places(), Places()
+    query, key = PositionFeatures(), PositionFeatures()
+    query_position_BL, key_position_BM = inputs.query.position, inputs.key.position
+    if query_position_BL is None:
+        return query, key
+    dtype, num_mems = jnp.dtype(options.dtype), inputs.num_mems
     if options.position == "rotary":
-        query = query._replace(turn=rotation(position_BL, options.head_width))
-        key = key._replace(turn=tuple(angle[:, :keys] for angle in query.turn))
+        rotary = partial(rotary_angles, head_width=options.head_width)
+        query = query._replace(rotary=rotary(query_position_BL))
+        key = key._replace(rotary=rotary(key_position_BM))
     if options.position == "relative":
-        # From the first place on, so that far away a float32 still tells neighbours.
-        position_BL = position_BL - position_BL[:, :1]
+        # Relative to the first position: float32 cannot tell large neighbours apart.
+        first_B1 = query_position_BL[:, :1]
+        position_BL = query_position_BL - first_B1
         step_B1 = position_BL[:, 1:2] if position_BL.shape[1] > 1 else 1 + position_BL
-        before_BN = step_B1 * jnp.arange(-remembered, 0)[None]
-        position_BM = jnp.concatenate([before_BN, position_BL[:, :keys]], axis=1)
-        wave = partial(_wave, width=options.width)
-        query = query._replace(wave=wave(position_BL))
-        key = key._replace(wave=wave(position_BM).astype(dtype))
+        mems_BN = step_B1 * jnp.arange(-num_mems, 0)[None]
+        position_BM = jnp.concatenate([mems_BN, key_position_BM - first_B1], axis=1)
+        sinusoids = partial(_sinusoids, width=options.width)
+        query = query._replace(sinusoids=sinusoids(position_BL))
+        key = key._replace(sinusoids=sinusoids(position_BM).astype(dtype))
     if options.token_type_encoding == "relative":
-        kind_BLC = jax.nn.one_hot(group["token_type"], options.token_types, dtype=dtype)
-        none_BN = jnp.zeros((len(kind_BLC), remembered), jnp.int32)
-        before_BNC = jax.nn.one_hot(none_BN, options.token_types, dtype=dtype)
-        kind_BMC = jnp.concatenate([before_BNC, kind_BLC[:, :keys]], axis=1)
-        query, key = query._replace(kind=kind_BLC), key._replace(kind=kind_BMC)
+        one_hot = partial(jax.nn.one_hot, num_classes=options.token_types, dtype=dtype)
+        mems_BN = jnp.zeros((len(query_position_BL), num_mems), jnp.int32)
+        type_BM = jnp.concatenate([mems_BN, inputs.key.token_type], axis=1)
+        query = query._replace(token_type=one_hot(inputs.query.token_type))
+        key = key._replace(token_type=one_hot(type_BM))
     return query, key
 
 
-def _wave(position_BL, width):
-    angle_BLD = angles(position_BL, width // 2)
+def _sinusoids(position_BL, width):
+    angle_BLD = sinusoid_angles(position_BL, width // 2)
     return jnp.concatenate([jnp.cos(angle_BLD), jnp.sin(angle_BLD)], axis=-1)
 
 
-class Relative(nn.Module):
+class RelativeTerms(nn.Module):
     """The parameters of one layer's relative terms.
 
     Attributes:
-      scale: of all logits.
+      scale: factor of all logits.
     """
 
     options: Options
     scale: float
 
     @nn.compact
-    def __call__(self, query_BLHK, key_BMHK, at: tuple[Places, Places]):
-        """What to multiply to have the logits: queries, keys [B, L, H, any], and `far`.
+    def __call__(
+        self,
+        query_BLHK: jax.Array,
+        key_BMHK: jax.Array,
+        query_features: PositionFeatures,
+        key_features: PositionFeatures,
+    ):
+        """The factors of the logits.
 
-        far: [B, L, H, D] and [B, M, D], whose product comes on top; or None.
+        Returns:
+          query [B, L, H, any] and key [B, M, H, any], whose product is the content term
+            and that of token types;
+          q_rel [B, L, H, D] and k_rel [B, M, D], whose product is the position term, or
+            None without relative positions.
         """
-        options, query, far = self.options, query_BLHK, None
+        options, query, relative = self.options, query_BLHK, None
         if options.position == "relative":
-            far = self._far(query_BLHK, at[0].wave), at[1].wave
+            query_rel = self._position_query(query_BLHK, query_features.sinusoids)
+            relative = query_rel, key_features.sinusoids
             query = query + self._bias("content_bias", query.dtype)
         query, key = query * self.scale, key_BMHK
         if options.token_type_encoding == "relative":
-            mine_BLHC = self._segments(query_BLHK, at[0].kind)
-            kind_BMHC = jnp.broadcast_to(
-                at[1].kind[:, :, None], (*key.shape[:3], options.token_types)
+            type_logits_BLHC = self._token_type_logits(
+                query_BLHK, query_features.token_type
             )
-            query = jnp.concatenate([query, mine_BLHC], axis=-1)
-            key = jnp.concatenate([key, kind_BMHC], axis=-1)
-        return query, key, far
+            type_BMHC = jnp.broadcast_to(
+                key_features.token_type[:, :, None],
+                (*key.shape[:3], options.token_types),
+            )
+            query = jnp.concatenate([query, type_logits_BLHC], axis=-1)
+            key = jnp.concatenate([key, type_BMHC], axis=-1)
+        return query, key, relative
 
     def _bias(self, name, dtype):
-        """[1, 1, H, K]: what is added to queries."""
+        """[1, 1, H, K]: a bias of the queries."""
         options = self.options
         bias = self.param(name, normal(options, 0.02, "heads"), (options.width,))
         return bias.astype(dtype).reshape(1, 1, options.heads, options.head_width)
 
-    def _far(self, query_BLHK, wave_BLD):
-        """[B, L, H, D]: W^T (q + v), turned by the query's place."""
+    def _position_query(self, query_BLHK, sinusoids_BLD):
+        """[B, L, H, D]: W^T (q + v), rotated by the angles of the query's position."""
         options = self.options
         init = normal(options, 0.02, "embed", "heads")
         kernel = self.param("kernel", init, (options.width, options.width))
@@ -116,23 +141,24 @@ class Relative(nn.Module):
             kernel.reshape(-1, options.heads, options.head_width), 0, 2
         )
         query = query_BLHK + self._bias("position_bias", query_BLHK.dtype)
-        by_head = jax.vmap(product, in_axes=(2, 0), out_axes=2)
+        by_head = jax.vmap(dense_matmul, in_axes=(2, 0), out_axes=2)
         both_BLHD = by_head(query * self.scale, kernel_HKD).astype(jnp.float32)
         sine, cosine = jnp.split(both_BLHD, 2, axis=-1)
-        cos, sin = jnp.split(wave_BLD[:, :, None], 2, axis=-1)
-        turned = (cosine * cos + sine * sin, cosine * sin - sine * cos)
-        return jnp.concatenate(turned, axis=-1).astype(query_BLHK.dtype)
+        cos, sin = jnp.split(sinusoids_BLD[:, :, None], 2, axis=-1)
+        rotated = (cosine * cos + sine * sin, cosine * sin - sine * cos)
+        return jnp.concatenate(rotated, axis=-1).astype(query_BLHK.dtype)
 
-    def _segments(self, query_BLHK, kind_BLC):
-        """[B, L, H, C]: how much more the logits of keys of each kind are.
+    def _token_type_logits(self, query_BLHK, token_type_BLC):
+        """[B, L, H, C]: what is added to the logits of keys of each token type.
 
-        What the other kinds' vector gives to all keys alike, a softmax leaves out.
+        The logits of the other types are subtracted from all: a constant added to all
+        logits cancels in the softmax.
         """
         options = self.options
         init = normal(options, 0.02, None, "heads")
         vectors = self.param("segment", init, (2, options.width))
         same, other = vectors.astype(query_BLHK.dtype)
-        more_HK = (same - other).reshape(options.heads, options.head_width)
+        difference_HK = (same - other).reshape(options.heads, options.head_width)
         query = query_BLHK + self._bias("segment_bias", query_BLHK.dtype)
-        more_BLH = jnp.einsum("blhk,hk->blh", query * self.scale, more_HK)
-        return more_BLH[..., None] * kind_BLC[:, :, None]
+        logits_BLH = jnp.einsum("blhk,hk->blh", query * self.scale, difference_HK)
+        return logits_BLH[..., None] * token_type_BLC[:, :, None]

@@ -23,7 +23,7 @@ def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]
     """
     carry = batch.get("carry")
     if not carry:
-        return net.no_memory(len(batch["position"]), mem_len)
+        return net.empty_mems(len(batch["position"]), mem_len)
     continues = batch["example"] == carry["next"]
     segment = jnp.where(continues[:, None], carry["segment"], 0)
     return {"state": carry["state"], "segment": segment}

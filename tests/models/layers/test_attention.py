@@ -1,4 +1,4 @@
-"""Laws of attention: a query uses exactly the keys that it sees."""
+"""Attention: a query uses exactly the keys that it attends to."""
 
 import jax
 import jax.numpy as jnp
@@ -6,39 +6,40 @@ import numpy as np
 import pytest
 
 from research import batch, models
-from research.models.layers import attention
+from research.models.layers import dense_attention
 
 
-def states_and_slopes(network, params, group, slope):
-    """States, and the gradient of their product with `slope` by parameters."""
+def states_and_grads(network, params, group, grad):
+    """States, and the gradient of their product with `grad` by parameters."""
 
     def total(params):
         states = models.apply(network, params, lambda net: net.states(group))
-        return jnp.sum(states * slope), states
+        return jnp.sum(states * grad), states
 
     (_, states), grads = jax.jit(jax.value_and_grad(total, has_aux=True))(params)
     return states, grads
 
 
 def dependence(network, params, group, **kw):
-    """[L, L] bool: whether a query's state in row 0 depends on a place's token.
+    """[L, L] bool: whether a query's state in row 0 depends on a position's token.
 
-    Tokens are distinct, so that the rows of the table stand for places.
+    Tokens are distinct, so that each row of the table belongs to one position.
     """
     length = group["token"].shape[1]
     group = group | {"token": np.tile(np.arange(length), (len(group["token"]), 1))}
-    mix = np.random.default_rng(0).normal(size=params["token"]["rows"].shape[1])
+    direction = np.random.default_rng(0).normal(size=params["token"]["rows"].shape[1])
 
     def states(rows):
         here = params | {"token": {"rows": rows}}
-        return models.apply(network, here, lambda net: net.states(group, **kw))[0] @ mix
+        states = models.apply(network, here, lambda net: net.states(group, **kw))
+        return states[0] @ direction
 
-    slope = jax.jit(jax.jacrev(states))(params["token"]["rows"])
-    return np.any(np.array(slope)[:, :length] != 0, axis=-1)
+    grad = jax.jit(jax.jacrev(states))(params["token"]["rows"])
+    return np.any(np.array(grad)[:, :length] != 0, axis=-1)
 
 
-def some_pattern(seed, length=10):
-    """Segments with padding, and ranks and reaches of all kinds."""
+def random_pattern(seed, length=10):
+    """Segments with padding, and arbitrary ranks and reaches."""
     random = np.random.default_rng(seed)
     segment = np.sort(random.integers(0, 3, (1, length), dtype=np.int32))[:, ::-1]
     rank = random.integers(-1, 6, (1, length), dtype=np.int32)
@@ -49,12 +50,12 @@ def some_pattern(seed, length=10):
 
 @pytest.mark.parametrize("norm_placement", ["pre", "post"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_state_depends_on_what_it_sees_and_on_itself_alone(
+def test_a_state_depends_on_what_it_attends_to_and_on_itself(
     seed, norm_placement, make_options, make_group, make_params
 ):
     options = make_options(layers=1, norm_placement=norm_placement)
     network = models.Transformer(options, size=50)
-    group = make_group(1, 10, **some_pattern(seed))
+    group = make_group(1, 10, **random_pattern(seed))
     params = make_params(network, lambda net: net.states(group))
     expected = batch.attention_mask(group)[0] | np.eye(10, dtype=bool)
     np.testing.assert_array_equal(dependence(network, params, group), expected)
@@ -71,12 +72,14 @@ def test_deep_causal_states_depend_on_no_later_token(
     np.testing.assert_array_equal(dependence(network, params, group), expected)
 
 
-def test_only_the_first_places_serve_as_keys(make_options, make_group, make_params):
+def test_only_the_first_positions_serve_as_keys(make_options, make_group, make_params):
     network = models.Transformer(make_options(layers=1), size=50)
     group = make_group(1, 8)
     params = make_params(network, lambda net: net.states(group))
     expected = (np.arange(8) < 5)[None] | np.eye(8, dtype=bool)
-    np.testing.assert_array_equal(dependence(network, params, group, keys=5), expected)
+    np.testing.assert_array_equal(
+        dependence(network, params, group, num_keys=5), expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,15 +94,15 @@ def test_patterns_equal_the_general_path(
     fast = models.Transformer(options, size=50, pattern=pattern)
     general = models.Transformer(options, size=50, pattern="general")
     params = make_params(fast, lambda net: net.states(group))
-    slope = np.random.default_rng(0).normal(size=(2, 12, 16))
+    grad = np.random.default_rng(0).normal(size=(2, 12, 16))
     assert_close(
-        states_and_slopes(fast, params, group, slope),
-        states_and_slopes(general, params, group, slope),
+        states_and_grads(fast, params, group, grad),
+        states_and_grads(general, params, group, grad),
         1e-6,
     )
 
 
-def attend_inputs(heads=2, queries=5, keys=7, width=4):
+def random_inputs(heads=2, queries=5, keys=7, width=4):
     random = np.random.default_rng(0)
     query, key, value = (
         np.float32(random.normal(size=(3, length, heads, width)))
@@ -112,18 +115,18 @@ def attend_inputs(heads=2, queries=5, keys=7, width=4):
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close):
-    query, key, value, mask = attend_inputs()
+    query, key, value, mask = random_inputs()
     random = np.random.default_rng(1)
     bias = np.float32(random.normal(size=(3, 2, 5, 7)))
-    slope = np.float32(random.normal(size=query.shape))
+    grad = np.float32(random.normal(size=query.shape))
 
     def ours(query, key, value, bias):
-        sight = attention.sight(mask, bias if biased else None)
-        return attention.attend(0.3 * query, key, value, sight)
+        additive = dense_attention.additive_mask(mask, bias if biased else None)
+        return dense_attention.dense_attention(0.3 * query, key, value, additive)
 
     def definition(query, key, value, bias):
-        score = 0.3 * jnp.einsum("blhk,bmhk->bhlm", query, key)
-        e = jnp.exp(score + bias if biased else score) * mask[:, None]
+        logits = 0.3 * jnp.einsum("blhk,bmhk->bhlm", query, key)
+        e = jnp.exp(logits + bias if biased else logits) * mask[:, None]
         total = e.sum(-1, keepdims=True)
         p = e / jnp.where(total == 0, 1, total)
         return jnp.einsum("bhlm,bmhk->blhk", p, value)
@@ -132,7 +135,7 @@ def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close)
         pair = [
             jax.jit(
                 jax.value_and_grad(
-                    lambda *x, fn=fn: jnp.sum(fn(*x) * slope), argnums=arguments
+                    lambda *x, fn=fn: jnp.sum(fn(*x) * grad), argnums=arguments
                 )
             )(query, key, value, bias)
             for fn in (ours, definition)
@@ -143,33 +146,34 @@ def test_attention_is_the_definition_in_value_and_gradient(biased, assert_close)
 def test_t5s_logits_are_not_scaled(make_options, make_group, make_params):
     # Its initial queries are small instead (Raffel et al. 2020, the released code).
     group = make_group()
-    plain, t5 = (
+    normal, t5 = (
         models.Transformer(make_options(layers=1, init=init), size=50)
         for init in ("normal", "t5")
     )
-    params = make_params(plain, lambda net: net.states(group))
+    params = make_params(normal, lambda net: net.states(group))
     made = models.apply(t5, params, lambda net: net.states(group))
     query = params["stack"]["blocks"]["attention"]["query"]
     query |= {name: leaf * 8**0.5 for name, leaf in query.items()}  # width of a head
-    scaled = models.apply(plain, params, lambda net: net.states(group))
+    scaled = models.apply(normal, params, lambda net: net.states(group))
     np.testing.assert_allclose(made, scaled, atol=2e-5)
 
 
-def test_a_query_without_keys_gets_zero_and_gives_zero():
-    query, key, value, mask = attend_inputs()
+def test_a_query_without_keys_has_output_and_gradient_zero():
+    query, key, value, mask = random_inputs()
     query[0, 2] = 1e4  # would overflow an exponential
 
     def ours(query, key, value):
-        return attention.attend(query, key, value, attention.sight(mask))
+        additive = dense_attention.additive_mask(mask)
+        return dense_attention.dense_attention(query, key, value, additive)
 
-    mixed, back = jax.vjp(ours, query, key, value)
-    np.testing.assert_array_equal(mixed[0, 2], 0)
-    np.testing.assert_array_equal(mixed[1], 0)
-    slopes = back(np.ones_like(mixed))
-    assert all(np.isfinite(slope).all() for slope in slopes)
-    np.testing.assert_array_equal(slopes[0][0, 2], 0)
-    for slope in slopes:
-        np.testing.assert_array_equal(slope[1], 0)
+    out, vjp = jax.vjp(ours, query, key, value)
+    np.testing.assert_array_equal(out[0, 2], 0)
+    np.testing.assert_array_equal(out[1], 0)
+    grads = vjp(np.ones_like(out))
+    assert all(np.isfinite(grad).all() for grad in grads)
+    np.testing.assert_array_equal(grads[0][0, 2], 0)
+    for grad in grads:
+        np.testing.assert_array_equal(grad[1], 0)
 
 
 def test_padding_and_packing_leave_other_documents_bit_equal(
@@ -179,18 +183,21 @@ def test_padding_and_packing_leave_other_documents_bit_equal(
     segment = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
     group = make_group(1, segment=segment, causal=True)
     params = make_params(network, lambda net: net.states(group))
-    slope = np.float32(segment == 2)[..., None] * np.ones(16, np.float32)
-    states, grads = states_and_slopes(network, params, group, slope)
+    grad = np.float32(segment == 2)[..., None] * np.ones(16, np.float32)
+    states, grads = states_and_grads(network, params, group, grad)
     token = np.where(segment == 2, group["token"], 7)
-    other, same = states_and_slopes(network, params, group | {"token": token}, slope)
+    changed = group | {"token": token}
+    other, other_grads = states_and_grads(network, params, changed, grad)
     np.testing.assert_array_equal(states[0, 5:10], other[0, 5:10])
     assert np.abs(states[0, :5] - other[0, :5]).max() > 1e-3
     kept = np.setdiff1d(np.arange(50), [7, *group["token"][segment != 2]])
     np.testing.assert_array_equal(
-        grads["token"]["rows"][kept], same["token"]["rows"][kept]
+        grads["token"]["rows"][kept], other_grads["token"]["rows"][kept]
     )
     for x, y in zip(
-        jax.tree.leaves(grads["stack"]), jax.tree.leaves(same["stack"]), strict=True
+        jax.tree.leaves(grads["stack"]),
+        jax.tree.leaves(other_grads["stack"]),
+        strict=True,
     ):
         np.testing.assert_array_equal(x, y)
 
@@ -200,10 +207,10 @@ def norm(x, p):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * p["scale"] + p["bias"]
 
 
-def two_streams(params, layers, content, query, sees, seen_by_query):
-    """XLNet's streams, written out: pre-norm, two heads, float64.
+def two_streams(params, layers, content, query, content_mask, query_mask):
+    """XLNet's two streams, written out: pre-norm, two heads, float64.
 
-    content, query [L, D]: both read keys and values of the content alone.
+    content, query [L, D]: keys and values of both are those of the content.
     """
 
     def dense(x, p):
@@ -214,8 +221,8 @@ def two_streams(params, layers, content, query, sees, seen_by_query):
             dense(states, p[name]).reshape(len(states), 2, -1)
             for name, states in (("query", x), ("key", source), ("value", source))
         )
-        score = np.einsum("lhk,mhk->hlm", q, k) * q.shape[-1] ** -0.5
-        e = np.exp(score) * mask[None]
+        logits = np.einsum("lhk,mhk->hlm", q, k) * q.shape[-1] ** -0.5
+        e = np.exp(logits) * mask[None]
         p_HLM = e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
         return dense(np.einsum("hlm,mhk->lhk", p_HLM, v).reshape(x.shape), p["out"])
 
@@ -223,7 +230,7 @@ def two_streams(params, layers, content, query, sees, seen_by_query):
         p = jax.tree.map(lambda x: np.float64(x[layer]), params["blocks"])  # noqa: B023
         source = norm(content, p["attention_norm"])
         streams = []
-        for x, mask in ((content, sees), (query, seen_by_query)):
+        for x, mask in ((content, content_mask), (query, query_mask)):
             y = norm(x, p["attention_norm"])
             x = x + attend(y, source, mask, p["attention"])
             y = dense(norm(x, p["feedforward_norm"]), p["feedforward"]["in"])
@@ -253,17 +260,17 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
     scored = np.arange(length, len(position), dtype=np.int32)[None]
 
     def states(net):
-        return net.states(group, scored=scored, keys=length)
+        return net.states(group, scored=scored, num_keys=length)
 
     params = make_params(network, states)
     ours = jax.jit(lambda p: models.apply(network, p, states))(params)[0]
     rows = np.float64(params["token"]["rows"])
-    places = np.float64(params["place"]["position"])
+    position_rows = np.float64(params["place"]["position"])
     theirs = two_streams(
         params["stack"],
         2,
-        rows[text] + places[:length],
-        rows[mask_token] + places[hidden],
+        rows[text] + position_rows[:length],
+        rows[mask_token] + position_rows[hidden],
         order[None, :] <= order[:, None],
         order[None, :] < order[hidden][:, None],
     )

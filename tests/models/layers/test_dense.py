@@ -1,4 +1,4 @@
-"""Laws of the small parts: what is written out by hand equals what JAX derives."""
+"""Dense layers, norms and activations: custom gradients equal those of JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -8,30 +8,30 @@ import pytest
 from research.models.layers import dense
 
 
-def arrays(*shapes):
+def random_arrays(*shapes):
     random = np.random.default_rng(0)
     return [np.float32(random.normal(size=shape)) for shape in shapes]
 
 
-@pytest.mark.parametrize("wide", [3, 7])
-def test_a_products_gradient_is_jaxs(wide, assert_close):
-    x, kernel, slope = arrays((2, 4, 5), (5, wide), (2, 4, wide))
+@pytest.mark.parametrize("width", [3, 7])
+def test_the_gradient_of_a_dense_matmul_is_jaxs(width, assert_close):
+    x, kernel, grad = random_arrays((2, 4, 5), (5, width), (2, 4, width))
     ours, theirs = (
-        jax.vjp(fn, x, kernel) for fn in (dense.product, lambda x, k: x @ k)
+        jax.vjp(fn, x, kernel) for fn in (dense.dense_matmul, lambda x, k: x @ k)
     )
     assert_close(ours[0], theirs[0], 1e-6)
-    assert_close(ours[1](slope), theirs[1](slope), 1e-6)
+    assert_close(ours[1](grad), theirs[1](grad), 1e-6)
 
 
 def test_a_kernels_gradient_is_summed_in_float32():
-    x, kernel, slope = arrays((1, 4096, 2), (2, 3), (1, 4096, 3))
-    x, slope = jnp.abs(x).astype(jnp.bfloat16), jnp.abs(slope).astype(jnp.bfloat16)
-    y, back = jax.vjp(dense.product, x, kernel)
+    x, kernel, grad = random_arrays((1, 4096, 2), (2, 3), (1, 4096, 3))
+    x, grad = jnp.abs(x).astype(jnp.bfloat16), jnp.abs(grad).astype(jnp.bfloat16)
+    y, vjp = jax.vjp(dense.dense_matmul, x, kernel)
     assert y.dtype == jnp.bfloat16
-    x_slope, kernel_slope = back(slope)
-    assert (x_slope.dtype, kernel_slope.dtype) == (jnp.bfloat16, jnp.float32)
-    expected = np.einsum("bld,blf->df", *(np.float64(a) for a in (x, slope)))
-    np.testing.assert_allclose(kernel_slope, expected, rtol=1e-5)
+    grad_x, grad_kernel = vjp(grad)
+    assert (grad_x.dtype, grad_kernel.dtype) == (jnp.bfloat16, jnp.float32)
+    expected = np.einsum("bld,blf->df", *(np.float64(a) for a in (x, grad)))
+    np.testing.assert_allclose(grad_kernel, expected, rtol=1e-5)
 
 
 def test_gelu_and_its_gradient_are_the_exact_ones():
@@ -53,19 +53,19 @@ def norm(options, x):
 
 
 def test_norms_are_the_definitions(make_options):
-    (x,) = arrays((2, 3, 8))
+    (x,) = random_arrays((2, 3, 8))
     centred = x - x.mean(-1, keepdims=True)
     options = make_options(bias=False)
     np.testing.assert_allclose(
         norm(options, x), 2 * centred / x.std(-1, keepdims=True), atol=1e-5
     )
-    size = np.sqrt((x * x).mean(-1, keepdims=True))
+    root_mean_square = np.sqrt((x * x).mean(-1, keepdims=True))
     options = make_options(norm="rmsnorm")
-    np.testing.assert_allclose(norm(options, x), 2 * x / size, atol=1e-5)
+    np.testing.assert_allclose(norm(options, x), 2 * x / root_mean_square, atol=1e-5)
 
 
-def test_norms_ignore_the_scale_of_what_they_read(make_options):
-    (x,) = arrays((1, 2, 8))
+def test_norms_ignore_the_scale_of_their_input(make_options):
+    (x,) = random_arrays((1, 2, 8))
     for changes in ({"bias": False}, {"norm": "rmsnorm"}):
         options = make_options(norm_epsilon=0.0, **changes)
         np.testing.assert_allclose(

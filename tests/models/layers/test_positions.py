@@ -1,4 +1,4 @@
-"""Laws of positions: T5's buckets, rotary angles, arrays that restart or repeat."""
+"""Positions: T5's buckets, rotary angles, arrays that restart or repeat."""
 
 import jax
 import jax.numpy as jnp
@@ -30,14 +30,14 @@ def test_buckets_are_the_published_ones(causal, golden):
 def test_buckets_never_fall_with_distance_and_use_the_whole_table(causal):
     bucket = positions.relative_bucket(-jnp.arange(1000), causal=causal)
     assert (np.diff(bucket) >= 0).all()
-    everything = positions.relative_bucket(jnp.arange(-999, 1000), causal=causal)
-    unused = {16} if not causal else set()  # a key ahead is at least one place ahead
-    assert set(np.unique(everything)) == set(range(positions.BUCKETS)) - unused
+    both_ways = positions.relative_bucket(jnp.arange(-999, 1000), causal=causal)
+    unused = {16} if not causal else set()  # later keys have a distance of at least 1
+    assert set(np.unique(both_ways)) == set(range(positions.NUM_BUCKETS)) - unused
 
 
 def test_the_relative_bias_is_its_tables_rows():
     random = np.random.default_rng(0)
-    table = random.normal(size=(positions.BUCKETS, 3)).astype(np.float32)
+    table = random.normal(size=(positions.NUM_BUCKETS, 3)).astype(np.float32)
     query, key = random.integers(0, 300, (2, 5)), random.integers(0, 300, (2, 7))
     bias = positions.relative_bias(jnp.array(table), query, key, causal=False)
     distance = key[:, None, :] - query[:, :, None]
@@ -45,20 +45,20 @@ def test_the_relative_bias_is_its_tables_rows():
     np.testing.assert_allclose(bias, np.moveaxis(table[bucket], -1, 1), rtol=1e-6)
 
 
-def test_the_relative_biass_gradient_is_a_sum_over_its_places():
+def test_the_gradient_of_the_relative_bias_sums_over_positions():
     random = np.random.default_rng(0)
-    table = random.normal(size=(positions.BUCKETS, 3)).astype(np.float32)
+    table = random.normal(size=(positions.NUM_BUCKETS, 3)).astype(np.float32)
     query, key = random.integers(0, 99, (2, 5)), random.integers(0, 99, (2, 7))
-    slope = random.normal(size=(2, 3, 5, 7)).astype(np.float32)
+    grad = random.normal(size=(2, 3, 5, 7)).astype(np.float32)
 
     def total(table):
         bias = positions.relative_bias(table, query, key, causal=True)
-        return jnp.sum(bias * slope)
+        return jnp.sum(bias * grad)
 
     expected = np.zeros_like(table)
     distance = key[:, None, :] - query[:, :, None]
     bucket = np.array(positions.relative_bucket(jnp.array(distance), causal=True))
-    np.add.at(expected, bucket, np.moveaxis(slope, 1, -1))
+    np.add.at(expected, bucket, np.moveaxis(grad, 1, -1))
     np.testing.assert_allclose(jax.grad(total)(table), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -66,14 +66,14 @@ def test_rotary_products_depend_on_distance_alone():
     random = np.random.default_rng(0)
     query, key = (random.normal(size=(1, 1, 1, 8)) for _ in range(2))
 
-    def product(at, to):
-        turned = (
-            positions.rotate(
-                jnp.array(state), *positions.rotation(jnp.array([[place]]), 8)
+    def product(query_position, key_position):
+        rotated = (
+            positions.apply_rotary(
+                jnp.array(state), *positions.rotary_angles(jnp.array([[position]]), 8)
             )
-            for state, place in ((query, at), (key, to))
+            for state, position in ((query, query_position), (key, key_position))
         )
-        return float(jnp.sum(jnp.multiply(*turned)))
+        return float(jnp.sum(jnp.multiply(*rotated)))
 
     assert product(3, 10) == pytest.approx(product(40, 47), abs=1e-4)
     assert product(3, 10) != pytest.approx(product(3, 11), abs=1e-3)
@@ -82,7 +82,7 @@ def test_rotary_products_depend_on_distance_alone():
 @pytest.mark.parametrize(
     "position", ["learned", "sinusoidal", "rotary", "t5", "relative"]
 )
-def test_positions_come_from_the_array_and_not_from_the_place(
+def test_positions_come_from_the_array_and_not_from_the_index(
     position, make_options, make_group, make_params
 ):
     network = models.Transformer(make_options(position=position), size=50)
@@ -101,10 +101,12 @@ def test_positions_come_from_the_array_and_not_from_the_place(
     assert np.abs(run(moved) - first).max() > 1e-3
 
 
-def test_too_short_a_table_of_positions_is_named(make_options, make_group):
+def test_the_error_names_the_length_of_too_short_a_position_table(
+    make_options, make_group
+):
     network = models.Transformer(make_options(max_length=8), size=50)
     group = make_group()
-    with pytest.raises(UserError, match=r"model\.max_length is 8.* 12 places"):
+    with pytest.raises(UserError, match=r"model\.max_length is 8.* 12 positions"):
         jax.eval_shape(
             lambda: models.init(network, lambda n: n.states(group), jax.random.key(0))
         )

@@ -1,4 +1,4 @@
-"""Laws of relative attention: the published formula, whatever the positions are."""
+"""Relative terms of attention equal the published formulas, for any positions."""
 
 import jax
 import jax.numpy as jnp
@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 
 from research import models
-from research.models.layers.attention import Attention, sight
+from research.models.layers.attention import Attention, PreparedInputs
+from research.models.layers.attention_inputs import AttentionInputs, TokenArrays
+from research.models.layers.dense_attention import additive_mask
 from research.models.layers.positions import sinusoids
-from research.models.layers.relative import places
+from research.models.layers.relative import position_features
 
 # B batch, L queries, M keys, H heads, K head width, D width
 
 B, L, M, HEADS, WIDTH = 2, 7, 5, 2, 16
 
 
-def setting(make_options, **changes):
+def make_case(make_options, **changes):
     """Options, states, a group with arbitrary positions, a mask and parameters."""
     options = make_options(
         position="relative", token_type_encoding="relative", token_types=3, **changes
@@ -38,15 +40,26 @@ def setting(make_options, **changes):
     return options, states, group, mask, params
 
 
+def prepared_inputs(options, group, mask, num_keys, num_mems=0):
+    """What attention reads of a group, but with an arbitrary mask."""
+    query = TokenArrays(segment=None, **group)
+    key = TokenArrays(None, **{name: x[:, :num_keys] for name, x in group.items()})
+    mems_segment = np.ones((len(mask), num_mems), np.int32)
+    inputs = AttentionInputs(query, key, mems_segment=mems_segment)
+    return PreparedInputs(*position_features(options, inputs), additive_mask(mask))
+
+
 def ours(options, params, states, group, mask):
-    at = places(options, group, M)
     return Attention(options).apply(
-        {"params": params}, states, sight(mask), source=states[:, :M], places=at
+        {"params": params},
+        states,
+        prepared_inputs(options, group, mask, M),
+        source_BMD=states[:, :M],
     )
 
 
 def published(params, states, group, mask):
-    """(q + u) k + (q + v) W r + (q + b) s, with an r for each pair of places."""
+    """(q + u) k + (q + v) W r + (q + b) s, with an r for each pair of positions."""
     heads = lambda x: x.reshape(*x.shape[:-1], HEADS, -1)  # noqa: E731
     own = params["relative"]
     query, key, value = (
@@ -61,42 +74,42 @@ def published(params, states, group, mask):
         heads(own[f"{name}_bias"])[None, None]
         for name in ("content", "position", "segment")
     )
-    position, kind = group["position"], group["token_type"]
+    position, token_type = group["position"], group["token_type"]
     distance_BLM = position[:, :, None] - position[:, None, :M]
     wave = sinusoids(distance_BLM.reshape(B, -1), WIDTH).reshape(B, L, M, WIDTH)
-    far = heads(wave @ own["kernel"])
-    other = (kind[:, :, None] != kind[:, None, :M]).astype(np.int32)
-    score = (
+    relative = heads(wave @ own["kernel"])
+    is_other = token_type[:, :, None] != token_type[:, None, :M]
+    segment = heads(own["segment"])[is_other.astype(np.int32)]
+    logits = (
         jnp.einsum("blhk,bmhk->bhlm", query + u, key)
-        + jnp.einsum("blhk,blmhk->bhlm", query + v, far)
-        + jnp.einsum("blhk,blmhk->bhlm", query + b, heads(own["segment"])[other])
+        + jnp.einsum("blhk,blmhk->bhlm", query + v, relative)
+        + jnp.einsum("blhk,blmhk->bhlm", query + b, segment)
     ) * key.shape[-1] ** -0.5
-    p = jnp.where(mask[:, None], jnp.exp(score), 0)
+    p = jnp.where(mask[:, None], jnp.exp(logits), 0)
     p = p / jnp.maximum(p.sum(-1, keepdims=True), 1e-30)
-    mixed = jnp.einsum("bhlm,bmhk->blhk", p, value).reshape(B, L, -1)
-    return mixed @ params["out"]["kernel"]
+    out = jnp.einsum("bhlm,bmhk->blhk", p, value).reshape(B, L, -1)
+    return out @ params["out"]["kernel"]
 
 
 def test_it_is_the_published_formula_in_value_and_gradient(make_options, assert_close):
-    options, states, group, mask, params = setting(make_options)
-    slope = np.random.default_rng(1).normal(size=states.shape).astype(np.float32)
+    options, states, group, mask, params = make_case(make_options)
+    grad = np.random.default_rng(1).normal(size=states.shape).astype(np.float32)
 
-    def graded(fn):
+    def value_and_grad(fn):
         def total(params, states):
-            mixed = fn(params, states, group, mask)
-            return jnp.sum(mixed * slope), mixed
+            out = fn(params, states, group, mask)
+            return jnp.sum(out * grad), out
 
         return jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))(params, states)
 
-    expected = graded(published)
+    expected = value_and_grad(published)
     assert all(np.abs(g).max() > 1e-3 for g in jax.tree.leaves(expected[1]))
-    assert_close(graded(lambda *x: ours(options, *x)), expected)
+    assert_close(value_and_grad(lambda *x: ours(options, *x)), expected)
 
 
-def test_with_dropout_it_drops_probabilities(make_options):
-    """The other path of attention: on average it is the one without."""
-    options, states, group, mask, params = setting(make_options, dropout=0.2)
-    at = places(options, group, M)
+def test_with_dropout_the_mean_is_the_result_without(make_options):
+    """Dropout of probabilities takes another path through dense attention."""
+    options, states, group, mask, params = make_case(make_options, dropout=0.2)
 
     @jax.jit
     @jax.vmap
@@ -104,67 +117,65 @@ def test_with_dropout_it_drops_probabilities(make_options):
         return Attention(options).apply(
             {"params": params},
             states,
-            sight(mask),
-            source=states[:, :M],
-            places=at,
+            prepared_inputs(options, group, mask, M),
+            source_BMD=states[:, :M],
             rngs={"dropout": key},
         )
 
-    many = np.array(run(jax.random.split(jax.random.key(0), 1000)))
+    samples = np.array(run(jax.random.split(jax.random.key(0), 1000)))
     exact = np.array(ours(options, params, states, group, mask))
-    error = many.std(axis=0) / 1000**0.5
-    assert many.std() > 0.1
-    assert (np.abs(many.mean(axis=0) - exact) <= 6 * error + 1e-6).all()
+    error = samples.std(axis=0) / 1000**0.5
+    assert samples.std() > 0.1
+    assert (np.abs(samples.mean(axis=0) - exact) <= 6 * error + 1e-6).all()
 
 
-def shifted(params, states, remembered):
-    """Transformer-XL's way: logits by distance, of which each row is then shifted.
+def shifted(params, states, num_mems):
+    """Transformer-XL's algorithm: logits by distance, each row of which is shifted.
 
-    states [M, D]: the first `remembered` of them serve as keys alone.
+    states [M, D]: the first `num_mems` of them serve as keys only.
     """
     heads = lambda x: x.reshape(len(x), HEADS, -1)  # noqa: E731
-    own, count = params["relative"], len(states)
-    num_queries = count - remembered
-    query = heads(states[remembered:] @ params["query"]["kernel"])
+    own, num_keys = params["relative"], len(states)
+    num_queries = num_keys - num_mems
+    query = heads(states[num_mems:] @ params["query"]["kernel"])
     key, value = (heads(states @ params[name]["kernel"]) for name in ("key", "value"))
-    distance = np.arange(count - 1, -1, -1)
-    far = heads(np.array(sinusoids(distance[None], WIDTH))[0] @ own["kernel"])
+    distance = np.arange(num_keys - 1, -1, -1)
+    relative = heads(np.array(sinusoids(distance[None], WIDTH))[0] @ own["kernel"])
     u, v = (
         own[f"{name}_bias"].reshape(1, HEADS, -1) for name in ("content", "position")
     )
-    by_distance = np.einsum("lhk,mhk->hlm", query + v, far)
+    by_distance = np.einsum("lhk,mhk->hlm", query + v, relative)
     padded = np.pad(by_distance, ((0, 0), (0, 0), (1, 0)))
-    padded = padded.reshape(HEADS, count + 1, num_queries)[:, 1:]
-    score = np.einsum("lhk,mhk->hlm", query + u, key) + padded.reshape(HEADS, -1, count)
-    score = score * key.shape[-1] ** -0.5
-    past = np.arange(count)[None] <= np.arange(remembered, count)[:, None]
-    p = np.exp(score) * past
-    mixed = np.einsum("hlm,mhk->lhk", p / p.sum(-1, keepdims=True), value)
-    return mixed.reshape(num_queries, -1) @ params["out"]["kernel"]
+    padded = padded.reshape(HEADS, num_keys + 1, num_queries)[:, 1:]
+    content = np.einsum("lhk,mhk->hlm", query + u, key)
+    logits = (content + padded.reshape(HEADS, -1, num_keys)) * key.shape[-1] ** -0.5
+    past = np.arange(num_keys)[None] <= np.arange(num_mems, num_keys)[:, None]
+    p = np.exp(logits) * past
+    out = np.einsum("hlm,mhk->lhk", p / p.sum(-1, keepdims=True), value)
+    return out.reshape(num_queries, -1) @ params["out"]["kernel"]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_of_a_text_and_its_past_it_is_the_shift_of_rows(backwards, make_options):
-    """In a row whose positions fall the distances have the other sign."""
-    _, states, _, _, params = setting(make_options)
-    options, row, remembered = make_options(position="relative"), states[:1], 3
+def test_with_mems_it_equals_the_shift_of_rows(backwards, make_options):
+    """In a row with decreasing positions the distances have the other sign."""
+    _, states, _, _, params = make_case(make_options)
+    options, row, num_mems = make_options(position="relative"), states[:1], 3
     step = -1 if backwards else 1
-    group = {"position": 40 + step * np.arange(L - remembered, dtype=np.int32)[None]}
-    past = np.arange(L)[None] <= np.arange(remembered, L)[:, None]
-    mixed = Attention(options).apply(
+    group = {"position": 40 + step * np.arange(L - num_mems, dtype=np.int32)[None]}
+    past = np.arange(L)[None] <= np.arange(num_mems, L)[:, None]
+    out = Attention(options).apply(
         {"params": params},
-        row[:, remembered:],
-        sight(past[None]),
-        source=row,
-        places=places(options, group, None, remembered),
+        row[:, num_mems:],
+        prepared_inputs(options, group, past[None], None, num_mems),
+        source_BMD=row,
     )
-    expected = shifted(params, row[0], remembered)
-    if backwards:  # sines of the other sign
+    expected = shifted(params, row[0], num_mems)
+    if backwards:  # the sines have the other sign
         kernel = params["relative"]["kernel"] * np.repeat([-1, 1], WIDTH // 2)[:, None]
         other = params | {"relative": params["relative"] | {"kernel": kernel}}
-        assert np.abs(shifted(other, row[0], remembered) - expected).max() > 1e-3
-        expected = shifted(other, row[0], remembered)
-    np.testing.assert_allclose(mixed[0], expected, atol=2e-5)
+        assert np.abs(shifted(other, row[0], num_mems) - expected).max() > 1e-3
+        expected = shifted(other, row[0], num_mems)
+    np.testing.assert_allclose(out[0], expected, atol=2e-5)
 
 
 def states_of(network, params, group):
@@ -173,11 +184,11 @@ def states_of(network, params, group):
     )
 
 
-def test_only_distances_matter_and_only_whether_kinds_are_the_same(
+def test_only_distances_and_equality_of_token_types_matter(
     make_options, make_group, make_params
 ):
     random = np.random.default_rng(0)
-    group = make_group(kind=random.integers(0, 3, (2, 12), dtype=np.int32))
+    group = make_group(token_type=random.integers(0, 3, (2, 12), dtype=np.int32))
     options = make_options(
         position="relative", token_type_encoding="relative", token_types=3
     )
@@ -186,8 +197,8 @@ def test_only_distances_matter_and_only_whether_kinds_are_the_same(
     assert "token_type" not in params.get("place", {})
     run = states_of(network, params, group)
     first = run(group)
-    far = group | {"position": group["position"] + 10**9}
-    np.testing.assert_array_equal(run(far), first)
+    moved = group | {"position": group["position"] + 10**9}
+    np.testing.assert_array_equal(run(moved), first)
     renamed = group | {"token_type": np.array([2, 0, 1], np.int32)[group["token_type"]]}
     np.testing.assert_allclose(run(renamed), first, atol=1e-5)
     for changed in (

@@ -119,12 +119,12 @@ MUTANTS = [
         "only_of_the_text_before",
     ),
     Mutant(
-        "gradients flow into what is remembered",
+        "gradients flow into mems",
         "research/models/blocks.py",
-        "return after, None if past is None else lax.stop_gradient(",
-        "return after, None if past is None else jnp.asarray(",
-        "tests/models/test_memory.py",
-        "nothing_is_learned",
+        "return after, lax.stop_gradient(x[:, slice(*memorize)])",
+        "return after, x[:, slice(*memorize)]",
+        "tests/models/test_mems.py",
+        "no_gradient_flows_through_mems",
     ),
     Mutant(
         "the input is the target: a loss of nearly zero",
