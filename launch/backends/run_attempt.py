@@ -26,8 +26,9 @@ from typing import IO
 from etils import epath
 
 from launch import cli
-from launch.backends import attempt_log, file_lock
+from launch.backends import attempt_log
 from launch.backends.attempt_log import Budget, ProcessRecord
+from research.distributed.file_lock import file_lock, is_locked
 
 BUDGET_EXHAUSTED = 4
 """Exit code: the retry budget is used up, the command was not started."""
@@ -178,13 +179,13 @@ def _job_lock(folder: epath.Path, rank: int) -> Iterator[tuple[int, ...]]:
         yield ()
         return
     message = f"{folder}: waiting for an earlier attempt to end"
-    with file_lock.lock_file(_lock_path(folder, rank), waiting_message=message) as file:
+    with file_lock(_lock_path(folder, rank), wait_message=message) as file:
         yield (file.fileno(),)
 
 
 def is_running(folder: epath.PathLike) -> bool:
     """Whether an attempt at the job of a folder holds its lock."""
-    return file_lock.is_locked(_lock_path(folder))
+    return is_locked(_lock_path(folder))
 
 
 def _lock_path(folder: epath.PathLike, rank: int = 0) -> Path:

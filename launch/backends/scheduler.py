@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from etils import epath
 
 from launch import cli
-from launch.backends import attempt_log, file_lock, run_attempt
+from launch.backends import attempt_log, run_attempt
 from launch.backends.attempt_log import Attempt, Budget, ProcessRecord
 from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
+from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
@@ -172,11 +173,9 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
     if "://" in os.fspath(workdir):  # a bucket has no locks
         yield
         return
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(file_lock.lock_file(workdir / DRIVER_FILE))
-        except BlockingIOError as error:
-            raise UserError(f"{workdir} is being run by another sweep") from error
+    with file_lock(workdir / DRIVER_FILE, wait=False) as file:
+        if file is None:
+            raise UserError(f"{workdir} is being run by another sweep")
         file.truncate(0)
         host = socket.gethostname()
         json.dump({"pid": os.getpid(), "host": host, "since": time.time()}, file)
@@ -187,4 +186,4 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
 def current_driver(workdir: epath.Path) -> Mapping[str, object] | None:
     """The driver of a workdir: its pid, host, and since when; None if there is none."""
     path = workdir / DRIVER_FILE
-    return json.loads(path.read_text()) if file_lock.is_locked(path) else None
+    return json.loads(path.read_text()) if is_locked(path) else None

@@ -17,7 +17,7 @@ def file_lock(
     A child process that inherits the descriptor of the file holds the lock too.
 
     Args:
-      path: the lock file, which is made if it is missing and never deleted.
+      path: the lock file, which is made if it is missing; its content stays.
       wait_message: a line for standard error, printed if another process holds the
         lock and this one waits for it.
       wait: whether to wait for a lock that another process holds.
@@ -25,7 +25,7 @@ def file_lock(
     Yields:
       the open lock file; None if another process holds the lock and `wait` is false.
     """
-    with open(path, "w") as file:
+    with open(path, "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
