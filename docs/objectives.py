@@ -113,14 +113,13 @@ def facts(path: Path) -> tuple[str, str]:
 
     from launch.compile import vocab
     from launch.config import load, module_at
-    from research.run.setup import build
-    from research.run.state import count
+    from research.run.setup import build_program, count_parameters
 
     told = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
         config = load(f"{path}:{size}" if size else str(path))
-        program = build(config, jax.devices()[:1], vocab=vocab(config))
-        number = count(program.abstract.params) / 1e6
+        program = build_program(config, jax.devices()[:1], vocab=vocab(config))
+        number = count_parameters(program.abstract_state.params) / 1e6
         told.append(f"{size} {number:.{0 if number >= 10 else 1}f}".strip())
     return config.objective.name, ", ".join(told)
 

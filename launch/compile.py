@@ -51,13 +51,13 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
     import jax
 
     from research.distributed import sharding
-    from research.run import flops, hlo_collectives, state
-    from research.run.setup import build, step_flops
+    from research.run import flops, hlo_collectives
+    from research.run.setup import build_program, count_parameters
 
-    program = build(config, devices, vocab=vocab(config))
+    program = build_program(config, devices, vocab=vocab(config))
     chip = accelerators.of(devices[0].device_kind)
     with sharding.context(program.mesh):
-        lowered = program.step.lower(program.abstract, program.batch)
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
         began, compiled, peak = time.monotonic(), None, None
         try:
             compiled = lowered.compile()
@@ -65,14 +65,14 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         except jax.errors.JaxRuntimeError as error:
             peak = _needed(error)
     seconds = time.monotonic() - began
-    needed, recomputed = step_flops(program)
+    needed, recomputed = flops.step_flops(program)
     facts = {
         "topology": name,
         "device": devices[0].device_kind,
         "num_devices": len(devices),
         "mesh": dict(program.mesh.shape),
         "objective": config.objective.name,
-        "parameters": state.count(program.abstract.params),
+        "parameters": count_parameters(program.abstract_state.params),
         "batch": config.train.batch,
         "length": config.data.length,
         "remat": config.model.remat,
@@ -83,7 +83,7 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "flops_per_token": needed / (config.train.batch * config.data.length),
         "recomputed_flops_per_step": recomputed,
         "compile_seconds": seconds,
-        "tree": _tree(program.abstract.params),
+        "tree": _tree(program.abstract_state.params),
     }
     if compiled is None:
         return facts
@@ -95,9 +95,11 @@ def measure(config: Any, name: str, devices: Sequence[Any]) -> dict:
         "temporary_bytes": memory.temp_size_in_bytes,
         "collectives": {
             kind: one._asdict()
-            for kind, one in hlo_collectives.count(compiled.as_text()).items()
+            for kind, one in hlo_collectives.count_collectives(
+                compiled.as_text()
+            ).items()
         },
-        "stays_whole": program.whole,
+        "stays_whole": program.replicated_dims,
     }
 
 

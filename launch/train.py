@@ -31,25 +31,29 @@ def run(args) -> int:
     from research.distributed import processes
     from research.train import train
 
-    place = processes.find(args.coordinator, args.num_processes, args.process_id)
+    place = processes.find_cluster(
+        args.coordinator, args.num_processes, args.process_id
+    )
     jax.config.update(
         "jax_compilation_cache_dir", str(cache.root(config.data.cache_dir) / "xla")
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     hush()
-    peers = processes.join(place, wait=args.wait, lost=cli.PREEMPTED)
+    peers = processes.join_cluster(
+        place, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
+    )
     try:
-        with peers.heeding():
+        with peers.handle_sigterm():
             result = train(config, args.workdir, peers=peers)
         peers.leave()
     except BaseException as error:
-        if peers.count == 1:
+        if peers.num_processes == 1:
             raise
         give_up(error, peers)
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
-    if peers.count > 1:
+    if peers.num_processes > 1:
         end(cli.DONE)
     return cli.DONE
 
@@ -72,7 +76,7 @@ def give_up(error: BaseException, peers) -> NoReturn:
     if code == cli.PREEMPTED:
         peers.leave()  # all of them have saved the same step
     else:
-        peers.fail(code, line, outside=code == cli.FAILED)
+        peers.announce_failure(code, line, await_cause=code == cli.FAILED)
     if code == cli.FAILED:
         traceback.print_exception(error)
     elif code != cli.PREEMPTED or peers.index == 0:

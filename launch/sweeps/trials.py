@@ -12,6 +12,7 @@ from launch import config
 from launch.backends import attempt_log
 from launch.backends.attempt_log import root
 from research.errors import UserError, unknown
+from research.run.metric_writer import read_metrics
 
 SCALES = ("smoke", "small", "paper")
 ELSEWHERE = ("data.cache_dir",)
@@ -41,9 +42,7 @@ class Trial:
     @property
     def metrics(self) -> list[dict[str, float]]:
         """What it has logged so far; a line that is still being written is left out."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        return read_metrics(self.folder)
 
     @property
     def progress(self) -> tuple[int, int]:

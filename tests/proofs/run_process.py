@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from launch import cli
-from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished
+from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
+from research.run.metric_writer import read_metrics
 
 POLL, PATIENCE, WAIT = 0.002, 600.0, 60
 """Seconds between two looks at a life, until one without an end is given up, and that
@@ -59,9 +59,7 @@ class Run(NamedTuple):
 
     def lines(self) -> list[dict[str, float]]:
         """The whole lines of metrics.jsonl."""
-        path = self.workdir / "metrics.jsonl"
-        text = path.read_text() if path.exists() else ""
-        return [json.loads(line) for line in text.split("\n")[:-1]]
+        return read_metrics(self.workdir)
 
     def step(self) -> int:
         """The last step that is written down; 0 if none is."""
@@ -69,7 +67,7 @@ class Run(NamedTuple):
 
     def saved(self) -> int:
         """The step of the newest finished checkpoint; 0 if there is none."""
-        return next(finished(self.workdir / FOLDER), 0)
+        return next(finished_steps(self.workdir / FOLDER), 0)
 
     def saves(self) -> str:
         """The name of the checkpoint that is being saved; "" if none is."""

@@ -12,8 +12,8 @@ import pytest
 from launch.config import load
 from research.checkpoints.checkpoint import Checkpoints
 from research.run import setup
-from research.run.state import State
-from tests.distributed.test_multiprocess import QUICK, corpus
+from research.step import State
+from tests.distributed.test_multiprocess import FAST_COMPILE, corpus
 from tests.proofs import fault_injection
 
 
@@ -38,7 +38,7 @@ def test_five_kills_lose_nothing(tmp_path):
         ],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": QUICK},
+        env={**os.environ, "XLA_FLAGS": FAST_COMPILE},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = done.stdout.splitlines()
@@ -84,4 +84,6 @@ def test_the_run_of_make_chaos_finds_its_text(tmp_path):
     config = load(
         "experiments/mlm.py", fault_injection.SMALL | {"data.cache_dir": str(tmp_path)}
     )
-    assert setup.build(config, jax.devices()[:1]).data.counts["train/examples"] > 0
+    assert (
+        setup.build_program(config, jax.devices()[:1]).data.counts["train/examples"] > 0
+    )
