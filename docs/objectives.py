@@ -114,14 +114,15 @@ def objective_and_sizes(path: Path) -> tuple[str, str]:
 
     from launch.config import load, module_at
     from launch.hardware.placeholder_vocab import placeholder_vocab
-    from research.run.setup import build
-    from research.run.state import count
+    from research.run.setup import build_program, count_parameters
 
     counts = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
         config = load(f"{path}:{size}" if size else str(path))
-        program = build(config, jax.devices()[:1], vocab=placeholder_vocab(config))
-        number = count(program.abstract.params) / 1e6
+        program = build_program(
+            config, jax.devices()[:1], vocab=placeholder_vocab(config)
+        )
+        number = count_parameters(program.abstract_state.params) / 1e6
         counts.append(f"{size} {number:.{0 if number >= 10 else 1}f}".strip())
     return config.objective.name, ", ".join(counts)
 

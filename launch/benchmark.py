@@ -37,35 +37,33 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.failure_detector import Peers
-    from research.run.setup import build, compile_step, train_batches
+    from research.run.flops import compile_step
+    from research.run.setup import build_program, train_batches
     from research.train import Loop
 
-    program = build(config)
+    program = build_program(config)
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    loop = Loop(program, step, config, workdir, Peers())
     batches = train_batches(program, 0, turns * steps + 1)
     tokens = config.train.batch * config.data.length
     bare, looped = [], []
     with (
         sharding.context(program.mesh),
-        progress("benchmark", turns * steps) as loop.report,
+        progress("benchmark", turns * steps) as report,
     ):
-        state, _ = loop.start()
+        loop = Loop(program, step, config, workdir, Peers())
         batch = next(batches)
-        state = jax.block_until_ready(step(state, batch))
+        loop.state = jax.block_until_ready(step(loop.state, batch))
         for turn in range(turns):
             began = time.monotonic()
             for _ in range(steps):
-                state = step(state, batch)
-            jax.block_until_ready(state)
+                loop.state = step(loop.state, batch)
+            jax.block_until_ready(loop.state)
             bare.append(time.monotonic() - began)
             began = time.monotonic()
-            first = turn * steps
-            state = jax.block_until_ready(
-                loop.steps(state, first, first + steps, batches)
-            )
+            loop.run_steps((turn + 1) * steps, batches, report)
+            jax.block_until_ready(loop.state)
             looped.append(time.monotonic() - began)
         loop.close()
     return {

@@ -22,6 +22,7 @@ from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
+from research.run.json_files import write_json
 
 
 @dataclasses.dataclass(eq=False)
@@ -76,9 +77,7 @@ def run(args) -> int:
         saved_batches.save_batches(config, data, folder, args.batches)
         print(f"{args.batches} batches in {folder}: --config.data.task={folder}")
     if args.workdir:
-        attempt_log.write_json(
-            epath.Path(args.workdir) / run_attempt.RESULT, data.counts
-        )
+        write_json(epath.Path(args.workdir) / run_attempt.RESULT, data.counts)
     return cli.DONE
 
 

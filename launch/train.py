@@ -31,26 +31,30 @@ def run(args) -> int:
     from research.distributed import processes
     from research.train import train
 
-    place = processes.find(args.coordinator, args.num_processes, args.process_id)
+    place = processes.find_cluster(
+        args.coordinator, args.num_processes, args.process_id
+    )
     jax.config.update(
         "jax_compilation_cache_dir",
         str(cache.resolve_cache_dir(config.data.cache_dir) / "xla"),
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     silence_orbax()
-    peers = processes.join(place, wait=args.wait, lost=cli.PREEMPTED)
+    peers = processes.join_cluster(
+        place, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
+    )
     try:
-        with peers.heeding():
+        with peers.handle_sigterm():
             result = train(config, args.workdir, peers=peers)
         peers.leave()
     except BaseException as error:
-        if peers.count == 1:
+        if peers.num_processes == 1:
             raise
         exit_with_error(error, peers)
     if peers.index == 0:
         for name, value in result["metrics"].items():
             print(f"{name} {value:.6g}")
-    if peers.count > 1:
+    if peers.num_processes > 1:
         exit_now(cli.DONE)
     return cli.DONE
 
@@ -73,7 +77,7 @@ def exit_with_error(error: BaseException, peers) -> NoReturn:
     if code == cli.PREEMPTED:
         peers.leave()  # all processes have saved the same step
     else:
-        peers.fail(code, message, outside=code == cli.FAILED)
+        peers.announce_failure(code, message, await_cause=code == cli.FAILED)
     if code == cli.FAILED:
         traceback.print_exception(error)
     elif code != cli.PREEMPTED or peers.index == 0:

@@ -1,23 +1,23 @@
-"""How a run may end early; `launch` prints each as one line, with its exit code."""
+"""Exceptions that end a run early; each has one line and an exit code in `launch`."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Is the user's to mend: says what is wrong, where, and what would be right."""
+    """A mistake of the user; the message says what is wrong, where, and the remedy."""
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss is not a number any more."""
+    """The loss is infinite or not a number."""
 
 
 class PreemptedError(Exception):
-    """The run was asked to stop; it is saved, and the same command goes on."""
+    """The run was requested to stop and is saved; the same command resumes it."""
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
-    """An error for a name that is not among the known ones; near ones come first."""
+    """An error for a name that is not among the known ones; it suggests near ones."""
     known = sorted(map(str, known))
     near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
     if near:

@@ -1,49 +1,92 @@
-"""Terms to gradient to update: one division, over the whole global batch."""
+"""The train step: terms to loss, loss to gradient, gradient to update."""
 
-from collections.abc import Callable
-from typing import Any
+# B batch, A micro-batches; leaves of a carry are batch-major
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from research import models
 from research.objectives.losses.cross_entropy import Term
-from research.run.state import GRADIENT_NORM, State
+
+GRADIENT_NORM = "gradient_norm"
+"""The metric that the step adds to the terms of the objective."""
+
+TermSums = Mapping[str, tuple[Any, Any, Any]]
+"""Term name -> (total, weight, coef * weight), summed over any number of batches."""
 
 
-def value(terms: dict[str, Term], weights: dict[str, jax.Array]) -> jax.Array:
-    """sum(coef * total / weight) over the terms; one of weight 0 counts nothing."""
-    loss = jnp.zeros((), jnp.float32)
-    for name, term in terms.items():
-        weight = weights[name]
-        mean = term.total / jnp.where(weight > 0, weight, 1.0)
-        loss += term.coef * jnp.where(weight > 0, mean, 0.0)
-    return loss
+class State(NamedTuple):
+    """Everything that a step changes."""
+
+    step: jax.Array  # [] int32, number of updates done
+    params: Any
+    opt_state: Any
+    carry: Any  # the objective's recurrent state, leaves [B, ...]; () for most
+    sums: Any  # TermSums since the last logged step
 
 
-def sums(terms: dict[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
-    """What is added up over micro-batches, steps and batches of an evaluation.
+def weighted_loss(
+    terms: Mapping[str, Term], weights: Mapping[str, Any], *, xp: Any = jnp
+) -> Any:
+    """sum(coef * total / weight) over the terms; a term of weight 0 adds 0.
 
-    name -> (total, weight, coef * weight), so that the sums alone tell the loss.
+    Args:
+      weights: by term name, of the whole global batch; `Term.weight` may be that of a
+        micro-batch.
+      xp: jnp in the step, np on the host.
     """
+    return sum(
+        term.coef * _mean(term.total, weights[name], xp) for name, term in terms.items()
+    )
+
+
+def _mean(total: Any, weight: Any, xp: Any) -> Any:
+    mean = total / xp.where(weight > 0, weight, 1.0)
+    return xp.where(weight > 0, mean, 0.0)
+
+
+def term_sums(terms: Mapping[str, Term]) -> dict[str, tuple[jax.Array, ...]]:
+    """The `TermSums` of one batch; those of several batches are added leaf by leaf."""
     return {
         name: (term.total, term.weight, term.coef * term.weight)
         for name, term in terms.items()
     }
 
 
-def _micro_batches(tree: Any, accumulate: int) -> Any:
+def host_means(sums: TermSums) -> dict[str, float]:
+    """The mean of each term and `loss`, their weighted sum, from sums on the host."""
+    terms = {}
+    for name, (total, weight, coef_weight) in sums.items():
+        coef = _mean(float(coef_weight), float(weight), np)
+        terms[name] = Term(float(total), float(weight), coef)
+    weights = {name: term.weight for name, term in terms.items()}
+    loss = weighted_loss(terms, weights, xp=np)
+    means = {name: _mean(term.total, term.weight, np) for name, term in terms.items()}
+    return {name: float(value) for name, value in ({"loss": loss} | means).items()}
+
+
+def num_scored(sums: TermSums) -> float:
+    """Scored tokens: the largest weight among the terms whose coef is not 0."""
+    weights = [float(weight) for _, weight, coef_weight in sums.values() if coef_weight]
+    return max(weights, default=0.0)
+
+
+def _split(tree: Any, num_parts: int) -> Any:
     """[B, ...] to [A, B / A, ...]: micro-batch m takes rows m::A, none moves device."""
 
     def split(x):
-        return jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1)
+        return jnp.swapaxes(x.reshape(-1, num_parts, *x.shape[1:]), 0, 1)
 
     return jax.tree.map(split, tree)
 
 
-def _joined(tree: Any) -> Any:
-    """The inverse of `_micro_batches`."""
+def _join(tree: Any) -> Any:
+    """The inverse of `_split`."""
 
     def join(x):
         return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
@@ -63,44 +106,50 @@ def gradient(
 ) -> tuple[Any, dict, Any]:
     """The gradient of the whole batch's loss, exact for any number of micro-batches.
 
-    Weights do not depend on parameters, so with accumulation a first pass takes them
-    alone (the network is dead code there); the second adds up one gradient.
+    Weights do not depend on parameters, so with accumulation a first pass computes the
+    weights alone (the network is dead code there); the second adds up one gradient.
 
     Args:
-      batch: arrays [B, ...], and `carry`, batch-major.
+      batch: arrays [B, ...], and `carry`.
       key: of what the loss samples; the same for every micro-batch.
       dropout_key: None without dropout.
+      accumulate: A, the number of micro-batches.
 
     Returns:
-      the gradient, the `sums` of the batch, and the carry.
+      the gradient, the `term_sums` of the batch, and the carry.
     """
 
-    def loss(params, batch, dropout_key, weights=None):
+    def loss_fn(params, batch, dropout_key, weights=None):
         terms, carry = models.apply(
             network, params, lambda net: objective.loss(net, batch, key), dropout_key
         )
         if weights is None:
             weights = {name: term.weight for name, term in terms.items()}
-        return value(terms, weights), (sums(terms), carry)
+        return weighted_loss(terms, weights), (term_sums(terms), carry)
 
-    grad = jax.grad(loss, has_aux=True)
+    grad_fn = jax.grad(loss_fn, has_aux=True)
     if accumulate == 1:
-        grads, (totals, carry) = grad(params, batch, dropout_key)
-        return grads, totals, carry
+        grads, (sums, carry) = grad_fn(params, batch, dropout_key)
+        return grads, sums, carry
 
-    parts = _micro_batches(batch, accumulate)
-    totals_of = jax.lax.map(lambda part: loss(params, part, dropout_key)[1][0], parts)
-    weights = {name: term[1].sum() for name, term in totals_of.items()}
+    parts = _split(batch, accumulate)
+    part_sums = jax.lax.map(
+        lambda part: loss_fn(params, part, dropout_key)[1][0], parts
+    )
+    weights = {name: weight.sum() for name, (_, weight, _) in part_sums.items()}
 
-    def one(grads, part_and_index):
+    def add_part(grads, part_and_index):
         part, index = part_and_index
-        noise = None if dropout_key is None else jax.random.fold_in(dropout_key, index)
-        more, aux = grad(params, part, noise, weights)
+        part_key = (
+            None if dropout_key is None else jax.random.fold_in(dropout_key, index)
+        )
+        more, aux = grad_fn(params, part, part_key, weights)
         return jax.tree.map(jnp.add, grads, more), aux
 
-    zero = jax.tree.map(jnp.zeros_like, params)
-    grads, (totals, carry) = jax.lax.scan(one, zero, (parts, jnp.arange(accumulate)))
-    return grads, jax.tree.map(lambda x: x.sum(0), totals), _joined(carry)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    indices = jnp.arange(accumulate)
+    grads, (sums, carry) = jax.lax.scan(add_part, zeros, (parts, indices))
+    return grads, jax.tree.map(lambda x: x.sum(0), sums), _join(carry)
 
 
 def make_step(
@@ -113,22 +162,22 @@ def make_step(
     dropout: bool,
     log_every: int,
 ) -> Callable[[State, dict], State]:
-    """One update. `State.sums` starts anew after each `log_every` steps."""
+    """The function of one update; `State.sums` restarts every `log_every` steps."""
 
     def step(state: State, batch: dict) -> State:
         key = jax.random.fold_in(jax.random.key(seed), state.step)
-        sample, drop = jax.random.split(key)
-        grads, totals, carry = gradient(
+        sample_key, dropout_key = jax.random.split(key)
+        grads, sums, carry = gradient(
             objective,
             network,
             state.params,
             batch | {"carry": state.carry},
-            key=sample,
-            dropout_key=drop if dropout else None,
+            key=sample_key,
+            dropout_key=dropout_key if dropout else None,
             accumulate=accumulate,
         )
         norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
-        totals = totals | {GRADIENT_NORM: (norm, one, 0.0 * one)}
+        sums = sums | {GRADIENT_NORM: (norm, one, 0.0 * one)}
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         keep = jnp.where(state.step % log_every == 0, 0.0, 1.0)
         return State(
@@ -136,19 +185,19 @@ def make_step(
             params=optax.apply_updates(state.params, updates),
             opt_state=opt_state,
             carry=carry,
-            sums=jax.tree.map(lambda old, new: old * keep + new, state.sums, totals),
+            sums=jax.tree.map(lambda old, new: old * keep + new, state.sums, sums),
         )
 
     return step
 
 
 def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
-    """Sums of one batch added to the sums so far, without dropout.
+    """The function that adds one batch's `term_sums` to those so far, without dropout.
 
     What a loss samples depends on the seed and the example alone.
     """
 
-    def evaluate(params: Any, carry: Any, so_far: dict, batch: dict):
+    def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
         terms, carry = models.apply(
             network,
             params,
@@ -157,6 +206,6 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
             ),
             None,
         )
-        return jax.tree.map(jnp.add, so_far, sums(terms)), carry
+        return jax.tree.map(jnp.add, sums, term_sums(terms)), carry
 
     return evaluate

@@ -1,11 +1,10 @@
-"""THE loop: build, restore, step, evaluate, save. It knows no objective."""
+"""The train loop: build, restore, step, evaluate, save. It knows no objective."""
 
 import contextlib
 import json
 import math
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -13,25 +12,27 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import Checkpoints
-from research.checkpoints.partial_restore import initial_params
+from research.checkpoints.partial_restore import restore_params
 from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.failure_detector import Peers
 from research.errors import NonFiniteLossError, PreemptedError
-from research.run import metric_writer, provenance
-from research.run.flops import Cost
+from research.run import provenance
+from research.run.flops import compile_step
+from research.run.json_files import write_json
+from research.run.metric_writer import MetricWriter
 from research.run.setup import (
     Program,
-    build,
-    compile_step,
-    described,
+    build_program,
+    count_parameters,
     eval_batches,
-    eval_zeros,
-    fresh,
-    tokens,
+    initial_state,
+    make_eval_zeros,
+    summary_lines,
+    tokens_per_step,
     train_batches,
 )
-from research.run.state import State, count
+from research.step import State, host_means, num_scored
 
 
 def train(
@@ -41,7 +42,7 @@ def train(
     devices: Sequence[jax.Device] | None = None,
     peers: Peers | None = None,
 ) -> dict[str, Any]:
-    """Trains a config to its end, from wherever its workdir stands.
+    """Trains a config to its last step, from the newest checkpoint of its workdir.
 
     In a run of several processes each calls this with the same config and workdir;
     process 0 alone writes what is not a checkpoint.
@@ -50,7 +51,7 @@ def train(
       config: resolved and locked, with the sections of experiments/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
         speed.jsonl, TensorBoard events, checkpoints and at the end result.json.
-      devices: all there are unless given.
+      devices: all of jax.devices() unless given.
       peers: the processes of the run; this one alone unless given.
 
     Returns:
@@ -59,151 +60,173 @@ def train(
     Raises:
       UserError: something in the config or the workdir is not right.
       NonFiniteLossError: the loss is infinite or not a number.
-      PreemptedError: the run was asked to stop, and is saved.
+      PreemptedError: the run was requested to stop, and is saved.
     """
-    began, workdir, plain = time.monotonic(), epath.Path(workdir), config.to_dict()
+    start_time, workdir = time.monotonic(), epath.Path(workdir)
+    config_dict = config.to_dict()
     if (workdir / "config.json").exists():
         old = json.loads((workdir / "config.json").read_text())
-        provenance.check_same(workdir, old, plain)
-    if processes.from_first((workdir / "result.json").exists()):
-        _say(f"{workdir} has its result already")
+        provenance.check_same_config(workdir, old, config_dict)
+    if processes.broadcast_from_process_0((workdir / "result.json").exists()):
+        processes.print_from_process_0(f"{workdir} has its result already")
         return json.loads((workdir / "result.json").read_text())
-    provenance.make(workdir)
-    program = build(config, devices)
-    origin = provenance.gather(program.data.fingerprint)
-    provenance.write(workdir, plain, origin)
-    if program.data.vocabulary and _first():
+    provenance.make_workdir(workdir)
+    program = build_program(config, devices)
+    origin = provenance.gather_provenance(program.data.fingerprint)
+    provenance.write_provenance(workdir, config_dict, origin)
+    if program.data.vocabulary and jax.process_index() == 0:
         program.data.vocabulary.save(workdir)
-    step, cost, seconds = _compile(program, config)
-    loop = Loop(program, step, config, workdir, peers or Peers())
+    compile_start = time.monotonic()
+    step, cost = compile_step(program)
+    compile_seconds = time.monotonic() - compile_start
+    compiled_in = f"compiled in {compile_seconds:.1f} s"
+    for line in (*summary_lines(program, config, cost), compiled_in):
+        processes.print_from_process_0(line)
     with sharding.context(program.mesh):
+        loop = Loop(program, step, config, workdir, peers or Peers())
         loop.run()
+    metrics = loop.writer.latest()
     result = {
         "steps": config.train.steps,
-        "metrics": loop.writer.latest(),
-        "parameters": count(program.abstract.params),
-        "tokens_seen": config.train.steps * tokens(config),
-        "tokens_scored": loop.writer.latest().get("tokens_scored"),  # told to process 0
+        "metrics": metrics,
+        "parameters": count_parameters(program.abstract_state.params),
+        "tokens_seen": config.train.steps * tokens_per_step(config),
+        "tokens_scored": metrics.get("tokens_scored"),  # only process 0 restores it
         "flops_per_step": cost.flops,
-        "flops_per_token": cost.flops / tokens(config),
+        "flops_per_token": cost.flops / tokens_per_step(config),
         "recomputed_flops_per_step": cost.recomputed_flops,
         "peak_bytes": cost.peak_bytes,
-        "compile_seconds": seconds,
+        "compile_seconds": compile_seconds,
         "train_seconds": loop.seconds,
-        "wall_seconds": time.monotonic() - began,
-        "config": plain,
+        "wall_seconds": time.monotonic() - start_time,
+        "config": config_dict,
         "provenance": origin,
     }
-    if _first():
-        metric_writer.write_json(workdir / "result.json", result)
+    if jax.process_index() == 0:
+        write_json(workdir / "result.json", result)
     return result
 
 
-def _first() -> bool:
-    """Whether this process is the one that writes and speaks."""
-    return jax.process_index() == 0
-
-
-def _say(line: str) -> None:
-    if _first():
-        print(line, file=sys.stderr, flush=True)
-
-
-def _compile(program: Program, config: Any) -> tuple[Any, Cost, float]:
-    """Compiles the step and tells what it costs before it is run."""
-    began = time.monotonic()
-    step, cost = compile_step(program)
-    seconds = time.monotonic() - began
-    for line in (*described(program, config, cost), f"compiled in {seconds:.1f} s"):
-        _say(line)
-    return step, cost, seconds
+def _initial_state(program: Program, config: Any) -> State:
+    """The state before step 0, with the parameters of train.init_from if it is set."""
+    state = initial_state(program, config.seed)
+    if not config.train.init_from:
+        return state
+    params, _ = restore_params(
+        config.train.init_from,
+        config.train.init_scope,
+        state.params,
+        vocabulary=program.data.vocabulary_hash,
+    )
+    return state._replace(params=params)
 
 
 class Loop:
-    """One run's state on the host: what is written down, saved and due.
+    """One run on the host: its state, and what is logged, evaluated and saved.
 
-    The host reads the metrics of a step only after it has started the next one.
+    Constructed, it holds the state of the newest checkpoint or an initial one. The host
+    reads the metrics of a step only after it has dispatched the next one.
     """
 
     def __init__(
         self, program: Program, step: Any, config: Any, workdir: Any, peers: Peers
     ):
         self.program, self.step, self.config = program, step, config
-        self.train, self.peers = config.train, peers
-        self.workdir = epath.Path(workdir)
+        self.workdir, self.peers = epath.Path(workdir), peers
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
-        self.writer: metric_writer.Writer
+        restored = self.checkpoints.restore(program.abstract_state)
+        self.steps_done = restored.step if restored else 0
+        self.seconds = restored.facts["seconds"] if restored else 0.0  # in steps alone
+        if restored:
+            fingerprint = program.data.fingerprint
+            provenance.check_same_data(workdir, restored.facts["data"], fingerprint)
+            processes.print_from_process_0(
+                f"{workdir}: goes on from step {restored.step}"
+            )
+        self.state = restored.state if restored else _initial_state(program, config)
+        self.writer = MetricWriter(
+            workdir, step=self.steps_done, write_files=jax.process_index() == 0
+        )
+        self.logged_step = self.saved_step = self.steps_done
+        self.window_seconds = 0.0  # part of `seconds` since the last logged step
+        self.clock = time.monotonic()  # when `seconds` was last updated
+        self.note = ""  # shown beside the progress bar
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
-        self.nothing = eval_zeros(program)
-        self.seconds = 0.0  # in steps, without compiling, evaluating and saving
-        self.window = 0.0  # those of them since the last line
-        self.mark = 0.0  # when the clock was read last
-        self.read = 0  # the last step whose metrics are written
-        self.saved = 0  # the last step that is saved, or being saved
-        self.note = ""  # what stands beside the progress bar
+        self.eval_zeros = make_eval_zeros(program)
 
     def run(self) -> None:
-        """From the newest checkpoint, or the beginning, to the last step."""
-        state, start = self.start()
-        batches = train_batches(self.program, start, self.train.steps)
+        """Trains to the last step and closes all files."""
+        num_steps = self.config.train.steps
+        batches = train_batches(self.program, self.steps_done, num_steps)
         try:
-            if processes.from_first(self._lacks_evaluation(start)):
-                self._evaluate(start, state)
-            report, guard = _progress(self.train.steps), jax.transfer_guard("disallow")
-            with report as self.report, guard:
-                self.steps(state, start, self.train.steps, batches)
+            if processes.broadcast_from_process_0(self._lacks_evaluation()):
+                self._evaluate()
+            with _progress(num_steps) as report, jax.transfer_guard("disallow"):
+                self.run_steps(num_steps, batches, report)
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to tell
+            with contextlib.suppress(Exception):  # the first error is the one to raise
                 self.close()
             raise
         finally:
             batches.close()
         self.close()
 
-    def steps(self, state: State, start: int, stop: int, batches: Any) -> State:
-        """Steps `start` to `stop` of the run, and what is due between them."""
-        pending, self.mark = None, time.monotonic()
-        for done in range(start + 1, stop + 1):
-            if self.peers.stops():
-                self._log(*(pending or (done - 1, state.sums)), partial=not pending)
-                self._stop(done - 1, state)
-            state = self.step(state, next(batches))
+    def run_steps(self, stop: int, batches: Iterator[dict], report: Callable) -> None:
+        """Trains to step `stop`, with the logging, evaluation and saving due meanwhile.
+
+        Args:
+          batches: those of the steps that are left.
+          report: called as report(steps_done, note) after each step.
+        """
+        train, pending = self.config.train, None
+        self.clock = time.monotonic()
+        while self.steps_done < stop:
+            if self.peers.should_stop():
+                self._log(*(pending or self._sums()), partial=not pending)
+                self._stop()
+            self.state = self.step(self.state, next(batches))
+            self.steps_done += 1
             if pending:
                 self._log(*pending)
                 pending = None
-            self.report(done, self.note)
-            if self._due(done, self.train.log_every):
-                pending = done, self.copy(state.sums)
-            evaluates = self._due(done, self.train.eval_every)
-            saves = self._due(done, self.train.checkpoint_every)
+            report(self.steps_done, self.note)
+            if self._is_due(train.log_every):
+                pending = self.steps_done, self.copy(self.state.sums)
+            evaluates = self._is_due(train.eval_every)
+            saves = self._is_due(train.checkpoint_every)
             if evaluates or saves:
-                self._log(*(pending or (done, state.sums)), partial=not pending)
+                self._log(*(pending or self._sums()), partial=not pending)
                 pending = None
                 if saves:
-                    self._save(done, state)
+                    self._save()
                 if evaluates:
-                    self._evaluate(done, state)
-                self.mark = time.monotonic()
+                    self._evaluate()
+                self.clock = time.monotonic()
         if pending:
             self._log(*pending)
-        return state
 
-    def _due(self, step: int, every: int) -> bool:
-        return step == self.train.steps or (every > 0 and step % every == 0)
+    def _sums(self) -> tuple[int, Any]:
+        return self.steps_done, self.state.sums
 
-    def _lacks_evaluation(self, step: int) -> bool:
-        """Whether the run ended when it had saved this step and not evaluated it."""
-        split = f"{self.config.data.eval_split}/loss"
-        have = any(split in x for x in self.writer.lines if x["step"] == step)
-        return step > 0 and self._due(step, self.train.eval_every) and not have
+    def _is_due(self, every: int) -> bool:
+        """Whether what is done every so many steps, and at the end, is due now."""
+        is_last = self.steps_done == self.config.train.steps
+        return is_last or (every > 0 and self.steps_done % every == 0)
 
-    def _stop(self, step: int, state: State) -> NoReturn:
-        if self.saved != step:
-            self._save(step, state)
+    def _lacks_evaluation(self) -> bool:
+        """Whether the run ended after it saved this step and before it evaluated it."""
+        name, step = f"{self.config.data.eval_split}/loss", self.steps_done
+        has = any(name in line for line in self.writer.lines if line["step"] == step)
+        is_due = self._is_due(self.config.train.eval_every)
+        return step > 0 and is_due and not has
+
+    def _stop(self) -> NoReturn:
+        if self.saved_step != self.steps_done:
+            self._save()
         self.checkpoints.wait()
         raise PreemptedError(
-            f"{self.workdir}: stopped after step {step}, which is saved; the same "
-            "command goes on from there"
+            f"{self.workdir}: stopped after step {self.steps_done}, which is saved; "
+            "the same command goes on from there"
         )
 
     def close(self) -> None:
@@ -211,88 +234,66 @@ class Loop:
         self.checkpoints.close()
         self.writer.close()
 
-    def start(self) -> tuple[State, int]:
-        """The state to go on from, and the steps it has done."""
-        state, step = self._restored() or (self._fresh(), 0)
-        self.writer = metric_writer.Writer(self.workdir, step=step, silent=not _first())
-        self.read = step
-        return state, step
-
-    def _restored(self) -> tuple[State, int] | None:
-        found = self.checkpoints.restore(self.program.abstract)
-        if found is None:
-            return None
-        provenance.check_data(self.workdir, found.facts["data"], self.program.data)
-        self.seconds, self.saved = found.facts["seconds"], found.step
-        _say(f"{self.workdir}: goes on from step {found.step}")
-        return found.state, found.step
-
-    def _fresh(self) -> State:
-        state = fresh(self.program, self.config.seed)
-        if not self.train.init_from:
-            return state
-        params, stayed = initial_params(
-            self.train.init_from,
-            self.train.init_scope,
-            state.params,
-            vocabulary=self.program.data.vocabulary_hash,
-        )
-        names = f", but for {', '.join(stayed)}" if stayed else ""
-        _say(f"starts from the parameters of {self.train.init_from}{names}")
-        return state._replace(params=params)
-
     def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
-        """TextSpec a step's metrics; a partial window is only checked, not written."""
+        """Reads a step's metrics and writes them.
+
+        Args:
+          partial: the step is within a window of train.log_every steps: its loss is
+            checked, and nothing is written.
+        """
         sums = jax.device_get(sums)
-        means = metric_writer.means(sums)
+        means = host_means(sums)
         if not math.isfinite(means["loss"]):
             raise NonFiniteLossError(
                 f"{self.workdir}: train/loss is {means['loss']} by step {step} (step "
-                f"{self.saved} is saved); a lower optimizer.learning_rate, a longer "
-                "optimizer.warmup_steps or optimizer.clip_norm may mend it"
+                f"{self.saved_step} is saved); try a lower optimizer.learning_rate, a "
+                "longer optimizer.warmup_steps or optimizer.clip_norm"
             )
         now = time.monotonic()
-        self.seconds += now - self.mark
-        self.window += now - self.mark
-        self.mark = now
+        self.seconds += now - self.clock
+        self.window_seconds += now - self.clock
+        self.clock = now
         if partial:
             return
-        rate = (step - self.read) * tokens(self.config) / self.window
-        self.read, self.window = step, 0.0
-        tokens_scored = self.writer.latest().get("tokens_scored", 0.0)
+        num_tokens = (step - self.logged_step) * tokens_per_step(self.config)
+        tokens_per_second = num_tokens / self.window_seconds
+        self.logged_step, self.window_seconds = step, 0.0
+        scored_before = self.writer.latest().get("tokens_scored", 0.0)
         line = {f"train/{name}": value for name, value in means.items()}
-        line["tokens_seen"] = step * tokens(self.config)
-        line["tokens_scored"] = tokens_scored + metric_writer.scored(sums)
+        line["tokens_seen"] = step * tokens_per_step(self.config)
+        line["tokens_scored"] = scored_before + num_scored(sums)
         self.writer.write(step, line)
-        speed = {"seconds": self.seconds, "tokens_per_second": rate}
+        speed = {"seconds": self.seconds, "tokens_per_second": tokens_per_second}
         self.writer.write_speed(step, speed)
         self.checkpoints.check()
-        self.note = f"step {step}, loss {means['loss']:.4f}, {rate:,.0f} tokens/s"
+        rate = f"{tokens_per_second:,.0f} tokens/s"
+        self.note = f"step {step}, loss {means['loss']:.4f}, {rate}"
 
-    def _evaluate(self, step: int, state: State) -> None:
-        """The whole evaluation split, every token with the same weight."""
-        sums, carry = self.nothing()
+    def _evaluate(self) -> None:
+        """Evaluates on the whole evaluation split, each token with the same weight."""
+        sums, carry = self.eval_zeros()
         for batch in eval_batches(self.program):
-            # One at a time: batches depend on each other by their sums alone, and many
-            # under way could leave a CPU's collectives without a thread to meet on.
-            if self.peers.stops():
-                self._stop(step, state)
+            # One at a time: batches depend on each other by their sums alone, and with
+            # many in flight a CPU's collectives could find no free thread to meet on.
+            if self.peers.should_stop():
+                self._stop()
             jax.block_until_ready(sums)
-            sums, carry = self.program.evaluate(state.params, carry, sums, batch)
-        means = metric_writer.means(jax.device_get(sums))
-        split = self.config.data.eval_split
-        self.writer.write(step, {f"{split}/{name}": x for name, x in means.items()})
+            sums, carry = self.program.evaluate(self.state.params, carry, sums, batch)
+        means, split = host_means(jax.device_get(sums)), self.config.data.eval_split
+        line = {f"{split}/{name}": value for name, value in means.items()}
+        self.writer.write(self.steps_done, line)
 
-    def _save(self, step: int, state: State) -> None:
+    def _save(self) -> None:
         facts = {
             "data": self.program.data.fingerprint,
             "vocabulary": self.program.data.vocabulary_hash,
             "seconds": self.seconds,
         }
-        self.checkpoints.save(step, state, facts)
-        self.saved = step
+        self.checkpoints.save(self.steps_done, self.state, facts)
+        self.saved_step = self.steps_done
 
 
 def _progress(total: int) -> Any:
-    silent = contextlib.nullcontext(lambda done, note: None)
-    return progress("train", total) if _first() else silent
+    if jax.process_index() == 0:
+        return progress("train", total)
+    return contextlib.nullcontext(lambda done, note: None)

@@ -1,4 +1,4 @@
-"""Every test runs on eight fake CPU devices, and no array is broadcast by accident."""
+"""All tests run on eight fake CPU devices, without implicit rank promotion."""
 
 import os
 
@@ -11,7 +11,7 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no fault of a test.
+# Hypothesis must not fail a test because the machine is slow.
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -20,7 +20,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiles_in_half_the_time(request):
-    """Programs run for moments here; a module that trains for long has OPTIMISED."""
+def compile_without_optimisation(request):
+    """Disables most XLA optimisations, unless the module sets OPTIMISED = True.
+
+    Most compiled programs here run for less time than they take to compile.
+    """
     optimised = getattr(request.module, "OPTIMISED", False)
     jax.config.update("jax_disable_most_optimizations", not optimised)

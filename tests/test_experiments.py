@@ -1,4 +1,4 @@
-"""Every experiment: it loads at each of its sizes, says what it is, and trains."""
+"""Every experiment loads at each of its sizes, has its docstring, and trains."""
 
 import ast
 import importlib
@@ -16,15 +16,15 @@ from experiments import base
 from launch.config import load
 from research import models, objectives
 from research.distributed import sharding
-from research.run.setup import build, train_batches
+from research.run.setup import build_program, train_batches
 
 FOLDER = Path(base.__file__).parent
 NAMES = sorted(
     path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "base")
 )
 WORDS = ("The", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
-LINES = 30
-each = pytest.mark.parametrize("name", NAMES)
+MAX_CODE_LINES = 30
+each_experiment = pytest.mark.parametrize("name", NAMES)
 
 
 def sizes(name) -> tuple[str, ...]:
@@ -36,20 +36,20 @@ def spec(name, size) -> str:
     return f"{path}:{size}" if size else str(path)
 
 
-@each
-def test_it_says_what_it_is(name):
+@each_experiment
+def test_its_docstring_has_a_summary_and_the_command(name):
     module = ast.parse((FOLDER / f"{name}.py").read_text())
     docstring = ast.get_docstring(module)
     first = docstring.splitlines()[0]
     assert first.endswith(".") and len(first) <= 88
     assert f"python -m launch.train --config=experiments/{name}.py" in docstring
     code = module.body[1:]
-    assert sum(node.end_lineno - node.lineno + 1 for node in code) <= LINES
+    assert sum(node.end_lineno - node.lineno + 1 for node in code) <= MAX_CODE_LINES
 
 
-@each
+@each_experiment
 def test_it_loads_at_every_size(name):
-    known = {"", *base.SIZES, f"{name}_small"}  # the last: a paper's own small model
+    known = {"", *base.SIZES, f"{name}_small"}  # a paper's own small model
     assert set(sizes(name)) <= known
     for size in sizes(name):
         config = load(spec(name, size))
@@ -60,7 +60,7 @@ def test_it_loads_at_every_size(name):
 
 @cache
 def corpus(folder: Path) -> dict[str, str]:
-    """Documents of two paragraphs and a few sentences, and a lexicon of their words."""
+    """Writes documents of two paragraphs and a lexicon; returns the config keys."""
     draw = random.Random(0)
 
     def sentence() -> str:
@@ -75,10 +75,10 @@ def corpus(folder: Path) -> dict[str, str]:
         json.dumps({"text": document(), "label": next(labels)}) for _ in range(300)
     )
     (folder / "text.jsonl").write_text("\n".join(lines))
-    kinds = ("word", "phrase", "entity", "connective")
-    entries = [f"{word}\t{kinds[n % 4]}" for n, word in enumerate(WORDS)]
+    entry_types = ("word", "phrase", "entity", "connective")
+    entries = [f"{word}\t{entry_types[n % 4]}" for n, word in enumerate(WORDS)]
     entries += [
-        f"{a} {b}\t{k}" for a, b, k in zip(WORDS, WORDS[3:], kinds, strict=False)
+        f"{a} {b}\t{t}" for a, b, t in zip(WORDS, WORDS[3:], entry_types, strict=False)
     ]
     (folder / "lexicon.tsv").write_text("\n".join(entries))
     return {
@@ -98,27 +98,27 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("text")
 
 
-@each
+@each_experiment
 def test_it_trains(name, folder):
     size = "tiny" if "tiny" in sizes(name) else ""
-    text = dict(corpus(folder))
-    text |= {"train.steps": 200, "train.batch": 8}
+    settings = dict(corpus(folder))
+    settings |= {"train.steps": 200, "train.batch": 8}
     if load(spec(name, size)).data.mixture:
-        text["data.mixture"] = {text.pop("data.corpus"): 1.0}
-    config = load(spec(name, size), text)
-    program = build(config, jax.devices()[:1])
-    losses = []
+        settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
+    config = load(spec(name, size), settings)
+    program = build_program(config, jax.devices()[:1])
+    sums = []
     with sharding.context(program.mesh):
         state = program.init(jax.random.key(0))
         for batch in train_batches(program, 0, 2):
             before = jax.tree.map(np.asarray, state.params)
             state = program.step(state, batch)
-            losses.append(jax.device_get(state.sums))
-    moved = [
+            sums.append(jax.device_get(state.sums))
+    changed = [
         np.any(np.asarray(old) != np.asarray(new))
         for old, new in zip(
             jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True
         )
     ]
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(losses))
-    assert np.mean(moved) > 0.5
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(sums))
+    assert np.mean(changed) > 0.5

@@ -1,4 +1,4 @@
-"""The step divides once: whatever a batch is cut into, it teaches the same."""
+"""The step divides once: the gradient does not depend on how a batch is split."""
 
 import functools
 
@@ -10,42 +10,48 @@ import pytest
 from flax import linen as nn
 
 from research.objectives.losses.cross_entropy import Term
-from research.run import metric_writer
-from research.run.state import GRADIENT_NORM, State
-from research.step import gradient, make_evaluate, make_step
+from research.step import (
+    GRADIENT_NORM,
+    State,
+    gradient,
+    host_means,
+    make_evaluate,
+    make_step,
+    num_scored,
+)
 
 ROWS = 8
 KEY = jax.random.key(0)
 
 
-class Line(nn.Module):
-    """A slope, and half of its answers dropped where there is a key for it."""
+class ScaleNetwork(nn.Module):
+    """x times one parameter, with dropout of half the outputs if there is a key."""
 
     @nn.compact
     def __call__(self, x):
-        slope = self.param("slope", nn.initializers.ones, ())
-        still = not self.has_rng("dropout")
-        return nn.Dropout(0.5, deterministic=still)(slope * x)
+        scale = self.param("scale", nn.initializers.ones, ())
+        deterministic = not self.has_rng("dropout")
+        return nn.Dropout(0.5, deterministic=deterministic)(scale * x)
 
 
-class Toy:
-    """Two terms with weights of their own, one of which samples by example."""
+class TwoTermObjective:
+    """Two terms with weights of their own; one samples noise keyed by example."""
 
     @staticmethod
     def loss(net, batch, key):
-        guess = net(batch["x"])
+        prediction = net(batch["x"])
         keys = jax.vmap(lambda e: jax.random.fold_in(key, e))(batch["example"])
         noise = jax.vmap(jax.random.uniform)(keys)
-        often, rare = batch["weight"], batch["rare_weight"]
-        off = jnp.square(guess - batch["y"])
+        common, rare = batch["weight"], batch["rare_weight"]
+        error = jnp.square(prediction - batch["y"])
         return {
-            "often": Term(jnp.sum(often * off), jnp.sum(often)),
-            "rare": Term(jnp.sum(rare * noise * guess), jnp.sum(rare), 0.5),
+            "common": Term(jnp.sum(common * error), jnp.sum(common)),
+            "rare": Term(jnp.sum(rare * noise * prediction), jnp.sum(rare), 0.5),
         }, ()
 
 
-def made(seed=0, rare=1.0):
-    """Rows whose weights differ a thousand times."""
+def make_batch(seed=0, rare=1.0):
+    """Rows whose weights differ by up to a factor of 1000."""
     rng = np.random.default_rng(seed)
     batch = {name: rng.normal(size=ROWS) for name in ("x", "y")}
     batch["weight"] = 10.0 ** rng.uniform(-1, 2, ROWS)
@@ -55,114 +61,133 @@ def made(seed=0, rare=1.0):
 
 
 @functools.partial(jax.jit, static_argnames="accumulate")
-def run(batch, dropout_key, accumulate):
-    params = {"slope": jnp.float32(0.3)}
-    how = {"key": KEY, "dropout_key": dropout_key, "accumulate": accumulate}
-    return gradient(Toy, Line(), params, batch, **how)
+def jit_gradient(batch, dropout_key, accumulate):
+    params = {"scale": jnp.float32(0.3)}
+    keys = {"key": KEY, "dropout_key": dropout_key}
+    return gradient(
+        TwoTermObjective(), ScaleNetwork(), params, batch, accumulate=accumulate, **keys
+    )
 
 
-def taught(batch, accumulate=1, dropout_key=None):
+def grad_and_sums(batch, accumulate=1, dropout_key=None):
     """The gradient, and the sums of the terms."""
-    grads, sums, _ = jax.device_get(run(batch, dropout_key, accumulate))
-    return grads["slope"], sums
+    grads, sums, _ = jax.device_get(jit_gradient(batch, dropout_key, accumulate))
+    return grads["scale"], sums
 
 
 @pytest.mark.parametrize("accumulate", [2, 4, 8])
 @pytest.mark.parametrize("rare", [1.0, 0.0])
-def test_micro_batches_of_any_weights_teach_what_the_whole_does(accumulate, rare):
-    # A term may be in one of them alone, or in none.
-    whole, sums = taught(made(rare=rare))
-    parts, same = taught(made(rare=rare), accumulate)
-    np.testing.assert_allclose(parts, whole, rtol=1e-5)
+def test_micro_batches_of_any_weights_give_the_whole_gradient(accumulate, rare):
+    # A term may be scored in one micro-batch alone, or in none.
+    expected, sums = grad_and_sums(make_batch(rare=rare))
+    accumulated, same = grad_and_sums(make_batch(rare=rare), accumulate)
+    np.testing.assert_allclose(accumulated, expected, rtol=1e-5)
     for name in sums:
         np.testing.assert_allclose(same[name], sums[name], rtol=1e-5)
 
 
 def test_the_gradient_is_that_of_means_over_the_whole_batch():
-    batch = made()
-    whole, sums = taught(batch)
-    slope, x, y = 0.3, batch["x"], batch["y"]
-    often = batch["weight"] / batch["weight"].sum()
-    expected = (often * 2 * (slope * x - y) * x).sum()
-    noise = sums["rare"][0] / (slope * x[5])
-    np.testing.assert_allclose(whole, expected + 0.5 * noise * x[5], rtol=1e-5)
+    batch = make_batch()
+    grad, sums = grad_and_sums(batch)
+    scale, x, y = 0.3, batch["x"], batch["y"]
+    weight = batch["weight"] / batch["weight"].sum()
+    expected = (weight * 2 * (scale * x - y) * x).sum()
+    noise = sums["rare"][0] / (scale * x[5])
+    np.testing.assert_allclose(grad, expected + 0.5 * noise * x[5], rtol=1e-5)
 
 
-def test_a_term_that_nothing_weighs_teaches_nothing():
-    batch = made(rare=0.0)
-    often = batch["weight"] / batch["weight"].sum()
-    expected = (often * 2 * (0.3 * batch["x"] - batch["y"]) * batch["x"]).sum()
-    np.testing.assert_allclose(taught(batch)[0], expected, rtol=1e-5)
-    nothing, sums = taught(batch | {"weight": 0 * batch["weight"]})
-    assert nothing == 0 and metric_writer.means(sums)["loss"] == 0
+def test_a_term_of_weight_0_has_no_gradient():
+    batch = make_batch(rare=0.0)
+    weight = batch["weight"] / batch["weight"].sum()
+    expected = (weight * 2 * (0.3 * batch["x"] - batch["y"]) * batch["x"]).sum()
+    np.testing.assert_allclose(grad_and_sums(batch)[0], expected, rtol=1e-5)
+    grad, sums = grad_and_sums(batch | {"weight": 0 * batch["weight"]})
+    assert grad == 0 and host_means(sums)["loss"] == 0
 
 
-def test_micro_batches_drop_for_themselves():
-    # Of two equal rows one alone is dropped, for half of the keys.
-    row = {name: array[5:6].repeat(2) for name, array in made().items()}
+def test_each_micro_batch_has_its_own_dropout():
+    # Of two equal rows exactly one is dropped for half of the keys.
+    row = {name: array[5:6].repeat(2) for name, array in make_batch().items()}
     row |= {"y": 0 * row["y"], "example": np.arange(2, dtype=np.int32)}
-    left = [taught(row, 2, jax.random.key(seed))[1]["often"][0] for seed in range(24)]
-    share = np.array(left) / max(left)
-    assert np.isclose(share, 0.5).any() and np.isclose(share, 1.0).any()
+    totals = [
+        grad_and_sums(row, 2, jax.random.key(seed))[1]["common"][0]
+        for seed in range(24)
+    ]
+    fraction = np.array(totals) / max(totals)
+    assert np.isclose(fraction, 0.5).any() and np.isclose(fraction, 1.0).any()
 
 
-def steps(count, seed=0, log_every=3):
-    """The state after each of some steps that move nothing."""
+def run_steps(count, seed=0, log_every=3):
+    """The state after each of some steps of learning rate 0."""
     optimizer = optax.sgd(0.0)
-    params = {"slope": jnp.float32(1.0)}
-    nothing = (jnp.zeros(()),) * 3
-    names = ("often", "rare", GRADIENT_NORM)
+    params = {"scale": jnp.float32(1.0)}
+    zeros = (jnp.zeros(()),) * 3
     state = State(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
         carry=(),
-        sums=dict.fromkeys(names, nothing),
+        sums=dict.fromkeys(("common", "rare", GRADIENT_NORM), zeros),
     )
     step = make_step(
-        Toy,
-        Line(),
+        TwoTermObjective,
+        ScaleNetwork(),
         optimizer,
         seed=seed,
         accumulate=1,
         dropout=False,
         log_every=log_every,
     )
-    found, step = [], jax.jit(step)
+    states, step = [], jax.jit(step)
     for _ in range(count):
-        state = step(state, made())
-        found.append(jax.device_get(state))
-    return found
+        state = step(state, make_batch())
+        states.append(jax.device_get(state))
+    return states
 
 
-def test_each_step_samples_anew_and_a_seed_samples_the_same():
+def test_each_step_has_its_own_samples_which_a_seed_repeats():
     one, again, other = (
-        [float(state.sums["rare"][0]) for state in steps(4, seed, log_every=1)]
+        [float(state.sums["rare"][0]) for state in run_steps(4, seed, log_every=1)]
         for seed in (0, 0, 1)
     )
     assert len(set(one)) == 4 and one == again
     assert not set(one) & set(other)
 
 
-def test_sums_are_of_the_steps_since_the_last_line():
-    alone = [state.sums["often"][0] for state in steps(5, log_every=1)]
-    window = [state.sums["often"][0] for state in steps(5, log_every=3)]
-    expected = [*np.cumsum(alone[:3]), *np.cumsum(alone[3:])]
+def test_sums_are_of_the_steps_since_the_last_logged_one():
+    each = [state.sums["common"][0] for state in run_steps(5, log_every=1)]
+    window = [state.sums["common"][0] for state in run_steps(5, log_every=3)]
+    expected = [*np.cumsum(each[:3]), *np.cumsum(each[3:])]
     np.testing.assert_allclose(window, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_an_evaluation_does_not_depend_on_its_batches(size):
-    # Nor does a mean of their means come near it.
-    batch, params = made(), {"slope": jnp.float32(0.3)}
-    evaluate = jax.jit(make_evaluate(Toy, Line(), seed=0))
+def test_an_evaluation_does_not_depend_on_the_batch_size(size):
+    # A mean of the batches' means would.
+    batch, params = make_batch(), {"scale": jnp.float32(0.3)}
+    evaluate = jax.jit(make_evaluate(TwoTermObjective, ScaleNetwork(), seed=0))
 
     def mean(size):
-        sums = {name: (jnp.zeros(()),) * 3 for name in ("often", "rare")}
+        sums = {name: (jnp.zeros(()),) * 3 for name in ("common", "rare")}
         for first in range(0, ROWS, size):
             part = {name: x[first : first + size] for name, x in batch.items()}
             sums, _ = evaluate(params, (), sums, part)
-        return metric_writer.means(jax.device_get(sums))
+        return host_means(jax.device_get(sums))
 
     whole, parts = mean(ROWS), mean(size)
     np.testing.assert_allclose(list(parts.values()), list(whole.values()), rtol=1e-5)
+
+
+def test_the_loss_is_the_weighted_sum_of_the_means():
+    sums = {"mlm": (6.0, 2.0, 2.0), "disc": (1.0, 4.0, 200.0), "acc": (1.0, 2.0, 0.0)}
+    assert host_means(sums) == pytest.approx(
+        {"loss": 3.0 + 50 * 0.25, "mlm": 3.0, "disc": 0.25, "acc": 0.5}
+    )
+
+
+def test_a_term_of_weight_0_adds_nothing_to_the_loss():
+    assert host_means({"lm": (0.0, 0.0, 0.0)}) == {"loss": 0.0, "lm": 0.0}
+
+
+def test_scored_tokens_are_those_of_terms_that_are_trained_on():
+    assert num_scored({"mlm": (1.0, 5.0, 5.0), "accuracy": (1.0, 9.0, 0.0)}) == 5.0

@@ -1,4 +1,4 @@
-"""The loop on a small corpus: resumed equals uninterrupted, and mistakes are named."""
+"""The train loop on a small corpus: a resumed run equals an uninterrupted one."""
 
 import contextlib
 import json
@@ -11,10 +11,11 @@ import pytest
 
 from launch.config import load
 from research import train as loop
-from research.checkpoints.checkpoint import finished
+from research.checkpoints.checkpoint import finished_steps
 from research.distributed.failure_detector import Peers
 from research.errors import PreemptedError, UserError
-from research.run.setup import build
+from research.run.metric_writer import read_metrics
+from research.run.setup import build_program
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 
@@ -33,8 +34,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def tiny(folder, objective="mlm", **overrides):
-    small = {
+def tiny_config(folder, objective="mlm", **overrides):
+    settings = {
         "data.corpus": str(folder / "corpus"),
         "data.cache_dir": str(folder / "cache"),
         "data.held_out": 0.1,
@@ -54,36 +55,32 @@ def tiny(folder, objective="mlm", **overrides):
         "train.eval_every": 6,
         "train.checkpoint_every": 5,
     }
-    return load(f"experiments/{objective}.py", small | overrides)
+    return load(f"experiments/{objective}.py", settings | overrides)
 
 
 def train(config, workdir, devices=1):
     return loop.train(config, workdir, devices=jax.devices()[:devices])
 
 
-def lines(workdir):
-    return [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
-
-
 def last_params(workdir):
     folder = workdir / "checkpoints"
-    path = folder / str(next(finished(folder))) / "params"
+    path = folder / str(next(finished_steps(folder))) / "params"
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         return jax.tree.map(np.asarray, checkpointer.restore(path))
 
 
 @pytest.fixture(scope="module")
-def whole(folder, tmp_path_factory):
-    """A run that was left alone."""
-    workdir = tmp_path_factory.mktemp("whole")
-    return workdir, train(tiny(folder), workdir)
+def uninterrupted(folder, tmp_path_factory):
+    """The workdir and the result of a run that is not stopped."""
+    workdir = tmp_path_factory.mktemp("uninterrupted")
+    return workdir, train(tiny_config(folder), workdir)
 
 
-def test_the_loss_falls_and_everything_is_written(whole):
-    workdir, result = whole
-    losses = [x["train/loss"] for x in lines(workdir) if "train/loss" in x]
+def test_the_loss_falls_and_everything_is_written(uninterrupted):
+    workdir, result = uninterrupted
+    losses = [x["train/loss"] for x in read_metrics(workdir) if "train/loss" in x]
     assert len(losses) == 4 and losses[-1] < losses[0]
-    assert [x["step"] for x in lines(workdir)] == [3, 6, 6, 9, 12, 12]
+    assert [x["step"] for x in read_metrics(workdir)] == [3, 6, 6, 9, 12, 12]
     assert result == json.loads((workdir / "result.json").read_text())
     assert result["tokens_seen"] == 12 * 16 * 32
     assert 0 < result["tokens_scored"] <= 12 * 16 * 5
@@ -94,64 +91,66 @@ def test_the_loss_falls_and_everything_is_written(whole):
     assert sorted(p.name for p in (workdir / "checkpoints").iterdir()) == ["10", "12"]
 
 
-def test_a_finished_run_is_not_run_again(whole, folder):
-    workdir, result = whole
+def test_a_finished_run_does_not_train_again(uninterrupted, folder):
+    workdir, result = uninterrupted
     before = (workdir / "metrics.jsonl").read_text()
-    assert train(tiny(folder), workdir) == result
+    assert train(tiny_config(folder), workdir) == result
     assert (workdir / "metrics.jsonl").read_text() == before
 
 
 class KilledError(Exception):
-    """Stands for a kill."""
+    """Simulates a kill."""
 
 
-def test_resumed_equals_uninterrupted(whole, folder, tmp_path, monkeypatch):
-    step = loop.Loop._log
+def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypatch):
+    log = loop.Loop._log
 
-    def dies(self, number, *rest, **more):
-        if number == 9:
+    def log_or_die(self, step, *args, **kwargs):
+        if step == 9:
             raise KilledError
-        step(self, number, *rest, **more)
+        log(self, step, *args, **kwargs)
 
-    monkeypatch.setattr(loop.Loop, "_log", dies)
+    monkeypatch.setattr(loop.Loop, "_log", log_or_die)
     with pytest.raises(KilledError):
-        train(tiny(folder), tmp_path)
+        train(tiny_config(folder), tmp_path)
     assert not (tmp_path / "result.json").exists()
-    monkeypatch.setattr(loop.Loop, "_log", step)
-    result = train(tiny(folder), tmp_path)
-    jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
-    assert lines(tmp_path) == lines(whole[0])
-    assert result["metrics"] == whole[1]["metrics"]
+    monkeypatch.setattr(loop.Loop, "_log", log)
+    result = train(tiny_config(folder), tmp_path)
+    jax.tree.map(
+        np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
+    )
+    assert read_metrics(tmp_path) == read_metrics(uninterrupted[0])
+    assert result["metrics"] == uninterrupted[1]["metrics"]
 
 
-class Stopped(Peers):
-    """Asks for a stop when it is asked for the nth time."""
+class StoppingPeers(Peers):
+    """Stops the run at the nth check."""
 
     def __init__(self, nth):
         super().__init__()
-        self.left = nth
+        self.checks_left = nth
 
-    def stops(self):
-        self.left -= 1
-        return self.left == 0
+    def should_stop(self):
+        self.checks_left -= 1
+        return self.checks_left == 0
 
 
-def test_it_goes_on_with_other_devices_and_meshes(whole, folder, tmp_path):
-    """8, then 4, then 2 devices: the same text, and the losses of one device.
+def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path):
+    """On 8, then 4, then 2 devices: the same text, and the losses of one device.
 
-    The second is stopped in the middle of an evaluation, which the third does again.
+    The second is stopped in the middle of an evaluation, which the third repeats.
     """
-    ways = (8, "data", 5, 4), (4, "fsdp", 5, 6), (2, "tensor", 0, 12)
-    for count, axis, nth, step in ways:
-        config = tiny(folder, **{"mesh.data": 1, f"mesh.{axis}": count})
-        devices, peers = jax.devices()[:count], Stopped(nth)
+    parts = (8, "data", 5, 4), (4, "fsdp", 5, 6), (2, "tensor", 0, 12)
+    for count, axis, nth, step in parts:
+        config = tiny_config(folder, **{"mesh.data": 1, f"mesh.{axis}": count})
+        devices, peers = jax.devices()[:count], StoppingPeers(nth)
         with contextlib.ExitStack() as stack:
             if nth:
                 words = f"stopped after step {step}, which is saved"
                 stack.enter_context(pytest.raises(PreemptedError, match=words))
             loop.train(config, tmp_path, devices=devices, peers=peers)
-        assert next(finished(tmp_path / "checkpoints")) == step
-    expected, found = lines(whole[0]), lines(tmp_path)
+        assert next(finished_steps(tmp_path / "checkpoints")) == step
+    expected, found = read_metrics(uninterrupted[0]), read_metrics(tmp_path)
     assert [line.keys() for line in found] == [line.keys() for line in expected]
     for one, other in zip(expected, found, strict=True):
         assert other == pytest.approx(one, rel=1e-5)
@@ -159,42 +158,49 @@ def test_it_goes_on_with_other_devices_and_meshes(whole, folder, tmp_path):
 
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     order = []
-    log, steps = loop.Loop._log, loop.compile_step
+    log, compile_step = loop.Loop._log, loop.compile_step
 
-    def compiled(program):
-        step, cost = steps(program)
+    def recording_compile(program):
+        step, cost = compile_step(program)
 
-        def told(state, batch):
+        def recording_step(state, batch):
             order.append("step")
             return step(state, batch)
 
-        return told, cost
+        return recording_step, cost
 
-    def reads(self, number, *rest, **more):
-        order.append(f"read {number}")
-        log(self, number, *rest, **more)
+    def recording_log(self, step, *args, **kwargs):
+        order.append(f"read {step}")
+        log(self, step, *args, **kwargs)
 
-    monkeypatch.setattr(loop, "compile_step", compiled)
-    monkeypatch.setattr(loop.Loop, "_log", reads)
-    late = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
-    train(tiny(folder, **late), tmp_path)
-    late = [event for n in (1, 2, 3) for event in ("step", f"read {n}")]
-    assert order == ["step", *late, "read 4"]
+    monkeypatch.setattr(loop, "compile_step", recording_compile)
+    monkeypatch.setattr(loop.Loop, "_log", recording_log)
+    changes = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
+    train(tiny_config(folder, **changes), tmp_path)
+    pairs = [event for n in (1, 2, 3) for event in ("step", f"read {n}")]
+    assert order == ["step", *pairs, "read 4"]
 
 
-def test_a_loss_that_is_no_number_stops_the_run(folder, tmp_path):
-    wild = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
+def test_a_loss_that_is_not_finite_stops_the_run(folder, tmp_path):
+    diverging = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     with pytest.raises(loop.NonFiniteLossError, match=r"train/loss is .* by step"):
-        train(tiny(folder, **wild, **{"train.checkpoint_every": 0}), tmp_path)
+        train(
+            tiny_config(folder, **diverging, **{"train.checkpoint_every": 0}), tmp_path
+        )
     assert not (tmp_path / "result.json").exists()
 
 
-def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
-    start = {"train.init_from": str(whole[0]), "data.vocabulary": str(whole[0])}
+def test_fine_tuning_starts_from_the_other_run(uninterrupted, folder, tmp_path, capsys):
+    start = {
+        "train.init_from": str(uninterrupted[0]),
+        "data.vocabulary": str(uninterrupted[0]),
+    }
     start["train.steps"] = 3
-    config = tiny(folder, **start, **{"optimizer.learning_rate": 0.0})
+    config = tiny_config(folder, **start, **{"optimizer.learning_rate": 0.0})
     train(config, tmp_path)
-    jax.tree.map(np.testing.assert_array_equal, *map(last_params, (whole[0], tmp_path)))
+    jax.tree.map(
+        np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
+    )
     assert "starts from the parameters of" in capsys.readouterr().err
 
 
@@ -205,9 +211,9 @@ def test_fine_tuning_starts_from_the_other_run(whole, folder, tmp_path, capsys):
         ({"train.steps": 13}, "train.steps is 12 there and 13 now"),
     ],
 )
-def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
+def test_a_workdir_belongs_to_one_config(uninterrupted, folder, changes, words):
     with pytest.raises(UserError, match=words):
-        train(tiny(folder, **changes), whole[0])
+        train(tiny_config(folder, **changes), uninterrupted[0])
 
 
 @pytest.mark.parametrize(
@@ -225,44 +231,48 @@ def test_a_workdir_belongs_to_one_config(whole, folder, changes, words):
         ({"train.steps": 0}, "train.steps is at least 1, not 0"),
     ],
 )
-def test_mistakes_are_named(whole, folder, tmp_path, changes, words):
-    changes = {"train.init_from": str(whole[0])} | changes
+def test_a_wrong_value_is_refused_by_name(
+    uninterrupted, folder, tmp_path, changes, words
+):
+    changes = {"train.init_from": str(uninterrupted[0])} | changes
     with pytest.raises(UserError, match=words):
-        train(tiny(folder, **changes), tmp_path / "run")
+        train(tiny_config(folder, **changes), tmp_path / "run")
 
 
 @pytest.mark.parametrize("objective", ["lm", "mlm", "plm", "dae", "electra"])
-def test_mesh_and_accumulation_change_nothing(folder, tmp_path, objective):
-    """The same losses on one data axis, on three axes, and in two micro-batches."""
+def test_losses_do_not_depend_on_mesh_or_accumulation(folder, tmp_path, objective):
+    """On one device, on a mesh of three axes, and in two micro-batches."""
     short = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
-    ways = {
-        "whole": {},
-        "split": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
+    cases = {
+        "one device": {},
+        "mesh": {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2},
         "accumulated": {"train.accumulate": 2},
     }
     losses = {}
-    for name, way in ways.items():
-        devices = 8 if name == "split" else 1
-        train(tiny(folder, objective, **short, **way), tmp_path / name, devices)
+    for name, changes in cases.items():
+        devices = 8 if name == "mesh" else 1
+        train(
+            tiny_config(folder, objective, **short, **changes), tmp_path / name, devices
+        )
         losses[name] = [
-            x["train/loss"] for x in lines(tmp_path / name) if "train/loss" in x
+            x["train/loss"] for x in read_metrics(tmp_path / name) if "train/loss" in x
         ]
-    for name in ("split", "accumulated"):
-        np.testing.assert_allclose(losses[name], losses["whole"], rtol=1e-5)
+    for name in ("mesh", "accumulated"):
+        np.testing.assert_allclose(losses[name], losses["one device"], rtol=1e-5)
 
 
-def test_evaluation_has_one_batch_under_way(folder, tmp_path, monkeypatch):
+def test_evaluation_has_one_batch_in_flight(folder, tmp_path, monkeypatch):
     """Many batches on eight devices: the same losses, and never two at a time.
 
-    Two would be safe on an accelerator, but their collectives starve each other where
-    the devices are threads of one CPU.
+    Two would be safe on an accelerator, but their collectives can block each other
+    where the devices are threads of one CPU.
     """
     many = {"data.held_out": 0.4, "train.batch": 8, "train.steps": 3}
     split = {"mesh.data": 2, "mesh.fsdp": 2, "mesh.tensor": 2}
     calls = []
 
-    def watched(config, devices):
-        program = build(config, devices)
+    def recording_build(config, devices):
+        program = build_program(config, devices)
 
         def evaluate(params, carry, sums, batch):
             calls.append(all(leaf.is_ready() for leaf in jax.tree.leaves(sums)))
@@ -270,9 +280,11 @@ def test_evaluation_has_one_batch_under_way(folder, tmp_path, monkeypatch):
 
         return program._replace(evaluate=evaluate)
 
-    one = train(tiny(folder, "lm", **many, **{"data.stride": 8}), tmp_path / "one")
-    monkeypatch.setattr(loop, "build", watched)
-    config = tiny(folder, "lm", **many, **split, **{"data.stride": 8})
+    one = train(
+        tiny_config(folder, "lm", **many, **{"data.stride": 8}), tmp_path / "one"
+    )
+    monkeypatch.setattr(loop, "build_program", recording_build)
+    config = tiny_config(folder, "lm", **many, **split, **{"data.stride": 8})
     eight = train(config, tmp_path / "eight", devices=8)
     assert len(calls) > 50 and all(calls)
     losses = [result["metrics"]["valid/loss"] for result in (one, eight)]

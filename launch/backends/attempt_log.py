@@ -6,14 +6,13 @@ are therefore complete even if drivers, backends or machines die.
 
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from etils import epath
 
 from launch import cli
+from research.run.json_files import write_json
 
 FOLDER = "attempts"
 HEARTBEAT_INTERVAL_S = 5.0
@@ -153,11 +152,3 @@ def describe_end(process: ProcessRecord) -> str:
     if process.exit_code == cli.DONE:
         return "ended without a result"
     return f"failed with exit code {process.exit_code}"
-
-
-def write_json(path: epath.Path, value: Any) -> None:
-    """Writes a JSON file atomically; makes its folder if there is none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{os.getpid()}"
-    temporary.write_text(json.dumps(value, indent=1) + "\n")
-    temporary.replace(path)

@@ -21,6 +21,7 @@ from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
+from research.run.json_files import write_json
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
 
@@ -148,7 +149,7 @@ class Scheduler:
 
     def _write_handles(self) -> None:
         handles = {job.id: handle for job, handle in self.running.items()}
-        attempt_log.write_json(self.workdir / JOBS_FILE, handles)
+        write_json(self.workdir / JOBS_FILE, handles)
 
 
 def read_handles(workdir: epath.Path) -> dict[str, str]:
@@ -159,7 +160,7 @@ def read_handles(workdir: epath.Path) -> dict[str, str]:
 
 def clear_handles(workdir: epath.Path) -> None:
     """Forgets all submitted jobs."""
-    attempt_log.write_json(workdir / JOBS_FILE, {})
+    write_json(workdir / JOBS_FILE, {})
 
 
 @contextlib.contextmanager

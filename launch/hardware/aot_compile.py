@@ -14,8 +14,8 @@ import jax
 from launch.hardware import accelerators
 from launch.hardware.placeholder_vocab import placeholder_vocab
 from research.distributed import sharding
-from research.run import flops, hlo_collectives, state
-from research.run.setup import build, step_flops
+from research.run import flops, hlo_collectives
+from research.run.setup import build_program, count_parameters
 
 HBM_EXCEEDED = re.compile(
     r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", re.IGNORECASE
@@ -39,10 +39,10 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
     Raises:
       UserError: a value of the config that cannot be run.
     """
-    program = build(config, devices, vocab=placeholder_vocab(config))
+    program = build_program(config, devices, vocab=placeholder_vocab(config))
     chip = accelerators.find_chip(devices[0].device_kind)
     with sharding.context(program.mesh):
-        lowered = program.step.lower(program.abstract, program.batch)
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
         began, compiled, peak = time.monotonic(), None, None
         try:
             compiled = lowered.compile()
@@ -50,14 +50,14 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         except jax.errors.JaxRuntimeError as error:
             peak = _required_bytes(error)
     seconds = time.monotonic() - began
-    needed, recomputed = step_flops(program)
+    needed, recomputed = flops.step_flops(program)
     facts = {
         "topology": topology,
         "device": devices[0].device_kind,
         "num_devices": len(devices),
         "mesh": dict(program.mesh.shape),
         "objective": config.objective.name,
-        "parameters": state.count(program.abstract.params),
+        "parameters": count_parameters(program.abstract_state.params),
         "batch": config.train.batch,
         "length": config.data.length,
         "remat": config.model.remat,
@@ -68,7 +68,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         "flops_per_token": needed / (config.train.batch * config.data.length),
         "recomputed_flops_per_step": recomputed,
         "compile_seconds": seconds,
-        "tree": _parameter_shapes(program.abstract.params),
+        "tree": _parameter_shapes(program.abstract_state.params),
     }
     if compiled is None:
         return facts
@@ -80,9 +80,11 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         "temporary_bytes": memory.temp_size_in_bytes,
         "collectives": {
             name: collective._asdict()
-            for name, collective in hlo_collectives.count(compiled.as_text()).items()
+            for name, collective in hlo_collectives.count_collectives(
+                compiled.as_text()
+            ).items()
         },
-        "stays_whole": program.whole,
+        "stays_whole": program.replicated_dims,
     }
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from etils import epath
 
 from launch import config
-from launch.backends import attempt_log
 from launch.backends.backend import absolute_path
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.run.json_files import write_json
 
 SCALES = ("smoke", "small", "paper")
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
@@ -53,9 +53,7 @@ def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> N
         | {"folder": trial.id}
         for trial in trials
     ]
-    attempt_log.write_json(
-        absolute_path(workdir) / "sweep.json", header | {"trials": rows}
-    )
+    write_json(absolute_path(workdir) / "sweep.json", header | {"trials": rows})
 
 
 def read_plan(workdir: epath.PathLike) -> list[Trial]:

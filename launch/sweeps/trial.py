@@ -6,6 +6,8 @@ from typing import Any
 
 from etils import epath
 
+from research.run.metric_writer import read_metrics
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
@@ -29,10 +31,8 @@ class Trial:
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """The lines of `metrics.jsonl`, without a last line that is incomplete."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        """The lines of `metrics.jsonl`."""
+        return read_metrics(self.folder)
 
     @property
     def progress(self) -> tuple[int, int]:

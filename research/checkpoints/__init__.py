@@ -1,1 +1,1 @@
-"""Checkpoints: saved, verified, restored in whole or in part."""
+"""Checkpoints: saved, verified, and restored in whole or in part."""

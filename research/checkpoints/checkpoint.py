@@ -1,9 +1,8 @@
-"""Checkpoints by Orbax: asynchronous, checked before they are read, the newest kept."""
+"""Orbax checkpoints: saved asynchronously, verified before they are restored."""
 
 import contextlib
 import errno
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -15,20 +14,21 @@ from etils import epath
 from research.checkpoints import checksums
 from research.distributed import processes
 from research.errors import UserError
-from research.run.state import State
+from research.step import State
 
 FOLDER = "checkpoints"
 TEMPORARY, DELETED, DAMAGED = ".orbax-checkpoint-tmp", ".deleted", ".damaged"
+"""Suffixes of the folders of checkpoints that are not to be read."""
 
-FAILINGS = tuple(
+WRITE_ERRORS = tuple(
     os.strerror(code)
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
 )
-"""What the system says when a file cannot be written."""
+"""The system's messages when a file cannot be written."""
 
 
 class Restored(NamedTuple):
-    """What a checkpoint held."""
+    """The content of a checkpoint."""
 
     step: int
     state: State
@@ -36,23 +36,23 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one run, in its workdir; `close` waits for what is under way.
+    """The checkpoints of one run, in its workdir.
 
     A checkpoint is finished when its folder has its final name and its checksums, which
     are written before. In a run of several processes all call the same methods;
-    process 0 writes what is not an array, chooses and deletes.
+    process 0 writes what is not an array, chooses what to restore, and deletes.
 
     Args:
       workdir: of the run.
-      keep: how many of the newest stay.
+      keep: how many of the newest are kept.
     """
 
     def __init__(self, workdir: epath.PathLike, *, keep: int):
         self.folder = epath.Path(workdir).resolve() / FOLDER
         self.keep = keep
         self.saving: int | None = None  # the step that may not be finished yet
-        self.first = jax.process_index() == 0
-        if self.first:
+        self.is_process_0 = jax.process_index() == 0
+        if self.is_process_0:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.iterdir():
                 if TEMPORARY in path.name or path.name.endswith(DELETED):
@@ -64,27 +64,27 @@ class Checkpoints:
                 facts=ocp.JsonCheckpointHandler(),
             ),
             async_options=ocp.options.AsyncOptions(
-                post_finalization_callback=self._seal
+                post_finalization_callback=self._write_checksums
             ),
         )
 
     def latest(self) -> int | None:
         """The step of the newest finished checkpoint."""
-        return next(finished(self.folder), None)
+        return next(finished_steps(self.folder), None)
 
     def save(self, step: int, state: State, facts: Mapping[str, Any]) -> None:
-        """Starts to save; the state may change as soon as this returns.
+        """Starts to save; the state may be overwritten as soon as this returns.
 
         Args:
-          facts: plain values that a restart checks or goes on from.
+          facts: JSON values that a restart checks or resumes from.
 
         Raises:
-          UserError: the one before could not be written.
+          UserError: the checkpoint before could not be written.
         """
         self.wait()
         self.saving = step
         rest = {k: v for k, v in state._asdict().items() if k != "params"}
-        with self._writing():
+        with self._name_write_errors():
             self.checkpointer.save(
                 self.folder / str(step),
                 args=ocp.args.Composite(
@@ -95,95 +95,105 @@ class Checkpoints:
             )
 
     def check(self) -> None:
-        """Deletes what is not kept, once the newest is finished; never waits.
+        """Deletes old checkpoints once the newest is finished; never waits for it.
 
         Raises:
           UserError: the newest could not be written.
         """
-        with self._writing():
+        with self._name_write_errors():
             self.checkpointer.check_for_errors()
-        if self.first and checksums.exist(self.folder / str(self.saving)):
+        if self.is_process_0 and checksums.has_checksums(
+            self.folder / str(self.saving)
+        ):
             self.saving = None
-            for step in list(finished(self.folder))[self.keep :]:
-                going = self.folder / f"{step}{DELETED}"  # no more, at one stroke
-                (self.folder / str(step)).rename(going)
-                going.rmtree()
+            for step in list(finished_steps(self.folder))[self.keep :]:
+                deleted = self.folder / f"{step}{DELETED}"
+                (self.folder / str(step)).rename(deleted)  # atomic, unlike rmtree
+                deleted.rmtree()
 
     def wait(self) -> None:
-        """Until the newest is finished.
+        """Waits until the newest is finished.
 
         Raises:
           UserError: it could not be written.
         """
-        with self._writing():
+        with self._name_write_errors():
             self.checkpointer.wait_until_finished()
         self.check()
 
     def close(self) -> None:
+        """Waits until the newest is finished and releases Orbax's threads."""
         self.wait()
         self.checkpointer.close()
 
-    def restore(self, abstract: State) -> Restored | None:
-        """The newest checkpoint that is whole, laid out as `abstract` says.
+    def restore(self, abstract_state: State) -> Restored | None:
+        """The newest undamaged checkpoint; None if there is none at all.
 
-        One that is damaged is named, set aside, and the one before it is read.
+        A damaged one is reported and renamed, and the one before it is restored.
+
+        Args:
+          abstract_state: shapes with the shardings to restore to.
 
         Raises:
           UserError: it is of another model or optimizer, or all are damaged.
         """
-        step = processes.from_first(self._choose() if self.first else -1)
+        step = processes.broadcast_from_process_0(
+            self._newest_undamaged() if self.is_process_0 else -1
+        )
         if step < 0:
             return None
         folder = self.folder / str(step)
-        rest = {k: v for k, v in abstract._asdict().items() if k != "params"}
+        params = abstract_state.params
+        rest = {k: v for k, v in abstract_state._asdict().items() if k != "params"}
         saved = self.checkpointer.metadata(folder).item_metadata
-        _compare(folder, saved["params"], abstract.params)
-        _compare(folder, saved["rest"], rest)
-        found = self.checkpointer.restore(
+        _check_same_shapes(folder, saved["params"], params)
+        _check_same_shapes(folder, saved["rest"], rest)
+        restored = self.checkpointer.restore(
             folder,
             args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(abstract.params),
+                params=ocp.args.StandardRestore(params),
                 rest=ocp.args.StandardRestore(rest),
                 facts=ocp.args.JsonRestore(),
             ),
         )
-        return Restored(step, State(params=found.params, **found.rest), found.facts)
+        state = State(params=restored.params, **restored.rest)
+        return Restored(step, state, restored.facts)
 
-    def _seal(self) -> None:
-        """Writes the checksums when all files are there, before the final name is."""
+    def _write_checksums(self) -> None:
+        """Called when all files are written, before the folder gets its final name."""
         for path in self.folder.iterdir():
             if path.name.startswith(f"{self.saving}{TEMPORARY}"):
-                checksums.write(path)
+                checksums.write_checksums(path)
 
-    def _choose(self) -> int:
-        """The newest step that is whole; -1 where there is none at all."""
-        ill = []
-        for step in _steps(self.folder):
+    def _newest_undamaged(self) -> int:
+        """Its step; -1 where there is no checkpoint at all. Renames damaged ones."""
+        damaged = []
+        for step in _saved_steps(self.folder):
             folder = self.folder / str(step)
-            why = checksums.damage(folder)
-            if not why:
+            damage = checksums.find_damage(folder)
+            if not damage:
                 return step
-            ill.append(f"{folder} is damaged: {why}")
-            print(f"warning: {ill[-1]}; it is set aside", file=sys.stderr, flush=True)
-            aside = folder.with_name(folder.name + DAMAGED)
-            if aside.exists():
-                aside.rmtree()
-            folder.rename(aside)
-        ill += [str(p) for p in self.folder.iterdir() if p.name.endswith(DAMAGED)]
-        if ill:
+            damaged.append(f"{folder} is damaged: {damage}")
+            processes.print_from_process_0(f"warning: {damaged[-1]}; it is set aside")
+            renamed = folder.with_name(folder.name + DAMAGED)
+            if renamed.exists():
+                renamed.rmtree()
+            folder.rename(renamed)
+        damaged += [str(p) for p in self.folder.iterdir() if p.name.endswith(DAMAGED)]
+        if damaged:
             raise UserError(
-                f"{self.folder} has no checkpoint that can be read ({ill[0]}); delete "
-                "this folder to train from the beginning"
+                f"{self.folder} has no checkpoint that can be read ({damaged[0]}); "
+                "delete this folder to train from the beginning"
             )
         return -1
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turns what Orbax raises about a disk into one line."""
+    def _name_write_errors(self) -> Iterator[None]:
+        """Turns what Orbax raises where a file cannot be written into a UserError."""
         try:
             yield
         except Exception as error:
-            if not (reason := _failing(error)):
+            if not (reason := _write_error(error)):
                 raise
             last = self.latest()
             kept = "none is saved" if last is None else f"step {last} is saved"
@@ -193,8 +203,8 @@ class Checkpoints:
             ) from error
 
 
-def on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
-    """What a checkpoint holds; arrays as NumPy's, for its devices may not be here.
+def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
+    """The content of a checkpoint as NumPy arrays: its devices may not be here.
 
     Args:
       items: of "params", "rest" and "facts".
@@ -206,32 +216,32 @@ def on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     )
     with ocp.Checkpointer(handler) as checkpointer:
         saved = checkpointer.metadata(folder).item_metadata
-        array = ocp.RestoreArgs(restore_type=np.ndarray)
+        as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
         args = {
             item: ocp.args.JsonRestore()
             if item == "facts"
             else ocp.args.PyTreeRestore(
-                restore_args=jax.tree.map(lambda _: array, saved[item].tree)
+                restore_args=jax.tree.map(lambda _: as_numpy, saved[item].tree)
             )
             for item in items
         }
-        found = checkpointer.restore(folder, args=ocp.args.Composite(**args))
-    return {item: found[item] for item in items}
+        restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
+    return {item: restored[item] for item in items}
 
 
-def _failing(error: BaseException | None) -> str:
-    """What the system said of a file that could not be written; "" if it did not."""
+def _write_error(error: BaseException | None) -> str:
+    """The system's message where a file could not be written; "" if that is not it."""
     while error is not None:
         if isinstance(error, OSError) and error.errno:
             return os.strerror(error.errno)
-        for words in FAILINGS:
-            if words in str(error):
-                return words
+        for message in WRITE_ERRORS:
+            if message in str(error):
+                return message
         error = error.__cause__ or error.__context__
     return ""
 
 
-def _steps(folder: epath.Path) -> list[int]:
+def _saved_steps(folder: epath.Path) -> list[int]:
     """Steps of the folders with a final name, newest first."""
     if not folder.exists():
         return []
@@ -241,32 +251,38 @@ def _steps(folder: epath.Path) -> list[int]:
     )
 
 
-def finished(folder: epath.Path) -> Iterator[int]:
-    """Steps of the finished checkpoints, newest first."""
-    return (step for step in _steps(folder) if checksums.exist(folder / str(step)))
+def finished_steps(folder: epath.Path) -> Iterator[int]:
+    """Steps of the finished checkpoints in a folder, newest first."""
+    return (
+        step
+        for step in _saved_steps(folder)
+        if checksums.has_checksums(folder / str(step))
+    )
+
+
+def path_name(path: Any) -> str:
+    """The name of a leaf from its key path, such as "blocks/dense/kernel"."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
-    """The shape of each array of a tree, or of a checkpoint's metadata, by its path."""
+    """The shape of each array of a tree, or of a checkpoint's metadata, by its name."""
 
     def has_shape(leaf: Any) -> bool:
         return hasattr(leaf, "shape")
 
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=has_shape)[0]
-    return {named(path): tuple(leaf.shape) for path, leaf in leaves if has_shape(leaf)}
+    return {
+        path_name(path): tuple(leaf.shape) for path, leaf in leaves if has_shape(leaf)
+    }
 
 
-def named(path: Any) -> str:
-    """The path of a leaf in words, as "blocks/dense/kernel"."""
-    return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def _compare(where: epath.Path, saved: Any, wanted: Any) -> None:
+def _check_same_shapes(folder: epath.Path, saved: Any, wanted: Any) -> None:
     saved, wanted = _shapes(saved), _shapes(wanted)
     for name in sorted(saved.keys() | wanted.keys()):
-        have, want = saved.get(name), wanted.get(name)
-        if have != want:
+        if saved.get(name) != wanted.get(name):
             raise UserError(
-                f"{where} is a checkpoint of another model: {name} has shape {have} "
-                f"there and {want} in this config; use its config or another workdir"
+                f"{folder} is a checkpoint of another model: {name} has shape "
+                f"{saved.get(name)} there and {wanted.get(name)} in this config; use "
+                "its config or another workdir"
             )

@@ -1,4 +1,4 @@
-"""Checksums of a folder's files, by which damage is found before it is read."""
+"""Checksums of the files of a folder, to find damage before it is read."""
 
 import hashlib
 import json
@@ -7,60 +7,59 @@ from concurrent.futures import ThreadPoolExecutor
 
 from etils import epath
 
-FILE = "checksums.json"
-LATE = ("_CHECKPOINT_METADATA", "commit_success.txt")
-"""Files at the top that Orbax touches when all else is written, and never needs."""
+CHECKSUMS_FILE = "checksums.json"
+UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
+"""Files at the top that Orbax writes after all others, and never needs."""
 
-THREADS = 8
-PIECE = 2**24
-"""Bytes read at a time."""
+NUM_THREADS = 8
+CHUNK_BYTES = 2**24
 
 
-def write(folder: epath.Path) -> None:
+def write_checksums(folder: epath.Path) -> None:
     """Writes the size and hash of every file of a folder, into that folder."""
-    names = [name for name in _files(folder) if name not in LATE]
-    with ThreadPoolExecutor(THREADS) as pool:
-        facts = pool.map(lambda name: _facts(folder / name), names)
-        text = json.dumps(dict(zip(names, facts, strict=True)), indent=1)
-    (folder / FILE).write_text(text + "\n")
+    names = [name for name in _files(folder) if name not in UNCHECKED_FILES]
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        checksums = pool.map(lambda name: _size_and_hash(folder / name), names)
+        text = json.dumps(dict(zip(names, checksums, strict=True)), indent=1)
+    (folder / CHECKSUMS_FILE).write_text(text + "\n")
 
 
-def exist(folder: epath.Path) -> bool:
-    """Whether the folder was written to its end."""
-    return (folder / FILE).exists()
+def has_checksums(folder: epath.Path) -> bool:
+    """Whether the folder was written completely: the checksums come last."""
+    return (folder / CHECKSUMS_FILE).exists()
 
 
-def damage(folder: epath.Path) -> str:
+def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
-        known = json.loads((folder / FILE).read_text())
+        known = json.loads((folder / CHECKSUMS_FILE).read_text())
         sizes = {name: size for name, (size, _) in known.items()}
     except (OSError, ValueError, AttributeError):
-        return f"{FILE} cannot be read"
+        return f"{CHECKSUMS_FILE} cannot be read"
 
-    def wrong(name: str) -> str:
+    def damage_of(name: str) -> str:
         if not (folder / name).exists():
             return f"{name} is missing"
-        size, digest = _facts(folder / name)
+        size, digest = _size_and_hash(folder / name)
         if size != sizes[name]:
             return f"{name} has {size:,} bytes, not {sizes[name]:,}"
         return "" if digest == known[name][1] else f"{name} has other bytes"
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return next(filter(None, pool.map(wrong, known)), "")
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        return next(filter(None, pool.map(damage_of, known)), "")
 
 
-def _facts(path: epath.Path) -> list:
-    """Its size and hash."""
+def _size_and_hash(path: epath.Path) -> list:
     digest, size = hashlib.blake2b(digest_size=16), 0
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-            size += len(piece)
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
     return [size, digest.hexdigest()]
 
 
 def _files(folder: epath.Path, prefix: str = "") -> Iterator[str]:
+    """The names of all files under a folder, relative to it."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             yield from _files(path, f"{prefix}{path.name}/")

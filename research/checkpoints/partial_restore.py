@@ -1,73 +1,81 @@
-"""Another run's parameters, to start from."""
+"""Restores the parameters of another run, or a part of them, to start training from."""
 
-import sys
 from typing import Any
 
 import jax
 from etils import epath
 
 from research.checkpoints import checksums
-from research.checkpoints.checkpoint import FOLDER, finished, named, on_host
+from research.checkpoints.checkpoint import (
+    FOLDER,
+    finished_steps,
+    load_on_host,
+    path_name,
+)
+from research.distributed import processes
 from research.errors import UserError
 
 
-def initial_params(
-    source: str, scope: str, fresh: Any, *, vocabulary: str
+def restore_params(
+    source: str, scope: str, params: Any, *, vocabulary: str
 ) -> tuple[Any, list[str]]:
-    """Another run's parameters, put where this run's have the same name.
+    """Replaces this run's parameters by those of the same name in another run.
 
     Args:
-      source: its workdir, or one of its checkpoints' folders.
-      scope: the part of its tree to start from, as "discriminator"; "": all of it.
-      fresh: this run's parameters, which stay where the source has none.
-      vocabulary: hash of this run's; the other's is to be the same, for its token
-        table tells of other pieces.
+      source: the other run's workdir, or one of its checkpoints' folders.
+      scope: the subtree of its parameters to start from, such as "discriminator"; "":
+        all of them.
+      params: this run's initial parameters, which stay where the source has none.
+      vocabulary: hash of this run's vocabulary; the other run must have the same, since
+        its token embeddings belong to those tokens.
 
     Returns:
-      the parameters, and the names of those that stayed fresh.
+      the parameters, and the names of those that are missing in the source.
 
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
     saved = _saved_params(source, scope, vocabulary)
     leaves = jax.tree_util.tree_flatten_with_path(saved)[0]
-    found = {named(path): leaf for path, leaf in leaves}
-    stayed = []
+    by_name = {path_name(path): leaf for path, leaf in leaves}
+    missing = []
 
-    def choose(path, leaf):
-        name = named(path)
-        if name not in found:
-            stayed.append(named(path))
+    def restore(path, leaf):
+        name = path_name(path)
+        if name not in by_name:
+            missing.append(name)
             return leaf
-        if found[name].shape != leaf.shape:
+        if by_name[name].shape != leaf.shape:
             raise UserError(
-                f"train.init_from={source}: {name} has shape {found[name].shape} "
+                f"train.init_from={source}: {name} has shape {by_name[name].shape} "
                 f"there and {leaf.shape} in this config"
             )
-        host = found[name].astype(leaf.dtype)
+        host = by_name[name].astype(leaf.dtype)
         return jax.make_array_from_callback(
             leaf.shape, leaf.sharding, lambda index: host[index]
         )
 
-    params = jax.tree_util.tree_map_with_path(choose, fresh)
-    if len(stayed) == len(jax.tree.leaves(fresh)):
+    restored = jax.tree_util.tree_map_with_path(restore, params)
+    if len(missing) == len(jax.tree.leaves(params)):
         raise UserError(
             f"train.init_from={source}: no parameter there has a name of this model's; "
             f"train.init_scope={scope!r} may name the part to start from: "
             f"{', '.join(sorted(saved))}"
         )
-    return params, stayed
+    names = f", but for {', '.join(missing)}" if missing else ""
+    processes.print_from_process_0(f"starts from the parameters of {source}{names}")
+    return restored, missing
 
 
 def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
-    """The part of a checkpoint's parameters that `scope` names, on the host."""
-    folder = newest(source)
-    if on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
+    """The subtree of a checkpoint's parameters that `scope` names, on the host."""
+    folder = newest_checkpoint(source)
+    if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
         raise UserError(
             f"train.init_from={source} was trained on another vocabulary; set "
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
         )
-    saved = on_host(folder, "params")["params"]
+    saved = load_on_host(folder, "params")["params"]
     for part in filter(None, scope.split("/")):
         if part not in saved:
             raise UserError(
@@ -78,19 +86,26 @@ def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
     return saved
 
 
-def newest(source: str) -> epath.Path:
-    """The newest whole checkpoint there, or the very one that is named."""
+def newest_checkpoint(source: str) -> epath.Path:
+    """The folder of the newest undamaged checkpoint of a workdir.
+
+    Args:
+      source: the workdir, or the folder of one checkpoint.
+
+    Raises:
+      UserError: there is none that can be read.
+    """
     path = epath.Path(source).expanduser().resolve()
     if (path / "params").exists():
-        if why := checksums.damage(path):
-            raise UserError(f"train.init_from={source} is damaged: {why}")
+        if damage := checksums.find_damage(path):
+            raise UserError(f"train.init_from={source} is damaged: {damage}")
         return path
-    for step in finished(path / FOLDER):
+    for step in finished_steps(path / FOLDER):
         folder = path / FOLDER / str(step)
-        if why := checksums.damage(folder):
-            print(f"warning: {folder} is damaged: {why}", file=sys.stderr, flush=True)
-        else:
+        damage = checksums.find_damage(folder)
+        if not damage:
             return folder
+        processes.print_from_process_0(f"warning: {folder} is damaged: {damage}")
     raise UserError(
         f"train.init_from={source}: no checkpoint there to read; give a run's "
         "workdir or one of its checkpoints' folders"

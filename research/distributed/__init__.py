@@ -1,1 +1,1 @@
-"""Many devices and processes: sharding, joining, failure detection."""
+"""Many devices and processes: sharding, process discovery, failure detection."""

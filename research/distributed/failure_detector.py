@@ -1,8 +1,9 @@
-"""The processes of one run: each hears when another ends, and they stop together.
+"""Detects when a process of a run ends, and stops all processes at the same step.
 
-Process 0 holds a hub that all of them, itself too, are connected to. A process that
-ends for a reason says so first; one whose connection closes without a word was killed,
-or its machine is gone. Either way the hub tells the others, and they end at once.
+Process 0 runs a hub to which every process, itself included, is connected. A process
+that ends for a known reason announces it first; one whose connection closes without a
+message was killed, or its machine failed. In both cases the hub informs the others,
+and they exit at once.
 """
 
 import contextlib
@@ -16,255 +17,258 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from research.distributed.json_socket import Wire, listen
+from research.distributed.json_socket import JsonSocket, listen
 
-GONE = "was killed, or its machine is gone"
+KILLED = "was killed, or its machine is gone"
 
-HEARING = 5.0
-"""Seconds in which news of another's end is sure to come, if there is any."""
+NEWS_TIMEOUT_S = 5.0
+"""Seconds within which the news that another process has ended arrives, if any."""
 
-MEETING = 20.0
-"""Seconds after which a process that the hub has not heard of is given up."""
+CONNECT_TIMEOUT_S = 20.0
+"""Seconds after which a process that has not connected to the hub counts as lost."""
 
 
 class Address(NamedTuple):
-    """Where a hub listens, on which machine, and the word that lets one in."""
+    """Where a hub listens, and the secret that a client has to send."""
 
     host: str
     port: int
     token: str
-    name: str
+    name: str  # of the machine, for messages
 
 
 class Hub:
-    """Passes news between the processes of a run; lives in process 0.
+    """Passes messages between the processes of a run; runs in process 0.
 
     Args:
-      count: processes of the run.
-      host: by which the others reach this machine.
-      lost: exit code of those that lost another.
+      num_processes: of the run.
+      host: name or address by which the others reach this machine.
+      lost_exit_code: exit code of the processes that lost another one.
     """
 
-    def __init__(self, count: int, host: str, *, lost: int):
-        self.count, self.lost = count, lost
-        near = host in ("localhost", "127.0.0.1", "::1")
-        self.server = listen("127.0.0.1" if near else "")
-        reached = "127.0.0.1" if near else host
+    def __init__(self, num_processes: int, host: str, *, lost_exit_code: int):
+        self.num_processes, self.lost_exit_code = num_processes, lost_exit_code
+        is_local = host in ("localhost", "127.0.0.1", "::1")
+        self.server = listen("127.0.0.1" if is_local else "")
+        reached = "127.0.0.1" if is_local else host
         port = self.server.getsockname()[1]
         token, name = secrets.token_hex(16), socket.gethostname()
         self.address = Address(reached, port, token, name)
         self.lock = threading.Lock()
-        self.wires: dict[int, Wire] = {}
+        self.sockets: dict[int, JsonSocket] = {}
         self.names: dict[int, str] = {}
         self.left: set[int] = set()
-        self.at: dict[int, int] = {}  # how often each has asked
-        self.reason = ""  # why the run is asked to stop
-        self.last: dict[str, Any] = {}  # the news that ends the run
-        _background(self._accept, "hub")
-        _background(self._miss, "hub of all")
+        self.num_checks: dict[int, int] = {}  # calls of `should_stop`, by process
+        self.stop_reason = ""
+        self.final_message: dict[str, Any] = {}  # the one that ends the run
+        _start_thread(self._accept, "hub")
+        _start_thread(self._find_missing, "hub timeout")
 
     def _accept(self) -> None:
         while True:
             connection, _ = self.server.accept()
-            _background(self._serve, "hub of one", Wire(connection))
+            _start_thread(self._serve, "hub client", JsonSocket(connection))
 
-    def _miss(self) -> None:
-        """All have met already to learn where the hub is; a wire takes no time."""
-        time.sleep(MEETING)
+    def _find_missing(self) -> None:
+        """Every process knows the address by now; one that is not connected is dead."""
+        time.sleep(CONNECT_TIMEOUT_S)
         with self.lock:
-            for index in set(range(self.count)) - self.wires.keys():
-                self._end(index, self.lost, GONE)
+            for index in set(range(self.num_processes)) - self.sockets.keys():
+                self._process_ended(index, self.lost_exit_code, KILLED)
 
-    def _serve(self, wire: Wire) -> None:
-        hello = next(iter(wire), {})
+    def _serve(self, client: JsonSocket) -> None:
+        hello = next(iter(client), {})
         if hello.get("token") != self.address.token:
-            wire.close()
+            client.close()
             return
         index = hello["index"]
         with self.lock:
             self.names[index] = f"process {index} on {hello['host']}"
-            self.wires[index] = wire
-            wire.send(**(self.last or {"welcome": True}))
-            if self.reason:
-                wire.send(when=True)
-        for news in wire:
+            self.sockets[index] = client
+            client.send(**(self.final_message or {"welcome": True}))
+            if self.stop_reason:
+                client.send(pause=True)
+        for message in client:
             with self.lock:
-                self._hear(index, news)
+                self._receive(index, message)
         with self.lock:
             if index not in self.left:
-                self._end(index, self.lost, GONE)
+                self._process_ended(index, self.lost_exit_code, KILLED)
 
-    def _hear(self, index: int, news: dict[str, Any]) -> None:
-        match news:
+    def _receive(self, index: int, message: dict[str, Any]) -> None:
+        match message:
             case {"code": code, "line": line}:
-                self._end(index, code, f"ended: {line}")
+                self._process_ended(index, code, f"ended: {line}")
             case {"stop": reason}:
-                if not self.reason:
-                    self.reason = f"{self.names[index]}: {reason}"
-                    self._tell(when=True)
-            case {"at": point}:
-                self.at[index] = point
-            case {"bye": True}:
+                if not self.stop_reason:
+                    self.stop_reason = f"{self.names[index]}: {reason}"
+                    self._broadcast(pause=True)
+            case {"num_checks": number}:
+                self.num_checks[index] = number
+            case {"leave": True}:
                 self.left.add(index)
-                if len(self.left) == self.count:
-                    self._tell(bye=True)
-        if self.reason and len(self.at.keys() | self.left) == self.count:
-            self._agree()
+                if len(self.left) == self.num_processes:
+                    self._broadcast(all_left=True)
+        answered = self.num_checks.keys() | self.left
+        if self.stop_reason and len(answered) == self.num_processes:
+            self._choose_stop()
 
-    def _agree(self) -> None:
-        """The point to stop at: the next of whoever is ahead."""
-        points, self.at = list(self.at.values()), {}
-        if 0 in points:  # and so no step has been done since the start
-            self._finish(code=self.lost, line=self.reason, of=None)
-        elif points:
-            self._tell(until=max(points) + 1)
+    def _choose_stop(self) -> None:
+        """All stop at the next check of the process that is furthest ahead."""
+        numbers, self.num_checks = list(self.num_checks.values()), {}
+        if 0 in numbers:  # no step has been done since the start
+            self._end_run(code=self.lost_exit_code, line=self.stop_reason, of=None)
+        elif numbers:
+            self._broadcast(stop_at=max(numbers) + 1)
 
-    def _end(self, index: int, code: int, line: str) -> None:
+    def _process_ended(self, index: int, code: int, line: str) -> None:
         name = self.names.get(index, f"process {index}")
-        self._finish(code=code, line=f"{name} {line}", of=index)
+        self._end_run(code=code, line=f"{name} {line}", of=index)
 
-    def _finish(self, **news: Any) -> None:
-        if not self.last:
-            self.last = news
-            self._tell(**news)
+    def _end_run(self, **message: Any) -> None:
+        if not self.final_message:
+            self.final_message = message
+            self._broadcast(**message)
 
-    def _tell(self, **news: Any) -> None:
-        for index in sorted(self.wires, reverse=True):  # for 0 may take us with it
-            self.wires[index].send(**news)
+    def _broadcast(self, **message: Any) -> None:
+        for index in sorted(self.sockets, reverse=True):  # process 0, ours, exits last
+            self.sockets[index].send(**message)
 
 
 class Peers:
-    """A process of a run, as it hears of the others; alone by default.
+    """The connection of one process to the others of its run; alone by default.
 
     Args:
       index: of this process.
-      count: of all of them.
-      address: of the hub, if there are several.
-      lost: exit code for a run that is to be started again.
+      num_processes: of the run.
+      address: of the hub, if there are several processes.
+      lost_exit_code: exit code for a run that is to be started again.
     """
 
     def __init__(
         self,
         index: int = 0,
-        count: int = 1,
+        num_processes: int = 1,
         address: Address | None = None,
         *,
-        lost: int = 75,
+        lost_exit_code: int = 75,
     ):
-        self.index, self.count, self.lost = index, count, lost
-        self._gate = threading.Lock()
-        self._asked = 0  # how often; once it has, there is something to lose
-        self._until: int | None = None  # how often all will have asked when they stop
-        self._met, self._left = threading.Event(), threading.Event()
-        self._told = threading.Event()
-        self._wire: Wire | None = None
-        if count > 1:
-            self._hub = f"process 0 on {address.name}"
+        self.index, self.num_processes = index, num_processes
+        self.lost_exit_code = lost_exit_code
+        self._check_lock = threading.Lock()  # held while the hub chooses when to stop
+        self._num_checks = 0  # once it is not 0, there is progress to save
+        self._stop_at: int | None = None  # the number of checks at which all stop
+        self._connected, self._all_left = threading.Event(), threading.Event()
+        self._end_announced = threading.Event()
+        self._socket: JsonSocket | None = None
+        self._hub_name = f"process 0 on {address.name}" if address else ""
+        if num_processes > 1:
             try:
                 connection = socket.create_connection(address[:2], timeout=60)
             except OSError:
-                self._die(lost, f"{self._hub} {GONE}")
-            self._wire = Wire(connection)
-            name = socket.gethostname()
-            self._wire.send(token=address.token, index=index, host=name)
-            _background(self._listen, "peers")
-            self._met.wait()  # else news might miss this one
+                exit_with_error(lost_exit_code, f"{self._hub_name} {KILLED}")
+            self._socket = JsonSocket(connection)
+            host = socket.gethostname()
+            self._socket.send(token=address.token, index=index, host=host)
+            _start_thread(self._receive, "peers")
+            self._connected.wait()  # else messages to all might miss this process
 
-    def stops(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether the run is to be saved and stopped here.
 
-        Every process asks at the same points of the run, and all get the same answer.
+        Every process calls this at the same points of the run and gets the same answer.
         """
-        with self._gate:
-            self._asked += 1
-            return self._until is not None and self._asked >= self._until
+        with self._check_lock:
+            self._num_checks += 1
+            return self._stop_at is not None and self._num_checks >= self._stop_at
 
-    def stop(self, reason: str) -> None:
-        """Asks all processes to stop at the same point, soon.
+    def request_stop(self, reason: str) -> None:
+        """Requests that all processes stop at the same point, soon.
 
-        Where a process has not begun its steps, there is nothing to save: all end.
+        If a process has not begun its steps, there is nothing to save: all exit.
         """
-        if self._wire:
-            self._wire.send(stop=reason)
+        if self._socket:
+            self._socket.send(stop=reason)
             return
-        with self._gate:
-            if not self._asked:
-                self._die(self.lost, reason)
-            self._until = self._asked + 1
+        with self._check_lock:
+            if not self._num_checks:
+                exit_with_error(self.lost_exit_code, reason)
+            self._stop_at = self._num_checks + 1
 
     @contextlib.contextmanager
-    def heeding(self, number: int = signal.SIGTERM) -> Iterator[None]:
-        """A signal asks to `stop`, also while the main thread is far from Python."""
+    def handle_sigterm(self) -> Iterator[None]:
+        """On SIGTERM calls `request_stop`, even while the main thread is in C code."""
         read, write = socket.socketpair()
         write.setblocking(False)
-        before = signal.signal(number, lambda *_: None)
-        wakeup = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        old_handler = signal.signal(signal.SIGTERM, lambda *_: None)
+        old_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
 
         def wait() -> None:
             while numbers := read.recv(16):
-                if number in numbers:
-                    name = signal.Signals(number).name
-                    self.stop(f"{name} before the first step; nothing is lost")
+                if signal.SIGTERM in numbers:
+                    self.request_stop("SIGTERM before the first step; nothing is lost")
 
-        thread = _background(wait, "signals")
+        thread = _start_thread(wait, "signals")
         try:
             yield
         finally:
-            signal.set_wakeup_fd(wakeup)
-            signal.signal(number, before)
+            signal.set_wakeup_fd(old_fd)
+            signal.signal(signal.SIGTERM, old_handler)
             write.close()
             thread.join()
             read.close()
 
-    def fail(self, code: int, line: str, *, outside: bool) -> None:
-        """Tells the others why this process ends, if it is the first to.
+    def announce_failure(self, code: int, line: str, *, await_cause: bool) -> None:
+        """Announces why this process ends, if it is the first to end.
 
-        If another one ended before, this process ends here, as that one did.
+        If another one ended before, this process exits here, with that one's code.
 
         Args:
-          outside: whether another's end may be the cause: wait for news of it first.
+          await_cause: whether the end of another process may have caused this failure:
+            wait for news of it first.
         """
-        if not self._wire:
+        if not self._socket:
             return
-        if outside:
-            self._told.wait(HEARING)
-        self._wire.send(code=code, line=line)
-        self._told.wait(HEARING)
+        if await_cause:
+            self._end_announced.wait(NEWS_TIMEOUT_S)
+        self._socket.send(code=code, line=line)
+        self._end_announced.wait(NEWS_TIMEOUT_S)
 
     def leave(self) -> None:
-        """Waits until all processes have come here; then no end is news any more."""
-        if self._wire:
-            self._wire.send(bye=True)
-            self._left.wait()
+        """Waits until all processes have called this; from then on each may exit."""
+        if self._socket:
+            self._socket.send(leave=True)
+            self._all_left.wait()
 
-    def _listen(self) -> None:
-        for news in self._wire:
-            match news:
+    def _receive(self) -> None:
+        for message in self._socket:
+            match message:
                 case {"code": code, "line": line, "of": index}:
                     if index == self.index:
-                        self._told.set()
+                        self._end_announced.set()
                     else:
-                        self._die(code, line)
-                case {"when": True}:  # nobody goes on until all have agreed
-                    self._gate.acquire()
-                    self._wire.send(at=self._asked)
-                case {"until": point}:
-                    self._until = point
-                    self._gate.release()
+                        exit_with_error(code, line)
+                case {"pause": True}:  # no process proceeds until "stop_at" arrives
+                    self._check_lock.acquire()
+                    self._socket.send(num_checks=self._num_checks)
+                case {"stop_at": number}:
+                    self._stop_at = number
+                    self._check_lock.release()
                 case {"welcome": True}:
-                    self._met.set()
-                case {"bye": True}:
-                    self._left.set()
-        if not (self._left.is_set() or self._told.is_set()):
-            self._die(self.lost, f"{self._hub} {GONE}")
-
-    def _die(self, code: int, line: str) -> NoReturn:
-        """Ends the process from any thread; the main one may be waiting for ever."""
-        print(f"error: {line}", file=sys.stderr, flush=True)
-        os._exit(code)
+                    self._connected.set()
+                case {"all_left": True}:
+                    self._all_left.set()
+        if not (self._all_left.is_set() or self._end_announced.is_set()):
+            exit_with_error(self.lost_exit_code, f"{self._hub_name} {KILLED}")
 
 
-def _background(target: Any, name: str, *args: Any) -> threading.Thread:
+def exit_with_error(code: int, line: str) -> NoReturn:
+    """Ends the process from any thread; the main thread may be blocked forever."""
+    print(f"error: {line}", file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def _start_thread(target: Any, name: str, *args: Any) -> threading.Thread:
     thread = threading.Thread(target=target, name=name, args=args, daemon=True)
     thread.start()
     return thread

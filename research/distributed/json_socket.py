@@ -1,4 +1,4 @@
-"""A connection between two processes of a run, and how one is listened for."""
+"""A TCP connection that carries JSON objects."""
 
 import contextlib
 import json
@@ -7,27 +7,31 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-SILENCE = 10
-"""Seconds after which the system takes a machine that answers no more for dead."""
+DEAD_PEER_TIMEOUT_S = 10
+"""Seconds after which the system gives up a machine that no longer answers."""
 
 
-class Wire:
-    """A connection that carries JSON objects, one a line."""
+class JsonSocket:
+    """A connection that carries JSON objects, one per line."""
 
     def __init__(self, connection: socket.socket):
         connection.settimeout(None)
-        _keep_alive(connection)
+        _enable_keepalive(connection)
         self.connection = connection
         self.lines = connection.makefile("r", encoding="utf-8")
         self.lock = threading.Lock()
 
-    def send(self, **news: Any) -> None:
-        """Sends, if there is still one to hear it; its end is news of its own."""
-        line = (json.dumps(news) + "\n").encode()
+    def send(self, **message: Any) -> None:
+        """Sends a message; does nothing if the connection is closed.
+
+        The reader of this connection finds out that it is closed.
+        """
+        line = (json.dumps(message) + "\n").encode()
         with self.lock, contextlib.suppress(OSError):
             self.connection.sendall(line)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The received messages, until the connection is closed."""
         with contextlib.suppress(OSError, ValueError):
             for line in self.lines:
                 yield json.loads(line)
@@ -38,21 +42,22 @@ class Wire:
 
 
 def listen(host: str) -> socket.socket:
+    """A listening socket on a free port; host "": on all interfaces, IPv4 and IPv6."""
     if host or not socket.has_dualstack_ipv6():
         return socket.create_server((host, 0))
     family = socket.AF_INET6
     return socket.create_server(("", 0), family=family, dualstack_ipv6=True)
 
 
-def _keep_alive(connection: socket.socket) -> None:
-    """The system asks an idle peer's system whether it lives: no thread need run."""
+def _enable_keepalive(connection: socket.socket) -> None:
+    """The operating system probes an idle peer, so that no thread has to."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = {
         "TCP_NODELAY": 1,
-        "TCP_KEEPIDLE": SILENCE // 2,
+        "TCP_KEEPIDLE": DEAD_PEER_TIMEOUT_S // 2,
         "TCP_KEEPINTVL": 1,
-        "TCP_KEEPCNT": SILENCE // 2,
-        "TCP_USER_TIMEOUT": 1000 * SILENCE,
+        "TCP_KEEPCNT": DEAD_PEER_TIMEOUT_S // 2,
+        "TCP_USER_TIMEOUT": 1000 * DEAD_PEER_TIMEOUT_S,
     }
     for name, value in options.items():
         if hasattr(socket, name):  # not every system has all of them

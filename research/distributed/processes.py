@@ -1,4 +1,7 @@
-"""The processes of a run, found by themselves or told by flags, and joined."""
+"""The processes of a run: found, connected, and made to agree.
+
+A process is given the others by flags, or finds them in its environment.
+"""
 
 import contextlib
 import ctypes
@@ -18,38 +21,46 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from research.distributed.failure_detector import GONE, HEARING, Address, Hub, Peers
+from research.distributed.failure_detector import (
+    KILLED,
+    NEWS_TIMEOUT_S,
+    Address,
+    Hub,
+    Peers,
+    exit_with_error,
+)
 from research.errors import UserError
 
-HEARTBEAT = 30
-"""Seconds without one, after which JAX gives a process up; `Peers` hears earlier."""
+HEARTBEAT_TIMEOUT_S = 30
+"""Seconds after which JAX gives up a silent process; `Peers` notices it earlier."""
 
 FLAGS = "--coordinator=HOST:PORT --num_processes=N --process_id=I"
-KEY = "palimpsest/hub"
+HUB_KEY = "palimpsest/hub"
+"""Under which the hub's address stands in JAX's key-value store."""
 
-_handlers: list[object] = []
-"""Of signals, in C, which holds no reference to them."""
+_signal_handlers: list[object] = []
+"""Keeps the ctypes callbacks alive, to which C code holds no reference."""
 
 
-class Place(NamedTuple):
-    """What the flags or the environment say; None: JAX is to find out."""
+class Cluster(NamedTuple):
+    """Arguments of jax.distributed.initialize; None: JAX finds it out itself."""
 
     coordinator: str | None
     num_processes: int | None
     process_id: int | None
 
 
-def find(
+def find_cluster(
     coordinator: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Place | None:
-    """This process's place among those of the run; None: it is alone.
+) -> Cluster | None:
+    """The processes that this one belongs to; None: it is alone.
 
     Args:
       coordinator: HOST:PORT of process 0, as all of them reach it.
-      environment: tells what is not given, under Slurm, Open MPI, Cloud TPU, GKE and
+      environment: gives what is None here, under Slurm, Open MPI, Cloud TPU, GKE and
         other Kubernetes.
 
     Raises:
@@ -58,14 +69,18 @@ def find(
     if num_processes == 1 and process_id in (None, 0):
         return None
     if (coordinator, num_processes, process_id) == (None, None, None):
-        return Place(None, None, None) if several(environment) else None
-    told = _told(environment)
+        several = _is_in_cluster(environment)
+        return Cluster(None, None, None) if several else None
+    known = _from_environment(environment)
     if num_processes is None:
-        num_processes = told.num_processes
+        num_processes = known.num_processes
     if process_id is None:
-        process_id = told.process_id
+        process_id = known.process_id
     if not coordinator or num_processes is None or process_id is None:
-        raise UserError(f"processes are told by all three of {FLAGS}, or found by none")
+        raise UserError(
+            f"several processes need all three of {FLAGS}, or none where the "
+            "environment describes them"
+        )
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise UserError(f"--coordinator={coordinator}: give HOST:PORT of process 0")
@@ -74,11 +89,11 @@ def find(
             f"--num_processes={num_processes} --process_id={process_id}: ids run from "
             "0 to the number of processes less one"
         )
-    return Place(coordinator, num_processes, process_id)
+    return Cluster(coordinator, num_processes, process_id)
 
 
-def several(environment: Mapping[str, str]) -> bool:
-    """Whether this process is one of several, in a way that JAX finds them by."""
+def _is_in_cluster(environment: Mapping[str, str]) -> bool:
+    """Whether this is one of several processes that JAX can find by itself."""
     hosts = environment.get(
         "TPU_PROCESS_ADDRESSES", environment.get("TPU_WORKER_HOSTNAMES", "")
     )
@@ -90,24 +105,25 @@ def several(environment: Mapping[str, str]) -> bool:
         if "OMPI_MCA_orte_hnp_uri" in environment:
             return True
         raise UserError(
-            "Open MPI does not tell where process 0 is; add --coordinator=HOST:PORT"
+            "this Open MPI does not say where process 0 is; add --coordinator=HOST:PORT"
         )
     if "JOB_COMPLETION_INDEX" in environment:
         pods = "KUBERNETES_SERVICE_HOST" in environment
         return pods and importlib.util.find_spec("kubernetes") is not None
-    return not hosts and _on_cloud_tpu(environment)
+    return not hosts and _is_cloud_tpu(environment)
 
 
-def _on_cloud_tpu(environment: Mapping[str, str]) -> bool:
-    """A TPU machine of Google's, whose metadata server knows the others, if any."""
+def _is_cloud_tpu(environment: Mapping[str, str]) -> bool:
+    """Whether this is a Cloud TPU machine, whose metadata server knows the others."""
     chips = glob.glob("/dev/accel[0-9]*") + glob.glob("/dev/vfio/[0-9]*")
-    wanted = environment.get("JAX_PLATFORMS", "tpu").startswith("tpu")
-    asks = "TPU_SKIP_MDS_QUERY" not in environment
-    return bool(chips) and wanted and asks and bool(importlib.util.find_spec("libtpu"))
+    uses_tpu = environment.get("JAX_PLATFORMS", "tpu").startswith("tpu")
+    queries = "TPU_SKIP_MDS_QUERY" not in environment
+    has_libtpu = bool(importlib.util.find_spec("libtpu"))
+    return bool(chips) and uses_tpu and queries and has_libtpu
 
 
-def _told(environment: Mapping[str, str]) -> Place:
-    """What the environment says beside a coordinator."""
+def _from_environment(environment: Mapping[str, str]) -> Cluster:
+    """The number and the index of processes, where the environment has them."""
     for count, index in (
         ("SLURM_NTASKS", "SLURM_PROCID"),
         ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
@@ -115,124 +131,134 @@ def _told(environment: Mapping[str, str]) -> Place:
     ):
         if index in environment:
             total = int(environment[count]) if count in environment else None
-            return Place(None, total, int(environment[index]))
-    return Place(None, None, None)
+            return Cluster(None, total, int(environment[index]))
+    return Cluster(None, None, None)
 
 
-def join(place: Place | None, *, wait: int, lost: int) -> Peers:
-    """Joins the processes of a run; afterwards JAX knows the devices of all.
+def join_cluster(
+    cluster: Cluster | None, *, timeout_s: int, lost_exit_code: int
+) -> Peers:
+    """Connects the processes of a run; afterwards JAX knows the devices of all.
 
     Args:
-      place: of this process, as `find` says.
-      wait: seconds for all of them to come.
-      lost: exit code of a process that lost another, or waited in vain.
+      cluster: as `find_cluster` returns it.
+      timeout_s: seconds until all processes have to be there.
+      lost_exit_code: exit code of a process that lost another, or waited in vain.
 
     Raises:
-      UserError: the environment does not tell what JAX needs to know.
+      UserError: the environment does not give what JAX needs to know.
     """
-    if place is None:
-        return Peers(lost=lost)
+    if cluster is None:
+        return Peers(lost_exit_code=lost_exit_code)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.config.update("jax_enable_preemption_service", False)  # `Peers` agrees
-    told = place.coordinator is not None
-    local = place.coordinator and place.coordinator.rpartition(":")[0] == "localhost"
-    bind = place.coordinator if local else None
-    with _deadline(wait, place, lost):
+    jax.config.update("jax_enable_preemption_service", False)  # `Peers` does this
+    address = cluster.coordinator
+    is_local = address and address.rpartition(":")[0] == "localhost"
+    with _exit_unless_connected(timeout_s, cluster, lost_exit_code):
         try:
             jax.distributed.initialize(
-                *place,
-                cluster_detection_method="deactivate" if told else None,
-                coordinator_bind_address=bind,
-                initialization_timeout=wait + 60,
-                heartbeat_timeout_seconds=HEARTBEAT,
-                shutdown_timeout_seconds=HEARTBEAT,
+                *cluster,
+                cluster_detection_method="deactivate" if address else None,
+                coordinator_bind_address=address if is_local else None,
+                initialization_timeout=timeout_s + 60,
+                heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT_S,
+                shutdown_timeout_seconds=HEARTBEAT_TIMEOUT_S,
             )
         except (RuntimeError, ValueError, OSError) as error:
             reason = " ".join(str(error).split())[:300]
             raise UserError(
                 f"the other processes were not found ({reason}); name them by {FLAGS}"
             ) from error
-        return _connect(jax.process_index(), jax.process_count(), wait, lost)
+        return _connect_peers(timeout_s, lost_exit_code)
 
 
-def _connect(index: int, count: int, wait: int, lost: int) -> Peers:
-    """Opens the hub, or finds it where process 0 says it is."""
-    if count == 1:
-        return Peers(lost=lost)
-    from jax._src import distributed  # its store of keys has no public name
+def _connect_peers(timeout_s: int, lost_exit_code: int) -> Peers:
+    """Starts the hub in process 0; the others get its address from there."""
+    index, num_processes = jax.process_index(), jax.process_count()
+    if num_processes == 1:
+        return Peers(lost_exit_code=lost_exit_code)
+    from jax._src import distributed  # its key-value store has no public name
 
     state = distributed.global_state
     if index == 0:
         host = state.coordinator_address.rpartition(":")[0].strip("[]")
-        address = Hub(count, host, lost=lost).address
-        state.client.key_value_set(KEY, json.dumps(address))
+        hub = Hub(num_processes, host, lost_exit_code=lost_exit_code)
+        address = hub.address
+        state.client.key_value_set(HUB_KEY, json.dumps(address))
     else:
-        found = state.client.blocking_key_value_get(KEY, 1000 * wait)
-        address = Address(*json.loads(found))
-    return Peers(index, count, address, lost=lost)
+        value = state.client.blocking_key_value_get(HUB_KEY, 1000 * timeout_s)
+        address = Address(*json.loads(value))
+    return Peers(index, num_processes, address, lost_exit_code=lost_exit_code)
 
 
 @contextlib.contextmanager
-def _deadline(seconds: int, place: Place, lost: int) -> Iterator[None]:
-    """Ends the process, in a line, if the others have not come, or one has gone.
+def _exit_unless_connected(
+    timeout_s: int, cluster: Cluster, exit_code: int
+) -> Iterator[None]:
+    """Exits with one line if the other processes do not connect, or one of them ends.
 
-    JAX's client aborts the process where it hears of another's end before `Peers` do.
-    From here on an abort waits for their news, which ends the process by its right
-    code; without any it goes on.
+    JAX's client aborts the process where it notices the end of another one before
+    `Peers` does. On SIGABRT, from here on, wait for the failure detector, which exits
+    with its code; without news from it the abort proceeds.
     """
 
-    def give_up(why: str) -> NoReturn:
-        where = f" at {place.coordinator}" if place.coordinator else ""
-        line = f"error: not all processes have met{where}{why}"
-        print(line, file=sys.stderr, flush=True)
-        os._exit(lost)
+    def give_up(reason: str) -> NoReturn:
+        where = f" at {cluster.coordinator}" if cluster.coordinator else ""
+        exit_with_error(exit_code, f"not all processes have connected{where}{reason}")
 
-    late = f" within {seconds} s; see the logs of the others, or give them more time "
-    timer = threading.Timer(seconds, give_up, [late + "by --wait"])
+    late = f" within {timeout_s} s; see the logs of the others, or raise --wait"
+    timer = threading.Timer(timeout_s, give_up, [late])
     timer.daemon = True
 
     @ctypes.CFUNCTYPE(None, ctypes.c_int)
-    def aborted(_: int) -> None:
-        time.sleep(HEARING)
+    def on_abort(_: int) -> None:
+        time.sleep(NEWS_TIMEOUT_S)
         if timer.is_alive():
-            give_up(f": one {GONE}")
+            give_up(f": one {KILLED}")
 
-    _handlers.append(aborted)
-    ctypes.CDLL(None).signal(int(signal.SIGABRT), aborted)
+    _signal_handlers.append(on_abort)
+    ctypes.CDLL(None).signal(int(signal.SIGABRT), on_abort)
     timer.start()
     try:
         yield
     except jax.errors.JaxRuntimeError:
-        give_up(f": one {GONE}")
+        give_up(f": one {KILLED}")
     finally:
         timer.cancel()
 
 
-def agree(**values: str) -> None:
-    """Checks that all processes have the same of everything; they wait for each other.
+def assert_equal_across_hosts(**values: str) -> None:
+    """Checks that all processes have the same values; a barrier.
 
     Raises:
-      UserError: names what differs, and where.
+      UserError: names the value that differs, and a process where it does.
     """
     if jax.process_count() == 1:
         return
-    mine = np.stack([_digest(value) for value in values.values()])
-    theirs = np.asarray(multihost_utils.process_allgather(mine))
+    own = np.stack([_digest(value) for value in values.values()])
+    all_digests = np.asarray(multihost_utils.process_allgather(own))  # [processes, ...]
     for number, name in enumerate(values):
-        others = np.flatnonzero((theirs[:, number] != theirs[0, number]).any(axis=1))
+        digests = all_digests[:, number]
+        others = np.flatnonzero((digests != digests[0]).any(axis=1))
         if len(others):
             raise UserError(
                 f"process {others[0]} has another {name} than process 0 "
-                f"({len(others)} of {len(theirs)} processes differ); start all with "
+                f"({len(others)} of {len(digests)} processes differ); start all with "
                 "the same command, code and files"
             )
 
 
-def from_first(number: int) -> int:
-    """The number that process 0 has; all wait for it."""
+def broadcast_from_process_0(number: int) -> int:
+    """The int32 that process 0 has, in all processes; a barrier."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+
+
+def print_from_process_0(line: str) -> None:
+    """Prints a line for the user to stderr, once per run."""
+    if jax.process_index() == 0:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _digest(value: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The one table from logical axis names to mesh axes, and all that follows from it."""
+"""The mesh, and how parameters and batches are sharded over it."""
 
 import contextlib
 import math
@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from research import models
 from research.errors import UserError
 
-AXES = ("data", "fsdp", "tensor")
-BATCH = ("data", "fsdp")
+MESH_AXES = ("data", "fsdp", "tensor")
+BATCH_AXES = ("data", "fsdp")
 
-RULES = (
-    ("batch", BATCH),
+LOGICAL_AXIS_RULES = (
+    ("batch", BATCH_AXES),
     ("length", None),
     ("layers", None),
     ("vocab", "tensor"),
@@ -24,6 +25,7 @@ RULES = (
     ("heads", "tensor"),
     ("feedforward", "tensor"),
 )
+"""Logical axis name -> the mesh axes that shard it; None: replicated."""
 
 
 def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -37,7 +39,7 @@ def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
       UserError: the sizes' product is not the number of devices.
     """
     devices = jax.devices() if devices is None else devices
-    shape = {name: int(sizes[name]) for name in AXES}
+    shape = {name: int(sizes[name]) for name in MESH_AXES}
     text = ", ".join(f"mesh.{name}={size}" for name, size in shape.items())
     if any(size == 0 or size < -1 for size in shape.values()):
         raise UserError(f"{text}: a size is a positive number, or -1 for the rest")
@@ -54,36 +56,36 @@ def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
         shape[rest[0]] = len(devices) // given
     return jax.make_mesh(
         tuple(shape.values()),
-        AXES,
-        axis_types=(AxisType.Auto,) * len(AXES),
+        MESH_AXES,
+        axis_types=(AxisType.Auto,) * len(MESH_AXES),
         devices=devices,
     )
 
 
 @contextlib.contextmanager
 def context(mesh: Mesh) -> Iterator[None]:
-    """The mesh and the logical rules, entered together."""
-    with jax.set_mesh(mesh), models.logical_rules(RULES):
+    """Enters the mesh and the logical axis rules together."""
+    with jax.set_mesh(mesh), models.logical_rules(LOGICAL_AXIS_RULES):
         yield
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over data and fsdp, everything else whole."""
-    return NamedSharding(mesh, P(BATCH))
+    """Rows are sharded over data and fsdp, other dims replicated."""
+    return NamedSharding(mesh, P(BATCH_AXES))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P())
 
 
-def rows_divide(mesh: Mesh, batch: int, accumulate: int) -> None:
+def check_batch_divides(mesh: Mesh, batch: int, accumulate: int) -> None:
     """Checks that each device gets the same number of rows of each micro-batch.
 
     Raises:
-      UserError: it does not come out even.
+      UserError: `batch` is not a multiple of devices x `accumulate`.
     """
-    ways = mesh.shape["data"] * mesh.shape["fsdp"]
-    if accumulate < 1 or batch < 1 or batch % (ways * accumulate):
+    num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
+    if accumulate < 1 or batch < 1 or batch % (num_shards * accumulate):
         raise UserError(
             f"train.batch={batch} is not a multiple of mesh.data x mesh.fsdp x "
             f"train.accumulate = {mesh.shape['data']} x {mesh.shape['fsdp']} x "
@@ -91,37 +93,73 @@ def rows_divide(mesh: Mesh, batch: int, accumulate: int) -> None:
         )
 
 
-def is_axes(leaf: Any) -> bool:
+def is_logical_axes(leaf: Any) -> bool:
     """Whether this is the logical axes of one parameter."""
     return isinstance(leaf, P)
 
 
-def parameter_sharding(names: P, shape: tuple[int, ...], mesh: Mesh):
-    """The sharding of one parameter; a dim that its axis does not divide stays whole.
+def parameter_sharding(names: P, shape: tuple[int, ...], mesh: Mesh) -> NamedSharding:
+    """The sharding of one parameter; dims that their axis does not divide: replicated.
 
     Args:
-      names: a logical name (or None) for each dim.
+      names: a logical axis name (or None) for each dim.
       shape: the parameter's shape.
     """
-    table = dict(RULES)
-    spec = []
-    for name, size in zip(names, shape, strict=True):
-        axis = table[name] if name is not None else None
-        spec.append(axis if axis and size % mesh.shape[axis] == 0 else None)
-    return NamedSharding(mesh, P(*spec))
+    axes = (
+        axis if axis and size % mesh.shape[axis] == 0 else None
+        for _, size, axis in _dims(names, shape)
+    )
+    return NamedSharding(mesh, P(*axes))
 
 
-def whole_dims(axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
-    """The dims that RULES would split and the mesh does not divide, to be reported."""
-    table, found = dict(RULES), set()
+def replicated_dims(logical_axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
+    """The dims that the rules would shard but the mesh does not divide, for the user.
+
+    Args:
+      logical_axes: a tree with the logical axes of each parameter.
+      shapes: the same tree with their shapes.
+    """
     leaves = zip(
-        jax.tree.leaves(axes, is_leaf=is_axes),
+        jax.tree.leaves(logical_axes, is_leaf=is_logical_axes),
         jax.tree.leaves(shapes),
         strict=True,
     )
-    for names, leaf in leaves:
-        for name, size in zip(names, leaf.shape, strict=True):
-            axis = table[name] if name is not None else None
-            if axis and size % mesh.shape[axis]:
-                found.add(f"{name} ({size}) over {axis} ({mesh.shape[axis]})")
-    return sorted(found)
+    dims = {
+        f"{name} ({size}) over {axis} ({mesh.shape[axis]})"
+        for names, leaf in leaves
+        for name, size, axis in _dims(names, leaf.shape)
+        if axis and size % mesh.shape[axis]
+    }
+    return sorted(dims)
+
+
+def _dims(names: P, shape: tuple[int, ...]) -> Iterator[tuple[str | None, int, Any]]:
+    """Of each dim: its logical axis name, its size, and the mesh axis of the rules."""
+    rules = dict(LOGICAL_AXIS_RULES)
+    for name, size in zip(names, shape, strict=True):
+        yield name, size, rules[name] if name is not None else None
+
+
+def to_devices(rows: dict, abstract_batch: dict) -> dict:
+    """The rows of this process as global arrays, sharded as `abstract_batch` says."""
+    return {
+        name: jax.make_array_from_process_local_data(
+            leaf.sharding, np.asarray(rows[name], leaf.dtype), leaf.shape
+        )
+        for name, leaf in abstract_batch.items()
+    }
+
+
+def rows_of_process(abstract_batch: dict) -> np.ndarray:
+    """The rows of the global batch that this process loads, ascending [n].
+
+    They need not be contiguous: the device order of a mesh follows the interconnect.
+    """
+    leaf = next(iter(abstract_batch.values()))
+    indices = leaf.sharding.devices_indices_map(leaf.shape)
+    rows = [
+        np.arange(leaf.shape[0])[index[0]]
+        for device, index in indices.items()
+        if device.process_index == jax.process_index()
+    ]
+    return np.unique(np.concatenate(rows))

@@ -1,1 +1,1 @@
-"""What a run is worth, and how sure one can be of it."""
+"""Evaluates runs: statistics of their results."""

@@ -1,4 +1,4 @@
-"""Means over seeds with Student's intervals, and paired tests."""
+"""Means over seeds with Student's t confidence intervals, and paired t-tests."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,19 +7,20 @@ import numpy as np
 
 
 class Estimate(NamedTuple):
-    """A mean, and how far the true one may lie from it."""
+    """A mean with its confidence interval, mean +- margin."""
 
     mean: float
-    margin: float  # half of the confidence interval's width; nan for a single value
+    margin: float  # half the width of the interval; nan for a single value
     count: int
 
 
 def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of independent draws with a Student t interval (Student 1908).
+    """The mean of independent draws with Student's t confidence interval (Student 1908).
 
     Args:
       values: [n], n >= 1.
-      level: share of such intervals that hold the true mean, of normal draws.
+      level: of confidence, the rate at which such intervals contain the true mean of
+        normal draws.
     """
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
@@ -31,7 +32,7 @@ def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
-    """The two-sided p of Student's paired t-test; nan for fewer than two pairs.
+    """The two-sided p-value of Student's paired t-test; nan for fewer than two pairs.
 
     Args:
       values: [n].
@@ -41,7 +42,7 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
     if len(gap) < 2:
         return float("nan")
     size = np.max(np.abs(values)) + np.max(np.abs(others))
-    if np.ptp(gap) <= 1e-12 * size:  # but for rounding, no spread to measure it against
+    if np.ptp(gap) <= 1e-12 * size:  # no variance but rounding: t is not defined
         return float(np.max(np.abs(gap)) <= 1e-12 * size)
     from scipy import stats
 

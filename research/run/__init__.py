@@ -1,1 +1,1 @@
-"""A run made ready: its setup, state, optimizer, cost and what it writes."""
+"""What a run needs beside the step: setup, optimizer, cost, and what it writes."""

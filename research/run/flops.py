@@ -1,4 +1,4 @@
-"""What a compiled step costs: FLOPs read off its jaxpr, bytes off the compiler."""
+"""The cost of a train step: FLOPs from its jaxpr, peak memory from the compiler."""
 
 import math
 from typing import Any, NamedTuple
@@ -7,18 +7,45 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval
 
+from research.distributed import sharding
+
 
 class Cost(NamedTuple):
-    flops: float  # of one step, over all devices
+    """What one step costs."""
+
+    flops: float  # over all devices, without rematerialisation
     recomputed_flops: float  # what rematerialisation adds to them
     peak_bytes: int  # of one device
+
+
+def compile_step(program: Any) -> tuple[Any, Cost]:
+    """Compiles the step of a `research.run.setup.Program` and counts its cost."""
+    with sharding.context(program.mesh):
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        compiled = lowered.compile()
+    return compiled, Cost(*step_flops(program), peak_bytes(compiled))
+
+
+def step_flops(program: Any) -> tuple[float, float]:
+    """FLOPs of a step, and those that its remat policy adds to them."""
+    shapes = program.abstract_state, program.abstract_batch
+    with sharding.context(program.mesh):
+        flops = count_flops(program.step_without_remat, *shapes)
+        if program.step_without_remat is program.step:
+            return flops, 0.0
+        return flops, count_flops(program.step, *shapes) - flops
+
+
+def peak_bytes(compiled: Any) -> int:
+    """The most bytes that one device needs while a compiled step runs."""
+    return int(compiled.memory_analysis().peak_memory_in_bytes)
 
 
 def count_flops(function: Any, *arguments: Any) -> float:
     """Multiplications and additions of all matrix products of a function.
 
-    XLA's own count takes a scanned body once; here it counts as often as it runs. What
-    the result does not depend on is left out first.
+    XLA's own count takes the body of a scan once; here it counts as often as it runs.
+    Equations that the result does not depend on are removed first.
 
     Args:
       function: to be traced.
@@ -28,22 +55,22 @@ def count_flops(function: Any, *arguments: Any) -> float:
     jaxpr, _ = partial_eval.dce_jaxpr(
         closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True
     )
-    return _count(jaxpr)
+    return _jaxpr_flops(jaxpr)
 
 
-def _count(jaxpr: Any) -> float:
-    return sum(_equation(equation) for equation in jaxpr.eqns)
+def _jaxpr_flops(jaxpr: Any) -> float:
+    return sum(_equation_flops(equation) for equation in jaxpr.eqns)
 
 
-def _equation(equation: Any) -> float:
+def _equation_flops(equation: Any) -> float:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
-        return _dot(equation)
+        return _dot_flops(equation)
     inner = [
-        _count(part.jaxpr if isinstance(part, core.ClosedJaxpr) else part)
+        _jaxpr_flops(item.jaxpr if isinstance(item, core.ClosedJaxpr) else item)
         for value in params.values()
-        for part in (value if isinstance(value, (tuple, list)) else (value,))
-        if isinstance(part, (core.ClosedJaxpr, core.Jaxpr))
+        for item in (value if isinstance(value, (tuple, list)) else (value,))
+        if isinstance(item, (core.ClosedJaxpr, core.Jaxpr))
     ]
     if name == "scan":
         return params["length"] * sum(inner)
@@ -52,16 +79,11 @@ def _equation(equation: Any) -> float:
     return sum(inner)
 
 
-def _dot(equation: Any) -> float:
-    (contract, _), _ = equation.params["dimension_numbers"]
+def _dot_flops(equation: Any) -> float:
+    (contracting, _), _ = equation.params["dimension_numbers"]
     left = equation.invars[0].aval.shape
     return (
         2.0
         * math.prod(equation.outvars[0].aval.shape)
-        * math.prod(left[axis] for axis in contract)
+        * math.prod(left[dim] for dim in contracting)
     )
-
-
-def peak_bytes(compiled: Any) -> int:
-    """Bytes one device needs at the most while the step runs."""
-    return int(compiled.memory_analysis().peak_memory_in_bytes)

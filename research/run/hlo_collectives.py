@@ -1,10 +1,10 @@
-"""What devices say to each other in a compiled step, read off its HLO text."""
+"""Counts the collectives of a compiled step, and their bytes, from its HLO text."""
 
 import math
 import re
 from typing import NamedTuple
 
-KINDS = (
+COLLECTIVES = (
     "all-gather",
     "all-reduce",
     "all-to-all",
@@ -14,8 +14,8 @@ KINDS = (
     "reduce-scatter",
 )
 
-WIDTHS = {"pred": 1, "token": 0, "opaque": 0}
-"""Bytes of an element whose type's name does not tell its bits."""
+ELEMENT_BYTES = {"pred": 1, "token": 0, "opaque": 0}
+"""Bytes per element of the types whose name does not contain their bits."""
 
 COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*)$")
@@ -27,43 +27,47 @@ SCATTER = "all-reduce-scatter"
 CHANNEL = re.compile(r"channel_id=\d+")
 CONDITION = re.compile(r"condition=%([\w.\-]+)")
 CONSTANT = re.compile(r"constant\((\d+)\)")
-TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
 class Collective(NamedTuple):
-    """One kind of collective, over a whole step of one device."""
+    """All collectives of one opcode in one step of one device."""
 
     count: int
     bytes: int  # of results
 
 
 class Instruction(NamedTuple):
-    """A line of HLO, as far as it matters here."""
+    """A parsed line of HLO."""
 
     name: str
     shape: str  # of the result, as text
     opcode: str
-    text: str
+    text: str  # from the opcode on
 
 
-def count(hlo: str) -> dict[str, Collective]:
-    """The collectives of a compiled module, each as often as it runs.
+def count_collectives(hlo: str) -> dict[str, Collective]:
+    """The collectives of a compiled module, each counted as often as it runs.
 
-    A loop's body counts as often as its trip count says, that of a loop without one
-    once. Of a TPU: an asynchronous collective, which stands in fused computations of
-    one channel where it starts, goes on and is done, counts once; a fused computation
-    named all-reduce-scatter counts as a reduce-scatter.
+    The body of a loop is multiplied by its trip count, or counts once if that is not
+    known. On TPUs an asynchronous collective appears in several fused computations of
+    one channel (start, continue, done) and counts once; a fused computation named
+    all-reduce-scatter counts as a reduce-scatter.
 
     Args:
       hlo: `compiled.as_text()`.
+
+    Returns:
+      opcode -> number and bytes.
     """
     computations, entry = _computations(hlo)
-    each: dict[tuple[str, str], Collective] = {}
-    _walk(computations, entry, 1, each)
-    found = {kind: Collective(0, 0) for kind, _ in sorted(each)}
-    for (kind, _), (times, size) in each.items():
-        found[kind] = Collective(found[kind].count + times, found[kind].bytes + size)
-    return found
+    found: dict[tuple[str, str], Collective] = {}
+    _walk(computations, entry, 1, found)
+    totals = {opcode: Collective(0, 0) for opcode, _ in sorted(found)}
+    for (opcode, _), (times, size) in found.items():
+        total = totals[opcode]
+        totals[opcode] = Collective(total.count + times, total.bytes + size)
+    return totals
 
 
 def _computations(hlo: str) -> tuple[dict[str, list[Instruction]], str]:
@@ -82,43 +86,44 @@ def _computations(hlo: str) -> tuple[dict[str, list[Instruction]], str]:
 
 
 def _walk(computations, name: str, times: int, found: dict, fused=False) -> None:
+    """Adds the collectives of a computation that runs `times` times to `found`."""
     for line in computations.get(name, ()):
-        kind = line.opcode.removesuffix("-start")
+        opcode = line.opcode.removesuffix("-start")
         sizes = _sizes(line.shape)
         if line.name.startswith(SCATTER) or f"calls=%{SCATTER}" in line.text:
             _add(found, "reduce-scatter", line.name, times, sum(sizes))
-        elif kind in KINDS:
-            started = line.opcode != kind and kind != "all-reduce"
+        elif opcode in COLLECTIVES:
+            is_start = line.opcode != opcode and opcode != "all-reduce"
             channel = CHANNEL.search(line.text) if fused else None
-            # What a started one gives comes after its operand.
-            size = sizes[1] if started else sum(sizes)
-            _add(found, kind, channel[0] if channel else line.name, times, size)
+            # A start op returns (operand, result, ...).
+            size = sizes[1] if is_start else sum(sizes)
+            _add(found, opcode, channel[0] if channel else line.name, times, size)
         else:
-            loops = line.opcode == "while"
-            inside = times * _trips(computations, line.text) if loops else times
+            is_loop = line.opcode == "while"
+            inner = times * _trip_count(computations, line.text) if is_loop else times
             for called in _called(line.text):
-                fuses = fused or line.opcode == "fusion"
-                _walk(computations, called, inside, found, fuses)
+                in_fusion = fused or line.opcode == "fusion"
+                _walk(computations, called, inner, found, in_fusion)
 
 
-def _add(found: dict, kind: str, name: str, times: int, size: int) -> None:
-    before = found.get((kind, name), Collective(0, 0))
+def _add(found: dict, opcode: str, name: str, times: int, size: int) -> None:
+    before = found.get((opcode, name), Collective(0, 0))
     if times > before.count:
-        found[kind, name] = Collective(times, times * size)
+        found[opcode, name] = Collective(times, times * size)
 
 
-def _trips(computations, text: str) -> int:
-    """How often a loop runs: as it says, or as the end of its count in the condition.
+def _trip_count(computations, text: str) -> int:
+    """The known trip count of a loop, or the constant that its condition compares to.
 
-    A loop that ends otherwise counts once.
+    1 for a loop with another condition.
     """
-    if told := TRIPS.search(text):
-        return int(told[1])
+    if known := TRIP_COUNT.search(text):
+        return int(known[1])
     condition = CONDITION.search(text)
     lines = computations.get(condition[1], ()) if condition else ()
-    ends = [found[1] for line in lines if (found := CONSTANT.match(line.text))]
-    counts = any("direction=LT" in line.text for line in lines)
-    return int(ends[0]) if counts and len(ends) == 1 else 1
+    bounds = [found[1] for line in lines if (found := CONSTANT.match(line.text))]
+    is_counter = any("direction=LT" in line.text for line in lines)
+    return int(bounds[0]) if is_counter and len(bounds) == 1 else 1
 
 
 def _called(text: str) -> list[str]:
@@ -130,16 +135,16 @@ def _called(text: str) -> list[str]:
 
 
 def _sizes(shape: str) -> list[int]:
-    """Bytes of each array of a shape, a tuple perhaps."""
+    """Bytes of each array of a shape, which may be a tuple."""
     return [
-        math.prod(int(n) for n in dims.split(",") if n) * _width(kind)
-        for kind, dims in SHAPE.findall(shape)
+        math.prod(int(n) for n in dims.split(",") if n) * _element_bytes(dtype)
+        for dtype, dims in SHAPE.findall(shape)
     ]
 
 
-def _width(kind: str) -> int:
-    """Bytes of an element; less than a byte counts as one."""
-    if kind in WIDTHS:
-        return WIDTHS[kind]
-    bits = re.match(r"[a-z]+(\d+)", kind)
+def _element_bytes(dtype: str) -> int:
+    """Bytes per element; types of less than a byte count as one byte."""
+    if dtype in ELEMENT_BYTES:
+        return ELEMENT_BYTES[dtype]
+    bits = re.match(r"[a-z]+(\d+)", dtype)
     return max(1, int(bits[1]) // 8) if bits else 0

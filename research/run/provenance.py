@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: its config, code, packages, device and data."""
+"""Records what produced a run's numbers: config, code, packages, device and data."""
 
 import datetime
 import importlib.metadata
@@ -16,14 +16,14 @@ from etils import epath
 
 from research.distributed import processes
 from research.errors import UserError
-from research.run.metric_writer import write_json
+from research.run.json_files import write_json
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
 
-VISIBLE = 60.0
-"""Seconds that a shared file system may need to show a file to all."""
+SHARED_FILE_TIMEOUT_S = 60.0
+"""Seconds that a shared file system may need to show a new file on all hosts."""
 
-MOVABLE = (
+CHANGEABLE_KEYS = (
     "data.cache_dir",
     "data.reader",
     "mesh.data",
@@ -32,11 +32,11 @@ MOVABLE = (
     "train.checkpoint_every",
     "train.keep_checkpoints",
 )
-"""Keys that a restart may change: the numbers do not depend on them."""
+"""Config keys that a restart may change: the numbers do not depend on them."""
 
 
-def gather(fingerprint: str) -> dict[str, Any]:
-    """What made a run's numbers, besides its config.
+def gather_provenance(fingerprint: str) -> dict[str, Any]:
+    """The content of provenance.json: what the numbers depend on beside the config.
 
     Args:
       fingerprint: of the data.
@@ -57,11 +57,11 @@ def gather(fingerprint: str) -> dict[str, Any]:
 
 
 def _git(*command: str) -> str | None:
-    """What git says of the code; None outside a checkout."""
-    here = Path(__file__).parent
+    """The output of a git command on this code; None outside a checkout."""
+    folder = Path(__file__).parent
     try:
         done = subprocess.run(
-            ["git", *command], cwd=here, capture_output=True, text=True, check=True
+            ["git", *command], cwd=folder, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -75,37 +75,54 @@ def _version(package: str) -> str | None:
         return None
 
 
-def flat(section: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted key -> value of a nested dict."""
-    found = {}
-    for name, value in section.items():
+def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value; tuples become lists, as in JSON."""
+    flat = {}
+    for name, value in tree.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = list(value) if isinstance(value, tuple) else value
-    return found
+            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
+    return flat
 
 
-def check_same(path: epath.Path, old: dict, new: dict) -> None:
-    """Refuses to go on with another config than the one that a workdir began with.
+def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
+    """Refuses to resume with another config than the one that a workdir began with.
 
     Raises:
       UserError: names the first key that differs.
     """
-    old, new = flat(old), flat(new)
+    old, new = _flatten(old), _flatten(new)
     for key in sorted(old.keys() | new.keys()):
-        if key not in MOVABLE and old.get(key) != new.get(key):
+        if key not in CHANGEABLE_KEYS and old.get(key) != new.get(key):
             raise UserError(
                 f"{path} is of another run: {key} is {old.get(key)!r} there and "
                 f"{new.get(key)!r} now; give another --workdir, or delete this one"
             )
 
 
-def make(workdir: epath.Path) -> None:
-    """Makes the folder of a run.
+def check_same_data(workdir: epath.Path, old: str, new: str) -> None:
+    """Refuses to resume with other data than a run began with.
+
+    Args:
+      old: the fingerprint in the checkpoint.
+      new: the fingerprint of the data that the config gives now.
 
     Raises:
-      UserError: it cannot be made.
+      UserError: they differ.
+    """
+    if old != new:
+        raise UserError(
+            f"{workdir} was trained on other data ({old}) than data.* gives now "
+            f"({new}); bring that data back or give another --workdir"
+        )
+
+
+def make_workdir(workdir: epath.Path) -> None:
+    """Creates the folder of a run.
+
+    Raises:
+      UserError: it cannot be created.
     """
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -116,15 +133,19 @@ def make(workdir: epath.Path) -> None:
         ) from error
 
 
-def write(workdir: epath.Path, config: dict, provenance: dict) -> None:
-    """config.json and provenance.json, before step 0; process 0 writes them.
+def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> None:
+    """Writes config.json and provenance.json, in process 0, before step 0.
 
     Raises:
       UserError: processes differ in config, code, packages, data or workdir.
     """
-    made_of = ("commit", "packages", "data")
-    same = {name: json.dumps(provenance[name], sort_keys=True) for name in made_of}
-    processes.agree(config=json.dumps(config, sort_keys=True), **same)
+    shared = {
+        name: json.dumps(provenance[name], sort_keys=True)
+        for name in ("commit", "packages", "data")
+    }
+    processes.assert_equal_across_hosts(
+        config=json.dumps(config, sort_keys=True), **shared
+    )
     if jax.process_index() == 0:
         write_json(workdir / "config.json", config)
         write_json(workdir / "provenance.json", provenance)
@@ -133,9 +154,10 @@ def write(workdir: epath.Path, config: dict, provenance: dict) -> None:
 
 def _check_shared(path: epath.Path) -> None:
     """Waits until this process sees the file that process 0 has just written."""
-    wanted, until = processes.from_first(_digest(path)), time.monotonic() + VISIBLE
-    while _digest(path) != wanted:
-        if time.monotonic() > until:
+    expected = processes.broadcast_from_process_0(_checksum(path))
+    deadline = time.monotonic() + SHARED_FILE_TIMEOUT_S
+    while _checksum(path) != expected:
+        if time.monotonic() > deadline:
             raise UserError(
                 f"--workdir={path.parent} of process {jax.process_index()} is not that "
                 "of process 0; give a folder that all of them share"
@@ -143,18 +165,6 @@ def _check_shared(path: epath.Path) -> None:
         time.sleep(0.2)
 
 
-def _digest(path: epath.Path) -> int:
+def _checksum(path: epath.Path) -> int:
+    """31 bits that change with the file's content."""
     return zlib.crc32(path.read_bytes() if path.exists() else b"") >> 1
-
-
-def check_data(where: epath.Path, old: str, data: Any) -> None:
-    """Refuses to go on with other text than a run began with.
-
-    Raises:
-      UserError: the data's fingerprint is not the one that the checkpoint tells.
-    """
-    if old != data.fingerprint:
-        raise UserError(
-            f"{where} was trained on other data ({old}) than data.* gives now "
-            f"({data.fingerprint}); bring that data back or give another --workdir"
-        )

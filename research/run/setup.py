@@ -1,4 +1,4 @@
-"""A config made ready to run: data, network, mesh, and the functions of a step."""
+"""Builds what a run needs from its config: data, network, mesh, compiled functions."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
 from jax.sharding import Mesh
 
 from research import models, objectives
@@ -14,28 +14,29 @@ from research.batch import ArraySpec, VocabInfo
 from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
-from research.run import flops, state
+from research.run.flops import Cost
 from research.run.optimizer import make_optimizer
-from research.run.state import GRADIENT_NORM, State
-from research.step import make_evaluate, make_step
+from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
 
 class Program(NamedTuple):
-    """What `build` makes of a config. Nothing is allocated on a device yet."""
+    """What `build_program` makes of a config. No device memory is allocated yet."""
 
     objective: Any
-    data: Any  # vocab, train and eval pipelines, fingerprint; None without text
+    data: Any  # `research.data.pipeline.Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
     step: Callable[[State, dict], State]
-    plain: Callable[[State, dict], State]  # the step, but that nothing is recomputed
+    step_without_remat: Callable[[State, dict], State]  # for counting FLOPs
     evaluate: Callable
-    abstract: State  # shapes with shardings
-    batch: dict  # likewise
-    whole: list[str]  # dims that stay whole since the mesh does not divide them
+    abstract_state: State  # shapes with shardings
+    abstract_batch: dict  # of the global batch, likewise
+    replicated_dims: list[str]  # those that the mesh does not divide
 
 
-def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> Program:
+def build_program(
+    config: Any, devices: Any = None, vocab: VocabInfo | None = None
+) -> Program:
     """Everything a run needs, from shapes alone.
 
     Args:
@@ -48,7 +49,7 @@ def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> P
     """
     objective = objectives.make_objective(**config.objective)
     mesh = sharding.make_mesh(config.mesh, devices)
-    sharding.rows_divide(mesh, config.train.batch, config.train.accumulate)
+    sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
     if config.train.accumulate > 1 and not objective.supports_accumulation:
         raise UserError(
             f"train.accumulate={config.train.accumulate}: objective "
@@ -60,13 +61,14 @@ def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> P
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
     network = objective.network(options, vocab)
-    specs = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    init = state.initializer(objective, network, optimizer, specs, config.train.batch)
+    batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
+    init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
     with sharding.context(mesh):
         boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
-    where = state.shardings(boxed, optimizer, mesh)
+    shardings = state_shardings(boxed, optimizer, mesh)
+    rows = sharding.batch_sharding(mesh)
 
-    def step_of(network: Any) -> Callable:
+    def jit_step(network: Any) -> Callable:
         step = make_step(
             objective,
             network,
@@ -76,127 +78,160 @@ def build(config: Any, devices: Any = None, vocab: VocabInfo | None = None) -> P
             dropout=config.model.dropout > 0,
             log_every=config.train.log_every,
         )
-        return jax.jit(step, donate_argnums=0, out_shardings=where)
+        return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 
-    step = plain = step_of(network)
+    step = step_without_remat = jit_step(network)
     if options.remat != "none":
-        keeping = dataclasses.replace(options, remat="none")
-        plain = step_of(objective.network(keeping, vocab))
+        no_remat = dataclasses.replace(options, remat="none")
+        step_without_remat = jit_step(objective.network(no_remat, vocab))
     return Program(
         objective=objective,
         data=data,
         mesh=mesh,
-        init=jax.jit(lambda key: state.unboxed(init(key)), out_shardings=where),
+        init=jax.jit(lambda key: models.unbox(init(key)), out_shardings=shardings),
         step=step,
-        plain=plain,
+        step_without_remat=step_without_remat,
         evaluate=jax.jit(
             make_evaluate(objective, network, seed=config.seed),
-            out_shardings=(sharding.replicated(mesh), where.carry),
+            out_shardings=(sharding.replicated(mesh), shardings.carry),
         ),
-        abstract=jax.tree.map(_placed, state.unboxed(boxed), where),
-        batch=_batch(specs, config.train.batch, mesh),
-        whole=sharding.whole_dims(
+        abstract_state=jax.tree.map(
+            lambda leaf, where: jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, sharding=where
+            ),
+            models.unbox(boxed),
+            shardings,
+        ),
+        abstract_batch={
+            name: jax.ShapeDtypeStruct(
+                (config.train.batch, *spec.shape), spec.dtype, sharding=rows
+            )
+            for name, spec in batch_spec.items()
+        },
+        replicated_dims=sharding.replicated_dims(
             models.logical_axes(boxed.params), models.unbox(boxed.params), mesh
         ),
     )
 
 
-def _placed(leaf: Any, where: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+def make_init(
+    objective: Any,
+    network: Any,
+    optimizer: optax.GradientTransformation,
+    batch_spec: dict[str, ArraySpec],
+    batch_size: int,
+) -> Callable[[jax.Array], State]:
+    """A function from a random key to the state before step 0.
+
+    Only the parameters that the loss uses are created. They are boxed with their
+    logical axes: `models.unbox` gives the arrays, `state_shardings` reads the axes.
+    """
+
+    def loss_fn(net, carry=None):
+        batch = zero_batch(batch_spec, batch_size) | {"carry": carry}
+        return objective.loss(net, batch, jax.random.key(0))
+
+    def init(key: jax.Array) -> State:
+        boxed = models.init(network, loss_fn, key)
+        params = models.unbox(boxed)
+        terms, carry = jax.eval_shape(
+            lambda p: models.apply(network, p, loss_fn, None), params
+        )
+        zero = jnp.zeros((), jnp.float32)
+        return State(
+            step=jnp.zeros((), jnp.int32),
+            params=boxed,
+            opt_state=optimizer.init(params),
+            carry=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), carry),
+            sums={name: (zero,) * 3 for name in [*terms, GRADIENT_NORM]},
+        )
+
+    return init
 
 
-def _batch(specs: dict[str, ArraySpec], size: int, mesh: Mesh) -> dict:
-    """The global batch's shapes, with rows over the mesh."""
-    rows = sharding.batch_sharding(mesh)
+def zero_batch(
+    batch_spec: dict[str, ArraySpec], batch_size: int
+) -> dict[str, jax.Array]:
+    """A batch of zeros: arrays [batch_size, ...] of an objective's batch spec."""
     return {
-        name: jax.ShapeDtypeStruct((size, *spec.shape), spec.dtype, sharding=rows)
-        for name, spec in specs.items()
+        name: jnp.zeros((batch_size, *spec.shape), spec.dtype)
+        for name, spec in batch_spec.items()
     }
 
 
-def tokens(config: Any) -> int:
-    """Tokens of clean text a step."""
+def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
+    """The sharding of each leaf of the state; `boxed` is the abstract state.
+
+    An optimizer state has its parameter's sharding where their shapes agree, and is
+    replicated elsewhere (AdaFactor's rows and columns).
+    """
+    replicated = sharding.replicated(mesh)
+    shapes = models.unbox(boxed.params)
+    params = jax.tree.map(
+        lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh),
+        models.logical_axes(boxed.params),
+        shapes,
+        is_leaf=sharding.is_logical_axes,
+    )
+    opt_state = optax.tree.map_params(
+        optimizer,
+        lambda leaf, param, own: own if leaf.shape == param.shape else replicated,
+        boxed.opt_state,
+        shapes,
+        params,
+        transform_non_params=lambda _: replicated,
+    )
+    return State(
+        step=replicated,
+        params=params,
+        opt_state=opt_state,
+        carry=jax.tree.map(lambda _: sharding.batch_sharding(mesh), boxed.carry),
+        sums=jax.tree.map(lambda _: replicated, boxed.sums),
+    )
+
+
+def initial_state(program: Program, seed: int) -> State:
+    """The state before step 0, sharded over the devices of all processes."""
+    replicated = sharding.replicated(program.mesh)
+    return program.init(
+        jax.jit(lambda: jax.random.key(seed), out_shardings=replicated)()
+    )
+
+
+def count_parameters(params: Any) -> int:
+    """The number of scalars in a tree of parameters."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def tokens_per_step(config: Any) -> int:
+    """Tokens of a global batch, counted before corruption."""
     return config.train.batch * config.data.length
 
 
-def compile_step(program: Program) -> tuple[Any, flops.Cost]:
-    """The step compiled from shapes, and what it costs."""
-    with sharding.context(program.mesh):
-        lowered = program.step.lower(program.abstract, program.batch)
-        compiled = lowered.compile()
-    return compiled, flops.Cost(*step_flops(program), flops.peak_bytes(compiled))
-
-
-def step_flops(program: Program) -> tuple[float, float]:
-    """FLOPs of a step, and those that its remat policy adds to them."""
-    with sharding.context(program.mesh):
-        plain = flops.count_flops(program.plain, program.abstract, program.batch)
-        if program.plain is program.step:
-            return plain, 0.0
-        return plain, flops.count_flops(
-            program.step, program.abstract, program.batch
-        ) - plain
-
-
-def described(program: Program, config: Any, price: flops.Cost) -> Iterator[str]:
-    """What a person is told of a run before its first step."""
-    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
-    parameters = state.count(program.abstract.params)
-    yield (
-        f"{config.objective.name}: {parameters:,} parameters, "
-        f"{price.flops / 1e9:,.1f} GFLOP a step, "
-        f"{price.flops / tokens(config) / 1e6:,.1f} MFLOP a token, "
-        f"{price.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}"
-    )
-    counts = [f"{k} {v:,}" for k, v in program.data.counts.items() if v]
-    yield f"text: {', '.join(counts)}" if counts else "text: not counted"
-    for dim in program.whole:
-        yield f"stays whole on every device, since it does not divide: {dim}"
-
-
-def fresh(program: Program, seed: int) -> State:
-    """The state before step 0, laid out over the devices of all processes."""
-    whole = sharding.replicated(program.mesh)
-    return program.init(jax.jit(lambda: jax.random.key(seed), out_shardings=whole)())
-
-
-def place(host: dict, shape: dict) -> dict:
-    """This host's rows as global arrays, in the layout of `shape`."""
-    return {
-        name: jax.make_array_from_process_local_data(
-            leaf.sharding, np.asarray(host[name], leaf.dtype), leaf.shape
-        )
-        for name, leaf in shape.items()
-    }
-
-
-def own_rows(shape: dict, process: int | None = None) -> np.ndarray:
-    """The rows of the global batch that a process feeds, ascending; this one's.
-
-    Those of one process need not lie together: a slice's mesh follows its wires.
-    """
-    process = jax.process_index() if process is None else process
-    leaf = next(iter(shape.values()))
-    where = leaf.sharding.devices_indices_map(leaf.shape)
-    rows = [
-        np.arange(leaf.shape[0])[index[0]]
-        for device, index in where.items()
-        if device.process_index == process
-    ]
-    return np.unique(np.concatenate(rows))
-
-
 def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
-    """The batches of steps start to stop, on the devices ahead of their use."""
-    host = program.data.train.batches(start, own_rows(program.batch), stop)
-    return prefetch(place(batch, program.batch) for batch in host)
+    """The batches of steps start to stop, prefetched to the devices."""
+    rows = sharding.rows_of_process(program.abstract_batch)
+    host_batches = program.data.train.batches(start, rows, stop)
+    return _prefetch_to_devices(program, host_batches)
 
 
-def eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
-    """A function that makes the sums and the carry that an evaluation begins with."""
-    abstract = program.abstract
-    sums = {k: v for k, v in abstract.sums.items() if k != GRADIENT_NORM}
-    start = sums, abstract.carry
+def eval_batches(program: Program) -> Iterator[dict]:
+    """Each example of the evaluation split once; the last batch is padded."""
+    rows = sharding.rows_of_process(program.abstract_batch)
+    return _prefetch_to_devices(program, program.data.eval.evaluation(rows))
+
+
+def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[dict]:
+    return prefetch(
+        sharding.to_devices(batch, program.abstract_batch) for batch in host_batches
+    )
+
+
+def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
+    """A function that makes the sums and the carry that an evaluation starts from."""
+    state = program.abstract_state
+    sums = {name: leaf for name, leaf in state.sums.items() if name != GRADIENT_NORM}
+    start = sums, state.carry
 
     def zeros() -> tuple[Any, Any]:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)
@@ -204,7 +239,17 @@ def eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
     return jax.jit(zeros, out_shardings=jax.tree.map(lambda x: x.sharding, start))
 
 
-def eval_batches(program: Program) -> Iterator[dict]:
-    """Each example of the evaluation split once; the last batch is filled up."""
-    host = program.data.eval.evaluation(own_rows(program.batch))
-    return prefetch(place(batch, program.batch) for batch in host)
+def summary_lines(program: Program, config: Any, cost: Cost) -> Iterator[str]:
+    """What a user reads about a run before its first step."""
+    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
+    parameters = count_parameters(program.abstract_state.params)
+    yield (
+        f"{config.objective.name}: {parameters:,} parameters, "
+        f"{cost.flops / 1e9:,.1f} GFLOP a step, "
+        f"{cost.flops / tokens_per_step(config) / 1e6:,.1f} MFLOP a token, "
+        f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}"
+    )
+    counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
+    yield f"text: {', '.join(counts)}" if counts else "text: not counted"
+    for dim in program.replicated_dims:
+        yield f"replicated, since the mesh axis does not divide it: {dim}"

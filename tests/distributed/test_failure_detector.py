@@ -1,4 +1,4 @@
-"""Processes that watch each other: whoever ends takes the others along and says why."""
+"""When one process of a run ends, the others exit and print the reason."""
 
 import json
 import signal
@@ -8,29 +8,29 @@ import time
 
 import pytest
 
-LOST, SOON = 75, 10.0
+LOST_EXIT_CODE, TIMEOUT_S = 75, 10.0
 
 PROCESS = """
 import json, sys, time
 from research.distributed.failure_detector import Address, Hub, Peers
 index, count, address = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 if index == 0:
-    address = Hub(count, "localhost", lost=75).address
+    address = Hub(count, "localhost", lost_exit_code=75).address
     print(json.dumps(address), flush=True)
-peers = Peers(index, count, Address(*address), lost=75)
+peers = Peers(index, count, Address(*address), lost_exit_code=75)
 def say(word): print(word, flush=True)
-with peers.heeding():
-    say("here")
+with peers.handle_sigterm():
+    say("connected")
     try:
         exec(sys.argv[4])
     except Exception as error:
-        peers.fail(2, str(error), outside=False)
+        peers.announce_failure(2, str(error), await_cause=False)
         sys.exit(2)
 """
 WAIT = "time.sleep(60)"
 STEPS = """
 for done in range(10**6):
-    if peers.stops():
+    if peers.should_stop():
         say(done)
         peers.leave()
         sys.exit(75)
@@ -38,15 +38,15 @@ for done in range(10**6):
 """
 
 
-class Party:
-    """Some processes that know of each other, and run some code."""
+class Processes:
+    """Connected processes, each of which runs some code."""
 
     def __init__(self, *codes):
         self.processes, address = [], "null"
         for index, code in enumerate(codes):
-            words = [str(index), str(len(codes)), address, code]
+            arguments = [str(index), str(len(codes)), address, code]
             process = subprocess.Popen(
-                [sys.executable, "-c", PROCESS, *words],
+                [sys.executable, "-c", PROCESS, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -55,23 +55,23 @@ class Party:
                 address = process.stdout.readline()
             self.processes.append(process)
         for process in self.processes:
-            assert process.stdout.readline() == "here\n"
+            assert process.stdout.readline() == "connected\n"
 
     def end(self):
-        """Exit codes, what was said, and on standard error; all within `SOON`."""
-        began = time.monotonic()
-        told = [process.communicate(timeout=SOON) for process in self.processes]
-        assert time.monotonic() - began < SOON
+        """Exit codes, stdout and stderr of all; they must end within TIMEOUT_S."""
+        start = time.monotonic()
+        output = [process.communicate(timeout=TIMEOUT_S) for process in self.processes]
+        assert time.monotonic() - start < TIMEOUT_S
         codes = [process.returncode for process in self.processes]
-        return codes, [out for out, _ in told], [err for _, err in told]
+        return codes, [out for out, _ in output], [err for _, err in output]
 
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_killed_process_takes_the_others_along(victim):
-    party = Party(WAIT, WAIT, WAIT)
-    party.processes[victim].kill()
-    codes, _, errors = party.end()
-    expected = [LOST] * 3
+def test_when_one_process_is_killed_the_others_exit(victim):
+    processes = Processes(WAIT, WAIT, WAIT)
+    processes.processes[victim].kill()
+    codes, _, errors = processes.end()
+    expected = [LOST_EXIT_CODE] * 3
     expected[victim] = -signal.SIGKILL
     assert codes == expected
     for index, line in enumerate(errors):
@@ -81,10 +81,10 @@ def test_a_killed_process_takes_the_others_along(victim):
 
 
 @pytest.mark.parametrize("first", [0, 2])
-def test_an_error_is_told_to_all_with_its_code(first):
+def test_an_error_ends_all_processes_with_its_code(first):
     codes = [WAIT] * 3
     codes[first] = "time.sleep(1); raise ValueError('data.corpus: no such folder')"
-    codes, _, errors = Party(*codes).end()
+    codes, _, errors = Processes(*codes).end()
     assert codes == [2, 2, 2]
     errors.pop(first)
     for line in errors:
@@ -92,11 +92,11 @@ def test_an_error_is_told_to_all_with_its_code(first):
         assert line.endswith("ended: data.corpus: no such folder\n")
 
 
-def test_a_hub_that_is_gone_before_it_is_reached_was_lost():
+def test_a_hub_that_cannot_be_reached_counts_as_killed():
     address = json.dumps(["127.0.0.1", 1, "token", "there"])
-    words = [sys.executable, "-c", PROCESS, "1", "2", address, WAIT]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=SOON)
-    assert done.returncode == LOST
+    command = [sys.executable, "-c", PROCESS, "1", "2", address, WAIT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == LOST_EXIT_CODE
     assert done.stderr.startswith("error: process 0 on there was killed")
 
 
@@ -104,49 +104,49 @@ SLOW_HUB = """
 import time
 from research.distributed.failure_detector import Hub, Peers
 serve = Hub._serve
-Hub._serve = lambda *words: (time.sleep(0.5), serve(*words))
-hub = Hub(2, "localhost", lost=75)
-Peers(1, 2, hub.address, lost=75)
-print(*hub.wires, flush=True)
+Hub._serve = lambda *args: (time.sleep(0.5), serve(*args))
+hub = Hub(2, "localhost", lost_exit_code=75)
+Peers(1, 2, hub.address, lost_exit_code=75)
+print(*hub.sockets, flush=True)
 """
 
 
-def test_a_process_goes_on_when_the_hub_knows_it():
-    """Else news told to all that are known would miss it."""
-    words = [sys.executable, "-c", SLOW_HUB]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=SOON)
+def test_a_process_waits_until_the_hub_knows_it():
+    """Otherwise a message to all known processes would miss it."""
+    command = [sys.executable, "-c", SLOW_HUB]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.stdout == "1\n", done.stderr
 
 
-def test_asked_to_stop_all_do_after_the_same_step():
-    party = Party(STEPS, STEPS, STEPS)
+def test_on_sigterm_all_stop_after_the_same_step():
+    processes = Processes(STEPS, STEPS, STEPS)
     time.sleep(0.3)
-    party.processes[1].terminate()
-    codes, steps, _ = party.end()
-    assert codes == [LOST] * 3
+    processes.processes[1].terminate()
+    codes, steps, _ = processes.end()
+    assert codes == [LOST_EXIT_CODE] * 3
     assert len(set(steps)) == 1 and int(steps[0]) > 0
 
 
-def test_before_the_first_step_there_is_nothing_to_wait_for():
-    party = Party(STEPS, WAIT)
-    party.processes[0].terminate()
-    codes, _, errors = party.end()
-    assert codes == [LOST] * 2
+def test_on_sigterm_before_the_first_step_all_exit_at_once():
+    processes = Processes(STEPS, WAIT)
+    processes.processes[0].terminate()
+    codes, _, errors = processes.end()
+    assert codes == [LOST_EXIT_CODE] * 2
     assert all("SIGTERM before the first step" in line for line in errors)
 
 
-def test_alone_too_a_signal_ends_the_run():
-    party = Party(STEPS)
+def test_a_single_process_stops_on_sigterm_too():
+    processes = Processes(STEPS)
     time.sleep(0.1)
-    party.processes[0].terminate()
-    codes, steps, _ = party.end()
-    assert codes == [LOST] and int(steps[0]) > 0
-    party = Party(WAIT)
-    party.processes[0].terminate()
-    assert party.end()[0] == [LOST]
+    processes.processes[0].terminate()
+    codes, steps, _ = processes.end()
+    assert codes == [LOST_EXIT_CODE] and int(steps[0]) > 0
+    processes = Processes(WAIT)
+    processes.processes[0].terminate()
+    assert processes.end()[0] == [LOST_EXIT_CODE]
 
 
-def test_the_end_of_one_that_has_left_is_no_news():
+def test_a_process_that_has_left_may_exit():
     leave = "time.sleep(index / 4); peers.leave(); say('left')"
-    codes, words, errors = Party(leave, leave, leave).end()
-    assert codes == [0, 0, 0] and words == ["left\n"] * 3 and errors == [""] * 3
+    codes, output, errors = Processes(leave, leave, leave).end()
+    assert codes == [0, 0, 0] and output == ["left\n"] * 3 and errors == [""] * 3

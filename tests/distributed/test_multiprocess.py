@@ -1,4 +1,4 @@
-"""Two real processes train one run: stopped, killed, and ended by a single process."""
+"""Two processes train one run: stopped, killed, and finished by a single process."""
 
 import json
 import os
@@ -13,8 +13,9 @@ import pytest
 
 from research.distributed import processes
 from research.errors import UserError
+from research.run.metric_writer import read_metrics
 
-CHAIN = """
+SCRIPT = """
 import json, signal, sys
 from pathlib import Path
 from tests.proofs.run_process import Run
@@ -58,11 +59,11 @@ SMALL = {
     "train.checkpoint_every": 0,
 }
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
-SOON = 5.0
+EXIT_TIMEOUT_S = 5.0
 
 
 def corpus(folder: Path) -> dict[str, str]:
-    """A few hundred sentences on disk, and the keys of a small run on them."""
+    """Writes a small corpus; returns the config keys of a small run on it."""
     draw = np.random.default_rng(0)
     documents = (
         ". ".join(" ".join(draw.choice(WORDS, 8)) for _ in range(6)) + "."
@@ -72,20 +73,22 @@ def corpus(folder: Path) -> dict[str, str]:
     return {"data.corpus": str(folder / "text.txt"), **SMALL}
 
 
-QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""For commands of seconds: half the time to compile."""
+FAST_COMPILE = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+"""XLA flags for runs of seconds: half the compile time."""
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("story")
+def run_facts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
     keys = [f"--config.{key}={value}" for key, value in corpus(folder).items()]
-    words = [str(folder), "--config=experiments/mlm.py", *keys]
+    arguments = [str(folder), "--config=experiments/mlm.py", *keys]
     done = subprocess.run(
-        [sys.executable, "-c", CHAIN, *words],
+        [sys.executable, "-c", SCRIPT, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": QUICK},
+        env={**os.environ, "XLA_FLAGS": FAST_COMPILE},
     )
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)
@@ -95,8 +98,8 @@ def log(folder: Path, index: int) -> str:
     return (folder / "two" / f"log{index}.txt").read_text()
 
 
-def test_asked_to_stop_both_save_the_same_step_and_want_to_be_started_again(story):
-    folder, facts = story
+def test_on_sigterm_both_save_the_same_step_and_exit_with_75(run_facts):
+    folder, facts = run_facts
     assert facts["alone"] == [0] and facts["asked"] == [75, 75]
     assert 2 <= facts["saved"] < 40
     line = f"stopped after step {facts['saved']}, which is saved"
@@ -104,22 +107,19 @@ def test_asked_to_stop_both_save_the_same_step_and_want_to_be_started_again(stor
     assert f"goes on from step {facts['saved']}" in log(folder, 0)
 
 
-def test_a_killed_process_ends_the_other_at_once_by_name(story):
-    folder, facts = story
+def test_when_one_is_killed_the_other_exits_at_once_and_names_it(run_facts):
+    folder, facts = run_facts
     assert facts["killed"] == [-9, 75]
-    assert facts["seconds"] < SOON
+    assert facts["seconds"] < EXIT_TIMEOUT_S
     line = f"error: process 0 on {socket.gethostname()} was killed"
     assert log(folder, 1).count(line) == 1
     assert "Traceback" not in log(folder, 0) + log(folder, 1)
 
 
-def test_the_losses_are_those_of_one_process(story):
-    folder, facts = story
+def test_the_losses_equal_those_of_one_process(run_facts):
+    folder, facts = run_facts
     assert facts["ended"] == [0]
-    alone, two = (
-        [json.loads(line) for line in (folder / name / "metrics.jsonl").open()]
-        for name in ("alone", "two")
-    )
+    alone, two = (read_metrics(folder / name) for name in ("alone", "two"))
     assert [line.keys() for line in alone] == [line.keys() for line in two]
     for name in ("train/loss", "valid/loss", "train/gradient_norm"):
         losses = [[x[name] for x in run if name in x] for run in (alone, two)]
@@ -127,24 +127,24 @@ def test_the_losses_are_those_of_one_process(story):
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
 
 
-def test_one_process_writes_and_speaks(story):
-    folder, _ = story
+def test_only_process_0_writes_and_prints(run_facts):
+    folder, _ = run_facts
     assert "parameters" in log(folder, 0) and "parameters" not in log(folder, 1)
     assert len(list((folder / "cache" / "vocabulary").glob("*.lock"))) == 1
     facts = json.loads((folder / "two" / "provenance.json").read_text())
     assert facts["processes"] == 1 and facts["devices"] == 2
 
 
-def test_processes_that_differ_are_told_apart(monkeypatch):
-    rows = {}
+def test_a_process_that_differs_is_named(monkeypatch):
+    digests = {}
 
-    def gathered(mine):
-        rows.setdefault("first", mine)
-        return np.stack([rows["first"], mine, rows["first"]])
+    def allgather(own):
+        digests.setdefault("first", own)
+        return np.stack([digests["first"], own, digests["first"]])
 
     monkeypatch.setattr(jax, "process_count", lambda: 3)
-    monkeypatch.setattr(processes.multihost_utils, "process_allgather", gathered)
-    processes.agree(config="a", data="b")
-    processes.agree(config="a", data="b")
+    monkeypatch.setattr(processes.multihost_utils, "process_allgather", allgather)
+    processes.assert_equal_across_hosts(config="a", data="b")
+    processes.assert_equal_across_hosts(config="a", data="b")
     with pytest.raises(UserError, match=r"process 1 has another data than process 0 "):
-        processes.agree(config="a", data="c")
+        processes.assert_equal_across_hosts(config="a", data="c")

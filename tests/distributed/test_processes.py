@@ -1,4 +1,4 @@
-"""A run's processes find each other, and one that dies meanwhile is no riddle."""
+"""The processes of a run find each other; one that dies meanwhile is named."""
 
 import signal
 import socket
@@ -14,37 +14,38 @@ LOST, DEAD = 75, -signal.SIGKILL
 
 PROCESS = """
 import os, sys, time
-from research.distributed import failure_detector as peers, processes as cluster
+from research.distributed import failure_detector, processes
 index, port = int(sys.argv[1]), sys.argv[2]
 def die(*_, **__): os.kill(os.getpid(), 9)
 exec(sys.argv[3])
-place = cluster.Place("localhost:" + port, 2, index)
-peers = cluster.join(place, wait=60, lost=75)
+cluster = processes.Cluster("localhost:" + port, 2, index)
+peers = processes.join_cluster(cluster, timeout_s=60, lost_exit_code=75)
 exec(sys.argv[4])
 time.sleep(60)
 """
-SOON = "peers.MEETING = 3"
-LATE = """
-at_once = peers.Peers._die
-def late(*words):
+SHORT_TIMEOUT = "failure_detector.CONNECT_TIMEOUT_S = 3"
+SLOW_DETECTOR = """
+exit_at_once = failure_detector.exit_with_error
+def exit_later(*args):
     time.sleep(1)
-    at_once(*words)
-peers.Peers._die = late
+    exit_at_once(*args)
+failure_detector.exit_with_error = exit_later
 """
 
 
 @pytest.mark.parametrize(
     ("before", "after", "codes", "words"),
     [
-        (f"{SOON}; cluster.Hub = index or die", "", [DEAD, LOST], "one was killed"),
-        (f"{SOON}; cluster.Peers = index and die or cluster.Peers", "",
+        (f"{SHORT_TIMEOUT}; processes.Hub = index or die", "",
+         [DEAD, LOST], "one was killed"),
+        (f"{SHORT_TIMEOUT}; processes.Peers = index and die or processes.Peers", "",
          [LOST, DEAD], "process 1 was killed"),
-        (LATE, "index or die()", [DEAD, LOST], "process 0 on"),
+        (SLOW_DETECTOR, "index or die()", [DEAD, LOST], "process 0 on"),
         ("", "index and os.abort()", [LOST, -signal.SIGABRT], "process 1 on"),
     ],
-    ids=["before the hub", "before it reached the hub", "JAX hears first", "an abort"],
+    ids=["before the hub", "before it connects", "JAX notices first", "an abort"],
 )  # fmt: skip
-def test_one_that_dies_is_named_and_the_other_ends(before, after, codes, words):
+def test_a_process_that_dies_is_named_and_the_other_exits(before, after, codes, words):
     with socket.create_server(("localhost", 0)) as server:
         port = str(server.getsockname()[1])
     running = [
@@ -89,14 +90,14 @@ ORTE = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1:34911"}
         ({"JOB_COMPLETION_INDEX": "1"}, False),  # kubernetes is not installed
     ],
 )
-def test_a_cluster_is_seen_in_the_environment(environment, several):
-    place = processes.find(environment=environment)
-    assert place == (processes.Place(None, None, None) if several else None)
+def test_a_cluster_is_found_in_the_environment(environment, several):
+    cluster = processes.find_cluster(environment=environment)
+    assert cluster == (processes.Cluster(None, None, None) if several else None)
 
 
-def test_flags_come_first_and_the_environment_fills_in():
+def test_the_environment_gives_what_the_flags_do_not():
     def find(*flags, **environment):
-        return processes.find(*flags, environment=environment)
+        return processes.find_cluster(*flags, environment=environment)
 
     assert find("h:1234", 2, 1) == ("h:1234", 2, 1)
     assert find("h:1234", 2, 1, **OMPI, **ORTE) == ("h:1234", 2, 1)
@@ -121,15 +122,15 @@ def test_flags_come_first_and_the_environment_fills_in():
 )
 def test_flags_that_do_not_go_together_are_refused(flags, words):
     with pytest.raises(UserError, match=words):
-        processes.find(*flags, environment={})
+        processes.find_cluster(*flags, environment={})
 
 
-def test_an_open_mpi_without_an_address_is_told():
+def test_open_mpi_without_an_address_is_refused():
     with pytest.raises(UserError, match="add --coordinator"):
-        processes.find(environment=OMPI)
+        processes.find_cluster(environment=OMPI)
 
 
 def test_the_kubernetes_package_finds_the_other_pods(monkeypatch):
     pod = {"JOB_COMPLETION_INDEX": "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     monkeypatch.setattr(processes.importlib.util, "find_spec", lambda name: object())
-    assert processes.find(environment=pod) == (None, None, None)
+    assert processes.find_cluster(environment=pod) == (None, None, None)

@@ -1,4 +1,4 @@
-"""The mesh: sizes that do not fit are named, dims that do not divide stay whole."""
+"""The mesh: sizes that do not fit are refused, dims not divisible are replicated."""
 
 import jax
 import pytest
@@ -12,7 +12,7 @@ def sizes(data=-1, fsdp=1, tensor=1):
     return {"data": data, "fsdp": fsdp, "tensor": tensor}
 
 
-def test_the_rest_is_filled_in():
+def test_minus_1_is_the_rest_of_the_devices():
     assert dict(sharding.make_mesh(sizes(fsdp=2, tensor=2)).shape) == sizes(2, 2, 2)
 
 
@@ -20,12 +20,12 @@ def test_the_rest_is_filled_in():
     "wrong",
     [sizes(data=3), sizes(data=0), sizes(data=-2), sizes(fsdp=-1), sizes(fsdp=16)],
 )
-def test_a_mesh_that_does_not_fit_is_named(wrong):
+def test_a_mesh_that_does_not_fit_is_refused_by_name(wrong):
     with pytest.raises(UserError, match=r"mesh\.data="):
         sharding.make_mesh(wrong)
 
 
-def test_a_dim_that_does_not_divide_stays_whole():
+def test_a_dim_that_its_axis_does_not_divide_is_replicated():
     mesh = sharding.make_mesh(sizes(data=2, fsdp=2, tensor=2))
     assert sharding.parameter_sharding(P("embed", "heads"), (6, 8), mesh).spec == P(
         "fsdp", "tensor"
@@ -34,12 +34,12 @@ def test_a_dim_that_does_not_divide_stays_whole():
     assert odd.spec == P("fsdp", None)
     axes = {"kernel": P("embed", "heads")}
     shapes = {"kernel": jax.ShapeDtypeStruct((6, 3), "float32")}
-    assert sharding.whole_dims(axes, shapes, mesh) == ["heads (3) over tensor (2)"]
+    assert sharding.replicated_dims(axes, shapes, mesh) == ["heads (3) over tensor (2)"]
 
 
 @pytest.mark.parametrize(("batch", "accumulate"), [(12, 1), (16, 4), (0, 1), (8, 0)])
-def test_rows_that_do_not_divide_are_named(batch, accumulate):
+def test_a_batch_that_does_not_divide_is_refused_by_name(batch, accumulate):
     mesh = sharding.make_mesh(sizes())
     with pytest.raises(UserError, match=r"train\.batch"):
-        sharding.rows_divide(mesh, batch, accumulate)
-    sharding.rows_divide(mesh, 16, 2)
+        sharding.check_batch_divides(mesh, batch, accumulate)
+    sharding.check_batch_divides(mesh, 16, 2)

@@ -6,9 +6,10 @@ import numpy as np
 import optax
 import pytest
 
+from research import models
 from research.batch import ArraySpec
 from research.distributed import sharding
-from research.run import state
+from research.run.setup import make_init, state_shardings
 from research.step import gradient
 from tests.testing.objective_cases import CASES, make_batch, make_network
 
@@ -32,8 +33,8 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     _, batch = make_batch(objective, LENGTH, [*lengths, 0])
     batch["example"] = np.arange(ROWS, dtype=np.int32)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
-    init = state.initializer(objective, net, optax.sgd(1.0), specs, ROWS)
-    fresh = state.unboxed(jax.jit(init)(KEY))
+    init = make_init(objective, net, optax.sgd(1.0), specs, ROWS)
+    fresh = models.unbox(jax.jit(init)(KEY))
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: leaf + rng.normal(size=leaf.shape).astype(np.float32) / 10,
@@ -53,7 +54,7 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
         mesh = sharding.make_mesh(sizes, jax.devices()[:count])
         with sharding.context(mesh):
             boxed = jax.eval_shape(init, KEY)
-            where = state.shardings(boxed, optax.sgd(1.0), mesh).params
+            where = state_shardings(boxed, optax.sgd(1.0), mesh).params
             rows = sharding.batch_sharding(mesh)
             placed = jax.device_put(params, where)
             fed = jax.device_put(batch | {"carry": carry}, rows)

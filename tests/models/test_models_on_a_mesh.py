@@ -134,7 +134,7 @@ def loss_and_gradient(name, mesh):
         return sharding.parameter_sharding(names, leaf.shape, mesh)
 
     axes, shapes = models.logical_axes(boxed), models.unbox(boxed)
-    shardings = jax.tree.map(shard, axes, shapes, is_leaf=sharding.is_axes)
+    shardings = jax.tree.map(shard, axes, shapes, is_leaf=sharding.is_logical_axes)
 
     def step(params, group):
         def loss(params):

@@ -14,8 +14,8 @@ from research.batch import EVALUATION_STEP, ArraySpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
 from research.objectives.losses.cross_entropy import Term
-from research.run import state
-from research.step import make_step, value
+from research.run.setup import make_init
+from research.step import make_step, weighted_loss
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -85,7 +85,9 @@ def loss(params, scorer, batch):
     """The loss as the step divides it, and its terms."""
     terms, carry = scorer.loss(bag_of_tokens(params), batch, KEY)
     assert carry == ()
-    return value(terms, {name: term.weight for name, term in terms.items()}), terms
+    return weighted_loss(
+        terms, {name: term.weight for name, term in terms.items()}
+    ), terms
 
 
 def test_terms_and_gradients_are_those_of_the_weighted_parts():
@@ -150,8 +152,8 @@ def test_a_schedule_changes_weights_without_recompiling():
     network = objective.network(OPTIONS, VOCAB)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     optimizer = optax.sgd(0.1)
-    begin = state.initializer(objective, network, optimizer, specs, ROWS)
-    now = jax.jit(lambda key: state.unboxed(begin(key)))(KEY)
+    begin = make_init(objective, network, optimizer, specs, ROWS)
+    now = jax.jit(lambda key: models.unbox(begin(key)))(KEY)
     step = jax.jit(
         make_step(
             objective,

@@ -13,7 +13,7 @@ from scipy import stats
 from research import models, objectives
 from research.batch import WORD
 from research.errors import UserError
-from research.run import state
+from research.run.setup import zero_batch
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -129,7 +129,7 @@ def test_tokens_are_recovered_through_a_layer_of_its_own():
         objective, key = objectives.make_objective(name), jax.random.key(0)
         options = model_options(layers=1, width=8, heads=1, feedforward=8)
         network, batch = objective.network(options, OF), objective.batch_spec(16)
-        batch = state.zeros(batch, 2) | {"example": np.zeros(2, np.int32)}
+        batch = zero_batch(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
         params = jax.eval_shape(lambda: models.init(network, score, key))
         return set(models.unbox(params).get("output", {}))

@@ -184,11 +184,11 @@ def _arrays(workdir: Path) -> dict[str, Any]:
     """All arrays of a run's newest checkpoint, by name, on the host."""
     import jax
 
-    from research.checkpoints.checkpoint import named, on_host
-    from research.checkpoints.partial_restore import newest
+    from research.checkpoints.checkpoint import load_on_host, path_name
+    from research.checkpoints.partial_restore import newest_checkpoint
 
-    tree = on_host(newest(str(workdir)), "params", "rest")
-    return {named(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+    tree = load_on_host(newest_checkpoint(str(workdir)), "params", "rest")
+    return {path_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def resume_on_fewer_devices(

@@ -86,12 +86,12 @@ def measure(config: Any) -> dict[str, Any]:
     import optax
     from jax.experimental import multihost_utils
 
-    from research.checkpoints.checkpoint import named
+    from research.checkpoints.checkpoint import path_name
     from research.distributed import sharding
-    from research.run import metric_writer
-    from research.run.setup import build, fresh, train_batches
+    from research.run.setup import build_program, initial_state, train_batches
+    from research.step import host_means
 
-    program = build(config)
+    program = build_program(config)
 
     def add_noise(params: Any) -> Any:
         leaves, tree = jax.tree.flatten(params)
@@ -107,18 +107,18 @@ def measure(config: Any) -> dict[str, Any]:
 
     grads, losses = {}, []
     with sharding.context(program.mesh):
-        where = jax.tree.map(lambda leaf: leaf.sharding, program.abstract.params)
-        state = fresh(program, config.seed)
+        where = jax.tree.map(lambda leaf: leaf.sharding, program.abstract_state.params)
+        state = initial_state(program, config.seed)
         state = state._replace(
             params=jax.jit(add_noise, out_shardings=where)(state.params)
         )
         for batch in train_batches(program, 0, config.train.steps):
             state = program.step(state, batch)
-            losses.append(metric_writer.means(jax.device_get(state.sums))["loss"])
+            losses.append(host_means(jax.device_get(state.sums))["loss"])
             if not grads:
                 moment = optax.tree.get(state.opt_state, "mu")
                 leaves = jax.tree_util.tree_leaves_with_path(moment)
-                grads = {named(path): to_host(leaf) for path, leaf in leaves}
+                grads = {path_name(path): to_host(leaf) for path, leaf in leaves}
     return grads | {"losses": np.array(losses)}
 
 
@@ -136,8 +136,8 @@ def work(folder: Path, plan: dict[str, Any], index: int) -> None:
 
     from research.distributed import processes
 
-    place = processes.find(plan["coordinator"], plan["processes"], index)
-    peers = processes.join(place, wait=300, lost=cli.PREEMPTED)
+    place = processes.find_cluster(plan["coordinator"], plan["processes"], index)
+    peers = processes.join_cluster(place, wait=300, lost=cli.PREEMPTED)
     text, steps = plan["text"], plan["steps"]
     for objective, spec in plan["experiments"].items():
         for name in plan["cases"]:

@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from launch import cli
-from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished
+from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
+from research.run.metric_writer import read_metrics
 
 POLL_INTERVAL_S = 0.002
 RUN_TIMEOUT_S = 600.0
@@ -61,9 +61,7 @@ class Run(NamedTuple):
 
     def lines(self) -> list[dict[str, float]]:
         """The complete lines of metrics.jsonl."""
-        path = self.workdir / "metrics.jsonl"
-        text = path.read_text() if path.exists() else ""
-        return [json.loads(line) for line in text.split("\n")[:-1]]
+        return read_metrics(self.workdir)
 
     def last_step(self) -> int:
         """The last step in metrics.jsonl; 0 if there is none."""
@@ -71,7 +69,7 @@ class Run(NamedTuple):
 
     def last_checkpoint(self) -> int:
         """The step of the newest finished checkpoint; 0 if there is none."""
-        return next(finished(self.workdir / FOLDER), 0)
+        return next(finished_steps(self.workdir / FOLDER), 0)
 
     def unfinished_checkpoint(self) -> str:
         """The name of the checkpoint that is being written; "" if none is."""

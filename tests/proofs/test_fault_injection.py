@@ -12,8 +12,8 @@ import pytest
 from launch.config import load
 from research.checkpoints.checkpoint import Checkpoints
 from research.run import setup
-from research.run.state import State
-from tests.distributed.test_multiprocess import QUICK, corpus
+from research.step import State
+from tests.distributed.test_multiprocess import FAST_COMPILE, corpus
 from tests.proofs import fault_injection
 
 
@@ -33,7 +33,7 @@ def test_a_run_killed_five_times_equals_an_uninterrupted_one(tmp_path):
         ],
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": QUICK},
+        env={**os.environ, "XLA_FLAGS": FAST_COMPILE},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = done.stdout.splitlines()
@@ -79,4 +79,6 @@ def test_the_run_of_make_chaos_has_training_text(tmp_path):
     config = load(
         "experiments/mlm.py", fault_injection.SMALL | {"data.cache_dir": str(tmp_path)}
     )
-    assert setup.build(config, jax.devices()[:1]).data.counts["train/examples"] > 0
+    assert (
+        setup.build_program(config, jax.devices()[:1]).data.counts["train/examples"] > 0
+    )

@@ -1,4 +1,4 @@
-"""FLOPs are those that run: scans count as often, dead code not at all."""
+"""FLOPs count what runs: a scan's body for each iteration, dead code not at all."""
 
 import jax
 import jax.numpy as jnp
@@ -16,31 +16,30 @@ def test_matrix_product():
 
 
 @pytest.mark.parametrize("length", [1, 5])
-def test_scan_counts_as_often_as_it_runs(length):
+def test_the_body_of_a_scan_counts_for_each_iteration(length):
     def scanned(x, w):
         return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=length)[0]
 
     assert flops.count_flops(scanned, X, W) == length * ONE
 
 
-def test_gradient_costs_twice_more():
+def test_a_gradient_costs_twice_the_forward_pass():
     def loss(w):
         return jnp.tanh(X @ w).sum()
 
     assert flops.count_flops(jax.grad(loss), W) == 2 * ONE  # X itself has no gradient
 
 
-def test_dead_code_is_free():
+def test_dead_code_does_not_count():
     def loss(x, w):
         unused = x @ w
-        return jax.lax.map(lambda row: (row @ w, row.sum())[1], x[None]), unused.shape[
-            0
-        ]
+        total = jax.lax.map(lambda row: (row @ w, row.sum())[1], x[None])
+        return total, unused.shape[0]
 
     assert flops.count_flops(lambda x, w: loss(x, w)[0], X, W) == 0
 
 
-def test_recomputation_counts():
+def test_rematerialisation_counts():
     def block(x, w):
         return jnp.tanh(jnp.tanh(x @ w) @ w)
 
@@ -50,12 +49,12 @@ def test_recomputation_counts():
     assert grad_flops(jax.checkpoint(block)) > grad_flops(block)
 
 
-def test_two_branches_count_as_the_dearer():
-    def choose(x, w):
+def test_a_cond_counts_as_its_more_expensive_branch():
+    def either(x, w):
         return jax.lax.cond(x[0, 0] > 0, lambda: x @ w @ w, lambda: x @ w)
 
-    assert flops.count_flops(choose, X, W) == 2 * ONE
+    assert flops.count_flops(either, X, W) == 2 * ONE
 
 
-def test_jit_changes_nothing():
+def test_jit_does_not_change_the_count():
     assert flops.count_flops(jax.jit(lambda x, w: x @ w), X, W) == ONE

@@ -1,4 +1,6 @@
-"""The optimizer section: schedules by their corners, decay by what it spares."""
+"""Schedules at their corners, optimizers against NumPy, weight decay by parameter."""
+
+from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +12,9 @@ from research import models
 from research.batch import INPUT_ARRAYS
 from research.errors import UserError
 from research.run.optimizer import (
-    decays_weight,
     make_optimizer,
-    schedule,
+    make_schedule,
+    weight_decay_mask,
 )
 from tests.testing.model_options import model_options
 
@@ -32,9 +34,11 @@ def section(**changes):
 
 @pytest.mark.parametrize("name", legal_values("schedule"))
 def test_the_peak_is_reached_when_the_warm_up_ends(name):
-    rate = schedule(section(schedule=name, warmup_steps=10, learning_rate=0.5), 100)
+    rate = make_schedule(
+        section(schedule=name, warmup_steps=10, learning_rate=0.5), 100
+    )
     rates = np.array([rate(step) for step in range(100)])
-    assert rates[0] == pytest.approx(0.05)  # the first step moves already
+    assert rates[0] == pytest.approx(0.05)
     assert rates[9] == pytest.approx(0.5)
     assert rates[10] == pytest.approx(0.5)
     assert rates.argmax() in (9, 10)
@@ -46,38 +50,40 @@ def test_the_decay_ends_with_the_run(name):
     config = section(
         schedule=name, warmup_steps=0, final_fraction=0.1, learning_rate=1.0
     )
-    rate = schedule(config, 50)
+    rate = make_schedule(config, 50)
     assert rate(50) == pytest.approx(0.1) and rate(25) == pytest.approx(0.55)
 
 
-def test_rsqrt_is_the_peak_times_the_root_of_warm_up_over_step():
-    rate = schedule(section(schedule="rsqrt", warmup_steps=10, learning_rate=1.0), 99)
+def test_rsqrt_is_the_peak_times_sqrt_of_warm_up_over_step():
+    rate = make_schedule(
+        section(schedule="rsqrt", warmup_steps=10, learning_rate=1.0), 99
+    )
     assert rate(40) == pytest.approx((10 / 40) ** 0.5)
 
 
-def test_t5s_rate_is_constant_and_then_falls_with_the_root_of_the_step():
+def test_t5s_rate_is_constant_and_then_falls_with_the_square_root_of_the_step():
     """1 / sqrt(max(t, 10,000)) (Raffel et al. 2020, section 3.1.2)."""
     keys = dict(schedule="rsqrt", warmup="constant", warmup_steps=10_000)
-    rate = schedule(section(learning_rate=0.01, **keys), 2**19)
+    rate = make_schedule(section(learning_rate=0.01, **keys), 2**19)
     for step in (0, 1, 9_999, 10_000, 10_001, 250_000, 2**19 - 1):
         assert rate(step) == pytest.approx(max(step, 10_000) ** -0.5, rel=1e-6)
 
 
-def test_a_polynomial_is_its_power_of_what_is_left():
+def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
     keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
-    rate = schedule(section(learning_rate=1.0, **keys), 50)
+    rate = make_schedule(section(learning_rate=1.0, **keys), 50)
     for step in (0, 10, 49, 50):
         assert rate(step) == pytest.approx(0.1 + 0.9 * (1 - step / 50) ** 2)
 
 
-def test_decay_spares_biases_and_norms_whatever_their_rank():
-    assert decays_weight(PARAMS) == {"dense": {"kernel": True, "bias": False}}
+def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
+    assert weight_decay_mask(PARAMS) == {"dense": {"kernel": True, "bias": False}}
     others = {"relative": {"position_bias": 0, "kernel": 0}, "norm": {"scale": 0}}
-    assert jax.tree.leaves(decays_weight(others)) == [False, True, False]
+    assert jax.tree.leaves(weight_decay_mask(others)) == [False, True, False]
 
 
 @pytest.mark.parametrize("name", legal_values("name"))
-def test_every_optimizer_descends(name):
+def test_every_optimizer_reduces_the_loss(name):
     optimizer = make_optimizer(section(name=name, learning_rate=0.01), 500)
 
     def loss(params):
@@ -95,8 +101,8 @@ def test_a_warm_up_as_long_as_the_run_is_refused():
         make_optimizer(section(warmup_steps=100), 100)
 
 
-def stacked(seed, *, steps=4):
-    """Parameters of a stack of two unlike layers and a table, and gradients of them."""
+def params_and_grads(seed, *, steps=4):
+    """Parameters of two stacked layers and an embedding, and their gradients."""
     random = np.random.default_rng(seed)
     shapes = {
         "stack": {"blocks": {"dense": {"kernel": (2, 130, 140), "bias": (2, 6)}}},
@@ -117,8 +123,8 @@ def stacked(seed, *, steps=4):
     return params, [draw(scale) for scale in np.geomspace(1, 1e-3, steps)]
 
 
-def trained(optimizer, params, gradients):
-    """Parameters after a step with each of the gradients."""
+def train(optimizer, params, gradients):
+    """Parameters after one step with each of the gradients."""
 
     @jax.jit
     def step(params, state, grads):
@@ -131,48 +137,49 @@ def trained(optimizer, params, gradients):
     return params
 
 
-def by_hand(params, gradients, update):
-    """The same by `update(name, params, all gradients so far)`, matrix by matrix."""
+def train_with_numpy(params, gradients, update):
+    """The same by `update(name, param, gradients so far)`, layer by layer."""
 
-    def one(path, *leaves):
+    def train_leaf(path, *leaves):
         name = path[-1].key
         if "blocks" in str(path):
-            parts = [one(path[-1:], *part) for part in zip(*leaves, strict=True)]
+            layers = zip(*leaves, strict=True)
+            parts = [train_leaf(path[-1:], *layer) for layer in layers]
             return np.stack(parts)
         param, *grads = (np.float64(leaf) for leaf in leaves)
         for step in range(len(grads)):
             param = param - update(name, param, grads[: step + 1])
         return param
 
-    return jax.tree_util.tree_map_with_path(one, params, *gradients)
+    return jax.tree_util.tree_map_with_path(train_leaf, params, *gradients)
 
 
-def moments(grads, decay):
-    """The running mean of some numbers, from 0 on."""
+def moment(grads, decay):
+    """The exponential moving average, which starts at 0."""
     mean = np.zeros_like(grads[0])
     for grad in grads:
         mean = decay * mean + (1 - decay) * grad
     return mean
 
 
-def berts_adam(name, param, grads):
-    """Adam's step with decay, without the correction of moments."""
-    mean, square = moments(grads, 0.9), moments([g * g for g in grads], 0.99)
+def bert_adam(name, param, grads):
+    """Adam's update with weight decay, without bias correction."""
+    mean, square = moment(grads, 0.9), moment([g * g for g in grads], 0.99)
     step = mean / (np.sqrt(square) + 1e-6)
     return step if "bias" in name else step + 0.1 * param
 
 
 def lamb(name, param, grads):
-    step = berts_adam(name, param, grads)
+    step = bert_adam(name, param, grads)
     if "bias" in name:
         return step
     return step * np.linalg.norm(param) / np.linalg.norm(step)
 
 
 def adafactor(name, param, grads):
-    """With decay 1 - t^-0.8; factored where there are 128 rows and columns."""
+    """Second moments of decay 1 - t^-0.8, factored if both dims are at least 128."""
 
-    def second(squares):
+    def second_moment_of(squares):
         mean = np.zeros_like(squares[0])
         for t, square in enumerate(squares, start=1):
             mean = (1 - t**-0.8) * mean + t**-0.8 * square
@@ -180,10 +187,12 @@ def adafactor(name, param, grads):
 
     squares = [grad * grad + 1e-30 for grad in grads]
     if min(param.shape) >= 128:
-        rows, columns = (second([s.mean(axis) for s in squares]) for axis in (1, 0))
+        rows, columns = (
+            second_moment_of([s.mean(axis) for s in squares]) for axis in (1, 0)
+        )
         second_moment = np.outer(rows, columns) / rows.mean()
     else:
-        second_moment = second(squares)
+        second_moment = second_moment_of(squares)
     step = grads[-1] / np.sqrt(second_moment)
     step = step / max(1.0, np.sqrt((step * step).mean()))
     return step * max(1e-3, np.sqrt((param * param).mean()))
@@ -192,73 +201,73 @@ def adafactor(name, param, grads):
 @pytest.mark.parametrize(
     ("name", "changes", "update"),
     [
-        ("adamw", {"bias_correction": False}, berts_adam),
+        ("adamw", {"bias_correction": False}, bert_adam),
         ("lamb", {"bias_correction": False}, lamb),
         ("adafactor", {"weight_decay": 0.0}, adafactor),
     ],
 )
-def test_steps_are_those_by_hand(name, changes, update):
+def test_updates_equal_those_in_numpy(name, changes, update):
     keys = (
         dict(weight_decay=0.1, beta2=0.99, clip_norm=0.0, learning_rate=0.02) | changes
     )
     keys |= dict(name=name, schedule="constant", warmup_steps=0)
-    params, gradients = stacked(0)
-    found = trained(make_optimizer(section(**keys), 500), params, gradients)
-    hand = by_hand(params, gradients, lambda *args: 0.02 * update(*args))
-    moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), hand, params)
+    params, gradients = params_and_grads(0)
+    found = train(make_optimizer(section(**keys), 500), params, gradients)
+    expected = train_with_numpy(params, gradients, lambda *args: 0.02 * update(*args))
+    moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), expected, params)
     assert min(jax.tree.leaves(moved)) > 1e-5
     jax.tree.map(
-        lambda x, y, far: np.testing.assert_allclose(x, y, atol=2e-4 * far),
+        lambda x, y, size: np.testing.assert_allclose(x, y, atol=2e-4 * size),
         found,
-        hand,
+        expected,
         moved,
     )
 
 
-def test_without_bias_correction_adams_first_step_is_longer():
-    params, gradients = stacked(0, steps=1)
+def test_without_bias_correction_adams_first_step_is_larger():
+    params, gradients = params_and_grads(0, steps=1)
     keys = dict(name="adam", clip_norm=0.0, warmup_steps=0, epsilon=1e-12, beta2=0.999)
 
     def move(**changes):
         optimizer = make_optimizer(section(**keys, **changes), 500)
-        moved = trained(optimizer, params, gradients)
+        moved = train(optimizer, params, gradients)
         return moved["token"]["rows"] - params["token"]["rows"]
 
     ratio = move(bias_correction=False) / move()
     np.testing.assert_allclose(ratio, (1 - 0.9) / (1 - 0.999) ** 0.5, rtol=1e-3)
 
 
-def test_lower_layers_move_less():
-    """Electra's shares: heads 1, then the decay squared, and once more a layer."""
+def test_layer_decay_reduces_the_updates_of_lower_layers():
+    """ELECTRA's factors: 1 for heads, then decay^2, and one more power per layer."""
     options = model_options(
         layers=3, width=8, heads=2, feedforward=8, embedding_width=4
     )
     network = models.Transformer(options, size=20, heads={"label": 2})
     group = {name: np.zeros((1, 4), np.int32) for name in INPUT_ARRAYS}
 
-    def answer(net):
+    def call(net):
         return net.head("label", net.states(group))
 
     params = models.unbox(
-        jax.eval_shape(lambda: models.init(network, answer, jax.random.key(0)))
+        jax.eval_shape(lambda: models.init(network, call, jax.random.key(0)))
     )
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), params)
 
     def move(layer_decay):
         keys = dict(name="sgd", clip_norm=0.0, warmup_steps=0, learning_rate=1.0)
         keys |= dict(schedule="constant", layer_decay=layer_decay)
-        return trained(make_optimizer(section(**keys), 9), params, [params])
+        return train(make_optimizer(section(**keys), 9), params, [params])
 
-    whole, less = move(1.0), move(0.5)
-    share = jax.tree.map(lambda x, y: (1 - x) / (1 - y), less, whole)
+    full, decayed = move(1.0), move(0.5)
+    factor = jax.tree.map(lambda x, y: (1 - x) / (1 - y), decayed, full)
 
     def unique(part):
         return {float(x) for leaf in jax.tree.leaves(part) for x in leaf.ravel()}
 
-    assert unique(share["answer_label"]) == {1.0}
-    assert unique(share["stack"]["norm"]) == {0.5}
+    assert unique(factor["answer_label"]) == {1.0}
+    assert unique(factor["stack"]["norm"]) == {0.5}
     for layer, expected in enumerate((0.5**4, 0.5**3, 0.5**2)):
-        blocks = jax.tree.map(lambda leaf: leaf[layer], share["stack"]["blocks"])  # noqa: B023
+        blocks = jax.tree.map(itemgetter(layer), factor["stack"]["blocks"])
         assert unique(blocks) == {expected}
-    for part in (share["token"], share["place"], share["stack"]["project"]):
+    for part in (factor["token"], factor["place"], factor["stack"]["project"]):
         assert unique(part) == {0.5**5}

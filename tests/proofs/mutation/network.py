@@ -194,20 +194,20 @@ MUTANTS = [
         "padded_rows",
     ),
     Mutant(
-        "biases and norms decay",
+        "weight decay applies to biases and norms",
         OPTIMIZER,
         'return name != "scale" and not name.endswith("bias")',
         'return name != "scales"',
         TEST_OPTIMIZER,
-        "decay_spares",
+        "weight_decay_leaves_out",
     ),
     Mutant(
-        "BERT's Adam corrects the bias of its moments",
+        "Adam corrects the bias of its moments though bias_correction is off",
         OPTIMIZER,
         "if config.bias_correction:",
         "if config.bias_correction or True:",
         TEST_OPTIMIZER,
-        "steps_are_those_by_hand",
+        "updates_equal_those_in_numpy",
     ),
     Mutant(
         "the first step of a warm-up has the rate 0",
@@ -218,11 +218,11 @@ MUTANTS = [
         "the_peak_is_reached",
     ),
     Mutant(
-        "LAMB's and AdaFactor's norms are of all layers together",
+        "LAMB and AdaFactor take norms over all stacked layers",
         OPTIMIZER,
         "return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)",
         "return fn(*leaves)",
         TEST_OPTIMIZER,
-        "steps_are_those_by_hand",
+        "updates_equal_those_in_numpy",
     ),
 ]
