@@ -1,4 +1,4 @@
-"""Fine-tuning: which module does a docstring document, from another run's parameters.
+"""Fine-tuning from another run's parameters: which module a docstring documents.
 
     python -m launch.train --config=experiments/classify.py --workdir=runs/classify \
         --config.train.init_from=runs/mlm

@@ -1,24 +1,24 @@
-"""ELECTRA (Clark et al. 2020): which tokens are those that a small generator made up.
+"""ELECTRA (Clark et al. 2020): detects the tokens that a small generator replaced.
 
 python -m launch.train --config=experiments/electra.py:tiny --workdir=runs/electra
 
-Hidden are 15 % of the tokens (large: 25 %), 85 % of them as the mask token; a generator
-of a quarter to a third of the width samples others in their place, and of every token
-the discriminator says whether it is the original. A row is two segments of one
-document. electra_small is the paper's small model.
+15 % of the tokens (large: 25 %) are chosen, 85 % of them become the mask token. A
+generator of a quarter to a third of the width samples tokens at these positions, and
+the discriminator predicts for every token whether it is the original. A row is two
+segments of one document. electra_small is the paper's small model.
 
 Look at: objective.task with chosen (15 %), replace_mlm and all_tokens (both with
-objective.coef=1), the paper's table 5; objective.fraction, figure 3; objective.tie,
-section 3.2 (all with objective.fraction=1).
+objective.coef=1), the paper's table 5; objective.generator_size, figure 3;
+objective.tie, section 3.2 (all with objective.generator_size=1).
 
-Departs: positions are distinct, which the released code's are not; a document's last
-segment may be longer than half of a row.
+Departs: masked positions are distinct, which the released code's are not; a document's
+last segment may be longer than half of a row.
 """
 
-from experiments import base
+from experiments import base, bert
 
 SIZES = ("tiny", "small", "electra_small", "base", "large")
-PUBLISHED = {  # rate, fraction, batch, steps, learning rate
+PUBLISHED = {  # rate, generator_size, batch, steps, learning_rate
     "electra_small": (0.15, 1 / 4, 128, 1_000_000, 5e-4),
     "base": (0.15, 1 / 3, 256, 766_000, 2e-4),
     "large": (0.25, 1 / 4, 2048, 400_000, 2e-4),
@@ -27,18 +27,15 @@ PUBLISHED = {  # rate, fraction, batch, steps, learning rate
 
 def get_config(size: str = "small"):
     config = base.get_config("base" if size == "electra_small" else size)
-    config.data.vocabulary = "wordpiece"
+    bert.use_bert_settings(config)
     config.objective.update(name="electra", format="segment_pair")
-    config.model.update(token_types=2, norm_placement="post", norm_epsilon=1e-12)
-    config.model.update(init="truncated", dropout=0.1)
-    config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
-    config.optimizer.bias_correction = False
+    config.model.token_types = 2
     if size == "electra_small":
         config.data.length = 128
         config.model.update(width=256, heads=4, feedforward=1024, embedding_width=128)
     if size in PUBLISHED:
-        rate, fraction, batch, steps, learning_rate = PUBLISHED[size]
-        config.objective.update(rate=rate, fraction=fraction)
+        rate, generator_size, batch, steps, learning_rate = PUBLISHED[size]
+        config.objective.update(rate=rate, generator_size=generator_size)
         config.data.vocabulary_size = 30_522
         config.train.update(steps=steps, batch=batch)
         config.optimizer.update(learning_rate=learning_rate, warmup_steps=10_000)

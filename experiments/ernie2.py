@@ -1,21 +1,21 @@
-"""ERNIE 2.0 (Sun et al. 2020): tasks that come in one after another, and all go on.
+"""ERNIE 2.0 (Sun et al. 2020): continual multi-task learning of six tasks.
 
     python -m launch.train --config=experiments/ernie2.py:tiny --workdir=runs/ernie2 \
         --config.data.lexicon=phrases.tsv
 
-Continual multi-task learning: words, phrases and entities are hidden throughout; at
-each sixth of the steps another task joins. They are capital letters, words that the
-document has again, the order of a text's pieces, how far apart two segments are, and
-the connective between two sentences; those that are there have equal shares. Phrases,
-entities and connectives are those of a lexicon (lines of an entry, a tab and its kind).
-Each task has kinds of its own.
+Words, phrases and entities are masked throughout; at each sixth of the steps another
+task joins, and all continue with equal weights: capital letters, words that recur in
+the document, the order of a text's pieces, how far apart two segments are, and the
+connective between two sentences. Phrases, entities and connectives are those of a
+lexicon (lines of an entry, a tab and its type). Each task has token types of its own.
 
 Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
 run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
 
-Departs: all tasks read one text, a pair of segments, in each step, in place of batches
-in turn; a task's share is its weight. The paper has four stages, and a seventh task on
-a search engine's logs. Its batch is 393,216 tokens. The vocabulary tells case.
+Departs: in each step all tasks read one text, a pair of segments, where the paper
+alternates batches of the tasks; the fraction of a task's batches is its weight here.
+The paper has four stages, and a seventh task on a search engine's logs. Its batch is
+393,216 tokens. The vocabulary is cased.
 """
 
 from experiments import base
@@ -23,12 +23,12 @@ from experiments import base
 SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 TASKS = {
-    "masked": {"objective": "mlm", "unit": "lexicon", "kinds": "phrase, entity"},
+    "masked": {"objective": "mlm", "unit": "lexicon", "entry_types": "phrase, entity"},
     "capital": {"objective": "tagging", "task": "capital"},
     "document": {"objective": "tagging", "task": "document"},
-    "order": {"objective": "sentences", "relation": "reorder"},
-    "distance": {"objective": "sentences", "relation": "distance"},
-    "discourse": {"objective": "sentences", "relation": "discourse"},
+    "order": {"objective": "sentences", "task": "reorder"},
+    "distance": {"objective": "sentences", "task": "distance"},
+    "discourse": {"objective": "sentences", "task": "discourse"},
 }
 
 
@@ -43,6 +43,6 @@ def get_config(size: str = "small"):
     config.objective.update(name="joint", token_types=2, parts=TASKS)
     for n, part in enumerate(map(config.objective.parts.get, TASKS)):
         part.weight = [[starts[n] - 1, 0.0]] if n else []
-        for m in range(n, len(TASKS)):  # of m + 1 tasks each has an equal share
+        for m in range(n, len(TASKS)):  # each of the m + 1 tasks has an equal weight
             part.weight += [[s, 1 / (m + 1)] for s in (starts[m], starts[m + 1] - 1)]
     return config

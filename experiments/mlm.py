@@ -1,9 +1,11 @@
-"""Masked language modelling (BERT, Devlin et al. 2019): 15 % hidden, 80/10/10, dynamic.
+"""Masked language modelling (BERT, Devlin et al. 2019): 15 % of tokens, 80/10/10.
 
 python -m launch.train --config=experiments/mlm.py --workdir=runs/mlm
 
-Expected: valid/loss 6.83 after 300 steps on 12 M tokens
-of English Wikipedia, as the keys stand.
+Tokens are masked anew in each epoch (dynamic masking).
+
+Expected: valid/loss 6.83 after 300 steps on 12 M tokens of English Wikipedia, with the
+keys as they are.
 """
 
 from ml_collections import ConfigDict

@@ -1,13 +1,14 @@
-"""RoBERTa (Liu et al. 2019): BERT without pairs, on more text, hidden ever anew.
+"""RoBERTa (Liu et al. 2019): BERT without pairs, on more text, with dynamic masking.
 
 python -m launch.train --config=experiments/roberta.py:tiny --workdir=runs/roberta
 
-Hidden are floor(0.15 n + u) of a row's n tokens, u uniform, 80/10/10, with other draws
-each time a text comes again. A row is whole sentences up to its length, which go on
-across documents behind a separator; there are no segments and no sentence loss.
+Of a row's n tokens floor(0.15 n + u) are masked, u uniform, 80/10/10, drawn anew each
+time a text recurs. A row is whole sentences up to its length, across documents, which a
+separator divides; there are no segments and no sentence loss.
 
-Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static), objective.format with
-doc_sentences, segment_pair, sentence_pair, and objective.sentence=nsp.
+Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static masking),
+objective.format with doc_sentences, segment_pair, sentence_pair, and
+objective.sentence_task=nsp.
 """
 
 from experiments import base

@@ -1,16 +1,17 @@
-"""SpanBERT (Joshi et al. 2020): spans of words, recovered also from their boundaries.
+"""SpanBERT (Joshi et al. 2020): masked spans, predicted also from their boundaries.
 
 python -m launch.train --config=experiments/spanbert.py:tiny --workdir=runs/spanbert
 
-Hidden are spans of whole words until 15 % of the tokens are; lengths are geometric
-(0.2), up to 10 words; mask, random or stay is drawn once for a span. Each token of a
-span is asked for twice: where it stands, and of the states at the two clear places
-around the span with its place in it. A row is whole sentences of one document.
+Spans of whole words are masked up to 15 % of the tokens; the number of words is
+geometric (p = 0.2), up to 10; mask, random or stay is drawn once for a span. Each token
+of a span is predicted twice: at its position, and from the states of the two unmasked
+tokens around the span with its offset in the span. A row is whole sentences of one
+document.
 
-Look at: valid/sbo beside valid/mlm; objective.boundary=0, and objective.unit=token with
-replace=token, are the rows of the paper's Tables 6 and 7.
+Look at: valid/sbo beside valid/mlm; objective.boundary_targets=0, and
+objective.unit=token with draw_unit=token, are the rows of the paper's Tables 6 and 7.
 
-Departs: spans end with a whole word where the budget ends (released: mid-word); other
+Departs: spans end with a whole word where the budget ends (released: mid-word); random
 tokens are uniform (released: drawn from the corpus). Sizes are the released models'.
 """
 
@@ -22,8 +23,8 @@ SIZES = ("tiny", "small", "base", "large")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "wordpiece"
-    config.objective.update(name="mlm", unit="span", replace="span", rounding="up")
-    config.objective.update(format="doc_sentences", boundary=15)
+    config.objective.update(name="mlm", unit="span", draw_unit="span", rounding="up")
+    config.objective.update(format="doc_sentences", boundary_targets=15)
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.model.init = "truncated"
     config.optimizer.update(beta2=0.999, epsilon=1e-8, weight_decay=0.1)

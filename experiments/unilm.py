@@ -1,21 +1,21 @@
-"""UniLM (Dong et al. 2019): one network, four ways to see, one cloze.
+"""UniLM (Dong et al. 2019): one cloze in one network, under four attention masks.
 
 python -m launch.train --config=experiments/unilm.py:tiny --workdir=runs/unilm
 
-Hidden are 15 % of the tokens, one choice in five a bigram or trigram; a row sees both
-ways (1/3), as source and target (1/3), from left to right or from right to left (1/6
-each). Segment ids tell the modes apart. Pairs that are seen both ways are also asked
-whether they belong together.
+15 % of the tokens are masked, one choice in five a bigram or trigram. A row is
+bidirectional (1/3), source and target (1/3), left-to-right or right-to-left (1/6 each);
+token types tell the modes apart. Bidirectional pairs also have next sentence
+prediction.
 
 Look at: valid/unilm with one mode alone (--config.objective.bidirectional=1 and the
-others 0), which is lower the more a mode sees.
+others 0), which is lower the more a mode attends to.
 
-Departs: it starts afresh, where the paper goes on from BERT-large (whose table of kinds
-has two rows, not six), and so should be given more than its rate of 3e-5. A batch of
-330 is divided by 2, 3, 5, 6, 10, 11, ... devices.
+Departs: it starts from scratch, where the paper starts from BERT-large (whose table of
+token types has two rows, not six), and so needs more than its learning rate of 3e-5. A
+batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices.
 """
 
-from experiments import base
+from experiments import base, bert
 
 SIZES = ("tiny", "small", "large")
 SLICES = {
@@ -25,12 +25,9 @@ SLICES = {
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.data.vocabulary = "wordpiece"
+    bert.use_bert_settings(config)
     config.objective.name = "unilm"
-    config.model.update(token_types=6, norm_placement="post", norm_epsilon=1e-12)
-    config.model.update(init="truncated", dropout=0.1)
-    config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
-    config.optimizer.bias_correction = False
+    config.model.token_types = 6
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996
         config.train.update(steps=770_000, batch=330)

@@ -1,19 +1,19 @@
-"""XLM (Conneau and Lample 2019): hidden tokens of one language, or of two in parallel.
+"""XLM (Conneau and Lample 2019): masked tokens of one language, or of two in parallel.
 
     python -m launch.train --config=experiments/xlm.py:tiny --workdir=runs/xlm \
         --config.data.corpus=en-fr.tsv
 
-Hidden are 15 % of the tokens, 80/10/10. Half of the rows read a sentence and its
-translation, whose places begin again at 0, so that a hidden word may be read off the
-other language; the other half read one of the two. Each place knows its language.
-A corpus is a file of two columns; of several in data.mixture every part is told the
+15 % of the tokens are masked, 80/10/10. Half of the rows are a sentence and its
+translation, whose positions restart at 0, so that a masked word may be inferred from
+the other language; the other half are one of the two. The token type is the language. A
+corpus is a file of two columns; with several in data.mixture each part needs their
 languages, as --config.objective.parts='{"tlm": {"languages": "0:1 0:2"}, ...}'.
 
 Look at: valid/tlm with '{"tlm": {}}' and with '{"mlm": {"side": "one"}}' as the parts:
-what a translation tells of a hidden word.
+how much a translation reveals of a masked word.
 
-Departs: monolingual rows read one sentence of the pairs, not streams of other text;
-frequent words are hidden as often as rare ones; separators are never hidden.
+Departs: monolingual rows are one sentence of the pairs, not streams of other text;
+frequent words are masked as often as rare ones; separators are never masked.
 """
 
 from experiments import base

@@ -50,8 +50,8 @@ class GeneratorDiscriminator(nn.Module):
             raise unknown("objective.tie", self.tie, TIE_CHOICES)
         if self.tie == "all" and self.fraction != 1:
             raise UserError(
-                f"objective.fraction is {self.fraction}; to tie all weights of the "
-                "generator to the discriminator's it must be 1"
+                f"objective.generator_size is {self.fraction}; to tie all weights of "
+                "the generator to the discriminator's it must be 1"
             )
         options, shared = self.options, {}
         self.discriminator = Transformer(

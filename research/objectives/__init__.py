@@ -1,4 +1,4 @@
-"""The contract: an objective hides part of a text and scores its recovery."""
+"""The objective protocol: it hides part of a text and scores the recovery of it."""
 
 import dataclasses
 import importlib
@@ -26,50 +26,56 @@ FAMILIES = (
 
 
 class Objective(Protocol):
-    """In fact a frozen dataclass; its fields are its hyperparameters and config keys.
+    """A frozen dataclass whose fields are its hyperparameters and config keys.
 
-    A module of this folder defines exactly one, as the class named `Objective`.
+    Each module of this folder defines exactly one, a class named `Objective`. Legal
+    values are declared with the fields (`research.fields`).
     """
 
     family: str
     """One of FAMILIES."""
 
     pattern: str
-    """"full", "causal" or "general": a promise about rank and reach."""
+    """"full", "causal" or "general": what holds for rank and reach of every batch."""
 
     supports_accumulation: bool
-    """Whether a batch may be scored in parts; False where examples are compared."""
+    """Whether micro-batches may be scored separately; False if examples interact."""
 
     def text_spec(self, length: int) -> TextSpec:
-        """What one example takes from the text, for a network input of `length`."""
+        """The text that one example takes, for a network input of `length` tokens."""
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """The batch it makes, by name (without `example`, which the pipeline adds)."""
+        """Specs of its batch's arrays (but `example`, which the pipeline adds)."""
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides: NumPy on whole batches, row-wise pure in (example, key).
+        """Hides part of the text: NumPy on whole batches, pure in each row.
 
-        key: [B] uint64, a hash of (seed, epoch, example). An empty row has segment 0
-        and weight 0 everywhere.
+        An empty row has segment 0 and weight 0 everywhere.
+
+        Args:
+          key: [B] uint64, a hash of (seed, epoch, example).
+
+        Returns:
+          The arrays of `batch_spec`, each with a leading B.
         """
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """The unbound network it needs; options: `research.models.Options`."""
+        """The Flax module it trains, unbound; options: `research.models.Options`."""
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
-        """Scores: named sums and weights, never means, and the carry (else ())."""
+        """Named sums and weights, never means; and the recurrent carry, or ()."""
 
 
 def names() -> list[str]:
-    """Every objective there is: the modules of this folder, none of its folders."""
-    found = pkgutil.iter_modules(__path__)
-    return sorted(module.name for module in found if not module.ispkg)
+    """All objectives: the modules of this folder, without its packages."""
+    modules = pkgutil.iter_modules(__path__)
+    return sorted(module.name for module in modules if not module.ispkg)
 
 
 def objective_class(name: str) -> type:
-    """The dataclass of an objective.
+    """The dataclass of the objective `name`.
 
     Raises:
       UserError: there is no objective of this name.
@@ -80,10 +86,10 @@ def objective_class(name: str) -> type:
 
 
 def make_objective(name: str, **fields: Any) -> Objective:
-    """The objective `name` with the given fields, its defaults elsewhere.
+    """The objective `name` with the given fields, and defaults for the others.
 
     Raises:
-      UserError: an unknown name or field, or a value the objective refuses.
+      UserError: an unknown name or field, or a value that is not legal.
     """
     objective = objective_class(name)
     known = [field.name for field in dataclasses.fields(objective)]

@@ -70,7 +70,7 @@ class Objective:
     ) -> dict[str, np.ndarray]:
         """Applies all noises to each text."""
         raw = self.text_spec(length).length
-        clean = input_format.enclose(example, vocab, raw + 2)
+        clean = input_format.add_special_tokens(example, vocab, raw + 2)
         width, num_raw = length - 2, np.minimum(example.length, raw)
         missing = ((0, 0), (0, max(width - example.token.shape[1], 0)))
         valid = np.arange(width) < num_raw[:, None]

@@ -1,11 +1,11 @@
-"""Classification of documents: a supervised objective, to fine-tune what is pretrained.
+"""Classification of documents: a supervised objective to fine-tune pretrained networks.
 
-encoder  bos text eos, the label read at bos; with `bos` "last": text eos bos (XLNet).
-decoder  bos text eos, causal as in pretraining, the label read at eos (GPT).
-encdec   bos text eos on both sides, the label read at the decoder's eos (BART).
+encoder  bos text eos, classified at bos; with `bos` "last": text eos bos (XLNet).
+decoder  bos text eos, causal as in pretraining, classified at eos (GPT).
+encdec   bos text eos on both sides, classified at the decoder's eos (BART).
 
-With `pool` "mean" the label is read off the mean of all tokens' states instead, of an
-encdec's encoder alone; no state has to be trained first to speak for the whole.
+With `pool` "mean" the mean of all tokens' states is classified instead (of an encdec,
+of the encoder alone), which needs no token whose state stands for the whole text.
 """
 
 # B batch, L length, N labels
@@ -27,35 +27,26 @@ from research.batch import (
     input_specs,
 )
 from research.errors import UserError
+from research.fields import check, choice
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec the first L - 2 tokens of a document; `scored` is where its label is read.
+    """Reads the first L - 2 tokens of a document; unlabelled ones have weight 0."""
 
-    Unlabelled documents weigh nothing.
-    """
-
-    architecture: str = "encoder"  # encoder | decoder | encdec
-    bos: str = "first"  # first | last: where an encoder's class token stands
-    pool: str = "token"  # token | mean: of which states the label is read
-
-    def __post_init__(self):
-        if self.architecture not in ("encoder", "decoder", "encdec"):
-            raise ValueError(
-                f"architecture is encoder, decoder or encdec, not {self.architecture!r}"
-            )
-        if self.bos not in ("first", "last"):
-            raise ValueError(f"bos is first or last, not {self.bos!r}")
-        if self.bos == "last" and self.architecture != "encoder":
-            raise ValueError("bos is last with architecture encoder alone")
-        if self.pool not in ("token", "mean"):
-            raise ValueError(f"pool is token or mean, not {self.pool!r}")
+    architecture: str = choice("encoder", ("encoder", "decoder", "encdec"))
+    bos: str = choice("first", ("first", "last"))  # where an encoder's bos is
+    pool: str = choice("token", ("token", "mean"))  # the state that is classified
 
     family = "supervised"
     supports_accumulation = True
+
+    def __post_init__(self):
+        check(self)
+        if self.bos == "last" and self.architecture != "encoder":
+            raise ValueError("bos is last with architecture encoder alone")
 
     @property
     def pattern(self) -> str:
@@ -65,15 +56,15 @@ class Objective:
         return TextSpec("document", length - 2)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        arrays = {"label": ArraySpec(()), "label_weight": ArraySpec((), np.float32)}
+        specs = sentence_pairs.label_specs()
         if self.pool == "token":
-            arrays["scored"] = ArraySpec((1,))
-        for prefix in self._sides():
-            arrays |= input_specs(length, prefix)
-        return arrays
+            specs["scored"] = ArraySpec((1,))
+        for prefix in self._prefixes():
+            specs |= input_specs(length, prefix)
+        return specs
 
-    def _sides(self) -> tuple[str, ...]:
-        """The prefixes of the groups that are read."""
+    def _prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the network's inputs."""
         if self.architecture != "encdec":
             return ("",)
         return ("encoder_", "decoder_") if self.pool == "token" else ("encoder_",)
@@ -81,30 +72,33 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides the label.
+        """Lays out the text; the label is what is hidden.
 
         Raises:
           UserError: the documents have no labels.
         """
-        _check(vocab)
-        token, num_tokens = input_format.enclose(example, vocab, length, bos=self.bos)
-        pattern = {"": self.pattern, "encoder_": "full", "decoder_": "causal"}
+        _check_labels(vocab)
+        token, num_tokens = input_format.add_special_tokens(
+            example, vocab, length, bos=self.bos
+        )
         batch = {}
-        for side in self._sides():
-            batch |= getattr(input_format, pattern[side])(token, num_tokens, side)
+        for prefix in self._prefixes():
+            causal = prefix == "decoder_" or self.pattern == "causal"
+            make = input_format.causal_input if causal else input_format.full_input
+            batch |= make(token, num_tokens, prefix)
         if self.pool == "token":
-            begins = self.architecture == "encoder" and self.bos == "first"
-            read = num_tokens * 0 if begins else np.maximum(num_tokens - 1, 0)
-            batch["scored"] = read[:, None].astype(np.int32)
-        known = (example.label >= 0) & (num_tokens > 0)
+            at_first = self.architecture == "encoder" and self.bos == "first"
+            scored = num_tokens * 0 if at_first else np.maximum(num_tokens - 1, 0)
+            batch["scored"] = scored[:, None].astype(np.int32)
+        labelled = (example.label >= 0) & (num_tokens > 0)
         return batch | {
-            "label": np.where(known, example.label, 0).astype(np.int32),
-            "label_weight": known.astype(np.float32),
+            "label": np.where(labelled, example.label, 0).astype(np.int32),
+            "label_weight": labelled.astype(np.float32),
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the documents have no labels."""
-        _check(vocab)
+        _check_labels(vocab)
         heads = {"label": len(vocab.labels)}
         if self.architecture == "encdec":
             return models.EncoderDecoder(options, size=vocab.size, heads=heads)
@@ -113,33 +107,34 @@ class Objective:
         )
 
     def _state(self, net: Any, batch: dict) -> jax.Array:
-        """[B, D]: the state that the label is read of."""
+        """[B, D]: the state that is classified."""
         scored = batch.get("scored")
         if self.architecture != "encdec":
             states = net.states(batch, scored=scored)
             return _mean(states, batch["segment"]) if scored is None else states[:, 0]
-        memory = net.encode(input_group(batch, "encoder_"))
+        encoded = net.encode(input_group(batch, "encoder_"))
         if scored is None:
-            return _mean(memory.states, memory.segment)
-        return net.states(input_group(batch, "decoder_"), memory, scored=scored)[:, 0]
+            return _mean(encoded.states, encoded.segment)
+        return net.states(input_group(batch, "decoder_"), encoded, scored=scored)[:, 0]
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: label, and accuracy (not differentiated)."""
+        """Terms: label, and accuracy (a metric)."""
         logits_BN = net.head("label", self._state(net, batch))
-        found = sentence_pairs.score("label", logits_BN, batch)
-        return {"label": found["label"], "accuracy": found["label_accuracy"]}, ()
+        terms = sentence_pairs.label_terms("label", logits_BN, batch)
+        return {"label": terms["label"], "accuracy": terms["label_accuracy"]}, ()
 
 
 def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
-    """[B, D]: the mean of the states that are no padding."""
+    """[B, D]: the mean of the states of non-padding positions."""
     here_BL = (segment_BL > 0).astype(states_BLD.dtype)
     total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
     return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
-def _check(vocab: VocabInfo) -> None:
+def _check_labels(vocab: VocabInfo) -> None:
+    """Raises UserError: the documents have no labels."""
     if not vocab.labels:
         raise UserError(
-            "objective classify needs labelled documents, which data.corpus does not "
-            "have; docstrings does, and a .jsonl whose lines have a label"
+            "objective classify needs labelled documents, but data.corpus has no "
+            "labels; docstrings has, and so has a .jsonl whose lines have a label"
         )

@@ -1,16 +1,16 @@
-"""Replaced-token detection: which tokens a small model made up (Clark et al. 2020).
+"""Replaced-token detection: which tokens a small model replaced (Clark et al. 2020).
 
-A generator recovers hidden tokens; samples of it stand in their places, and the
-discriminator, which is kept, says of every token whether it is the original. Its tasks
-(section 3.5 compares them):
+A generator predicts masked tokens, and its samples replace them; for every token the
+discriminator, which is the model that is kept, predicts whether it is the original.
+The discriminator's tasks (section 3.5 compares them):
 
-replaced     of every token, whether it is replaced: ELECTRA
-chosen       the same of the hidden places alone: ELECTRA 15 %
-replace_mlm  which token was at the hidden places: MLM without mask tokens
-all_tokens   which token was at every place, by a vocabulary or a copy of what it reads
+replaced     for every token, whether it is replaced: ELECTRA
+chosen       the same for the masked positions alone: ELECTRA 15 %
+replace_mlm  the original token of the masked positions: MLM without mask tokens
+all_tokens   the original token of every position, by a gated copy of the input
 """
 
-# B batch, L length, K scored places, V vocabulary with padding
+# B batch, L length, K scored positions, V vocabulary with padding
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,68 +29,59 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.data import counter_rng
+from research.fields import check, choice, fraction, number
+from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format
 from research.objectives.losses.copy_loss import copy_cross_entropy
 from research.objectives.losses.cross_entropy import (
-    CHUNK,
+    CHUNK_LOGITS,
     Term,
     binary_cross_entropy,
     cross_entropy,
+    with_accuracy,
 )
-from research.objectives.mlm import budget, hide
 
 BLOCK = 128
-"""Rows of a vocabulary table come in multiples of this many."""
+"""The rows of a vocabulary table are a multiple of this."""
 
 TASKS = ("replaced", "chosen", "replace_mlm", "all_tokens")
+FORMATS = ("stream", "segment_pair")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, text, eos, or bos, A, eos, B, eos, where B goes on after A.
+    """Reads bos, text, eos, or bos, A, eos, B, eos, where B follows A in the text.
 
-    Hidden places are distinct, and never specials.
+    Masked positions are distinct, and never specials.
     """
 
-    rate: float = 0.15  # share of a row's tokens, specials included, that is hidden
-    mask: float = (
-        0.85  # share of the hidden that becomes the mask token; the rest stays
-    )
-    task: str = "replaced"  # replaced | chosen | replace_mlm | all_tokens
-    coef: float = 50.0  # weight of the discriminator's loss beside the generator's,
-    # for its binary tasks; those that recover tokens have losses of one size: 1
-    fraction: float = 0.25  # the generator's width over the discriminator's
-    tie: str = "embedding"  # none | token | embedding (also positions, kinds) | all:
-    # what the two share; all of a generator as large as the discriminator
-    temperature: float = 1.0  # of the generator's samples
-    format: str = "stream"  # stream | segment_pair: two segments of whole sentences
-    short: float = 0.05  # share of segment pairs that is made shorter
+    rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
+    # included, that is chosen
+    mask_fraction: float = fraction(0.85)  # of the chosen: becomes the mask token; the
+    # rest stays
+    task: str = choice("replaced", TASKS)  # of the discriminator
+    coef: float = 50.0  # weight of the discriminator's loss; the generator's has 1. For
+    # tasks that predict tokens both losses are of one size: 1
+    generator_size: float = number(0.25, above=0)  # width of the generator as a
+    # fraction of the discriminator's
+    tie: str = choice(
+        "embedding", models.TIE_CHOICES
+    )  # what both share; embedding: also
+    # positions and token types; all: needs networks of one size
+    temperature: float = number(1.0, above=0)  # of the generator's samples
+    format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
+    short_rate: float = fraction(0.05)  # fraction of segment pairs that is made shorter
 
     family = "contrastive"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if self.format not in ("stream", "segment_pair"):
-            raise ValueError(f"format is stream or segment_pair, not {self.format!r}")
-        if not 0 <= self.short <= 1:
-            raise ValueError(f"short is a share, not {self.short}")
-        if not 0 <= self.mask <= 1:
-            raise ValueError(f"mask is between 0 and 1, not {self.mask}")
-        if min(self.fraction, self.temperature) <= 0:
-            raise ValueError("fraction and temperature are above 0")
-        if self.task not in TASKS:
-            raise ValueError(f"task is one of {', '.join(TASKS)}, not {self.task!r}")
-        if self.tie not in models.TIE_CHOICES:
+        check(self)
+        if self.tie == "all" and self.generator_size != 1:
             raise ValueError(
-                f"tie is one of {', '.join(models.TIE_CHOICES)}, not {self.tie!r}"
-            )
-        if self.tie == "all" and self.fraction != 1:
-            raise ValueError(
-                f"tie all needs networks of one size: fraction 1, not {self.fraction}"
+                "tie all needs networks of one size: generator_size is 1, "
+                f"not {self.generator_size}"
             )
 
     def num_scored(self, length: int) -> int:
@@ -100,7 +91,7 @@ class Objective:
     def text_spec(self, length: int) -> TextSpec:
         if self.format == "stream":
             return TextSpec("stream", length - 2)
-        return TextSpec("pair", length - 3, short_rate=self.short)
+        return TextSpec("pair", length - 3, short_rate=self.short_rate)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(self.num_scored(length))
@@ -108,95 +99,89 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides round(rate * tokens) of a row's tokens from the generator."""
+        """Masks round(rate * tokens) of a row's tokens for the generator."""
         if self.format == "stream":
             text = input_format.single(example, vocab, length)
-        else:  # where no second segment is left, the first stands alone
-            alone = np.where(
+        else:  # where no second segment is left, the row is the first alone
+            one_document = np.where(
                 example.label == OTHER_DOCUMENT, example.first_length, example.length
             )
-            text = input_format.pair(example._replace(length=alone), vocab, length)
-        num_scored = self.num_scored(length)
-        count = budget(text.length, self.rate, num_scored)
-        chosen = counter_rng.choose_subset(
-            key, "choose", ~vocab.is_special[text.token], count
-        )
-        group = input_format.full(text.token, text.length) | {
-            "token_type": text.token_type
-        }
-        return group | hide(
+            example = example._replace(length=one_document)
+            text = input_format.pair(example, vocab, length)
+        scored = mask_random_tokens(
             text.token,
-            chosen,
+            ~vocab.is_special[text.token],
+            text.length,
             key,
             vocab,
-            num_scored=num_scored,
-            mask=self.mask,
-            random=0.0,
+            rate=self.rate,
+            max_count=self.num_scored(length),
+            mask_fraction=self.mask_fraction,
+            random_fraction=0.0,
         )
+        group = input_format.full_input(text.token, text.length)
+        return group | {"token_type": text.token_type} | scored
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is 1, where pairs have two."""
+        """Raises UserError: model.token_types is 1, but pairs have two."""
         if self.format == "segment_pair":
             input_format.check_token_types(options, 2)
         return models.GeneratorDiscriminator(
             options,
             size=vocab.size,
-            fraction=self.fraction,
+            fraction=self.generator_size,
             tie=self.tie,
             heads={"copy": 1} if self.task == "all_tokens" else {},
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: generator, discriminator (mlm, where it recovers tokens), accuracies.
+        """Terms: generator, discriminator (mlm, if its task predicts tokens).
 
-        And the share of the discriminator's places that is replaced: always answering
-        "original" is right for all the others. All tokens are specials too.
+        Metrics: accuracies, and the fraction of the discriminator's positions whose
+        token is replaced; always answering "original" is right for all others. The
+        tasks on all tokens include specials.
         """
-        hidden, target, weight = (batch[k] for k in ("scored", "target", "weight"))
-        generator = net.generator
-        readout = generator.readout(generator.states(batch, scored=hidden))
-        made, correct = cross_entropy(readout, target, weight)
-        guess = sample(readout, key, batch["example"], self.temperature)
-        token = write(batch["token"], hidden, guess, weight)
-        read = batch | {"token": token}
+        masked, target, weight = (batch[k] for k in ("scored", "target", "weight"))
+        readout = net.generator.readout(net.generator.states(batch, scored=masked))
+        generator, correct = cross_entropy(readout, target, weight)
+        sampled = sample(readout, key, batch["example"], self.temperature)
+        token = write(batch["token"], masked, sampled, weight)
+        corrupted = batch | {"token": token}
         if self.task in ("replaced", "all_tokens"):
-            original = write(batch["token"], hidden, target, weight)
+            original = write(batch["token"], masked, target, weight)
             here = (batch["segment"] > 0).astype(jnp.float32)
-            places = Places(None, token, original, here)
+            at = Positions(None, token, original, here)
         else:
-            places = Places(hidden, guess, target, weight)
-        told, right, share = self._tell(net.discriminator, read, places)
+            at = Positions(masked, sampled, target, weight)
+        term, right, replaced = self._discriminate(net.discriminator, corrupted, at)
         name = "discriminator" if self.task in ("replaced", "chosen") else "mlm"
-        return {
-            "generator": made,
-            name: told._replace(coef=self.coef),
-            "generator_accuracy": Term(correct, made.weight, 0.0),
-            f"{name}_accuracy": Term(right, told.weight, 0.0),
-            "replaced": Term(share, told.weight, 0.0),
-        }, ()
+        terms = with_accuracy("generator", generator, correct)
+        terms |= with_accuracy(name, term, right, coef=self.coef)
+        return terms | {"replaced": Term(replaced, term.weight, 0.0)}, ()
 
-    def _tell(self, net: Any, batch: dict, places: "Places") -> tuple:
-        """The discriminator's term, and the weights of what is right and replaced."""
-        scored, token, original, weight = places
-        states = net.states(batch, scored=scored)
-        replaced = token != original
+    def _discriminate(self, net: Any, batch: dict, at: "Positions") -> tuple:
+        """The discriminator's term, and the weights of correct and replaced tokens."""
+        states = net.states(batch, scored=at.scored)
+        replaced = at.token != at.original
         if self.task in ("replaced", "chosen"):
             logits = net.head("replaced", states)[..., 0]
-            term, right = binary_cross_entropy(logits, replaced, weight)
+            term, correct = binary_cross_entropy(logits, replaced, at.weight)
         elif self.task == "replace_mlm":
             readout = net.readout(states)
-            term, right = cross_entropy(readout, original, weight)
+            term, correct = cross_entropy(readout, at.original, at.weight)
         else:
             readout = net.readout(states)
             gate = net.head("copy", states)[..., 0]
-            term, right = copy_cross_entropy(readout, gate, token, original, weight)
-        return term, right, jnp.sum(weight * replaced)
+            term, correct = copy_cross_entropy(
+                readout, gate, at.token, at.original, at.weight
+            )
+        return term, correct, jnp.sum(at.weight * replaced)
 
 
-class Places(NamedTuple):
-    """What the discriminator is asked about, each [B, K], or [B, L] for all places."""
+class Positions(NamedTuple):
+    """Where the discriminator is scored; arrays are [B, K], or [B, L] for all."""
 
-    scored: jax.Array | None
+    scored: jax.Array | None  # None: all positions
     token: jax.Array  # that it reads there
     original: jax.Array
     weight: jax.Array
@@ -205,10 +190,10 @@ class Places(NamedTuple):
 def write(
     token: jax.Array, scored: jax.Array, value: jax.Array, weight: jax.Array
 ) -> jax.Array:
-    """`token` [B, L] with `value` at the scored places [B, K] of weight above 0."""
-    place = jnp.where(weight > 0, scored, token.shape[1])
+    """`token` [B, L] with `value` at the scored positions [B, K] of weight above 0."""
+    position = jnp.where(weight > 0, scored, token.shape[1])
     row = jnp.arange(len(token))[:, None]
-    return token.at[row, place].set(value, mode="drop")
+    return token.at[row, position].set(value, mode="drop")
 
 
 def sample(
@@ -216,9 +201,9 @@ def sample(
 ) -> jax.Array:
     """[B, K] int32: a token of softmax(logits / temperature) for each feature.
 
-    Keyed by (example, slot), so that rows may be split. By the chain rule a block of
-    the vocabulary is drawn first and then a token of it, which takes V / 128 + 128
-    Gumbel variables in place of V. Nothing is differentiated.
+    Keyed by (example, slot), so that a batch may be split. A block of the vocabulary is
+    drawn first and then a token of it (chain rule), which takes V / 128 + 128 Gumbel
+    variables in place of V. Not differentiated.
     """
     feature, table, bias = jax.lax.stop_gradient(readout[:3])
 
@@ -241,6 +226,6 @@ def sample(
 
     batch, num_slots = feature.shape[:2]
     slots = (jnp.arange(num_slots), jnp.swapaxes(feature, 0, 1))
-    size = max(1, CHUNK // (batch * len(table)))
-    guess = jax.lax.map(lambda slot: at_slot(*slot), slots, batch_size=size)
-    return jnp.swapaxes(guess, 0, 1).astype(jnp.int32)
+    size = max(1, CHUNK_LOGITS // (batch * len(table)))
+    sampled = jax.lax.map(lambda slot: at_slot(*slot), slots, batch_size=size)
+    return jnp.swapaxes(sampled, 0, 1).astype(jnp.int32)

@@ -1,13 +1,12 @@
-"""A sentence and its n-gram know each other (InfoWord, Kong et al. 2020, section 4).
+"""InfoNCE between a sentence and its n-gram (InfoWord, Kong et al. 2020, section 4).
 
-Of each text one n-gram is hidden whole. The class token's state of the text that is
-left is to score higher with that n-gram, read by itself, than with those of the other
-documents of the batch. Single tokens are hidden and recovered besides, as in BERT.
+One n-gram of each text is masked. The class token's state of the remaining text scores
+this n-gram, encoded on its own, against those of the other documents of the batch.
+Single tokens are masked besides and predicted, as in BERT.
 """
 
-# B batch, L length, K hidden places, G n-gram's length with its specials, D width
+# B batch, L length, K masked positions
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,43 +25,46 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
-from research.objectives.corruption.masking import budget, hide
+from research.fields import check, check_sum, fraction, number
+from research.objectives.corruption.masking import mask_random_tokens, max_masked
 from research.objectives.inputs import input_format
 from research.objectives.losses import contrastive
-from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
+from research.objectives.losses.cross_entropy import (
+    Term,
+    masked_cross_entropy,
+    with_accuracy,
+)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, whole sentences of a document, eos; and bos, n-gram, eos.
+    """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
     The score of the two is the dot product of their class tokens' states. A text of one
     token has no n-gram.
     """
 
-    longest: int = 5  # tokens of an n-gram; 1 to so many are as likely
-    coef: float = 1.0  # weight of the n-grams' loss beside that of hidden tokens
-    rate: float = 0.15  # share of a row's tokens, specials included, that is hidden
-    mask: float = 0.8  # share of the hidden that becomes the mask token
-    random: float = 0.1  # share that becomes an ordinary token; the rest stays
-    negatives: int = 0  # hidden tokens of the batch that each is told apart from; 0:
-    # all of the vocabulary
+    max_ngram: int = number(5, least=1)  # tokens; all sizes from 1 are equally likely
+    coef: float = 1.0  # weight of the n-grams' loss; that of masked tokens has 1
+    rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
+    # included, that is chosen
+    mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
+    # token; the rest stays
+    negatives: int = number(0, least=0)  # masked tokens are scored against this many
+    # targets drawn from the batch; 0: against the whole vocabulary
 
     family = "contrastive"
     pattern = "full"
     supports_accumulation = False
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
-            raise ValueError("mask and random are shares, together at most 1")
-        if self.longest < 1 or self.negatives < 0:
-            raise ValueError("longest is at least 1, negatives at least 0")
+        check(self)
+        check_sum(self, "mask_fraction", "random_fraction")
 
     def num_scored(self, length: int) -> int:
         """K: 20 at length 128, 77 at 512."""
-        return math.ceil(self.rate * length - 1e-9)
+        return max_masked(self.rate, length)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("passage", length - 2)
@@ -70,7 +72,7 @@ class Objective:
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return (
             input_specs(length)
-            | input_specs(self.longest + 2, "ngram_")
+            | input_specs(self.max_ngram + 2, "ngram_")
             | scored_specs(self.num_scored(length))
             | {"document": ArraySpec(()), "ngram_weight": ArraySpec((), np.float32)}
         )
@@ -78,91 +80,91 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides an n-gram, and tokens outside of it."""
-        token, num_tokens = input_format.enclose(example, vocab, length)
+        """Masks an n-gram, and tokens outside it."""
+        token, num_tokens = input_format.add_special_tokens(example, vocab, length)
         free = ~vocab.is_special[token]
-        begin, size = spans(key, free & (num_tokens > 3)[:, None], self.longest)
-        place = np.arange(length)
-        inside = (place >= begin[:, None]) & (place < (begin + size)[:, None])
-        ngram = np.full((len(key), self.longest + 2), vocab.pad_id, np.int32)
+        candidate = free & (num_tokens > 3)[:, None]
+        begin, size = choose_ngram(key, candidate, self.max_ngram)
+        position = np.arange(length)
+        inside = (position >= begin[:, None]) & (position < (begin + size)[:, None])
+        ngram = np.full((len(key), self.max_ngram + 2), vocab.pad_id, np.int32)
         ngram[:, 0] = vocab.bos_id
-        column = np.arange(self.longest + 2)
-        held = (column > 0) & (column <= size[:, None])
-        ngram[held] = token[inside]
+        column = np.arange(self.max_ngram + 2)
+        ngram[(column > 0) & (column <= size[:, None])] = token[inside]
         ngram[np.arange(len(key)), size + 1] = vocab.eos_id
         ngram[size == 0] = vocab.pad_id
         token[inside] = vocab.mask_id
 
-        count = budget(num_tokens, self.rate, self.num_scored(length))
-        hidden = hide(
+        scored = mask_random_tokens(
             token,
-            counter_rng.choose_subset(key, "choose", free & ~inside, count),
+            free & ~inside,
+            num_tokens,
             key,
             vocab,
-            num_scored=self.num_scored(length),
-            mask=self.mask,
-            random=self.random,
+            rate=self.rate,
+            max_count=self.num_scored(length),
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
         )
         ngram_length = np.where(size > 0, size + 2, 0)
-        group = input_format.full(token, num_tokens)
+        document = example.document & np.iinfo(np.int32).max
         return (
-            group
-            | hidden
-            | input_format.full(ngram, ngram_length, "ngram_")
+            input_format.full_input(token, num_tokens)
+            | scored
+            | input_format.full_input(ngram, ngram_length, "ngram_")
             | {
-                "document": (example.document & np.iinfo(np.int32).max).astype(
-                    np.int32
-                ),
+                "document": document.astype(np.int32),
                 "ngram_weight": (size > 0).astype(np.float32),
             }
         )
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.Transformer(
-            options,
-            size=vocab.size,
-            pattern=self.pattern,
-            transform=True,
+            options, size=vocab.size, pattern=self.pattern, transform=True
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: mlm and infonce; their accuracies (not trained on)."""
+        """Terms: mlm and infonce; their accuracies (metrics)."""
         scored = batch["scored"]
-        first = jnp.zeros_like(scored[:, :1])
-        states = net.states(batch, scored=jnp.concatenate([scored, first], axis=1))
-        terms = self._recover(net.readout(states[:, :-1]), batch, key)
-        ngram = net.states(input_group(batch, "ngram_"), scored=first)
+        class_token = jnp.zeros_like(scored[:, :1])
+        positions = jnp.concatenate([scored, class_token], axis=1)
+        states = net.states(batch, scored=positions)
+        terms = self._token_terms(net.readout(states[:, :-1]), batch, key)
+        ngram = net.states(input_group(batch, "ngram_"), scored=class_token)
         document, weight = batch["document"], batch["ngram_weight"]
-        told, right = contrastive.info_nce(states[:, -1], ngram[:, 0], document, weight)
-        return terms | {
-            "infonce": told._replace(coef=self.coef),
-            "infonce_accuracy": Term(right, told.weight, 0.0),
-        }, ()
+        term, correct = contrastive.info_nce(
+            states[:, -1], ngram[:, 0], document, weight
+        )
+        return terms | with_accuracy("infonce", term, correct, coef=self.coef), ()
 
-    def _recover(self, readout: Any, batch: dict, key: jax.Array) -> dict[str, Term]:
-        """Terms of the hidden tokens."""
+    def _token_terms(
+        self, readout: Any, batch: dict, key: jax.Array
+    ) -> dict[str, Term]:
+        """Terms of the masked tokens."""
         if not self.negatives:
             return masked_cross_entropy("mlm", readout, batch)
         target, weight = batch["target"], batch["weight"]
-        negative = contrastive.draw(key, target, weight, self.negatives)
-        term, right = contrastive.sampled(readout, target, weight, negative)
-        return {"mlm": term, "accuracy": Term(right, term.weight, 0.0)}
+        negative = contrastive.sample_negatives(key, target, weight, self.negatives)
+        term, correct = contrastive.sampled_cross_entropy(
+            readout, target, weight, negative
+        )
+        return {"mlm": term, "accuracy": Term(correct, term.weight, 0.0)}
 
 
-def spans(
-    key: np.ndarray, candidate: np.ndarray, longest: int
+def choose_ngram(
+    key: np.ndarray, candidate: np.ndarray, max_ngram: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """begin, size [B] of one n-gram a row; size 0 where there is no candidate.
 
-    The size is uniform in 1..`longest`, or up to the longest run of candidates [B, L]
-    that there is; the place is uniform among those where so many candidates follow.
+    The size is uniform in 1..`max_ngram`, or in 1..n if the longest run of candidates
+    [B, L] has n < max_ngram; the position is uniform among those where it fits.
     """
     length = candidate.shape[1]
     stop = np.where(candidate, length, np.arange(length))[:, ::-1]
     ahead = np.minimum.accumulate(stop, axis=1)[:, ::-1] - np.arange(length)
     draw = counter_rng.uniform(key, "ngram", 1)[:, 0]
-    most = np.minimum(ahead.max(axis=1), longest)
-    size = np.where(most > 0, 1 + (draw * most).astype(np.int64), 0)
+    max_size = np.minimum(ahead.max(axis=1), max_ngram)
+    size = np.where(max_size > 0, 1 + (draw * max_size).astype(np.int64), 0)
     fits = ahead >= np.maximum(size, 1)[:, None]
     begin = counter_rng.choose_subset(
         key, "ngram place", fits, (size > 0).astype(np.int64)

@@ -175,7 +175,7 @@ def _shift_stream(
         np.where(valid, shifted, vocab.pad_id).astype(np.int32)
         for shifted in (example.token[:, :-1], example.token[:, 1:])
     )
-    group = input_format.causal(token, num_targets)
+    group = input_format.causal_input(token, num_targets)
     return group | {"target": target, "weight": valid.astype(np.float32)}
 
 

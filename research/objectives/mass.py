@@ -68,7 +68,7 @@ class Objective:
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Hides one span from the encoder."""
-        token, num_tokens = input_format.enclose(example, vocab, length)
+        token, num_tokens = input_format.add_special_tokens(example, vocab, length)
         num_raw = np.maximum(num_tokens - 2, 0)
         size = self.span_size(num_raw)
         begin = 1 + self._draw_begin(key, num_raw - size)
@@ -90,9 +90,9 @@ class Objective:
         if self.decoder_start == "mask":
             read[:, 0] = vocab.mask_id
         target = np.take_along_axis(token, before + 1, axis=1)
-        decoder = input_format.causal(np.where(used, read, vocab.pad_id), size)
+        decoder = input_format.causal_input(np.where(used, read, vocab.pad_id), size)
         decoder["position"] = np.where(used, before, 0).astype(np.int32)
-        batch = input_format.full(encoder, num_tokens, "encoder_") | {
+        batch = input_format.full_input(encoder, num_tokens, "encoder_") | {
             "decoder_" + name: array for name, array in decoder.items()
         }
         for prefix in ("encoder_", "decoder_"):

@@ -1,12 +1,12 @@
 """Masked language modelling: hidden tokens from both sides (BERT, Devlin et al. 2019).
 
-Its published relatives are other values of its fields: what is chosen as a whole, what
-becomes of it, in which format texts are read, what else is asked of them.
+Fields turn it into its published relatives (ALBERT, RoBERTa, SpanBERT, StructBERT,
+whole word masking): the unit of masking, what replaces it, the format of the text, and
+further losses.
 """
 
-# B batch, L length, K scored places, D width
+# B batch, L length, K scored positions
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,213 +22,202 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
+from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import (
-    DRAWS,
-    FATES,
+    DRAW_UNITS,
+    RANDOM_TOKENS,
     ROUNDINGS,
-    boundaries,
-    budget,
-    hide,
+    mask_budget,
+    max_masked,
     num_trigrams,
-    shuffle,
+    replace_chosen,
+    shuffle_trigrams,
+    span_boundaries,
 )
 from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.inputs.input_format import SINGLE_FORMATS
 from research.objectives.losses.cross_entropy import (
     Term,
     cross_entropy,
     masked_cross_entropy,
 )
 
-STREAMS = {
-    "stream": "stream",
-    "full_sentences": "sentences",
-    "doc_sentences": "passage",
-}
-"""Formats of one segment, and the unit of text each reads (Liu et al. 2019, 4.2)."""
-
-SENTENCES = ("none", "nsp", "sop", "sop_released", "structural")
-"""What may be asked of a pair besides; see `relations`."""
+SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, text, eos, or bos, A, eos, B, eos; scores all chosen places.
+    """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
 
-    Chosen are rate * tokens of a row, specials included, but never specials.
+    rate * tokens of a row are chosen, where tokens count its specials; no special is
+    ever chosen.
     """
 
-    rate: float = 0.15  # share of a row's tokens, specials included, that is chosen
-    mask: float = 0.8  # share of the chosen that becomes the mask token
-    random: float = 0.1  # share that becomes another token; the rest stays
-    unit: str = "token"  # token | word | ngram | span | lexicon: chosen as a whole
-    longest: int = 0  # words of an n-gram or span; 0: 3 of an n-gram, 10 of a span
-    kinds: str = ""  # of entries of data.lexicon, separated by commas. Unit lexicon:
-    # those hidden before single words ("": all); other units: entries that are words
-    replace: str = "token"  # token | span: what shares a draw of mask, random or stay
-    draw: str = "ordinary"  # ordinary | all: where other tokens are from (BERT: all)
-    rounding: str = "nearest"  # nearest | up | random: of rate * tokens (RoBERTa:
-    # random, floor(rate * tokens + u))
-    format: str = "stream"  # stream | full_sentences | doc_sentences | segment_pair |
-    # sentence_pair
-    sentence: str = "none"  # none | nsp | sop | sop_released | structural: what is
-    # asked of a pair
-    short: float = 0.1  # share of segment pairs that is made shorter
-    shuffle: float = 0.0  # share of tokens in trigrams that are shuffled, then scored
-    # at their places (StructBERT: 0.05)
-    boundary: int = 0  # places of a span that are also recovered from the clear places
-    # around it (SpanBERT: 15); 0: none
+    rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
+    mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
+    # rest stays
+    unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
+    max_words: int = number(0, least=0)  # of an n-gram or span; 0: 3 of an n-gram,
+    # 10 of a span
+    entry_types: str = ""  # of data.lexicon, separated by commas. Unit lexicon: entries
+    # that are chosen before single words ("": all); other units: entries that are words
+    draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
+    # for each token, or once for an unbroken run of chosen tokens
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (BERT)
+    rounding: str = choice("nearest", ROUNDINGS)  # of rate * tokens; random (RoBERTa):
+    # floor(rate * tokens + u)
+    format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
+    sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
+    # `sentence_pairs`
+    short_rate: float = fraction(0.1)  # of segment pairs: fraction that is made shorter
+    shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
+    # shuffled, then scored (StructBERT: 0.05)
+    boundary_targets: int = number(0, least=0)  # positions of a span that are also
+    # predicted from the unmasked tokens around it (SpanBERT: 15); 0: none
 
     family = "MLM"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
-            raise ValueError("mask and random are shares, together at most 1")
-        if not 0 <= self.shuffle <= 1 - self.rate:
-            raise ValueError("rate and shuffle are shares, together at most 1")
-        if not 0 <= self.short <= 1:
-            raise ValueError(f"short is a share, not {self.short}")
-        if min(self.longest, self.boundary) < 0:
-            raise ValueError("longest and boundary are at least 0")
-        if self.shuffle and self.boundary:
-            raise ValueError("shuffled trigrams have no boundary: one of both is 0")
-        for field, values in (
-            ("unit", mask_units.UNITS),
-            ("replace", FATES),
-            ("draw", DRAWS),
-            ("rounding", ROUNDINGS),
-            ("format", (*STREAMS, *sentence_pairs.UNITS)),
-            ("sentence", SENTENCES),
-        ):
-            if getattr(self, field) not in values:
-                told = ", ".join(values[:-1]) + f" or {values[-1]}"
-                raise ValueError(f"{field} is {told}, not {getattr(self, field)!r}")
-        if self.sentence != "none" and self.format in STREAMS:
+        check(self)
+        check_sum(self, "mask_fraction", "random_fraction")
+        check_sum(self, "rate", "shuffle_rate")
+        if self.shuffle_rate and self.boundary_targets:
             raise ValueError(
-                f"sentence {self.sentence} is asked of two spans: format is "
-                f"{' or '.join(sentence_pairs.UNITS)}, not {self.format}"
+                "shuffle_rate and boundary_targets exclude each other: shuffled "
+                "trigrams have no boundary"
+            )
+        if self.sentence_task != "none" and self.format in SINGLE_FORMATS:
+            raise ValueError(
+                f"sentence_task {self.sentence_task} needs two spans: format is "
+                f"{' or '.join(sentence_pairs.PAIR_FORMATS)}, not {self.format}"
             )
 
-    def num_scored(self, length: int) -> int:
-        """Places that are hidden at most: 20 at length 128, 77 at 512."""
-        return math.ceil(self.rate * length - 1e-9)
+    def num_masked(self, length: int) -> int:
+        """Masked tokens at most: 20 at length 128, 77 at 512."""
+        return max_masked(self.rate, length)
 
     def text_spec(self, length: int) -> TextSpec:
-        if self.format in STREAMS:
-            return TextSpec(STREAMS[self.format], length - 2)
-        return sentence_pairs.text_spec(self.sentence, self.format, length, self.short)
+        if self.format in SINGLE_FORMATS:
+            return TextSpec(SINGLE_FORMATS[self.format], length - 2)
+        return sentence_pairs.text_spec(
+            self.sentence_task, self.format, length, self.short_rate
+        )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """K: hidden places, shuffled ones, and a last one for the class token."""
-        asked = self.sentence != "none"
-        trigrams = int(num_trigrams(length, self.shuffle))
-        count = self.num_scored(length) + 3 * trigrams + asked
+        """K: masked positions, shuffled ones, and a last one for the class token."""
+        has_task = self.sentence_task != "none"
+        trigrams = int(num_trigrams(length, self.shuffle_rate))
+        count = self.num_masked(length) + 3 * trigrams + has_task
         specs = input_specs(length) | scored_specs(count)
-        if self.boundary:
+        if self.boundary_targets:
             specs |= {name: ArraySpec((count,)) for name in ("left", "right", "offset")}
-        return specs | (sentence_pairs.specs() if asked else {})
+        return specs | (sentence_pairs.label_specs() if has_task else {})
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides units of a row's tokens, never specials.
+        """Masks units of a row's tokens.
 
         Raises:
-          UserError: the fields need entries of a data.lexicon that it does not have.
+          UserError: the fields need entries that data.lexicon does not have.
         """
-        answer = {}
-        if self.format in STREAMS:
+        labels = {}
+        if self.format in SINGLE_FORMATS:
             text = input_format.single(example, vocab, length)
-        elif self.sentence == "none":
+        elif self.sentence_task == "none":
             text = input_format.pair(example, vocab, length)
         else:
-            asked = sentence_pairs.ask(self.sentence, example, key)
-            text = input_format.pair(example, vocab, length, asked.swapped)
-            answer = {"label": asked.label, "label_weight": asked.label_weight}
-        scored = self._hide(text, key, vocab)
-        group = input_format.full(text.token, text.length) | {
-            "token_type": text.token_type
-        }
-        return group | scored | answer
+            made = sentence_pairs.make_labels(self.sentence_task, example, key)
+            text = input_format.pair(example, vocab, length, made.swapped)
+            labels = {"label": made.label, "label_weight": made.label_weight}
+        scored = self._mask(text, key, vocab)
+        group = input_format.full_input(text.token, text.length)
+        return group | {"token_type": text.token_type} | scored | labels
 
-    def _hide(
+    def _mask(
         self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo
     ) -> dict[str, np.ndarray]:
-        """Overwrites `text.token`; the arrays of all scored places."""
-        most = self.num_scored(text.token.shape[1])
-        count = budget(text.length, self.rate, most, rounding=self.rounding, key=key)
-        chosen = mask_units.choose(
+        """Overwrites `text.token`; returns the arrays of all scored positions."""
+        length = text.token.shape[1]
+        num_masked = self.num_masked(length)
+        count = mask_budget(
+            text.length, self.rate, num_masked, rounding=self.rounding, key=key
+        )
+        chosen = mask_units.choose_units(
             key,
             text,
             vocab,
             count,
             unit=self.unit,
-            longest=self.longest,
-            kinds=self.kinds,
+            max_words=self.max_words,
+            entry_types=self.entry_types,
         )
         free = ~vocab.is_special[text.token] & ~chosen
-        hidden = hide(
+        scored = replace_chosen(
             text.token,
             chosen,
             key,
             vocab,
-            num_scored=most,
-            mask=self.mask,
-            random=self.random,
-            replace=self.replace,
-            draw=self.draw,
+            num_scored=num_masked,
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
+            draw_unit=self.draw_unit,
+            random_tokens=self.random_tokens,
         )
-        if self.boundary:
-            hidden |= boundaries(hidden["scored"], hidden["weight"])
-        if self.shuffle:
-            num = num_trigrams(text.length, self.shuffle)
-            most = int(num_trigrams(text.token.shape[1], self.shuffle))
-            moved = shuffle(text.token, free, key, vocab, count=num, most=most)
-            hidden = _join(hidden, moved)
-        if self.sentence != "none":
-            last = np.zeros((len(key), 1), np.int32)
-            hidden = _join(hidden, {"target": last + vocab.pad_id})
-        return hidden
+        if self.boundary_targets:
+            scored |= span_boundaries(scored["scored"], scored["weight"])
+        if self.shuffle_rate:
+            num = num_trigrams(text.length, self.shuffle_rate)
+            max_num = int(num_trigrams(length, self.shuffle_rate))
+            shuffled = shuffle_trigrams(
+                text.token, free, key, vocab, count=num, max_count=max_num
+            )
+            scored = _concatenate(scored, shuffled)
+        if self.sentence_task != "none":
+            class_token = np.zeros((len(key), 1), np.int32)
+            scored = _concatenate(scored, {"target": class_token + vocab.pad_id})
+        return scored
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is 1, where pairs have two."""
+        """Raises UserError: model.token_types is 1, but pairs have two."""
         fields = {}
-        if self.format not in STREAMS:
+        if self.format not in SINGLE_FORMATS:
             input_format.check_token_types(options, 2)
-        if self.sentence != "none":
-            answers = sentence_pairs.ANSWERS[self.sentence]
-            fields["heads"] = sentence_pairs.heads(self.sentence, answers)
-        if self.boundary:
-            fields["offsets"] = self.boundary
+        if (task := self.sentence_task) != "none":
+            num_classes = sentence_pairs.NUM_CLASSES[task]
+            fields["heads"] = sentence_pairs.pooled_head(task, num_classes)
+        if self.boundary_targets:
+            fields["offsets"] = self.boundary_targets
         return models.Transformer(
             options, size=vocab.size, pattern=self.pattern, transform=True, **fields
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: mlm; sbo (boundary); the sentence's; accuracies (not trained on)."""
-        places = [batch["scored"]]
-        if self.boundary:
-            places += [batch["left"], batch["right"]]
-        states = net.states(batch, scored=jnp.concatenate(places, axis=1))
-        here, *sides = jnp.split(states, len(places), axis=1)
+        """Terms: mlm, sbo (boundary), the sentence task; and accuracies (metrics)."""
+        positions = [batch["scored"]]
+        if self.boundary_targets:
+            positions += [batch["left"], batch["right"]]
+        states = net.states(batch, scored=jnp.concatenate(positions, axis=1))
+        here, *sides = jnp.split(states, len(positions), axis=1)
         terms = masked_cross_entropy("mlm", net.readout(here), batch)
-        if self.boundary:
+        if self.boundary_targets:
             offset = batch["offset"]
-            weight = batch["weight"] * (offset < self.boundary)
+            weight = batch["weight"] * (offset < self.boundary_targets)
             readout = net.boundary(*sides, offset)
             terms["sbo"] = cross_entropy(readout, batch["target"], weight)[0]
-        if self.sentence != "none":
-            logits = net.head(self.sentence, here[:, -1])
-            terms |= sentence_pairs.score(self.sentence, logits, batch)
+        if self.sentence_task != "none":
+            logits = net.head(self.sentence_task, here[:, -1])
+            terms |= sentence_pairs.label_terms(self.sentence_task, logits, batch)
         return terms, ()
 
 
-def _join(first: dict, second: dict) -> dict:
-    """Arrays of scored places [B, K] side by side; what the second lacks is 0."""
+def _concatenate(first: dict, second: dict) -> dict:
+    """Arrays of scored positions [B, K] along K; what the second lacks is 0."""
     num_more = second["target"].shape[1]
     return {
         name: np.concatenate(

@@ -146,7 +146,7 @@ class Objective:
         drawn = base + np.take_along_axis(order, offset, axis=1)
         rank = np.where(chosen | special, drawn, base - 1).astype(np.int32)
         position = np.where(backward[:, None], length - 1 - index, index)
-        content = input_format.full(token, text.length) | {
+        content = input_format.full_input(token, text.length) | {
             "position": position.astype(np.int32),
             "token_type": text.token_type,
             "rank": rank,
@@ -196,7 +196,9 @@ class Objective:
     def _append_queries(self, content, chosen, vocab) -> dict[str, np.ndarray]:
         """Appends a query for each target, and scores it."""
         length = chosen.shape[1]
-        target_index, used = input_format.slots(chosen, self.num_scored(length))
+        target_index, used = input_format.scored_positions(
+            chosen, self.num_scored(length)
+        )
         of_target = {name: np.zeros_like(target_index) for name in content}
         for name, array in of_target.items():
             array[used] = content[name][chosen]

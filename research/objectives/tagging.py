@@ -1,7 +1,7 @@
-"""Questions about single tokens, answered by their text (ERNIE 2.0, Sun et al. 2020).
+"""Binary classification of single tokens from their text (ERNIE 2.0, Sun et al. 2020).
 
-capital   is the token written with a capital letter? (4.2.1)
-document  does the token occur in another segment of its document, too? (4.2.1)
+capital   whether the token is capitalised (4.2.1)
+document  whether the token also occurs in another segment of its document (4.2.1)
 """
 
 # B batch, L length, R raw tokens an example
@@ -23,40 +23,40 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
+from research.fields import check, choice
 from research.objectives.inputs import input_format
-from research.objectives.losses.cross_entropy import Term, binary_cross_entropy
-from research.objectives.mlm import STREAMS
-
-TASKS = ("document", "capital")
+from research.objectives.inputs.input_format import SINGLE_FORMATS
+from research.objectives.losses.cross_entropy import (
+    Term,
+    binary_cross_entropy,
+    with_accuracy,
+)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, text, eos, and asks about each token that its looks do not tell.
+    """Reads bos, text, eos; scores each token whose label its spelling does not reveal.
 
-    capital: tokens are read in lower case, as far as the vocabulary has such a piece;
-      asked are those whose piece stands for both.
-    document: read is a first segment of whole sentences, at most half of the passage;
-      the rest, up to as many tokens as fit a row again, is the other segment.
+    capital: tokens are read in lower case, where the vocabulary has such a piece;
+      scored are those whose piece replaces both cases.
+    document: the input is the first segment of a passage, whole sentences up to half of
+      it; the rest, up to as many tokens as fit in a row, is the other segment.
     """
 
-    task: str = "document"  # document | capital
-    format: str = "stream"  # stream | full_sentences | doc_sentences: what capital
-    # reads; document reads sentences of a document
+    task: str = choice("document", ("document", "capital"))
+    format: str = choice("stream", tuple(SINGLE_FORMATS))  # of task capital; document
+    # always reads sentences of one document
 
     family = "sentence"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        if self.task not in TASKS:
-            raise ValueError(f"task is {' or '.join(TASKS)}, not {self.task!r}")
-        if self.format not in STREAMS:
-            raise ValueError(f"format is {', '.join(STREAMS)}, not {self.format!r}")
+        check(self)
 
     def text_spec(self, length: int) -> TextSpec:
         if self.task == "capital":
-            return TextSpec(STREAMS[self.format], length - 2)
+            return TextSpec(SINGLE_FORMATS[self.format], length - 2)
         return TextSpec("passage", 2 * (length - 2))
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -65,55 +65,56 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides case, or the rest of the document.
+        """Hides the case of letters, or the rest of the document.
 
         Raises:
-          UserError: capital with a vocabulary that has no pieces in both cases.
+          UserError: task capital, but the vocabulary has no pieces in both cases.
         """
         if self.task == "capital":
             text = input_format.single(example, vocab, length)
-            lower = _lower(vocab)
-            small = lower[text.token]
-            target = small != text.token
-            asked = np.bincount(lower, minlength=vocab.size)[small] > 1
-            text.token[:] = small
+            lowercase_ids = _lowercase_ids(vocab)
+            lower = lowercase_ids[text.token]
+            target = lower != text.token
+            scored = np.bincount(lowercase_ids, minlength=vocab.size)[lower] > 1
+            text.token[:] = lower
         else:
-            shown, found = _segments(example, vocab, length)
-            text = input_format.single(shown, vocab, length)
+            first, repeated = _split_passage(example, vocab, length)
+            text = input_format.single(first, vocab, length)
             target = np.zeros(text.token.shape, bool)
-            width = min(found.shape[1], length - 2)
-            target[:, 1 : 1 + width] = found[:, :width]
-            asked = (shown.length < example.length)[:, None]
-        weight = asked & ~vocab.is_special[text.token]
-        return input_format.full(text.token, text.length) | {
+            width = min(repeated.shape[1], length - 2)
+            target[:, 1 : 1 + width] = repeated[:, :width]
+            scored = (first.length < example.length)[:, None]
+        weight = scored & ~vocab.is_special[text.token]
+        return input_format.full_input(text.token, text.length) | {
             "target": (target & weight).astype(np.int32),
             "weight": weight.astype(np.float32),
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: capital, and no pieces in both cases."""
+        """Raises UserError: task capital, but no pieces in both cases."""
         if self.task == "capital":
-            _lower(vocab)
+            _lowercase_ids(vocab)
         heads = {self.task: models.HeadSpec(1, "none")}
         return models.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: the task; its accuracy and share of yes (neither is trained on)."""
+        """Terms: the task; metrics: its accuracy and the fraction of label 1."""
         logits = net.head(self.task, net.states(batch))[..., 0]
         target, weight = batch["target"], batch["weight"]
-        told, right = binary_cross_entropy(logits, target, weight)
-        yes = jnp.sum(weight * target)
-        return {
-            self.task: told,
-            f"{self.task}_accuracy": Term(right, told.weight, 0.0),
-            f"{self.task}_yes": Term(yes, told.weight, 0.0),
-        }, ()
+        term, correct = binary_cross_entropy(logits, target, weight)
+        positive = Term(jnp.sum(weight * target), term.weight, 0.0)
+        terms = with_accuracy(self.task, term, correct)
+        return terms | {f"{self.task}_yes": positive}, ()
 
 
-def _lower(vocab: VocabInfo) -> np.ndarray:
-    """[V]: the piece that is read in place of each."""
+def _lowercase_ids(vocab: VocabInfo) -> np.ndarray:
+    """[V]: the piece that replaces each in the input.
+
+    Raises:
+      UserError: no piece has a lower-case form.
+    """
     if (
         vocab.lowercase_ids is None
         or (vocab.lowercase_ids == np.arange(vocab.size)).all()
@@ -125,18 +126,19 @@ def _lower(vocab: VocabInfo) -> np.ndarray:
     return vocab.lowercase_ids
 
 
-def _segments(
+def _split_passage(
     example: Example, vocab: VocabInfo, length: int
 ) -> tuple[Example, np.ndarray]:
     """The first segment, and [B, R] bool: whether its tokens occur in the rest."""
-    row, place = np.arange(len(example.length)), np.arange(example.token.shape[1])
-    most = np.minimum(length - 2, (example.length + 1) // 2)[:, None]
-    start = (example.flags & SENTENCE > 0) & (place > 0) & (place <= most)
-    last = np.where(start, place, 0).max(axis=1, initial=0)
-    cut = np.where(last > 0, last, most[:, 0]).astype(np.int32)
-    own = row[:, None] * (example.token.max(initial=0) + 1) + example.token
-    rest = (place >= cut[:, None]) & (place < example.length[:, None])
-    here = place < cut[:, None]
-    found = np.isin(own, own[rest]) & here
-    token = np.where(here, example.token, vocab.pad_id)
-    return example._replace(token=token, length=cut, first_length=cut), found
+    row, position = np.arange(len(example.length)), np.arange(example.token.shape[1])
+    max_size = np.minimum(length - 2, (example.length + 1) // 2)[:, None]
+    start = (example.flags & SENTENCE > 0) & (position > 0) & (position <= max_size)
+    last = np.where(start, position, 0).max(axis=1, initial=0)
+    cut = np.where(last > 0, last, max_size[:, 0]).astype(np.int32)
+    # Unique per row, so that one `isin` compares each row with itself alone.
+    token_in_row = row[:, None] * (example.token.max(initial=0) + 1) + example.token
+    rest = (position >= cut[:, None]) & (position < example.length[:, None])
+    first = position < cut[:, None]
+    repeated = np.isin(token_in_row, token_in_row[rest]) & first
+    token = np.where(first, example.token, vocab.pad_id)
+    return example._replace(token=token, length=cut, first_length=cut), repeated

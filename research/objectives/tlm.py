@@ -1,11 +1,10 @@
 """Translation language modelling: hidden tokens of two languages (XLM, Conneau 2019).
 
-Each document is a text in two languages: its first paragraph, and what follows it.
+A document is a text in two languages: its first paragraph, and the rest of it.
 """
 
-# B batch, L length, K scored places
+# B batch, L length, K scored positions
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,62 +22,60 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.errors import UserError
-from research.objectives.corruption.masking import budget, hide
+from research.fields import check, check_sum, choice, fraction, number
+from research.objectives.corruption.masking import mask_random_tokens, max_masked
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
-
-SIDES = ("both", "one", "first", "second")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec eos, x, eos, eos, y, eos; positions begin again at 0 with the second side.
+    """Reads eos, x, eos, eos, y, eos; positions restart at 0 with the second side.
 
-    `kind` is the language. Tokens of both sides are chosen alike, whatever their
-    frequency (the paper's f^-0.5 needs counts that `VocabInfo` does not have); specials
-    are not. Of a text in one language one side is read: eos, x, eos.
+    `token_type` is the language. Tokens of both sides are chosen with equal
+    probability, whatever their frequency (the paper's f^-0.5 needs counts that
+    `VocabInfo` does not have); specials are never chosen. Of a text in one language one
+    side is read: eos, x, eos.
     """
 
-    rate: float = 0.15  # share of a row's tokens, specials included, that is chosen
-    mask: float = 0.8  # share of the chosen that becomes the mask token
-    random: float = 0.1  # share that becomes an ordinary token; the rest stays
-    side: str = "both"  # both | one | first | second: what is read of each pair; one:
-    # either, at random (monolingual, to alternate with both in a mix)
-    languages: str = "0:1"  # kinds of first and second side: one pair for all corpora,
-    # or one for each of data.mixture, in order of their names, between spaces
+    rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
+    # included, that is chosen
+    mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
+    # token; the rest stays
+    side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
+    # pair; one: a random side (monolingual, to alternate with both in a mix)
+    languages: str = "0:1"  # token types of first and second side: one pair for all
+    # corpora, or one for each of data.mixture in order of their names, between spaces
 
     family = "MLM"
     pattern = "full"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
-            raise ValueError("mask and random are shares, together at most 1")
-        if self.side not in SIDES:
-            raise ValueError(f"side is {', '.join(SIDES)}, not {self.side!r}")
-        assert len(self._kinds)  # wrong languages are told here
+        check(self)
+        check_sum(self, "mask_fraction", "random_fraction")
+        assert len(self._token_types)  # raises if languages cannot be parsed
 
     @property
-    def _kinds(self) -> np.ndarray:
-        """[corpora, 2] int32. Raises ValueError: not pairs of numbers."""
+    def _token_types(self) -> np.ndarray:
+        """[corpora, 2] int32. Raises ValueError: languages are not pairs of numbers."""
         try:
             pairs = [pair.split(":") for pair in self.languages.split()]
-            kinds = np.array([[int(kind) for kind in pair] for pair in pairs], np.int32)
-            right = kinds.ndim == 2 and kinds.shape[1] == 2 and kinds.min() >= 0
+            types = np.array([[int(n) for n in pair] for pair in pairs], np.int32)
+            valid = types.ndim == 2 and types.shape[1] == 2 and types.min() >= 0
         except ValueError:
-            right = False
-        if not right:
+            valid = False
+        if not valid:
             raise ValueError(
-                "languages are pairs of kinds such as 0:1, with spaces between them, "
-                f"not {self.languages!r}"
+                "languages are pairs of token types such as 0:1, with spaces between "
+                f"them, not {self.languages!r}"
             )
-        return kinds
+        return types
 
     def num_scored(self, length: int) -> int:
         """K: 39 at length 256."""
-        return math.ceil(self.rate * length - 1e-9)
+        return max_masked(self.rate, length)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("document", length - 4)
@@ -89,36 +86,33 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides round(rate * tokens) of a row's tokens, on either side.
+        """Masks round(rate * tokens) of a row's tokens, on either side.
 
         Raises:
-          UserError: languages are given for fewer corpora than there are.
+          UserError: `languages` has fewer pairs than there are corpora.
         """
-        text, begin = self._lay_out(example, key, vocab, length)
-        most = self.num_scored(length)
-        count = budget(text.length, self.rate, most)
-        chosen = counter_rng.choose_subset(
-            key, "choose", ~vocab.is_special[text.token], count
-        )
-        hidden = hide(
+        text, second_begin = self._text(example, key, vocab, length)
+        scored = mask_random_tokens(
             text.token,
-            chosen,
+            ~vocab.is_special[text.token],
+            text.length,
             key,
             vocab,
-            num_scored=most,
-            mask=self.mask,
-            random=self.random,
+            rate=self.rate,
+            max_count=self.num_scored(length),
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
         )
-        group = input_format.full(text.token, text.length)
-        again = np.where(text.token_type == 1, begin[:, None], 0).astype(np.int32)
-        group["position"] -= again
+        group = input_format.full_input(text.token, text.length)
+        shift = np.where(text.token_type == 1, second_begin[:, None], 0)
+        group["position"] -= shift.astype(np.int32)
         group["token_type"] = self._languages(example.corpus, text, group["segment"])
-        return group | hidden
+        return group | scored
 
-    def _lay_out(
-        self, example, key, vocab, length
+    def _text(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> tuple[input_format.Text, np.ndarray]:
-        """The rows, and [B]: where the second side begins, with its eos."""
+        """The rows, and [B]: the position of the eos before the second side."""
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
         starts = (example.flags & PARAGRAPH) > 0
         starts[:, :1] = False
@@ -132,29 +126,33 @@ class Objective:
             second &= size[:, 1] > 0
             size[second, 0], size[~second, 1] = 0, 0
         begin = np.stack([0 * cut, cut], axis=1)
-        opens = (vocab.eos_id, vocab.eos_id)
-        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
+        prefixes = (vocab.eos_id, vocab.eos_id)
+        text = input_format.concatenate_spans(
+            example, begin, size, vocab, length, prefixes=prefixes
+        )
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
-    def _languages(self, source, text, segment) -> np.ndarray:
-        """[B, L] int32: the kind of each place, 0 at padding."""
-        kinds = self._kinds
-        if len(kinds) > 1 and source.max(initial=0) >= len(kinds):
+    def _languages(
+        self, corpus: np.ndarray, text: input_format.Text, segment: np.ndarray
+    ) -> np.ndarray:
+        """[B, L] int32: the language of each position, 0 at padding."""
+        types = self._token_types
+        if len(types) > 1 and corpus.max(initial=0) >= len(types):
             raise UserError(
-                f"objective.languages has {len(kinds)} pairs for at least "
-                f"{source.max() + 1} corpora of data.mixture"
+                f"objective.languages has {len(types)} pairs for at least "
+                f"{corpus.max() + 1} corpora of data.mixture"
             )
-        own = kinds[np.where(len(kinds) > 1, source, 0)]
+        own = types[np.where(len(types) > 1, corpus, 0)]
         return np.take_along_axis(own, text.token_type, axis=1) * segment
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types are fewer than the languages."""
-        input_format.check_token_types(options, int(self._kinds.max()) + 1)
+        """Raises UserError: model.token_types is less than the languages need."""
+        input_format.check_token_types(options, int(self._token_types.max()) + 1)
         return models.Transformer(
             options, size=vocab.size, pattern=self.pattern, transform=True
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: tlm, and accuracy (not differentiated)."""
+        """Terms: tlm, and accuracy (a metric)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
         return masked_cross_entropy("tlm", readout, batch), ()

@@ -1,13 +1,12 @@
-"""Cloze under four kinds of sight in one network (UniLM, Dong et al. 2019, section 2).
+"""A cloze under four attention masks in one network (UniLM, Dong et al. 2019, sec. 2).
 
-A row is read both ways, from left to right, from right to left, or as a source that
-sees itself and a target that sees the source and what comes before it. What is hidden
-is recovered at its own place in each of them; only rank and reach differ.
+A row is bidirectional, left-to-right, right-to-left, or a source that attends to itself
+with a target that attends to the source and to what precedes it. In all modes masked
+tokens are predicted at their own positions; only rank and reach differ.
 """
 
-# B batch, L length, K scored places, R raw tokens an example
+# B batch, L length, K scored positions, R raw tokens an example
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,187 +25,195 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
-from research.objectives.corruption import masking
+from research.fields import check, check_sum, fraction, number
+from research.objectives.corruption.masking import (
+    mask_budget,
+    max_masked,
+    replace_chosen,
+)
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
-FIRST_KIND = np.array([0, 4, 2, 3])
-"""Kinds tell the modes apart: the first segment's; a second one's is the next."""
+FIRST_TOKEN_TYPE = np.array([0, 4, 2, 3])
+"""[modes]: the token type of a row's first segment; a second segment has the next."""
 
-NUM_KINDS = 6
+NUM_TOKEN_TYPES = 6
 
 
 @dataclass(frozen=True)
 class Objective:
-    """TextSpec bos, first segment, eos, second segment, eos: L - 3 tokens.
+    """Reads bos, first segment, eos, second segment, eos: L - 3 tokens.
 
-    The mode of a row is drawn by its key alone. Both ways, a pair is read as BERT does
-    and the sentence loss is scored. The other modes read text that runs on: of a pair
-    of two documents its first span alone. From one side they read one segment (bos,
-    text, eos); as source and target the two spans, or one span cut before a sentence
-    (where it has one only, anywhere).
+    The mode of a row depends on its key alone. A bidirectional row is a pair as in
+    BERT, and its sentence loss is scored. The other modes read contiguous text: of a
+    pair of two documents the first span alone. Left-to-right and right-to-left rows are
+    one segment (bos, text, eos); source and target are the two spans, or one span cut
+    before a sentence (anywhere, if it has only one sentence).
 
-    Chosen tokens are single or short n-grams, which end at a special; the last one is
-    cut to the budget. Of specials only a target's eos may be chosen, which teaches
-    where to stop.
+    Chosen are single tokens or short n-grams, which end before a special; the last one
+    is cut to the budget. The only special that may be chosen is a target's eos, which
+    teaches where to stop.
     """
 
-    rate: float = 0.15  # share of a row's tokens, specials included, that is chosen
-    grams: float = 0.2  # share of choices that are n-grams of 2 to `longest` tokens
-    longest: int = 3  # tokens of an n-gram; all lengths are equally likely
-    mask: float = 0.8  # share of the chosen that becomes the mask token
-    random: float = 0.1  # share that becomes an ordinary token; the rest stays
-    bidirectional: float = 1 / 3  # share of rows; those of the four modes sum to 1
-    seq2seq: float = 1 / 3
-    forward: float = 1 / 6
-    backward: float = 1 / 6
-    other: float = 0.5  # share of pairs whose second span is of another document
+    rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
+    # included, that is chosen
+    ngram_rate: float = fraction(0.2)  # fraction of choices that are n-grams of 2 to
+    # `max_ngram` tokens
+    max_ngram: int = number(3, least=2)  # tokens; all sizes are equally likely
+    mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
+    # token; the rest stays
+    bidirectional: float = fraction(1 / 3)  # fraction of rows; the four modes sum to 1
+    seq2seq: float = fraction(1 / 3)  # fraction of rows
+    forward: float = fraction(1 / 6)  # fraction of rows
+    backward: float = fraction(1 / 6)  # fraction of rows
+    other_document_rate: float = fraction(0.5)  # fraction of pairs whose second span is
+    # from another document
 
     family = "LM"
     pattern = "general"
     supports_accumulation = True
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is between 0 and 1, not {self.rate}")
-        if min(self.mask, self.random, 1 - self.mask - self.random) < -1e-9:
-            raise ValueError("mask and random are shares, together at most 1")
-        if not 0 <= self.grams <= 1 or not 0 <= self.other <= 1:
-            raise ValueError("grams and other are shares, from 0 to 1")
-        if self.longest < 2:
-            raise ValueError(f"longest is at least 2 tokens, not {self.longest}")
-        if min(self._shares) < 0 or abs(sum(self._shares) - 1) > 1e-6:
+        check(self)
+        check_sum(self, "mask_fraction", "random_fraction")
+        if abs(sum(self._mode_rates) - 1) > 1e-6:
             raise ValueError(
-                "bidirectional, seq2seq, forward and backward are shares of all rows "
-                f"and sum to 1, not {sum(self._shares):g}"
+                "bidirectional, seq2seq, forward and backward are fractions of rows "
+                f"and sum to 1, not {sum(self._mode_rates):g}"
             )
 
     @property
-    def _shares(self) -> tuple[float, ...]:
+    def _mode_rates(self) -> tuple[float, ...]:
         """In order of the modes."""
         return self.bidirectional, self.seq2seq, self.forward, self.backward
 
     def num_scored(self, length: int) -> int:
         """K: 20 at length 128, 77 at 512."""
-        return math.ceil(self.rate * length - 1e-9)
+        return max_masked(self.rate, length)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("pair", length - 3, other_document_rate=self.other)
+        return TextSpec(
+            "pair", length - 3, other_document_rate=self.other_document_rate
+        )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = scored_specs(self.num_scored(length))
-        return input_specs(length) | scored | sentence_pairs.specs()
+        return input_specs(length) | scored | sentence_pairs.label_specs()
 
     def mode(self, key: np.ndarray) -> np.ndarray:
         """[B] int64: the mode of each row."""
-        ends = np.cumsum(self._shares)[:-1]
+        ends = np.cumsum(self._mode_rates)[:-1]
         return np.searchsorted(ends, counter_rng.uniform(key, "mode", 1)[:, 0], "right")
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides round(rate * tokens) of a row's tokens, and what its mode hides."""
+        """Masks round(rate * tokens) of a row's tokens, and sets its mode's rank."""
         mode = self.mode(key)
-        size = spans(example, key, mode)
+        size = segment_sizes(example, key, mode)
         begin = np.pad(size, [(0, 0), (1, 0)])[:, :-1]
-        opens = (vocab.bos_id, None)
-        text = input_format.compose(example, begin, size, vocab, length, opens=opens)
+        prefixes = (vocab.bos_id, None)
+        text = input_format.concatenate_spans(
+            example, begin, size, vocab, length, prefixes=prefixes
+        )
         token, two = text.token, size[:, 1] > 0
-        rank = sees_up_to(mode, text)
+        rank = mode_rank(mode, text)
         here = np.arange(length) < text.length[:, None]
-        kind = np.where(here, FIRST_KIND[mode][:, None] + text.token_type, 0)
-        group = input_format.full(token, text.length)
+        token_type = FIRST_TOKEN_TYPE[mode][:, None] + text.token_type
+        group = input_format.full_input(token, text.length)
         group |= {
-            "token_type": kind.astype(np.int32),
+            "token_type": np.where(here, token_type, 0).astype(np.int32),
             "rank": rank,
             "reach": rank.copy(),
         }
 
         candidate = ~vocab.is_special[token] & here
-        closes = np.arange(length) == text.length[:, None] - 1
-        candidate |= closes & (two & (mode == SEQ2SEQ))[:, None]
+        last = np.arange(length) == text.length[:, None] - 1
+        candidate |= last & (two & (mode == SEQ2SEQ))[:, None]
         num_scored = self.num_scored(length)
-        sizes = gram_sizes(key, length, self.grams, self.longest)
-        count = masking.budget(text.length, self.rate, num_scored)
-        hidden = masking.hide(
+        sizes = ngram_sizes(key, length, self.ngram_rate, self.max_ngram)
+        count = mask_budget(text.length, self.rate, num_scored)
+        scored = replace_chosen(
             token,
-            choose_grams(key, candidate, sizes, count),
+            choose_ngrams(key, candidate, sizes, count),
             key,
             vocab,
             num_scored=num_scored,
-            mask=self.mask,
-            random=self.random,
+            mask_fraction=self.mask_fraction,
+            random_fraction=self.random_fraction,
         )
-        asked = sentence_pairs.ask("nsp", example, key)
-        weight = asked.label_weight * (mode == BIDIRECTIONAL)
-        label = np.where(weight > 0, asked.label, 0)
-        return group | hidden | {"label": label, "label_weight": weight}
+        labels = sentence_pairs.make_labels("nsp", example, key)
+        weight = labels.label_weight * (mode == BIDIRECTIONAL)
+        label = np.where(weight > 0, labels.label, 0)
+        return group | scored | {"label": label, "label_weight": weight}
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: there are kinds, but too few to tell the modes apart."""
-        input_format.check_token_types(options, NUM_KINDS)
+        """Raises UserError: model.token_types is above 0, but fewer than 6."""
+        input_format.check_token_types(options, NUM_TOKEN_TYPES)
         return models.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,
             transform=True,
-            heads=sentence_pairs.heads("nsp", 2),
+            heads=sentence_pairs.pooled_head("nsp", 2),
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: unilm and nsp; and the accuracy of each (not differentiated)."""
+        """Terms: unilm and nsp; the accuracy of each (metrics)."""
         scored = batch["scored"]
-        places = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)
-        states = net.states(batch, scored=places)
-        readout = net.readout(states[:, 1:])
-        terms = masked_cross_entropy("unilm", readout, batch)
-        return terms | sentence_pairs.score(
-            "nsp", net.head("nsp", states[:, 0]), batch
-        ), ()
+        positions = jnp.concatenate([jnp.zeros_like(scored[:, :1]), scored], axis=1)
+        states = net.states(batch, scored=positions)
+        terms = masked_cross_entropy("unilm", net.readout(states[:, 1:]), batch)
+        logits = net.head("nsp", states[:, 0])
+        return terms | sentence_pairs.label_terms("nsp", logits, batch), ()
 
 
-def spans(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
+def segment_sizes(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
     """[B, 2]: raw tokens of each segment of a row, by its mode; the second may be 0."""
-    whole = (mode == BIDIRECTIONAL) | (example.label != OTHER_DOCUMENT)
-    num_raw = np.where(whole, example.length, example.first_length)
-    place = np.arange(example.token.shape[1])
-    inside = (place > 0) & (place < num_raw[:, None])
+    both = (mode == BIDIRECTIONAL) | (example.label != OTHER_DOCUMENT)
+    num_raw = np.where(both, example.length, example.first_length)
+    position = np.arange(example.token.shape[1])
+    inside = (position > 0) & (position < num_raw[:, None])
     starts = inside & ((example.flags & SENTENCE) > 0)
     starts = np.where(starts.any(axis=1, keepdims=True), starts, inside)
     cut = np.argmax(counter_rng.choose_subset(key, "cut", starts, 1), axis=1)
-    cut = np.where(whole, example.first_length, np.where(cut > 0, cut, num_raw))
+    cut = np.where(both, example.first_length, np.where(cut > 0, cut, num_raw))
     cut = np.where(mode >= FORWARD, num_raw, np.minimum(cut, num_raw))
     return np.stack([cut, num_raw - cut], axis=1)
 
 
-def sees_up_to(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
-    """[B, L]: the rank, and the reach, of every place."""
-    place = np.arange(text.token.shape[1], dtype=np.int32)
+def mode_rank(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
+    """[B, L] int32: the rank of every position, which is its reach too."""
+    position = np.arange(text.token.shape[1], dtype=np.int32)
     mode, end = mode[:, None], text.length[:, None]
-    source = np.sum((text.token_type == 0) & (place < end), axis=1, keepdims=True)
+    in_source = (text.token_type == 0) & (position < end)
+    source = np.sum(in_source, axis=1, keepdims=True)
     rank = np.select(
         [mode == BIDIRECTIONAL, mode == SEQ2SEQ, mode == FORWARD],
-        [0, place + 1 - source, place],
-        end - 1 - place,
+        [0, position + 1 - source, position],
+        end - 1 - position,
     )
     return np.maximum(rank, 0).astype(np.int32)
 
 
-def gram_sizes(key: np.ndarray, length: int, share: float, longest: int) -> np.ndarray:
-    """[B, L]: tokens that a choice of each place takes, from it on: 1 to `longest`."""
+def ngram_sizes(
+    key: np.ndarray, length: int, ngram_rate: float, max_ngram: int
+) -> np.ndarray:
+    """[B, L]: tokens of the choice that begins at each position: 1 to `max_ngram`."""
     draw = counter_rng.uniform(key, "grams", 2 * length).reshape(len(key), length, 2)
-    size = 2 + (draw[..., 1] * (longest - 1)).astype(np.int64)
-    return np.where(draw[..., 0] < share, size, 1)
+    size = 2 + (draw[..., 1] * (max_ngram - 1)).astype(np.int64)
+    return np.where(draw[..., 0] < ngram_rate, size, 1)
 
 
-def choose_grams(
+def choose_ngrams(
     key: np.ndarray, candidate: np.ndarray, sizes: np.ndarray, count: np.ndarray
 ) -> np.ndarray:
-    """[B, L] bool: `count` [B] of the candidates [B, L], place by place at random.
+    """[B, L] bool: `count` [B] of the candidates [B, L], by positions in random order.
 
-    A place that is still free takes `sizes` [B, L] tokens from itself on, up to the
-    first that is no candidate; those chosen before are passed over (the released code).
+    A position that is still free takes `sizes` [B, L] tokens from itself on, up to the
+    first that is no candidate; those chosen before are skipped (the released code).
     """
     length = candidate.shape[1]
     score = np.where(
@@ -224,10 +231,10 @@ def choose_grams(
             break
         going = fits[row, first] & ~chosen[row, first]
         size = sizes[row, first]
-        for further in range(int(size.max(initial=1))):
-            place = np.minimum(first + further, length)
-            going = going & fits[row, place] & (further < size)
-            new = going & ~chosen[row, place] & (left > 0)
-            chosen[row, place] |= new
+        for offset in range(int(size.max(initial=1))):
+            position = np.minimum(first + offset, length)
+            going = going & fits[row, position] & (offset < size)
+            new = going & ~chosen[row, position] & (left > 0)
+            chosen[row, position] |= new
             left = left - new
     return chosen[:, :-1]

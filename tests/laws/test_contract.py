@@ -1,4 +1,4 @@
-"""What every objective promises; the modules are found by listing the folder."""
+"""The contract of every objective; modules are found by listing the folder."""
 
 import dataclasses
 from functools import cache
@@ -32,7 +32,7 @@ lengths = pytest.mark.parametrize("length", [12, 37, 128])
 
 @all_cases
 @lengths
-def test_arrays_are_as_announced(name, fields, length):
+def test_arrays_are_as_in_batch_spec(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
     specs = objective.batch_spec(length)
@@ -49,30 +49,30 @@ def test_a_row_is_a_function_of_its_text_and_key(name, fields, length):
     example, whole = make_batch(objective, length)
     before = [array.copy() for array in example]
     for part in (slice(0, 1), slice(3, 8), slice(None, None, -1)):
-        cut = objective.corrupt(rows(example, part), keys(8)[part], VOCAB, length)
-        for array in whole:
-            np.testing.assert_array_equal(cut[array], whole[array][part], err_msg=array)
+        found = objective.corrupt(rows(example, part), keys(8)[part], VOCAB, length)
+        for array, expected in whole.items():
+            np.testing.assert_array_equal(found[array], expected[part], err_msg=array)
     for array, copy in zip(example, before, strict=True):
-        np.testing.assert_array_equal(array, copy)  # the text itself is untouched
+        np.testing.assert_array_equal(array, copy)  # the example is not modified
 
 
 @all_cases
-def test_another_key_hides_something_else(name, fields):
+def test_corruption_depends_on_the_key(name, fields):
     objective = make_objective(name, fields)
     example, batch = make_batch(objective, 128)
     other = objective.corrupt(example, keys(8, seed=1), VOCAB, 128)
     same = all(np.array_equal(batch[array], other[array]) for array in batch)
-    sure = name in ("classify", "tagging") or (
+    deterministic = name in ("classify", "tagging") or (
         name == "lm" and not fields.get("prefix")
     )
-    asked = fields.get("relation", "nsp") in ("nsp", "distance", "discourse")
-    sure |= name == "sentences" and asked
-    assert same == sure  # those hide nothing at random
+    task = fields.get("task", "nsp")
+    deterministic |= name == "sentences" and task in ("nsp", "distance", "discourse")
+    assert same == deterministic
 
 
 @all_cases
 @lengths
-def test_padding_sees_nothing_and_weighs_nothing(name, fields, length):
+def test_padding_has_no_attention_and_no_weight(name, fields, length):
     objective = make_objective(name, fields)
     example, batch = make_batch(objective, length)
     empty = example.length == 0
@@ -80,8 +80,8 @@ def test_padding_sees_nothing_and_weighs_nothing(name, fields, length):
         here = group["segment"] > 0
         assert not here[empty].any() and here.any()
         assert (group["token"][~here] == VOCAB.pad_id).all()
-        sees = attention_mask(group)
-        assert not sees[~here].any() and not sees.swapaxes(1, 2)[~here].any()
+        mask = attention_mask(group)
+        assert not mask[~here].any() and not mask.swapaxes(1, 2)[~here].any()
         assert ((group["token"] >= 0) & (group["token"] < VOCAB.size)).all()
         assert (np.abs(group["position"]) < 2 * length).all()
         assert ((group["token_type"] >= 0) & (group["token_type"] < 8)).all()
@@ -92,7 +92,7 @@ def test_padding_sees_nothing_and_weighs_nothing(name, fields, length):
 
 @all_cases
 @lengths
-def test_scored_places_are_places_of_the_text(name, fields, length):
+def test_scored_positions_are_in_the_text(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
     for weight in weight_names(batch):
@@ -101,28 +101,28 @@ def test_scored_places_are_places_of_the_text(name, fields, length):
             objective, batch
         ).get(prefix)
         if group is None or batch[weight].ndim < 2:
-            continue  # its places are not a text's
+            continue  # not positions of a text
         target, weight = batch[prefix + "target"], batch[weight]
         assert ((target >= 0) & (target < VOCAB.size)).all()
-        place = np.arange(weight.shape[1])[None].repeat(len(weight), axis=0)
+        position = np.arange(weight.shape[1])[None].repeat(len(weight), axis=0)
         if prefix + "scored" in batch:
-            place = batch[prefix + "scored"]
-            assert not place[weight == 0].any()
-        segment = np.take_along_axis(group[0]["segment"], place, axis=1)
+            position = batch[prefix + "scored"]
+            assert not position[weight == 0].any()
+        segment = np.take_along_axis(group[0]["segment"], position, axis=1)
         assert (segment[weight > 0] > 0).all()
 
 
 @all_cases
 @lengths
-def test_the_pattern_is_kept(name, fields, length):
+def test_the_attention_mask_matches_the_pattern(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
     for group, pattern in input_groups(objective, batch).values():
         segment = group["segment"]
         same = (segment[:, :, None] == segment[:, None]) & (segment[:, None] > 0)
-        place = np.arange(segment.shape[1])
+        position = np.arange(segment.shape[1])
         if pattern == "causal":
-            same &= place[:, None] >= place
+            same &= position[:, None] >= position
         if pattern != "general":
             np.testing.assert_array_equal(attention_mask(group), same)
         else:
@@ -130,7 +130,7 @@ def test_the_pattern_is_kept(name, fields, length):
 
 
 @all_cases
-def test_its_fields_are_plain_values(name, fields):
+def test_fields_are_plain_values(name, fields):
     objective = make_objective(name, fields)
     assert objective.family in objectives.FAMILIES
     assert dataclasses.is_dataclass(objective) and hash(objective) is not None
@@ -140,9 +140,10 @@ def test_its_fields_are_plain_values(name, fields):
 
 @cache
 def scorer(name, fields):
-    """(batch, only_empty, scale) -> terms, and the gradient of sum(coef * total).
+    """A function of (batch, only_empty, scale): terms, gradient of sum(coef * total).
 
-    only_empty: of the terms whose weight is 0 alone. scale: of the parameters.
+    only_empty: the gradient of the terms whose weight is 0 alone. scale: factor of the
+    parameters.
     """
     objective, net = make_network(name, thawed(fields))
 
@@ -155,14 +156,14 @@ def scorer(name, fields):
         params = models.unbox(models.init(net, score, KEY))
         return params, zero_carry(objective, net, params, batch, KEY)
 
-    params, memory = init(on_device(make_batch(objective, LENGTH)[1]))
-    memory = jax.tree.map(jnp.zeros_like, memory)
+    params, carry = init(on_device(make_batch(objective, LENGTH)[1]))
+    carry = jax.tree.map(jnp.zeros_like, carry)
 
     @jax.jit
     def score(batch, only_empty, scale):
         def total(params):
-            scored, after = terms(params, batch | {"carry": memory})
-            assert jax.tree.structure(after) == jax.tree.structure(memory)
+            scored, after = terms(params, batch | {"carry": carry})
+            assert jax.tree.structure(after) == jax.tree.structure(carry)
             parts = [
                 jnp.where(only_empty & (term.weight > 0), 0.0, term.coef * term.total)
                 for term in scored.values()
@@ -185,43 +186,45 @@ def on_device(batch) -> dict:
 
 
 def frozen(value):
-    """A value that can be hashed; `thawed` is its inverse."""
+    """A hashable form of a value; `thawed` is the inverse."""
     if isinstance(value, dict):
         return ("dict", *((key, frozen(item)) for key, item in value.items()))
     return value
 
 
 def thawed(value):
+    """The inverse of `frozen`."""
     if isinstance(value, tuple) and value[:1] == ("dict",):
         return {key: thawed(item) for key, item in value[1:]}
     return value
 
 
-def scored(name, fields, num_raw=None):
-    """A scorer, and a batch for it."""
+def scorer_and_batch(name, fields, num_raw=None):
+    """The scorer of a case, and a batch for it."""
     _, batch = make_batch(make_objective(name, fields), LENGTH, num_raw)
     return scorer(name, frozen(fields)), batch
 
 
-def guess(term, weight) -> float:
-    """The loss of one who knows nothing, under a term's own name in a joint."""
-    answers = NUM_CLASSES.get(term.rpartition("/")[2], VOCAB.size)
-    return np.log(answers(weight) if callable(answers) else answers)
+def uniform_loss(term, weight) -> float:
+    """The loss of uniform predictions; a joint's terms have a prefix and "/"."""
+    num_classes = NUM_CLASSES.get(term.rpartition("/")[2], VOCAB.size)
+    return np.log(num_classes(weight) if callable(num_classes) else num_classes)
 
 
 @loss_cases
-def test_an_untrained_loss_is_that_of_a_guess(name, fields):
-    run, batch = scored(name, fields)
+def test_the_initial_loss_is_that_of_uniform_predictions(name, fields):
+    run, batch = scorer_and_batch(name, fields)
     terms, gradient = run(batch)
     assert np.isfinite(gradient).all() and gradient.any()
     for term, (total, weight, coef) in terms.items():
         if coef:
-            assert total / weight == pytest.approx(guess(term, weight), abs=0.1), term
+            expected = pytest.approx(uniform_loss(term, weight), abs=0.1)
+            assert total / weight == expected, term
 
 
 @loss_cases
-def test_what_weighs_nothing_teaches_nothing(name, fields):
-    run, batch = scored(name, fields)
+def test_weight_zero_has_no_gradient(name, fields):
+    run, batch = scorer_and_batch(name, fields)
     batch |= {name: np.zeros_like(batch[name]) for name in weight_names(batch)}
     terms, gradient = run(batch, only_empty=True)
     assert not gradient.any()
@@ -230,26 +233,26 @@ def test_what_weighs_nothing_teaches_nothing(name, fields):
 
 
 @loss_cases
-def test_empty_rows_teach_nothing(name, fields):
-    run, batch = scored(name, fields, num_raw=[0] * 8)
+def test_empty_rows_have_no_gradient(name, fields):
+    run, batch = scorer_and_batch(name, fields, num_raw=[0] * 8)
     terms, gradient = run(batch)
     assert not gradient.any()
     assert all(term.total == term.weight == 0 for term in terms.values())
 
 
 @loss_cases
-def test_sums_of_parts_are_sums_of_the_whole(name, fields):
-    # Rows of the other part are made empty, so that shapes stay.
+def test_sums_over_parts_are_sums_over_the_batch(name, fields):
+    # The rows of the other part become empty rows, so that shapes are the same.
     objective = make_objective(name, fields)
     if not objective.supports_accumulation:
-        pytest.skip("it compares the examples of a batch")
-    run, batch = scored(name, fields)
+        pytest.skip("examples of a batch interact")
+    run, batch = scorer_and_batch(name, fields)
     _, empty = make_batch(objective, LENGTH, [0] * 8)
     first = np.arange(8) % 3 == 0
 
-    def part(mine):
+    def part(kept):
         return {
-            array: np.where(mine.reshape(-1, *[1] * (batch[array].ndim - 1)), *both)
+            array: np.where(kept.reshape(-1, *[1] * (batch[array].ndim - 1)), *both)
             for array, both in ((a, (batch[a], empty[a])) for a in batch)
         }
 
@@ -266,7 +269,7 @@ def test_sums_of_parts_are_sums_of_the_whole(name, fields):
 
 @loss_cases
 def test_weights_do_not_depend_on_parameters(name, fields):
-    run, batch = scored(name, fields)
+    run, batch = scorer_and_batch(name, fields)
     terms, other = run(batch)[0], run(batch, scale=3.0)[0]
     assert any(terms[term].total != other[term].total for term in terms)
     for term in terms:

@@ -108,7 +108,7 @@ CASES = {
     "mlm": Case("mlm", MASKS, markov_chain.optimal_loss, 1000),
     "electra": Case(
         "electra",
-        {"mask": 1.0, "fraction": 1.0, "tie": "all"},  # a generator of full size
+        {"mask_fraction": 1.0, "generator_size": 1.0, "tie": "all"},
         markov_chain.optimal_loss,
         1000,
     ),

@@ -1,6 +1,5 @@
 """On a mesh: the same numbers, and no involuntary full rematerialisation by XLA."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""classify: where the label is read, and which rows count."""
+"""classify: the classified position, attention, labels and pooling."""
 
 import numpy as np
 import pytest
@@ -8,35 +8,35 @@ from research.batch import attention_mask, input_group
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
-OF = vocab()
-EXAMPLE = texts(14, [14, 5, 1, 0, 9], OF)._replace(
+VOCAB = vocab()
+EXAMPLE = texts(14, [14, 5, 1, 0, 9], VOCAB)._replace(
     label=np.array([0, 2, -1, 1, 1], np.int32)
 )
 
 
-def corrupt(of=OF, **fields):
+def corrupt(vocabulary=VOCAB, **fields):
     objective = objectives.make_objective("classify", **fields)
-    return objective.corrupt(EXAMPLE, keys(5), of, 16)
+    return objective.corrupt(EXAMPLE, keys(5), vocabulary, 16)
 
 
-def read(batch, prefix="") -> list[int]:
-    """The token at which each non-empty row's label is read."""
+def classified_tokens(batch, prefix="") -> list[int]:
+    """The token whose state is classified, for each non-empty row."""
     token = np.take_along_axis(batch[prefix + "token"], batch["scored"], axis=1)
     return list(token[EXAMPLE.length > 0, 0])
 
 
 @pytest.mark.parametrize(
-    ("fields", "prefix", "where"),
+    ("fields", "prefix", "token"),
     [
-        ({}, "", OF.bos_id),
-        ({"bos": "last"}, "", OF.bos_id),
-        ({"architecture": "decoder"}, "", OF.eos_id),
-        ({"architecture": "encdec"}, "decoder_", OF.eos_id),
+        ({}, "", VOCAB.bos_id),
+        ({"bos": "last"}, "", VOCAB.bos_id),
+        ({"architecture": "decoder"}, "", VOCAB.eos_id),
+        ({"architecture": "encdec"}, "decoder_", VOCAB.eos_id),
     ],
 )
-def test_the_label_is_read_at_its_token(fields, prefix, where):
+def test_the_classified_token(fields, prefix, token):
     batch = corrupt(**fields)
-    assert read(batch, prefix) == [where] * 4
+    assert classified_tokens(batch, prefix) == [token] * 4
     last = batch[prefix + "segment"].sum(axis=1) - 1
     at_end = batch["scored"][:, 0] == np.maximum(last, 0)
     assert at_end.all() or fields == {}
@@ -51,26 +51,26 @@ def test_both_sides_of_an_encoder_decoder_read_the_same_text():
         np.testing.assert_array_equal(encoder, decoder)
 
 
-def test_a_decoder_looks_back_and_an_encoder_both_ways():
-    # As they did in pretraining: what is fine-tuned is the same network.
+def test_a_decoder_is_causal_and_an_encoder_bidirectional():
+    # As in pretraining: the same network is fine-tuned.
     here = corrupt()["segment"] > 0
     both = here[:, :, None] & here[:, None]
     np.testing.assert_array_equal(attention_mask(corrupt()), both)
-    looks_back = attention_mask(corrupt(architecture="decoder"))
-    np.testing.assert_array_equal(looks_back, np.tril(both))
+    causal = attention_mask(corrupt(architecture="decoder"))
+    np.testing.assert_array_equal(causal, np.tril(both))
 
 
-def test_a_mean_is_of_what_is_no_padding():
+def test_pooling_excludes_padding():
     class Net:
         states = staticmethod(lambda batch, scored: values)
-        head = staticmethod(lambda name, state: heard.append(state) or state)
+        head = staticmethod(lambda name, state: pooled.append(state) or state)
 
-    heard = []
+    pooled = []
     values = np.float32(np.random.default_rng(0).normal(size=(5, 16, 4)))
     batch = corrupt(pool="mean")
     assert "scored" not in batch
     objectives.make_objective("classify", pool="mean").loss(Net, batch, None)
-    for row, state in enumerate(heard[0]):
+    for row, state in enumerate(pooled[0]):
         here = batch["segment"][row] > 0
         mean = values[row][here].mean(axis=0) if here.any() else np.zeros(4)
         np.testing.assert_allclose(state, mean, rtol=1e-5, atol=1e-6)
@@ -85,7 +85,7 @@ def test_only_labelled_documents_count():
 def test_a_corpus_without_labels_is_refused():
     unlabelled = vocab(labels=())
     with pytest.raises(UserError, match=r"data\.corpus"):
-        corrupt(of=unlabelled)
+        corrupt(unlabelled)
     with pytest.raises(UserError, match=r"data\.corpus"):
         objectives.make_objective("classify").network(None, unlabelled)
 
@@ -98,6 +98,6 @@ def test_a_corpus_without_labels_is_refused():
         {"architecture": "decoder", "bos": "last"},
     ],
 )
-def test_what_makes_no_sense_is_refused(fields):
+def test_illegal_fields_are_refused(fields):
     with pytest.raises(UserError, match="objective classify"):
         objectives.make_objective("classify", **fields)

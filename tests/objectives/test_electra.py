@@ -1,6 +1,6 @@
-"""electra: where it samples, from what, and who learns from it.
+"""electra: masked positions, samples of the generator, labels and gradients.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 from types import SimpleNamespace
@@ -19,15 +19,15 @@ from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab()
-LEVEL = 1e-4
+VOCAB = vocab()
+SIGNIFICANCE = 1e-4
 KEY = jax.random.key(0)
 
 
 def corrupt(lengths, length, **fields):
     objective = objectives.make_objective("electra", **fields)
-    example = texts(length - 2, lengths, OF)
-    return objective.corrupt(example, keys(len(lengths)), OF, length), example
+    example = texts(length - 2, lengths, VOCAB)
+    return objective.corrupt(example, keys(len(lengths)), VOCAB, length), example
 
 
 def on_device(batch) -> dict:
@@ -49,49 +49,45 @@ def readout(logits: np.ndarray) -> models.Readout:
 @pytest.mark.parametrize(
     ("rate", "length", "count"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
 )
-def test_scored_places_are_the_published_ones(rate, length, count):
+def test_the_number_of_scored_positions_is_the_published_one(rate, length, count):
     specs = objectives.make_objective("electra", rate=rate).batch_spec(length)
     assert specs["scored"].shape == (count,)
 
 
-def test_places_are_distinct_and_the_rate_is_kept():
-    # Drawn with replacement, 7 % would be hit twice at this length.
+def test_positions_are_distinct_and_the_rate_is_kept():
+    # With replacement 7 % of the positions would be drawn twice at this length.
     batch, _ = corrupt([510] * 20 + [100, 1], 512)
     for row, length in enumerate([510] * 20 + [100, 1]):
-        places = batch["scored"][row][batch["weight"][row] > 0]
-        assert len(set(places)) == len(places) == max(1, round(0.15 * (length + 2)))
+        scored = batch["scored"][row][batch["weight"][row] > 0]
+        assert len(set(scored)) == len(scored) == max(1, round(0.15 * (length + 2)))
 
 
-def test_a_pair_of_segments_is_of_one_document():
+def test_a_pair_of_segments_is_from_one_document():
     objective = objectives.make_objective("electra", format="segment_pair")
-    reads = objective.text_spec(32)
-    assert (reads.unit, reads.length, reads.other_document_rate, reads.short_rate) == (
-        "pair",
-        29,
-        0,
-        0.05,
-    )
-    example = texts(29, [29, 20, 20, 0], OF)
+    spec = objective.text_spec(32)
+    assert (spec.unit, spec.length) == ("pair", 29)
+    assert (spec.other_document_rate, spec.short_rate) == (0, 0.05)
+    example = texts(29, [29, 20, 20, 0], VOCAB)
     first = np.array([10, 8, 8, 0], np.int32)
     label = np.array([NEXT, NEXT, OTHER_DOCUMENT, NEXT], np.int32)
     example = example._replace(first_length=first, label=label)
-    batch = objective.corrupt(example, keys(4), OF, 32)
-    assert ((batch["token"] == OF.eos_id).sum(axis=1) == [2, 2, 1, 0]).all()
+    batch = objective.corrupt(example, keys(4), VOCAB, 32)
+    assert ((batch["token"] == VOCAB.eos_id).sum(axis=1) == [2, 2, 1, 0]).all()
     assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 0]).all()
     assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
-        objective.network(model_options(token_types=1), OF)
+        objective.network(model_options(token_types=1), VOCAB)
     with pytest.raises(UserError, match="format is stream or segment_pair"):
         objectives.make_objective("electra", format="pair")
 
 
-def test_eighty_five_in_a_hundred_are_masked_and_the_rest_stays():
+def test_eighty_five_per_cent_become_masks_and_the_rest_stays():
     batch, _ = corrupt([126] * 400, 128)
     used = batch["weight"] > 0
     token = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked, same = token == OF.mask_id, token == batch["target"][used]
+    masked, same = token == VOCAB.mask_id, token == batch["target"][used]
     assert (masked ^ same).all()
-    assert stats.binomtest(int(masked.sum()), len(token), 0.85).pvalue > LEVEL
+    assert stats.binomtest(int(masked.sum()), len(token), 0.85).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -103,15 +99,15 @@ def test_samples_follow_the_generator(temperature):
     guess = sample(many, KEY, jnp.arange(400), temperature)
     count = np.bincount(np.asarray(guess).ravel(), minlength=256)
     assert not count[200:].any()
-    odds = np.exp(logits[:200] / temperature)
-    expected = odds / odds.sum() * count.sum()
+    p = np.exp(logits[:200] / temperature)
+    expected = p / p.sum() * count.sum()
     common = expected > 5
     count = [*count[:200][common], count[:200][~common].sum()]
     expected = [*expected[common], expected[~common].sum()]
-    assert stats.chisquare(count, expected).pvalue > LEVEL
+    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
 
 
-def test_samples_belong_to_the_example_and_not_to_the_batch(monkeypatch):
+def test_samples_depend_on_the_example_and_not_on_the_batch(monkeypatch):
     logits = np.random.default_rng(0).normal(size=(6, 5, 256))
     example = jnp.array([3, 1, 4, 15, 9, 2])
     whole = sample(readout(logits), KEY, example, 1.0)
@@ -119,7 +115,7 @@ def test_samples_belong_to_the_example_and_not_to_the_batch(monkeypatch):
     rows = [sample(readout(logits[i::2]), KEY, example[i::2], 1.0) for i in (0, 1)]
     np.testing.assert_array_equal(whole[0::2], rows[0])
     np.testing.assert_array_equal(whole[1::2], rows[1])
-    monkeypatch.setattr(electra, "CHUNK", 2 * 6 * 256)  # two slots at a time
+    monkeypatch.setattr(electra, "CHUNK_LOGITS", 2 * 6 * 256)  # two slots at a time
     cut = jax.jit(lambda key: electra.sample(readout(logits), key, example, 1.0))(KEY)
     np.testing.assert_array_equal(whole, cut)
 
@@ -132,10 +128,10 @@ def test_writing_drops_unused_slots():
     np.testing.assert_array_equal(written, [[10, 11, 99, 13], [14, 15, 16, 17]])
 
 
-def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
+def test_the_discriminator_reads_samples_and_labels_where_they_differ():
     batch, _ = corrupt([30, 30, 12, 0], 32)
     objective = objectives.make_objective("electra")
-    favourite = batch["target"][0, 0]  # the generator always says this
+    favourite = batch["target"][0, 0]  # the generator always samples it
     logits = np.full((4, batch["target"].shape[1], 128), -1e9)
     logits[..., favourite] = 0.0
 
@@ -145,7 +141,7 @@ def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
         generator = SimpleNamespace(
             states=lambda group, scored: None, readout=lambda states: readout(logits)
         )
-        # It suspects the favourite, wherever it stands.
+        # It predicts that the favourite is replaced, wherever it occurs.
         discriminator = SimpleNamespace(
             states=lambda group, scored: seen.append(group["token"]) or group["token"],
             head=lambda name, states: jnp.where(states == favourite, 3.0, -3.0)[
@@ -157,34 +153,34 @@ def test_the_discriminator_reads_samples_and_is_told_where_they_differ():
 
     terms, seen = score(on_device(batch))
     original = batch["token"].copy()
-    hit = np.zeros(original.shape, bool)
+    masked = np.zeros(original.shape, bool)
     row, slot = np.nonzero(batch["weight"])
-    hit[row, batch["scored"][row, slot]] = True
-    original[hit] = batch["target"][row, slot]
-    token = np.where(hit, favourite, original)
+    masked[row, batch["scored"][row, slot]] = True
+    original[masked] = batch["target"][row, slot]
+    token = np.where(masked, favourite, original)
     np.testing.assert_array_equal(seen, token)
     here = batch["segment"] > 0
     replaced = (token != original) & here
-    assert 0 < replaced.sum() < hit.sum()  # a lucky guess is the original
-    suspected = (token == favourite) & here
-    right = (suspected == replaced)[here]
-    loss = np.where(right, np.log1p(np.exp(-3)), np.log1p(np.exp(3)))
+    assert 0 < replaced.sum() < masked.sum()  # a sample may equal the original
+    predicted = (token == favourite) & here
+    correct = (predicted == replaced)[here]
+    loss = np.where(correct, np.log1p(np.exp(-3)), np.log1p(np.exp(3)))
     assert terms["discriminator"].coef == 50
     np.testing.assert_allclose(terms["discriminator"].total, loss.sum(), rtol=1e-5)
     assert terms["discriminator"].weight == here.sum()  # specials count, padding not
-    assert terms["discriminator_accuracy"].total == right.sum()
+    assert terms["discriminator_accuracy"].total == correct.sum()
     assert terms["replaced"].total == replaced.sum()
 
 
-def test_labels_follow_the_law_of_the_generator_on_a_toy_vocabulary():
-    # Two hidden places of a vocabulary of four: all sixteen outcomes are enumerated.
+def test_labels_follow_the_generators_distribution_on_a_toy_vocabulary():
+    # Two masked positions, a vocabulary of four: all sixteen outcomes are enumerated.
     toy = np.array([5, 6, 7, 8])
-    odds = np.array([[0.4, 0.3, 0.2, 0.1], [0.05, 0.05, 0.6, 0.3]])
+    p = np.array([[0.4, 0.3, 0.2, 0.1], [0.05, 0.05, 0.6, 0.3]])
     logits = np.full((2, 128), -1e9)
-    logits[:, toy] = np.log(odds)
+    logits[:, toy] = np.log(p)
     original = np.array([[5, 7]], np.int32)
     batch = {
-        "token": np.array([[1, OF.mask_id, 6, OF.mask_id, 2]], np.int32),
+        "token": np.array([[1, VOCAB.mask_id, 6, VOCAB.mask_id, 2]], np.int32),
         "scored": np.array([[1, 3]], np.int32),
         "target": original,
         "weight": np.ones((1, 2), np.float32),
@@ -213,24 +209,24 @@ def test_labels_follow_the_law_of_the_generator_on_a_toy_vocabulary():
     terms = score(on_device(many))
     jax.effects_barrier()
     token = np.asarray(seen[0])
-    # Places that are not hidden stay; hidden ones are of the generator's support.
+    # Unmasked tokens stay; samples are in the generator's support.
     np.testing.assert_array_equal(
         token[:, [0, 2, 4]], np.repeat([[1, 6, 2]], count, axis=0)
     )
     drawn = token[:, [1, 3]] - 5
     assert ((drawn >= 0) & (drawn < 4)).all()
     found = np.bincount(drawn[:, 0] * 4 + drawn[:, 1], minlength=16)
-    expected = (odds[0][:, None] * odds[1]).ravel() * count
-    assert stats.chisquare(found, expected).pvalue > LEVEL
-    # Label 1 exactly where the token differs: 1 - p(original), on average.
+    expected = (p[0][:, None] * p[1]).ravel() * count
+    assert stats.chisquare(found, expected).pvalue > SIGNIFICANCE
+    # The label is 1 exactly where the token differs: 1 - p(original), on average.
     replaced = int((drawn + 5 != original).sum())
     assert terms["replaced"].total == replaced
-    law = stats.binomtest(int((drawn[:, 0] != 0).sum()), count, 1 - odds[0, 0])
-    assert law.pvalue > LEVEL
-    # A discriminator that knows nothing pays log 2 for each of the five places.
-    told = terms["discriminator"]
-    np.testing.assert_allclose(told.total / told.weight, np.log(2), rtol=1e-5)
-    assert told.weight == 5 * count
+    test = stats.binomtest(int((drawn[:, 0] != 0).sum()), count, 1 - p[0, 0])
+    assert test.pvalue > SIGNIFICANCE
+    # An uninformed discriminator has a loss of log 2 at each of the five positions.
+    term = terms["discriminator"]
+    np.testing.assert_allclose(term.total / term.weight, np.log(2), rtol=1e-5)
+    assert term.weight == 5 * count
 
 
 def test_samples_stay_in_the_generators_support():
@@ -242,11 +238,11 @@ def test_samples_stay_in_the_generators_support():
     assert set(np.unique(guess)) == set(support)
 
 
-def test_the_discriminator_teaches_the_generator_nothing():
+def test_the_discriminator_loss_has_no_gradient_for_the_generator():
     batch = on_device(corrupt([30, 12], 32)[0])
     objective = objectives.make_objective("electra")
     options = model_options(layers=1, width=32, heads=2, feedforward=32)
-    network = objective.network(options, OF)
+    network = objective.network(options, VOCAB)
 
     @jax.jit
     def make(key):

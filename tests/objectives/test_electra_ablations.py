@@ -1,4 +1,4 @@
-"""electra's ablations (section 3.5 of its paper): what each task scores, and ties."""
+"""electra: what each task of section 3.5 of the paper scores, and weight tying."""
 
 from types import SimpleNamespace
 
@@ -13,14 +13,14 @@ from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab()
+VOCAB = vocab()
 KEY = jax.random.key(0)
 
 
 def corrupt(lengths, length):
-    example = texts(length - 2, lengths, OF)
+    example = texts(length - 2, lengths, VOCAB)
     objective = objectives.make_objective("electra")
-    return objective.corrupt(example, keys(len(lengths)), OF, length), example
+    return objective.corrupt(example, keys(len(lengths)), VOCAB, length), example
 
 
 def on_device(batch) -> dict:
@@ -36,9 +36,9 @@ def readout(logits: np.ndarray) -> models.Readout:
 
 
 def stubs(logits, batch, monkeypatch, guess):
-    """A pair whose generator says `logits` and draws `guess`, and what it was shown.
+    """A pair whose generator predicts `logits` and samples `guess`, and a list.
 
-    The discriminator's states are the tokens that it reads.
+    The discriminator's states are its input tokens, which are appended to the list.
     """
     seen = []
 
@@ -68,7 +68,7 @@ def score(objective, net, batch):
     return terms
 
 
-def test_fifteen_percent_tells_of_the_hidden_places_alone(monkeypatch):
+def test_task_chosen_scores_the_masked_positions_alone(monkeypatch):
     batch, _ = corrupt([30, 12, 0], 32)
     used = batch["weight"] > 0
     guess = np.where(np.arange(batch["target"].shape[1]) % 2, batch["target"], 50)
@@ -77,9 +77,9 @@ def test_fifteen_percent_tells_of_the_hidden_places_alone(monkeypatch):
     replaced = guess != batch["target"]
     logit = np.sin(guess)
     loss = np.log1p(np.exp(logit)) - logit * replaced
-    told = terms["discriminator"]
-    np.testing.assert_allclose(told.total, loss[used].sum(), rtol=1e-5)
-    assert told.weight == used.sum() and told.coef == 50
+    term = terms["discriminator"]
+    np.testing.assert_allclose(term.total, loss[used].sum(), rtol=1e-5)
+    assert term.weight == used.sum() and term.coef == 50
     assert terms["replaced"].total == replaced[used].sum()
     written = np.take_along_axis(np.asarray(seen[0]), batch["scored"], axis=1)
     np.testing.assert_array_equal(written[used], guess[used])
@@ -90,21 +90,23 @@ def log_p(scale=1.0):
     return logits - np.log(np.exp(logits).sum())
 
 
-def test_replace_mlm_recovers_the_hidden_tokens_of_the_replaced_text(monkeypatch):
+def test_replace_mlm_predicts_the_masked_tokens_from_the_replaced_text(monkeypatch):
     batch, _ = corrupt([30, 12, 0], 32)
     used = batch["weight"] > 0
     guess = np.full_like(batch["target"], 40)
     net, seen = stubs(np.zeros((*used.shape, 128)), batch, monkeypatch, guess)
     objective = objectives.make_objective("electra", task="replace_mlm", coef=1.0)
     terms = score(objective, net, batch)
-    assert not (np.asarray(seen[0]) == OF.mask_id).any()  # it reads no mask token
+    assert not (
+        np.asarray(seen[0]) == VOCAB.mask_id
+    ).any()  # its input has no mask token
     expected = -log_p()[batch["target"][used]].sum()
     np.testing.assert_allclose(terms["mlm"].total, expected, rtol=1e-5)
     assert terms["mlm"].weight == used.sum() and terms["mlm"].coef == 1
     assert "discriminator" not in terms
 
 
-def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
+def test_all_tokens_mlm_predicts_or_copies_every_token(monkeypatch):
     batch, example = corrupt([30, 12, 0], 32)
     used = batch["weight"] > 0
     guess = np.full_like(batch["target"], 40)
@@ -112,13 +114,13 @@ def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
     objective = objectives.make_objective("electra", task="all_tokens", coef=1.0)
     terms = score(objective, net, batch)
     read, here = np.asarray(seen[0]), batch["segment"] > 0
-    original = np.full_like(read, OF.pad_id)
+    original = np.full_like(read, VOCAB.pad_id)
     for row, count in enumerate(example.length):
         if count:
-            text = [OF.bos_id, *example.token[row, :count], OF.eos_id]
+            text = [VOCAB.bos_id, *example.token[row, :count], VOCAB.eos_id]
             original[row, : count + 2] = text
-    share = 1 / (1 + np.exp(-np.sin(read)))
-    p = share * (read == original) + (1 - share) * np.exp(log_p()[original])
+    copy_p = 1 / (1 + np.exp(-np.sin(read)))
+    p = copy_p * (read == original) + (1 - copy_p) * np.exp(log_p()[original])
     np.testing.assert_allclose(terms["mlm"].total, -np.log(p)[here].sum(), rtol=1e-5)
     assert terms["mlm"].weight == here.sum()
     assert terms["replaced"].total == (read != original)[here].sum()
@@ -126,18 +128,18 @@ def test_all_tokens_mlm_recovers_every_token_or_copies_it(monkeypatch):
 
 @pytest.mark.parametrize("task", electra.TASKS)
 @pytest.mark.parametrize("tie", models.TIE_CHOICES)
-def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
-    fraction = 1.0 if tie == "all" else 0.25
+def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
+    generator_size = 1.0 if tie == "all" else 0.25
     objective = objectives.make_objective(
-        "electra", task=task, tie=tie, fraction=fraction
+        "electra", task=task, tie=tie, generator_size=generator_size
     )
     options = model_options(layers=2, width=32, heads=2, feedforward=32)
-    network = objective.network(options, OF)
+    network = objective.network(options, VOCAB)
     batch = on_device(corrupt([10], 12)[0])
     loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
     params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
-    recovers = task in ("replace_mlm", "all_tokens")
-    assert ("output" in params["discriminator"]) == recovers
+    predicts_tokens = task in ("replace_mlm", "all_tokens")
+    assert ("output" in params["discriminator"]) == predicts_tokens
     heads = {k for k in params["discriminator"] if k.startswith("answer")}
     expected = {"replaced": "replaced", "chosen": "replaced", "all_tokens": "copy"}
     assert heads == {f"answer_{expected[task]}" for _ in [0] if task in expected}
@@ -145,13 +147,13 @@ def test_every_ablation_has_a_network_that_its_loss_can_use(task, tie):
 
 
 @pytest.mark.parametrize(
-    "fields, said",
+    "fields, message",
     [
-        ({"task": "all"}, "task is one of replaced"),
-        ({"tie": "some"}, "tie is one of none"),
-        ({"tie": "all"}, "fraction 1, not 0.25"),
+        ({"task": "all"}, "task is replaced, chosen, replace_mlm or all_tokens"),
+        ({"tie": "some"}, "tie is none, token, embedding or all"),
+        ({"tie": "all"}, "generator_size is 1, not 0.25"),
     ],
 )
-def test_what_is_not_right_is_refused(fields, said):
-    with pytest.raises(UserError, match=said):
+def test_illegal_fields_are_refused(fields, message):
+    with pytest.raises(UserError, match=message):
         objectives.make_objective("electra", **fields)

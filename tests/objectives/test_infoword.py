@@ -1,6 +1,6 @@
-"""infoword: the n-gram that is hidden, and how it is told from those of the batch.
+"""infoword: the masked n-gram, InfoNCE over the batch, sampled cross-entropy.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 import jax
@@ -19,14 +19,14 @@ from research.objectives.losses import contrastive
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-LEVEL = 1e-4
-OF = vocab(size=96)
+SIGNIFICANCE = 1e-4
+VOCAB = vocab(size=96)
 KEY = jax.random.key(0)
 
 
 def corrupt(example, length, **fields):
     objective = objectives.make_objective("infoword", **fields)
-    return objective.corrupt(example, keys(len(example.length)), OF, length)
+    return objective.corrupt(example, keys(len(example.length)), VOCAB, length)
 
 
 @settings(deadline=None, max_examples=60)
@@ -36,67 +36,61 @@ def corrupt(example, length, **fields):
     st.integers(1, 7),
     st.sampled_from([0.0, 0.3]),
 )
-def test_the_text_can_be_rebuilt_from_its_ngram(length, rows, longest, separators):
+def test_the_text_can_be_rebuilt_from_its_ngram(length, rows, max_ngram, separators):
     lengths = np.minimum(rows, length - 2)
-    example = texts(length - 2, lengths, OF, separators=separators)
-    batch = corrupt(example, length, longest=longest)
+    example = texts(length - 2, lengths, VOCAB, separators=separators)
+    batch = corrupt(example, length, max_ngram=max_ngram)
     token = batch["token"].copy()
     row, slot = np.nonzero(batch["weight"])
     token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
     for row, count in enumerate(example.length):
-        text = [OF.bos_id, *example.token[row, :count], OF.eos_id] if count else []
-        text += [OF.pad_id] * (length - len(text))
+        text = (
+            [VOCAB.bos_id, *example.token[row, :count], VOCAB.eos_id] if count else []
+        )
+        text += [VOCAB.pad_id] * (length - len(text))
         size = (batch["ngram_segment"][row] > 0).sum() - 2
         assert (size > 0) == (batch["ngram_weight"][row] > 0)
         if not batch["ngram_weight"][row]:
-            assert count < 2 or (example.token[row, :count] == OF.eos_id).all()
-            assert (batch["ngram_token"][row] == OF.pad_id).all()
+            assert count < 2 or (example.token[row, :count] == VOCAB.eos_id).all()
+            assert (batch["ngram_token"][row] == VOCAB.pad_id).all()
             np.testing.assert_array_equal(token[row], text)
             continue
         ngram = batch["ngram_token"][row, : size + 2]
-        assert 1 <= size <= longest and ngram[0] == OF.bos_id and ngram[-1] == OF.eos_id
-        hidden = np.flatnonzero(
-            token[row] == OF.mask_id
-        )  # after those of MLM came back
-        np.testing.assert_array_equal(hidden, hidden[0] + np.arange(size))
-        token[row, hidden] = ngram[1:-1]
+        assert 1 <= size <= max_ngram
+        assert ngram[0] == VOCAB.bos_id and ngram[-1] == VOCAB.eos_id
+        # The masks of single tokens are undone above.
+        masked = np.flatnonzero(token[row] == VOCAB.mask_id)
+        np.testing.assert_array_equal(masked, masked[0] + np.arange(size))
+        token[row, masked] = ngram[1:-1]
         np.testing.assert_array_equal(token[row], text)
-        assert not OF.is_special[ngram[1:-1]].any()
+        assert not VOCAB.is_special[ngram[1:-1]].any()
 
 
-def test_sizes_and_places_of_ngrams_are_uniform():
+def test_sizes_and_positions_of_ngrams_are_uniform():
     candidate = np.ones((40_000, 12), bool)
-    begin, size = infoword.spans(keys(len(candidate)), candidate, 4)
-    assert stats.chisquare(np.bincount(size, minlength=5)[1:]).pvalue > LEVEL
+    begin, size = infoword.choose_ngram(keys(len(candidate)), candidate, 4)
+    assert stats.chisquare(np.bincount(size, minlength=5)[1:]).pvalue > SIGNIFICANCE
     for n in range(1, 5):
         found = np.bincount(begin[size == n], minlength=13 - n)
         assert len(found) == 13 - n
-        assert stats.chisquare(found).pvalue > LEVEL
+        assert stats.chisquare(found).pvalue > SIGNIFICANCE
     gap = np.array([[False, True, True, False, True, True, True, False]] * 6000)
-    begin, size = infoword.spans(keys(len(gap)), gap, 5)
-    assert set(zip(size.tolist(), begin.tolist(), strict=True)) == {
-        (1, 1),
-        (1, 2),
-        (1, 4),
-        (1, 5),
-        (1, 6),
-        (2, 1),
-        (2, 4),
-        (2, 5),
-        (3, 4),
-    }
-    assert (infoword.spans(keys(3), gap[:3] & False, 5)[1] == 0).all()
+    begin, size = infoword.choose_ngram(keys(len(gap)), gap, 5)
+    found = set(zip(size.tolist(), begin.tolist(), strict=True))
+    by_size = {1: (1, 2, 4, 5, 6), 2: (1, 4, 5), 3: (4,)}
+    assert found == {(n, first) for n in by_size for first in by_size[n]}
+    assert (infoword.choose_ngram(keys(3), gap[:3] & False, 5)[1] == 0).all()
 
 
-def test_an_ngram_is_hidden_whole_and_is_no_target():
-    example = texts(126, [126] * 100, OF)
+def test_an_ngram_is_masked_whole_and_is_no_target():
+    example = texts(126, [126] * 100, VOCAB)
     batch = corrupt(example, 128)
     shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)
     used = batch["weight"] > 0
-    masked = int((shown[used] == OF.mask_id).sum())
-    assert stats.binomtest(masked, int(used.sum()), 0.8).pvalue > LEVEL
+    masked = int((shown[used] == VOCAB.mask_id).sum())
+    assert stats.binomtest(masked, int(used.sum()), 0.8).pvalue > SIGNIFICANCE
     np.testing.assert_array_equal(used.sum(axis=1), round(0.15 * 128))
-    num_masks = (batch["token"] == OF.mask_id).sum() - masked
+    num_masks = (batch["token"] == VOCAB.mask_id).sum() - masked
     assert num_masks == (batch["ngram_segment"].sum(axis=1) - 2).sum()
     np.testing.assert_array_equal(batch["document"], example.document)
 
@@ -112,8 +106,8 @@ def case(rows=16, width=6):
 
 
 def dense(query, answer, document, weight):
-    """InfoNCE row by row, by the definition: (total, weight, right)."""
-    total = count = right = 0.0
+    """InfoNCE row by row, by the definition: (total, weight, correct)."""
+    total = count = correct = 0.0
     for row in range(len(weight)):
         others = [
             c
@@ -126,57 +120,57 @@ def dense(query, answer, document, weight):
         rest = [np.float64(query[row]) @ np.float64(answer[c]) for c in others]
         total += weight[row] * (np.log(np.exp([own, *rest]).sum()) - own)
         count += weight[row]
-        right += weight[row] * (own > max(rest))
-    return total, count, right
+        correct += weight[row] * (own > max(rest))
+    return total, count, correct
 
 
 def test_infonce_is_the_dense_definition():
     arrays = case()
-    term, right = jax.jit(contrastive.info_nce)(*arrays)
+    term, correct = jax.jit(contrastive.info_nce)(*arrays)
     total, count, expected = dense(*arrays)
     np.testing.assert_allclose(term.total, total, rtol=1e-5)
-    assert term.weight == count and right == expected and 0 < right < count
+    assert term.weight == count and correct == expected and 0 < correct < count
 
 
-def test_answers_of_ones_own_document_are_no_negatives():
+def test_answers_of_the_same_document_are_no_negatives():
     query, answer, document, weight = case()
     weight[:] = 1
 
     @jax.jit
-    def total(answer, row):  # other rows have no query, so they ask for nothing
+    def total(answer, row):  # the queries of all other rows are 0
         alone = jnp.where((jnp.arange(len(weight)) == row)[:, None], query, 0.0)
         return contrastive.info_nce(alone, answer, document, weight)[0].total
 
-    slope = np.array([jax.grad(total)(answer, row) for row in range(3)])
-    touched = np.abs(slope).max(axis=-1) > 0
+    grads = np.array([jax.grad(total)(answer, row) for row in range(3)])
+    has_grad = np.abs(grads).max(axis=-1) > 0
     for row in range(3):
         other = document != document[row]
         other[row] = True
-        np.testing.assert_array_equal(touched[row], other)
+        np.testing.assert_array_equal(has_grad[row], other)
 
 
-def test_rows_without_negatives_weigh_nothing():
+def test_rows_without_negatives_have_weight_0():
     query, answer, document, weight = case()
     for same, some in ((document * 0, weight), (document, weight * 0)):
-        term, right = contrastive.info_nce(query, answer, same, some)
-        assert term.total == term.weight == right == 0
+        term, correct = contrastive.info_nce(query, answer, same, some)
+        assert term.total == term.weight == correct == 0
 
     def total(query, answer):
         return contrastive.info_nce(query, answer, document * 0, weight)[0].total
 
-    slopes = jax.grad(total, argnums=(0, 1))(query, answer)
-    assert not any(np.any(slope) or np.isnan(slope).any() for slope in slopes)
+    grads = jax.grad(total, argnums=(0, 1))(query, answer)
+    assert not any(np.any(grad) or np.isnan(grad).any() for grad in grads)
 
 
 def test_the_loss_is_the_same_on_one_device_and_on_eight():
-    example = texts(22, [22, 20, 9, 0, 22, 2, 15, 22] * 2, OF)
+    example = texts(22, [22, 20, 9, 0, 22, 2, 15, 22] * 2, VOCAB)
     example = example._replace(document=np.arange(16) // 3)
     objective = objectives.make_objective("infoword", negatives=16)
-    batch = objective.corrupt(example, keys(16), OF, 24)
+    batch = objective.corrupt(example, keys(16), VOCAB, 24)
     batch = batch | {"example": np.arange(16, dtype=np.int32)}
     batch = jax.tree.map(jnp.asarray, batch)
     options = model_options(layers=1, width=16, heads=2, feedforward=16)
-    network = objective.network(options, OF)
+    network = objective.network(options, VOCAB)
 
     def loss(net):
         return objective.loss(net, batch, KEY)[0]
@@ -209,7 +203,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
         np.testing.assert_allclose(x, y, atol=1e-5 * largest)
 
 
-def test_sampled_tokens_are_the_batchs_and_the_loss_is_the_definition():
+def test_negatives_are_targets_of_the_batch_and_the_loss_is_the_definition():
     rng = np.random.default_rng(0)
     feature = rng.normal(size=(3, 5, 4)).astype(np.float32)
     table = rng.normal(size=(128, 4)).astype(np.float32)
@@ -217,16 +211,17 @@ def test_sampled_tokens_are_the_batchs_and_the_loss_is_the_definition():
     target = rng.integers(10, 20, (3, 5))
     weight = (rng.random((3, 5)) < 0.6).astype(np.float32)
     target[weight == 0] = 90
-    negative = contrastive.draw(KEY, target, weight, 4000)
+    negative = contrastive.sample_negatives(KEY, target, weight, 4000)
     found = np.bincount(negative, minlength=96)
     expected = np.bincount(target[weight > 0], minlength=96)
     assert not found[expected == 0].any()
-    share = expected[expected > 0] / expected.sum() * 4000
-    assert stats.chisquare(found[expected > 0], share).pvalue > LEVEL
+    drawn = expected > 0
+    expected = expected[drawn] / expected.sum() * 4000
+    assert stats.chisquare(found[drawn], expected).pvalue > SIGNIFICANCE
 
     negative = np.asarray(negative[:7])
     readout = models.Readout(feature, table, bias, 96)
-    term, right = jax.jit(lambda *a: contrastive.sampled(readout, *a))(
+    term, found = jax.jit(lambda *a: contrastive.sampled_cross_entropy(readout, *a))(
         target, weight, negative
     )
     total = correct = 0.0
@@ -240,23 +235,23 @@ def test_sampled_tokens_are_the_batchs_and_the_loss_is_the_definition():
         total += np.log(np.exp([own, *rest]).sum()) - own
         correct += own > max(rest)
     np.testing.assert_allclose(term.total, total, rtol=1e-5)
-    assert term.weight == weight.sum() and right == correct
+    assert term.weight == weight.sum() and found == correct
 
 
-def test_it_cannot_be_split_and_says_so():
+def test_its_batches_cannot_be_split():
     assert not objectives.make_objective("infoword").supports_accumulation
     joint = objectives.make_objective("joint", parts={"infoword": {}, "mlm": {}})
     assert not joint.supports_accumulation
 
 
 @pytest.mark.parametrize(
-    "fields, said",
+    "fields, message",
     [
-        ({"rate": 1.0}, "rate is between"),
-        ({"longest": 0}, "longest is at least 1"),
-        ({"mask": 0.9, "random": 0.2}, "together at most 1"),
+        ({"rate": 1.0}, "rate is above 0 and below 1"),
+        ({"max_ngram": 0}, "max_ngram is at least 1"),
+        ({"mask_fraction": 0.9, "random_fraction": 0.2}, "is at most 1, not 1.1"),
     ],
 )
-def test_what_is_not_right_is_refused(fields, said):
-    with pytest.raises(UserError, match=said):
+def test_illegal_fields_are_refused(fields, message):
+    with pytest.raises(UserError, match=message):
         objectives.make_objective("infoword", **fields)

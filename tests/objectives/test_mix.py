@@ -267,7 +267,7 @@ def test_fields_that_the_loss_reads_are_equal_in_all_parts():
     with pytest.raises(UserError, match=r"coef is 50.0 in 'a', 10.0 in 'b'"):
         jax.eval_shape(init)
     # Parts may differ in fields that the loss does not read.
-    parts = {"a": {"coef": 5.0}, "b": {"coef": 5.0, "rate": 0.3, "mask": 1.0}}
+    parts = {"a": {"coef": 5.0}, "b": {"coef": 5.0, "rate": 0.3, "mask_fraction": 1.0}}
     objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
     _, _, batch = make_batch(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})

@@ -1,4 +1,4 @@
-"""tagging: case that the input does not show, words that the rest of a text has."""
+"""tagging: capitalised tokens, and tokens that recur in the rest of a document."""
 
 from pydoc_data.topics import topics
 
@@ -12,35 +12,35 @@ from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
-OF = vocab(size=96)
+VOCAB = vocab(size=96)
 
 
-def corrupt(example, length, of=OF, **fields):
+def corrupt(example, length, of=VOCAB, **fields):
     objective = objectives.make_objective("tagging", **fields)
     return objective.corrupt(example, keys(len(example.length)), of, length)
 
 
-def test_document_asks_what_the_rest_has():
-    example = texts(60, [60, 33, 2, 1, 0] * 20, OF, separators=0.05)
+def test_document_labels_the_tokens_that_recur_in_the_rest():
+    example = texts(60, [60, 33, 2, 1, 0] * 20, VOCAB, separators=0.05)
     flags = example.flags.copy()
     flags[:50, ::7] |= SENTENCE
     example = example._replace(flags=flags)
     batch = corrupt(example, 32)
     for row, count in enumerate(example.length):
-        shown = int(max(batch["segment"][row].sum() - 2, 0))
-        assert shown <= max((count + 1) // 2, 0)
-        text, rest = np.split(example.token[row, :count], [shown])
-        if shown and row < 50 and count > 14:
-            assert shown % 7 == 0 and shown + 7 > min(30, (count + 1) // 2)
-        weight = ~OF.is_special[text] & (len(rest) > 0)
-        here = slice(1, 1 + shown)
+        size = int(max(batch["segment"][row].sum() - 2, 0))
+        assert size <= max((count + 1) // 2, 0)
+        text, rest = np.split(example.token[row, :count], [size])
+        if size and row < 50 and count > 14:
+            assert size % 7 == 0 and size + 7 > min(30, (count + 1) // 2)
+        weight = ~VOCAB.is_special[text] & (len(rest) > 0)
+        here = slice(1, 1 + size)
         np.testing.assert_array_equal(batch["token"][row, here], text)
         np.testing.assert_array_equal(batch["weight"][row, here], weight)
         expected = weight & np.isin(text, rest)
         np.testing.assert_array_equal(batch["target"][row, here], expected)
         assert batch["weight"][row].sum() == weight.sum()
-    share = (batch["target"] * batch["weight"]).sum() / batch["weight"].sum()
-    assert 0.2 < share < 0.8
+    rate = (batch["target"] * batch["weight"]).sum() / batch["weight"].sum()
+    assert 0.2 < rate < 0.8
 
 
 @pytest.fixture(scope="module", params=train_tokenizer.TOKENIZER_TYPES)
@@ -52,8 +52,8 @@ def encoder(request):
     return vocabulary.Vocabulary(model, vocabulary.find_special_tokens(model, 7))
 
 
-def test_lower_case_is_the_same_piece_in_small_letters(encoder):
-    lower, surface = encoder.vocab.lowercase_ids, encoder.model.piece_bytes
+def test_a_lowercase_id_is_the_same_piece_in_lower_case(encoder):
+    lower, surface = encoder.vocab.lowercase_ids, encoder.model.surface
     changed = np.flatnonzero(lower != np.arange(len(lower)))
     assert len(changed) > 20
     for piece in changed:
@@ -63,20 +63,22 @@ def test_lower_case_is_the_same_piece_in_small_letters(encoder):
     assert not encoder.vocab.is_special[changed].any()
 
 
-def test_what_is_read_does_not_tell_case(encoder):
-    # Each token that is asked for could have been either, and both are read alike.
+def test_the_input_does_not_reveal_case(encoder):
+    # Each scored token has two cases with the same input.
     token, _ = encoder.encode(topics["assignment"][:3000])
     of = encoder.vocab
     rows = token[: len(token) // 62 * 62].reshape(-1, 62).astype(np.int32)
-    example = texts(62, [62] * len(rows), OF)._replace(token=rows)
+    example = texts(62, [62] * len(rows), VOCAB)._replace(token=rows)
     batch = corrupt(example, 64, of, task="capital")
-    shown, asked = batch["token"][:, 1:-1], batch["weight"][:, 1:-1] > 0
-    yes = batch["target"][:, 1:-1] > 0
+    shown, scored = batch["token"][:, 1:-1], batch["weight"][:, 1:-1] > 0
+    capital = batch["target"][:, 1:-1] > 0
     np.testing.assert_array_equal(shown, of.lowercase_ids[rows])
-    np.testing.assert_array_equal(yes[asked], (rows != of.lowercase_ids[rows])[asked])
+    expected = rows != of.lowercase_ids[rows]
+    np.testing.assert_array_equal(capital[scored], expected[scored])
     forms = np.bincount(of.lowercase_ids, minlength=of.size)
-    assert (forms[shown[asked]] > 1).all() and (forms[shown[~asked]] == 1).all()
-    assert yes.any() and (asked & ~yes).any() and not (yes & ~asked).any()
+    assert (forms[shown[scored]] > 1).all() and (forms[shown[~scored]] == 1).all()
+    assert capital.any() and (scored & ~capital).any()
+    assert not (capital & ~scored).any()
     assert not batch["weight"][:, [0, -1]].any()
 
 
@@ -84,12 +86,15 @@ def test_what_is_read_does_not_tell_case(encoder):
 def test_a_vocabulary_without_case_is_refused(lower):
     with pytest.raises(UserError, match=r"both upper and lower case"):
         corrupt(
-            texts(30, [30], OF), 32, OF._replace(lowercase_ids=lower), task="capital"
+            texts(30, [30], VOCAB),
+            32,
+            VOCAB._replace(lowercase_ids=lower),
+            task="capital",
         )
 
 
-def test_what_is_read():
-    reads = [
+def test_the_text_that_each_task_takes():
+    specs = [
         objectives.make_objective("tagging", **fields).text_spec(32)[:2]
         for fields in (
             {},
@@ -97,7 +102,7 @@ def test_what_is_read():
             {"task": "capital", "format": "doc_sentences"},
         )
     ]
-    assert reads == [("passage", 60), ("stream", 30), ("passage", 30)]
+    assert specs == [("passage", 60), ("stream", 30), ("passage", 30)]
 
 
 def test_an_unknown_task_is_refused():

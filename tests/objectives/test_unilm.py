@@ -1,6 +1,6 @@
-"""unilm: who sees whom is the paper's rule in each mode, and choices are as published.
+"""unilm: the attention mask of each mode, and choices, are as in the paper.
 
-Statistical tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from research.objectives import unilm
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-OF = vocab()
-LEVEL = 1e-4
+VOCAB = vocab()
+SIGNIFICANCE = 1e-4
 MODES = ("bidirectional", "seq2seq", "forward", "backward")
 
 
@@ -31,7 +31,7 @@ def only(mode, **fields):
 def pairs(objective, length, num_raw, *, seed=0, label=None):
     """Pairs of spans, cut anywhere, with sentences in them."""
     raw = objective.text_spec(length).length
-    made = texts(raw, np.minimum(num_raw, raw), OF, seed=seed)
+    made = texts(raw, np.minimum(num_raw, raw), VOCAB, seed=seed)
     rng = np.random.default_rng(seed + 1)
     flags = made.flags | np.where(rng.random(made.flags.shape) < 0.1, SENTENCE, 0)
     first = rng.integers(1, np.maximum(made.length, 2))
@@ -44,54 +44,54 @@ def pairs(objective, length, num_raw, *, seed=0, label=None):
 
 
 def corrupt(objective, example, length, seed=0):
-    return objective.corrupt(example, keys(len(example.length), seed), OF, length)
+    return objective.corrupt(example, keys(len(example.length), seed), VOCAB, length)
 
 
 def original(batch, row) -> list[int]:
-    """The tokens of a row before anything was hidden."""
+    """The tokens of a row before any was masked."""
     token, used = batch["token"][row].copy(), batch["weight"][row] > 0
     token[batch["scored"][row][used]] = batch["target"][row][used]
     return list(token[batch["segment"][row] > 0])
 
 
-def may_see(mode, sources, total):
-    """[total, total] bool: the paper's rule (section 2.3), pair by pair.
+def published_mask(mode, sources, total):
+    """[total, total] bool: the paper's attention mask (section 2.3), pair by pair.
 
     sources: tokens up to and with the first segment's end.
     """
-    sees = np.zeros((total, total), bool)
+    mask = np.zeros((total, total), bool)
     for query in range(total):
         for key in range(total):
             if mode == "bidirectional":
-                sees[query, key] = True
+                mask[query, key] = True
             elif mode == "forward":
-                sees[query, key] = key <= query
+                mask[query, key] = key <= query
             elif mode == "backward":
-                sees[query, key] = key >= query
+                mask[query, key] = key >= query
             elif query < sources:
-                sees[query, key] = key < sources
+                mask[query, key] = key < sources
             else:
-                sees[query, key] = key < sources or key <= query
-    return sees
+                mask[query, key] = key < sources or key <= query
+    return mask
 
 
 @pytest.mark.parametrize("mode", MODES)
 @settings(deadline=None, max_examples=25)
 @given(st.integers(6, 40), st.integers(0, 99))
-def test_visibility_of_every_pair_is_the_papers_rule(mode, length, seed):
+def test_the_attention_mask_is_the_papers_for_every_pair(mode, length, seed):
     objective = only(mode)
     num_raw = np.random.default_rng(seed).integers(0, length - 2, 4)
     example = pairs(objective, length, num_raw, seed=seed)
     batch = corrupt(objective, example, length, seed)
-    sees = attention_mask(batch)
+    mask = attention_mask(batch)
     for row in range(len(num_raw)):
         token = original(batch, row)
         total = len(token)
         expected = np.zeros((length, length), bool)
         if total:
-            first_end = token.index(OF.eos_id) + 1
-            expected[:total, :total] = may_see(mode, first_end, total)
-        np.testing.assert_array_equal(sees[row], expected)
+            first_end = token.index(VOCAB.eos_id) + 1
+            expected[:total, :total] = published_mask(mode, first_end, total)
+        np.testing.assert_array_equal(mask[row], expected)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -99,72 +99,70 @@ def test_each_mode_reads_its_own_segments(mode):
     objective = only(mode)
     example = pairs(objective, 40, np.arange(38), seed=5)
     batch = corrupt(objective, example, 40)
-    kinds = {"bidirectional": (0, 1), "seq2seq": (4, 5), "forward": 2, "backward": 3}
+    types = {"bidirectional": (0, 1), "seq2seq": (4, 5), "forward": 2, "backward": 3}
     for row, length in enumerate(example.length):
         text, first = list(example.token[row, :length]), int(example.first_length[row])
         read = original(batch, row)
-        kind = list(batch["token_type"][row, : len(read)])
+        token_type = list(batch["token_type"][row, : len(read)])
         if mode != "bidirectional" and example.label[row] == OTHER_DOCUMENT:
-            text = text[:first]  # only text that runs on
+            text = text[:first]  # contiguous text only
         if not text:
             assert not read
             continue
-        assert read[0] == OF.bos_id and read[-1] == OF.eos_id
-        assert [t for t in read[1:] if t != OF.eos_id] == text
+        assert read[0] == VOCAB.bos_id and read[-1] == VOCAB.eos_id
+        assert [t for t in read[1:] if t != VOCAB.eos_id] == text
         if mode in ("forward", "backward"):
             assert len(read) == len(text) + 2
-            assert set(kind) == {kinds[mode]}
+            assert set(token_type) == {types[mode]}
             continue
-        cut = read.index(OF.eos_id) - 1
+        cut = read.index(VOCAB.eos_id) - 1
         if mode == "bidirectional" or example.label[row] == NEXT:
             assert cut == first
         elif len(text) > 1:  # one span, cut before a sentence where it has two
             starts = np.flatnonzero(example.flags[row, 1 : len(text)] & SENTENCE) + 1
             assert cut in (starts if len(starts) else range(1, len(text)))
         second = len(text) - cut
-        expected = [kinds[mode][0]] * (cut + 2) + [kinds[mode][1]] * (second + 1)
-        assert kind == (expected if second else expected[: cut + 2])
+        expected = [types[mode][0]] * (cut + 2) + [types[mode][1]] * (second + 1)
+        assert token_type == (expected if second else expected[: cut + 2])
         np.testing.assert_array_equal(
             batch["position"][row, : len(read)], np.arange(len(read))
         )
 
 
-def test_rows_are_of_each_mode_as_often_as_published():
+def test_the_rates_of_the_modes_are_the_published_ones():
     objective = objectives.make_objective("unilm")
     example = pairs(objective, 12, np.full(9000, 9))
     batch = corrupt(objective, example, 12)
-    seen = np.array([0, 0, 2, 3, 1, 1])[batch["token_type"][:, 0]]
-    count = np.bincount(seen, minlength=4)
-    shares = np.array([1 / 3, 1 / 3, 1 / 6, 1 / 6])
-    assert stats.chisquare(count, shares * len(seen)).pvalue > LEVEL
-    for label in (NEXT, OTHER_DOCUMENT):  # whatever the pair is
-        count = np.bincount(seen[example.label == label], minlength=4)
-        assert stats.chisquare(count, shares * count.sum()).pvalue > LEVEL
+    mode = np.array([0, 0, 2, 3, 1, 1])[batch["token_type"][:, 0]]
+    count = np.bincount(mode, minlength=4)
+    rates = np.array([1 / 3, 1 / 3, 1 / 6, 1 / 6])
+    assert stats.chisquare(count, rates * len(mode)).pvalue > SIGNIFICANCE
+    for label in (NEXT, OTHER_DOCUMENT):  # for both kinds of pairs
+        count = np.bincount(mode[example.label == label], minlength=4)
+        assert stats.chisquare(count, rates * count.sum()).pvalue > SIGNIFICANCE
 
 
-def test_only_pairs_read_both_ways_are_asked_whether_they_are_neighbours():
+def test_only_bidirectional_pairs_have_a_label():
     objective = objectives.make_objective("unilm")
     example = pairs(objective, 20, np.full(500, 17))
     batch = corrupt(objective, example, 20)
     two = batch["token_type"][:, 0] == 0
     np.testing.assert_array_equal(batch["label_weight"], two)
     np.testing.assert_array_equal(batch["label"], np.where(two, example.label, 0))
-    assert (
-        objective.text_spec(20).other_document_rate == 0.5
-        and objective.text_spec(20).unit == "pair"
-    )
+    spec = objective.text_spec(20)
+    assert spec.other_document_rate == 0.5 and spec.unit == "pair"
 
 
-def test_of_specials_only_the_end_of_a_target_is_ever_chosen():
+def test_the_only_special_that_is_chosen_is_a_targets_end():
     chosen_ends = {}
     for mode in MODES:
         objective = only(mode)
         example = pairs(objective, 20, np.full(3000, 17), label=NEXT)
         batch = corrupt(objective, example, 20)
         used = batch["weight"] > 0
-        special = used & OF.is_special[batch["target"]]
+        special = used & VOCAB.is_special[batch["target"]]
         total = (batch["segment"] > 0).sum(axis=1)
-        assert (batch["target"][special] == OF.eos_id).all()
+        assert (batch["target"][special] == VOCAB.eos_id).all()
         last = np.broadcast_to(total[:, None] - 1, used.shape)
         np.testing.assert_array_equal(batch["scored"][special], last[special])
         chosen_ends[mode] = special.any(axis=1).mean()
@@ -172,7 +170,7 @@ def test_of_specials_only_the_end_of_a_target_is_ever_chosen():
     assert not any(chosen_ends.values())
 
 
-def test_one_token_in_seven_is_hidden():
+def test_fifteen_per_cent_of_tokens_are_masked():
     objective = objectives.make_objective("unilm")
     batch = corrupt(objective, pairs(objective, 128, np.full(40, 125)), 128)
     total = (batch["segment"] > 0).sum(axis=1)
@@ -181,25 +179,25 @@ def test_one_token_in_seven_is_hidden():
 
 
 def test_four_choices_in_five_are_single_tokens():
-    size = unilm.gram_sizes(keys(300), 50, 0.2, 3)
+    size = unilm.ngram_sizes(keys(300), 50, 0.2, 3)
     count = np.bincount(size.ravel())[1:]
     expected = np.array([0.8, 0.1, 0.1]) * size.size
-    assert stats.chisquare(count, expected).pvalue > LEVEL
+    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
 
 
-def test_tokens_become_the_mask_another_or_stay():
+def test_eighty_ten_ten():
     objective = objectives.make_objective("unilm")
     example = pairs(objective, 60, np.full(800, 57))
     batch = corrupt(objective, example, 60)
     used = batch["weight"] > 0
     now = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
     was = batch["target"][used]
-    mask, same = now == OF.mask_id, now == was
-    kept = 0.1 + 0.1 / len(OF.ordinary_ids)  # another one may be the same
+    mask, same = now == VOCAB.mask_id, now == was
+    kept = 0.1 + 0.1 / len(VOCAB.ordinary_ids)  # a random token may be the same
     count = [mask.sum(), (~mask & ~same).sum(), same.sum()]
     expected = np.array([0.8, 0.2 - kept, kept]) * len(now)
-    assert stats.chisquare(count, expected).pvalue > LEVEL
-    assert np.isin(now[~mask & ~same], OF.ordinary_ids).all()
+    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
+    assert np.isin(now[~mask & ~same], VOCAB.ordinary_ids).all()
 
 
 @settings(deadline=None, max_examples=50)
@@ -209,55 +207,55 @@ def test_choices_fill_the_budget_from_the_candidates(length, seed):
     candidate = rng.random((5, length)) < 0.8
     count = rng.integers(0, length + 2, 5)
     sizes = rng.integers(1, 4, (5, length))
-    chosen = unilm.choose_grams(keys(5, seed), candidate, sizes, count)
+    chosen = unilm.choose_ngrams(keys(5, seed), candidate, sizes, count)
     assert not (chosen & ~candidate).any()
     np.testing.assert_array_equal(
         chosen.sum(axis=1), np.minimum(count, candidate.sum(axis=1))
     )
 
 
-def test_an_ngram_is_taken_as_a_whole_up_to_a_special():
+def test_an_ngram_is_chosen_whole_up_to_a_special():
     candidate = np.ones((600, 12), bool)
     candidate[:, 6] = False
     three, count = np.full((600, 12), 3), np.full(600, 3)
-    chosen = unilm.choose_grams(keys(600), candidate, three, count)
+    chosen = unilm.choose_ngrams(keys(600), candidate, three, count)
     first = np.argmax(chosen, axis=1)
     last = 11 - np.argmax(chosen[:, ::-1], axis=1)
     whole = last - first == 2
-    assert (whole | chosen[:, 5] | chosen[:, 11]).all()  # else cut short by an end
+    assert (whole | chosen[:, 5] | chosen[:, 11]).all()  # else truncated at an end
     assert not (whole & (first < 6) & (last > 6)).any() and whole.mean() > 0.5
 
 
-def test_all_places_are_chosen_alike():
+def test_all_pairs_of_positions_are_equally_likely():
     candidate = np.ones((6000, 9), bool)
     single, two = np.ones((6000, 9), int), np.full(6000, 2)
-    chosen = unilm.choose_grams(keys(6000), candidate, single, two)
-    pairs_seen = np.flatnonzero(chosen).reshape(-1, 2) % 9
-    _, count = np.unique(pairs_seen, axis=0, return_counts=True)
+    chosen = unilm.choose_ngrams(keys(6000), candidate, single, two)
+    positions = np.flatnonzero(chosen).reshape(-1, 2) % 9
+    _, count = np.unique(positions, axis=0, return_counts=True)
     assert len(count) == 36
-    assert stats.chisquare(count).pvalue > LEVEL
+    assert stats.chisquare(count).pvalue > SIGNIFICANCE
 
 
-def test_too_few_kinds_are_an_error():
+def test_too_few_token_types_are_refused():
     build = objectives.make_objective("unilm").network
     small = {"layers": 1, "width": 8, "heads": 1}
     with pytest.raises(UserError, match=r"model.token_types is 2.* 6"):
-        build(model_options(**small, token_types=2), OF)
+        build(model_options(**small, token_types=2), VOCAB)
     for enough in (0, 6):
-        build(model_options(**small, token_types=enough), OF)
+        build(model_options(**small, token_types=enough), VOCAB)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"bidirectional": 0.5}, "sum to 1, not 1.16667"),
-        ({"forward": -1 / 6, "backward": 0.5}, "sum to 1"),
-        ({"rate": 1.0}, "rate is between"),
-        ({"longest": 1}, "at least 2"),
-        ({"grams": 1.5}, "from 0 to 1"),
-        ({"mask": 0.95}, "together at most 1"),
+        ({"forward": -1 / 6, "backward": 0.5}, "forward is at least 0"),
+        ({"rate": 1.0}, "rate is above 0 and below 1"),
+        ({"max_ngram": 1}, "max_ngram is at least 2"),
+        ({"ngram_rate": 1.5}, "ngram_rate is at least 0 and at most 1"),
+        ({"mask_fraction": 0.95}, "is at most 1, not 1.05"),
     ],
 )
-def test_shares_that_cannot_be_are_an_error(fields, said):
-    with pytest.raises(UserError, match=said):
+def test_illegal_fields_are_refused(fields, message):
+    with pytest.raises(UserError, match=message):
         objectives.make_objective("unilm", **fields)

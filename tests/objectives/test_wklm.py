@@ -1,6 +1,6 @@
-"""wklm: which mentions are replaced, by what, and what is asked about them.
+"""wklm: which mentions are replaced, by what, and how they are scored.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 from types import SimpleNamespace
@@ -21,57 +21,58 @@ from research.objectives import wklm
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
-LEVEL = 1e-4
+SIGNIFICANCE = 1e-4
 ORDINARY = np.arange(25, 64)
 
 
 def entities() -> Lexicon:
-    """Of two kinds: a (4 entries of 1, 2 or 4 pieces), b (3 of 1 or 3)."""
-    spelled = [[25], [26, 27], [28, 29, 30, 31], [32], [33], [34, 35, 36], [37]]
+    """Two types: a (4 entries of 1, 2 or 4 pieces), b (3 of 1 or 3)."""
+    entries = [[25], [26, 27], [28, 29, 30, 31], [32], [33], [34, 35, 36], [37]]
     token = np.full((7, 4), -1, np.int32)
-    for number, pieces in enumerate(spelled):
+    for number, pieces in enumerate(entries):
         token[number, : len(pieces)] = pieces
-    size = np.array([len(pieces) for pieces in spelled], np.int32)
-    kind = np.array([0, 0, 0, 0, 1, 1, 1], np.int32)
-    return Lexicon(token, size, kind, ("a", "b"))
+    size = np.array([len(pieces) for pieces in entries], np.int32)
+    entry_type = np.array([0, 0, 0, 0, 1, 1, 1], np.int32)
+    return Lexicon(token, size, entry_type, ("a", "b"))
 
 
-OF = vocab()._replace(lexicon=entities())
+VOCAB = vocab()._replace(lexicon=entities())
 
 
-def article(width, lengths, seed=0, share=0.4):
-    """Rows of entities and of words that are none (38 and above), drawn in turn."""
-    rng, known = np.random.default_rng(seed), entities()
-    example = texts(width, lengths, OF, seed=seed)
+def article(width, lengths, seed=0, entity_rate=0.4):
+    """Rows of entities and of other words (38 and above), in random order."""
+    rng, lexicon = np.random.default_rng(seed), entities()
+    example = texts(width, lengths, VOCAB, seed=seed)
     for row, length in enumerate(example.length):
-        place = 0
-        while place < length:
-            entry = rng.integers(len(known.size)) if rng.random() < share else -1
-            size = known.size[entry] if entry >= 0 else 1
-            if place + size > length:
+        begin = 0
+        while begin < length:
+            is_entity = rng.random() < entity_rate
+            entry = rng.integers(len(lexicon.size)) if is_entity else -1
+            size = lexicon.size[entry] if entry >= 0 else 1
+            if begin + size > length:
                 entry, size = -1, 1
             pieces = (
-                known.token[entry, :size] if entry >= 0 else rng.integers(38, 64, 1)
+                lexicon.token[entry, :size] if entry >= 0 else rng.integers(38, 64, 1)
             )
-            example.token[row, place : place + size] = pieces
-            example.flags[row, place : place + size] = [WORD] + [0] * (size - 1)
-            place += size
+            example.token[row, begin : begin + size] = pieces
+            example.flags[row, begin : begin + size] = [WORD] + [0] * (size - 1)
+            begin += size
     return example
 
 
 def corrupt(example, length, seed=0, **fields):
     objective = objectives.make_objective("wklm", **fields)
-    return objective.corrupt(example, keys(len(example.length), seed), OF, length)
+    return objective.corrupt(example, keys(len(example.length), seed), VOCAB, length)
 
 
 def matched(example):
-    """Of each row: (place, entry) of its mentions in order."""
-    entry = lexicons.match(example.token, example.flags, example.length, OF.lexicon)
+    """For each row, (position, entry) of its mentions in order."""
+    entry = lexicons.match(example.token, example.flags, example.length, VOCAB.lexicon)
     return [[(p, row[p]) for p in np.flatnonzero(row >= 0)] for row in entry]
 
 
 def unmasked(batch):
-    """The text that was read, with the hidden tokens written back."""
+    """[B, L]: the text before tokens were masked, with replaced entities."""
     token = batch["token"].copy()
     row, slot = np.nonzero(batch["weight"])
     token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
@@ -85,51 +86,54 @@ def unmasked(batch):
     st.sampled_from([0.1, 1 / 3, 0.5]),
     st.integers(0, 10**6),
 )
-def test_the_text_can_be_rebuilt_from_the_answers(length, rows, replace, seed):
-    # Texts of few mentions, so that each of them has a slot.
+def test_the_text_can_be_rebuilt_from_the_labels(length, rows, replace_rate, seed):
+    # Texts with few mentions, so that each of them has a slot.
     lengths = np.minimum(rows, length - 2)
-    example = article(length - 2, lengths, seed, share=0.1)
+    example = article(length - 2, lengths, seed, entity_rate=0.1)
     found = matched(example)
-    batch = corrupt(example, length, seed, replace=replace)
-    token, known = unmasked(batch), OF.lexicon
+    batch = corrupt(example, length, seed, replace_rate=replace_rate)
+    token, lexicon = unmasked(batch), VOCAB.lexicon
     for row, count in enumerate(example.length):
         if len(found[row]) > length // 4:
             continue
-        asked = [
+        scored = [
             (batch["before"][row, slot], batch["after"][row, slot], replaced)
             for slot, replaced in enumerate(batch["replaced"][row])
             if batch["mention_weight"][row, slot]
         ]
-        assert len(asked) <= len(found[row])
-        rebuilt, here, before = [], 1, False
-        for (place, entry), (left, right, replaced) in zip(
-            found[row], asked, strict=False
+        assert len(scored) <= len(found[row])
+        rebuilt, here, previous = [], 1, False
+        for (position, entry), (left, right, replaced) in zip(
+            found[row], scored, strict=False
         ):
             rebuilt += token[row, here : left + 1].tolist()
-            assert len(rebuilt) == place
+            assert len(rebuilt) == position
             shown = token[row, left + 1 : right].tolist()
-            pieces = known.token[entry, : known.size[entry]].tolist()
-            rebuilt += pieces
-            spelled = [
-                k for k in range(7) if known.token[k, : known.size[k]].tolist() == shown
+            rebuilt += lexicon.token[entry, : lexicon.size[entry]].tolist()
+            equal = [
+                k
+                for k in range(7)
+                if lexicon.token[k, : lexicon.size[k]].tolist() == shown
             ]
-            assert len(spelled) == 1  # what is shown is an entity
-            assert known.entry_type[spelled[0]] == known.entry_type[entry]
-            assert replaced == (spelled[0] != entry)
-            assert not (replaced and before)  # never two in a row
-            here, before = right, replaced
+            assert len(equal) == 1  # the tokens of one entity
+            assert lexicon.entry_type[equal[0]] == lexicon.entry_type[entry]
+            assert replaced == (equal[0] != entry)
+            assert not (replaced and previous)  # never two in succession
+            here, previous = right, replaced
         text = example.token[row, :count].tolist()
         assert rebuilt == text[: len(rebuilt)]
         rest = [
-            t for t in token[row, here:].tolist() if t not in (OF.pad_id, OF.eos_id)
+            t
+            for t in token[row, here:].tolist()
+            if t not in (VOCAB.pad_id, VOCAB.eos_id)
         ]
-        if len(asked) == len(found[row]):  # nothing was cut, or only plain words
+        if len(scored) == len(found[row]):  # no mention was truncated
             assert rest == text[len(rebuilt) :][: len(rest)]
         num_tokens = (batch["segment"][row] > 0).sum()
-        assert token[row, 0] == (OF.bos_id if count else OF.pad_id)
+        assert token[row, 0] == (VOCAB.bos_id if count else VOCAB.pad_id)
         if count:
-            assert token[row, num_tokens - 1] == OF.eos_id
-        assert (token[row, num_tokens:] == OF.pad_id).all()
+            assert token[row, num_tokens - 1] == VOCAB.eos_id
+        assert (token[row, num_tokens:] == VOCAB.pad_id).all()
 
 
 def many(count=400, length=64, **fields):
@@ -137,71 +141,69 @@ def many(count=400, length=64, **fields):
     return example, corrupt(example, length, **fields)
 
 
-@pytest.mark.parametrize("replace", [0.1, 1 / 3, 0.5])
-def test_each_mention_is_replaced_as_often_wherever_it_stands(replace):
-    asked = np.zeros((20_000, 6), bool)
-    asked[:, [0, 1, 3, 4, 5]] = True
-    drawn = wklm.alternate(keys(len(asked)), asked, replace)
-    assert not drawn[~asked].any()
-    places = drawn[:, [0, 1, 3, 4, 5]]
-    assert not (places[:, 1:] & places[:, :-1]).any()
-    for place in range(5):
-        count = int(places[:, place].sum())
-        assert stats.binomtest(count, len(places), replace).pvalue > LEVEL
-    if replace < 0.5:  # the next mention but one is drawn by itself
+@pytest.mark.parametrize("rate", [0.1, 1 / 3, 0.5])
+def test_each_mention_is_replaced_equally_often(rate):
+    scored = np.zeros((20_000, 6), bool)
+    scored[:, [0, 1, 3, 4, 5]] = True
+    replaced = wklm.choose_replaced(keys(len(scored)), scored, rate)
+    assert not replaced[~scored].any()
+    mention = replaced[:, [0, 1, 3, 4, 5]]
+    assert not (mention[:, 1:] & mention[:, :-1]).any()
+    for number in range(5):
+        count = int(mention[:, number].sum())
+        assert stats.binomtest(count, len(mention), rate).pvalue > SIGNIFICANCE
+    if rate < 0.5:  # a mention after an unreplaced one is drawn independently
         table = np.zeros((2, 2))
-        free = ~places[:, 0] & ~places[:, 1]
-        np.add.at(table, (places[free, 2].astype(int), places[free, 4].astype(int)), 1)
-        q = replace / (1 - replace)
-        assert stats.binomtest(int(table[1].sum()), int(free.sum()), q).pvalue > LEVEL
+        free = ~mention[:, 0] & ~mention[:, 1]
+        pair = mention[free, 2].astype(int), mention[free, 4].astype(int)
+        np.add.at(table, pair, 1)
+        q = rate / (1 - rate)
+        assert (
+            stats.binomtest(int(table[1].sum()), int(free.sum()), q).pvalue
+            > SIGNIFICANCE
+        )
 
 
-def test_every_other_entity_of_its_kind_is_as_likely():
-    count, known = 6000, OF.lexicon
+def test_every_other_entity_of_its_type_is_equally_likely():
+    count, entry_type = 6000, VOCAB.lexicon.entry_type
     entry = np.tile(np.arange(7), (count, 1))
-    new = wklm.other(keys(count), entry, known)
-    assert (known.entry_type[new] == known.entry_type[entry]).all() and (
-        new != entry
-    ).all()
+    new = wklm.other_entity(keys(count), entry, VOCAB.lexicon)
+    assert (entry_type[new] == entry_type[entry]).all() and (new != entry).all()
     for old in range(7):
-        others = [
-            e
-            for e in range(7)
-            if known.entry_type[e] == known.entry_type[old] and e != old
-        ]
+        others = [e for e in range(7) if entry_type[e] == entry_type[old] and e != old]
         found = [(new[:, old] == e).sum() for e in others]
         assert sum(found) == count
-        assert stats.chisquare(found).pvalue > LEVEL
+        assert stats.chisquare(found).pvalue > SIGNIFICANCE
 
 
-def test_hidden_tokens_are_outside_of_mentions_and_one_in_twenty():
+def test_masked_tokens_are_outside_mentions_and_one_in_twenty():
     _, batch = many(length=128, count=200)
     token, used = unmasked(batch), batch["weight"] > 0
-    hidden = np.take_along_axis(token, batch["scored"], axis=1)[used]
-    assert (hidden >= 38).all()  # words that no entity has
+    original = np.take_along_axis(token, batch["scored"], axis=1)[used]
+    assert (original >= 38).all()  # tokens that no entity has
     num_tokens = (batch["segment"] > 0).sum(axis=1)
     np.testing.assert_array_equal(used.sum(axis=1), np.rint(0.05 * num_tokens))
     shown = np.take_along_axis(batch["token"], batch["scored"], axis=1)[used]
-    masked = int((shown == OF.mask_id).sum())
-    assert stats.binomtest(masked, len(shown), 0.8).pvalue > LEVEL
+    masked = int((shown == VOCAB.mask_id).sum())
+    assert stats.binomtest(masked, len(shown), 0.8).pvalue > SIGNIFICANCE
 
 
-def test_a_row_of_more_mentions_than_slots_asks_about_some_of_all():
-    example = article(62, [62] * 300, share=1.0)
-    batch = corrupt(example, 64, replace=0.5)
+def test_a_row_with_more_mentions_than_slots_scores_a_random_subset():
+    example = article(62, [62] * 300, entity_rate=1.0)
+    batch = corrupt(example, 64, replace_rate=0.5)
     found = [len(row) for row in matched(example)]
     assert min(found) > 16
-    asked = batch["mention_weight"].sum(axis=1)
-    assert asked.max() == 16 and asked.mean() > 12
-    # Which mentions is drawn: those of the row's end are among them.
+    scored = batch["mention_weight"].sum(axis=1)
+    assert scored.max() == 16 and scored.mean() > 12
+    # Mentions at a row's end are among them.
     last = batch["before"].max(axis=1)
     assert np.mean(last > 48) > 0.9
-    gone = (batch["replaced"] * batch["mention_weight"]).sum()
-    assert 0.4 < gone / asked.sum() < 0.6
+    replaced = (batch["replaced"] * batch["mention_weight"]).sum()
+    assert 0.4 < replaced / scored.sum() < 0.6
 
 
 def test_a_row_without_mentions_is_plain_text():
-    example = texts(30, [30, 12, 0], OF)
+    example = texts(30, [30, 12, 0], VOCAB)
     example.token[example.token > 4] = 50
     batch = corrupt(example, 32)
     assert not batch["mention_weight"].any() and batch["weight"].any()
@@ -209,25 +211,25 @@ def test_a_row_without_mentions_is_plain_text():
         assert not batch[name].any()
 
 
-def test_kinds_that_are_not_named_stay():
-    _, batch = many(kinds="b", replace=0.5)
+def test_other_entry_types_are_not_replaced():
+    _, batch = many(entry_types="b", replace_rate=0.5)
     token = unmasked(batch)
-    known = OF.lexicon
+    lexicon = VOCAB.lexicon
     for row in range(20):
         for slot in np.flatnonzero(batch["mention_weight"][row]):
             left, right = batch["before"][row, slot], batch["after"][row, slot]
             shown = token[row, left + 1 : right]
-            assert shown[0] in known.token[known.entry_type == 1][:, 0]
+            assert shown[0] in lexicon.token[lexicon.entry_type == 1][:, 0]
 
 
-def test_a_mention_is_asked_for_by_the_states_before_and_after_it():
+def test_a_mention_is_predicted_from_the_states_before_and_after_it():
     _, batch = many(count=6)
     objective, seen = objectives.make_objective("wklm", coef=3.0), []
     length, size = 64, 128
-    place = np.arange(length, dtype=np.float32)
+    position = np.arange(length, dtype=np.float32)
 
     def states(group, scored):
-        return jnp.stack([jnp.asarray(place)[scored], 0.0 * scored], axis=-1)
+        return jnp.stack([jnp.asarray(position)[scored], 0.0 * scored], axis=-1)
 
     def head(name, features):
         assert name == "entity"
@@ -255,26 +257,28 @@ def test_a_mention_is_asked_for_by_the_states_before_and_after_it():
 
 
 @pytest.mark.parametrize(
-    "fields, said",
+    "fields, message",
     [
-        ({"replace": 0.6}, "at most 1/2, not 0.6"),
-        ({"rate": 0.0}, "rate is between"),
-        ({"mask": 0.9, "random": 0.2}, "together at most 1"),
+        ({"replace_rate": 0.6}, "above 0 and at most 0.5, not 0.6"),
+        ({"rate": 0.0}, "rate is above 0 and below 1"),
+        ({"mask_fraction": 0.9, "random_fraction": 0.2}, "is at most 1, not 1.1"),
     ],
 )
-def test_what_is_not_right_is_refused(fields, said):
-    with pytest.raises(UserError, match=said):
+def test_illegal_fields_are_refused(fields, message):
+    with pytest.raises(UserError, match=message):
         objectives.make_objective("wklm", **fields)
 
 
-def test_a_lexicon_is_needed_whose_kinds_have_two_entities():
+def test_a_lexicon_is_needed_that_has_a_type_with_two_entities():
     objective = objectives.make_objective("wklm")
     with pytest.raises(UserError, match=r"data\.lexicon, which is empty"):
-        objective.network(model_options(), OF._replace(lexicon=None))
-    lonely = OF.lexicon._replace(
+        objective.network(model_options(), VOCAB._replace(lexicon=None))
+    unique = VOCAB.lexicon._replace(
         entry_type=np.arange(7, dtype=np.int32), type_names=tuple("abcdefg")
     )
     with pytest.raises(UserError, match="has but one"):
-        objective.network(model_options(), OF._replace(lexicon=lonely))
+        objective.network(model_options(), VOCAB._replace(lexicon=unique))
     with pytest.raises(UserError, match="known: a, b"):
-        objectives.make_objective("wklm", kinds="c").network(model_options(), OF)
+        objectives.make_objective("wklm", entry_types="c").network(
+            model_options(), VOCAB
+        )

@@ -1,4 +1,4 @@
-"""Made-up vocab and texts, for tests that need no corpus."""
+"""A small vocabulary and random texts, for tests that need no corpus."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from research.data import counter_rng
 
 
 def vocab(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> VocabInfo:
-    """Specials first: pad bos eos mask unk, sentinels, then ordinary tokens."""
+    """Ids in order: pad bos eos mask unk, sentinels, ordinary tokens."""
     special = np.arange(size) < 5 + sentinels
-    special[4] = False  # unk may be hidden
+    special[4] = False  # unk may be masked
     ordinary = np.arange(5 + sentinels, size, dtype=np.int32)
     names = tuple(range(5, 5 + sentinels))
     specials = (0, 1, 2, 3, 4, names, special)
@@ -19,34 +19,36 @@ def vocab(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> VocabI
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:
-    """Every third ordinary token, and every pair of the two after it; of two kinds."""
+    """Every third ordinary token, and the pairs of the two after it; of two types."""
     third = len(ordinary) // 3
     one, two, three = ordinary[: 3 * third].reshape(third, 3).T
     token = np.stack([np.append(one, two), np.append(0 * one - 1, three)], axis=1)
     size = np.repeat([1, 2], third)
-    kind = np.arange(2 * third) % 2
-    columns = (array.astype(np.int32) for array in (token, size, kind))
+    entry_type = np.arange(2 * third) % 2
+    columns = (array.astype(np.int32) for array in (token, size, entry_type))
     return Lexicon(*columns, ("entity", "phrase"))
 
 
-def texts(width: int, lengths, of: VocabInfo, *, seed=0, separators=0.0) -> Example:
+def texts(
+    width: int, lengths, vocabulary: VocabInfo, *, seed=0, separators=0.0
+) -> Example:
     """Rows of uniform ordinary tokens, two in three of which start a word.
 
-    separators: share of tokens that is eos, as between two documents of a stream.
+    separators: fraction of tokens that is eos, as between two documents of a stream.
     """
     rng = np.random.default_rng(seed)
     lengths = np.asarray(lengths, np.int32)
     shape = (len(lengths), width)
-    token = rng.choice(of.ordinary_ids, shape)
+    token = rng.choice(vocabulary.ordinary_ids, shape)
     flags = np.where(rng.random(shape) < 2 / 3, WORD, 0)
     cut = rng.random(shape) < separators
-    token, flags = np.where(cut, of.eos_id, token), np.where(cut, 0, flags)
+    token, flags = np.where(cut, vocabulary.eos_id, token), np.where(cut, 0, flags)
     here = np.arange(width) < lengths[:, None]
     return Example(
-        np.where(here, token, of.pad_id).astype(np.int32),
+        np.where(here, token, vocabulary.pad_id).astype(np.int32),
         np.where(here, flags, 0).astype(np.uint8),
         lengths,
-        rng.integers(-1, max(1, len(of.labels)), len(lengths)).astype(np.int32),
+        rng.integers(-1, max(1, len(vocabulary.labels)), len(lengths)).astype(np.int32),
         first_length=lengths,
         corpus=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
@@ -59,6 +61,6 @@ def keys(num_rows: int, seed: int = 0) -> np.ndarray:
     return counter_rng.row_key(seed, np.zeros(num_rows, np.int64), np.arange(num_rows))
 
 
-def rows(example: Example, of) -> Example:
-    """Some rows of an example."""
-    return Example(*(array[of] for array in example))
+def rows(example: Example, index) -> Example:
+    """The rows of an example at an index or slice."""
+    return Example(*(array[index] for array in example))

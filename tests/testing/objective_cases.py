@@ -17,22 +17,27 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
         {},
         {"unit": "word", "only": "corrupt"},
-        {"unit": "ngram", "format": "segment_pair", "sentence": "sop"},
-        {"unit": "span", "replace": "span", "rounding": "up", "boundary": 4},
+        {"unit": "ngram", "format": "segment_pair", "sentence_task": "sop"},
+        {"unit": "span", "draw_unit": "span", "rounding": "up", "boundary_targets": 4},
         {
             "format": "sentence_pair",
-            "sentence": "structural",
-            "shuffle": 0.2,
+            "sentence_task": "structural",
+            "shuffle_rate": 0.2,
             "only": "corrupt",
         },
-        {"unit": "lexicon", "kinds": "phrase", "draw": "all", "only": "corrupt"},
+        {
+            "unit": "lexicon",
+            "entry_types": "phrase",
+            "random_tokens": "all",
+            "only": "corrupt",
+        },
         {"format": "segment_pair", "rounding": "random", "only": "corrupt"},
     ],
     "tlm": [{}, {"side": "one", "languages": "1:2", "only": "corrupt"}],
     "sentences": [
         {},
-        {"relation": "distance", "only": "corrupt"},
-        {"relation": "reorder"},
+        {"task": "distance", "only": "corrupt"},
+        {"task": "reorder"},
     ],
     "tagging": [{}, {"task": "capital", "only": "corrupt"}],
     "lm": [
@@ -54,7 +59,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "electra": [
         {},
         {"task": "chosen", "format": "segment_pair"},
-        {"task": "replace_mlm", "tie": "all", "fraction": 1.0},
+        {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
     ],
     "unilm": [{"model": {"token_types": 6}}],
     "dae": [

@@ -1,4 +1,4 @@
-"""What is chosen as a whole: tokens, words, n-grams, spans, entries of a lexicon."""
+"""What is masked as a whole: tokens, words, n-grams, spans, entries of a lexicon."""
 
 # B batch, L length, W words of a row, N words of a run
 
@@ -12,132 +12,136 @@ from research.data.corpora import lexicon as lexicons
 from research.errors import UserError, unknown
 from research.objectives.inputs.input_format import Text
 
-UNITS = ("token", "word", "ngram", "span", "lexicon")
-LONGEST = {"ngram": 3, "span": 10}
+MASK_UNITS = ("token", "word", "ngram", "span", "lexicon")
+MAX_WORDS = {"ngram": 3, "span": 10}
 """Words of the longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
 
-STOP = 0.2
-"""The geometric law's chance that a span ends with a word (Joshi et al. 2020, 3.1)."""
+SPAN_P = 0.2
+"""p of the geometric distribution of a span's words (Joshi et al. 2020, 3.1)."""
 
 
-def odds(unit: str, longest: int = 0) -> np.ndarray:
-    """[N] float64: how likely a run of n = 1..`longest` (0: as published) words is.
+def run_lengths(unit: str, max_words: int = 0) -> np.ndarray:
+    """[N] float64: the probability of a run of n = 1..max_words words.
 
     ngram: p(n) ~ 1/n (Lan et al. 2020, equation 1). span: geometric, truncated and
     renormalised, so that the mean of up to 10 is the published 3.8.
+
+    max_words: 0: as published.
     """
-    n = np.arange(1, (longest or LONGEST[unit]) + 1)
-    weight = {"ngram": 1 / n, "span": STOP * (1 - STOP) ** (n - 1)}[unit]
+    n = np.arange(1, (max_words or MAX_WORDS[unit]) + 1)
+    weight = {"ngram": 1 / n, "span": SPAN_P * (1 - SPAN_P) ** (n - 1)}[unit]
     return weight / weight.sum()
 
 
-def choose(
+def choose_units(
     key: np.ndarray,
     text: Text,
     vocab: VocabInfo,
     count: np.ndarray,
     *,
     unit: str,
-    longest: int = 0,
-    kinds: str = "",
+    max_words: int = 0,
+    entry_types: str = "",
 ) -> np.ndarray:
     """[B, L] bool: whole units of a text, never specials, at most `count` [B] tokens.
 
-    token: `count` of them, all subsets equally likely. word: in random order, each
-    that still fits. ngram, span: see `runs`. lexicon: entries in random order, each
-    that still fits; then words outside of all entries.
+    token: exactly `count`, all subsets equally likely. word: in random order, each that
+    still fits. ngram, span: see `choose_runs`. lexicon: entries in random order, each
+    that still fits; then words outside all entries.
 
     Args:
-      longest: words of an n-gram or span; 0: as published.
-      kinds: of the lexicon's entries, separated by commas. Of unit lexicon: those
-        that are chosen first ("": all); of other units: entries that are one word.
+      max_words: of an n-gram or span; 0: as published.
+      entry_types: of the lexicon, separated by commas. Unit lexicon: entries that are
+        chosen first ("": all); other units: entries that count as one word.
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such kind.
+      UserError: there is no data.lexicon, or it has no such entry type.
     """
     candidate = ~vocab.is_special[text.token]
     if unit == "token":
         return counter_rng.choose_subset(key, "choose", candidate, count)
     start = (text.flags & WORD) > 0
     if unit == "lexicon":
-        begins, inside = entries(text, vocab, kinds)
+        begins, inside = find_entries(text, vocab, entry_types)
         chosen = counter_rng.choose_words(key, "choose", begins, inside, count)
         left, free = count - chosen.sum(axis=1), candidate & ~inside
         return chosen | counter_rng.choose_words(key, "rest", start, free, left)
-    if kinds:
-        begins, inside = entries(text, vocab, kinds)
+    if entry_types:
+        begins, inside = find_entries(text, vocab, entry_types)
         start = begins | (start & ~inside)
     if unit == "word":
         return counter_rng.choose_words(key, "choose", start, candidate, count)
-    return runs(key, "choose", start, candidate, count, odds(unit, longest))
+    lengths = run_lengths(unit, max_words)
+    return choose_runs(key, "choose", start, candidate, count, lengths)
 
 
-def entries(text: Text, vocab: VocabInfo, kinds: str) -> tuple[np.ndarray, np.ndarray]:
-    """[B, L] bool each: an entry of the lexicon begins here; a token is of an entry.
+def find_entries(
+    text: Text, vocab: VocabInfo, entry_types: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """[B, L] bool each: an entry of the lexicon begins here; a token is in an entry.
 
     Raises:
-      UserError: there is no data.lexicon, or it has no such kind.
+      UserError: there is no data.lexicon, or it has no such entry type.
     """
-    known, wanted = lexicon(vocab, kinds)
-    entry = lexicons.match(text.token, text.flags, text.length, known)
-    begins = (entry >= 0) & wanted[entry]
-    row, place = np.nonzero(begins)
+    lexicon, selected = select_entries(vocab, entry_types)
+    entry = lexicons.match(text.token, text.flags, text.length, lexicon)
+    begins = (entry >= 0) & selected[entry]
+    row, position = np.nonzero(begins)
     edge = np.zeros((len(entry), entry.shape[1] + 1), np.int8)
-    edge[row, place] = 1
-    edge[row, place + known.size[entry[begins]]] -= 1
+    edge[row, position] = 1
+    edge[row, position + lexicon.size[entry[begins]]] -= 1
     return begins, np.cumsum(edge[:, :-1], axis=1, dtype=np.int8) > 0
 
 
-def lexicon(vocab: VocabInfo, kinds: str) -> tuple[Lexicon, np.ndarray]:
-    """The lexicon, and [E] bool: the entries of kinds separated by commas ("": all).
+def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndarray]:
+    """The lexicon, and [E] bool: the entries of types separated by commas ("": all).
 
     Raises:
-      UserError: there is none, or it has no such kind.
+      UserError: there is no data.lexicon, or it has no such entry type.
     """
-    known = vocab.lexicon
-    if known is None:
+    lexicon = vocab.lexicon
+    if lexicon is None:
         raise UserError(
-            f"the objective reads {kinds or 'entries'} from data.lexicon, which is "
-            "empty; it names a file with lines of an entry, a tab and its kind"
+            f"the objective needs {entry_types or 'entries'} of data.lexicon, which is "
+            "empty; it names a file with lines of an entry, a tab and the entry's type"
         )
-    named = [kind.strip() for kind in kinds.split(",")] if kinds else known.type_names
-    for kind in named:
-        if kind not in known.type_names:
-            raise unknown("kind of data.lexicon", kind, known.type_names)
-    return known, np.isin(
-        known.entry_type, [known.type_names.index(kind) for kind in named]
-    )
+    known = lexicon.type_names
+    names = [name.strip() for name in entry_types.split(",")] if entry_types else known
+    for name in names:
+        if name not in known:
+            raise unknown("entry type of data.lexicon", name, known)
+    return lexicon, np.isin(lexicon.entry_type, [known.index(name) for name in names])
 
 
-def runs(
+def choose_runs(
     key: np.ndarray,
     role: str,
     start: np.ndarray,
     candidate: np.ndarray,
     budget: np.ndarray,
-    odds: np.ndarray,
+    lengths: np.ndarray,
     *,
-    shorter: bool = True,
+    shorten: bool = True,
 ) -> np.ndarray:
     """[B, L] bool: runs of whole words, tried at the words of a row in random order.
 
-    How many words a run has is drawn from `odds`, but never more than there are up to
-    a special or the text's end. Where it exceeds what is left of the budget it gives
-    up words until it fits. What still does not fit, or meets a run that is already
-    there, is skipped (google-research/albert, create_pretraining_data.py; that code
-    lets n-grams cross a special).
+    The number of words of a run is drawn from `lengths`, truncated to the words there
+    are before a special or the text's end. A run that exceeds what is left of the
+    budget loses words until it fits. One that still does not fit, or overlaps an
+    earlier run, is skipped (google-research/albert, create_pretraining_data.py; that
+    code lets n-grams cross a special).
 
     Args:
-      start, candidate: [B, L] bool; words are those of `noise.words`.
+      start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
       budget: [B] tokens.
-      odds: [N] of 1..N words.
-      shorter: whether a run may give up words; else it is skipped.
+      lengths: [N] probabilities of 1..N words.
+      shorten: whether a run may lose words; if not, it is skipped.
     """
-    words = _table(start, candidate, more=len(odds))
+    words = _word_table(start, candidate, extra=len(lengths))
     order = words.shuffled(counter_rng.random_bits(key, role, start.shape[1]))
     draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
-    law, ahead = np.cumsum(odds), np.arange(len(odds))
-    taken = np.zeros(words.held.shape, bool)
+    cumulative, ahead = np.cumsum(lengths), np.arange(len(lengths))
+    taken = np.zeros(words.exists.shape, bool)
     left, live = np.array(budget, np.int64), np.arange(len(start))
     for turn in range(order.shape[1]):
         live = live[(left[live] > 0) & (turn < words.count[live])]
@@ -148,48 +152,49 @@ def runs(
         at = live[:, None], word[:, None] + ahead
         joined = words.joined[at] | (ahead == 0)
         joined = np.logical_and.accumulate(joined, axis=1)
-        most = law[joined.sum(axis=1) - 1]
-        asked = np.searchsorted(law[:-1], draw[live, begin] * most, side="right") + 1
+        total = cumulative[joined.sum(axis=1) - 1]
+        drawn = draw[live, begin] * total
+        drawn = np.searchsorted(cumulative[:-1], drawn, side="right") + 1
         size = words.end[at] - begin[:, None]
-        fits = joined & (size <= left[live, None]) & (ahead < asked[:, None])
+        fits = joined & (size <= left[live, None]) & (ahead < drawn[:, None])
         num = fits.sum(axis=1)
-        good = (num > 0) & ~(taken[at] & fits).any(axis=1)
-        good &= shorter | (num == asked)
-        taken[at] |= fits & good[:, None]
-        left[live] -= np.where(good, size[np.arange(len(live)), num - 1], 0)
+        accepted = (num > 0) & ~(taken[at] & fits).any(axis=1)
+        accepted &= shorten | (num == drawn)
+        taken[at] |= fits & accepted[:, None]
+        left[live] -= np.where(accepted, size[np.arange(len(live)), num - 1], 0)
     chosen = np.zeros(start.shape, bool)
-    chosen[candidate] = np.repeat(taken[words.held], words.size)
+    chosen[candidate] = np.repeat(taken[words.exists], words.size)
     return chosen
 
 
-class _Table(NamedTuple):
-    """The words of rows in order, and columns of none at the right: [B, W + N] each."""
+class _WordTable(NamedTuple):
+    """The words of each row in order, then N columns without words: [B, W + N]."""
 
-    held: np.ndarray  # bool: a word
-    begin: np.ndarray  # place of its first token
-    end: np.ndarray  # place after its last token
+    exists: np.ndarray  # bool
+    begin: np.ndarray  # position of its first token
+    end: np.ndarray  # position after its last token
     joined: np.ndarray  # bool: it begins where the word before it ends
-    count: np.ndarray  # [B]
-    size: np.ndarray  # tokens of all words in turn
+    count: np.ndarray  # [B]: words of a row
+    size: np.ndarray  # tokens of each word of the batch in turn
 
     def shuffled(self, score: np.ndarray) -> np.ndarray:
-        """[B, W] words in the order of scores [B, L] uint64 at their first tokens."""
+        """[B, W]: words ordered by the scores [B, L] uint64 at their first tokens."""
         word = np.arange(self.count.max(initial=0), dtype=np.uint64)
         score = np.take_along_axis(score, self.begin[:, : len(word)], axis=1)
         score = score & ~counter_rng.INDEX_MASK | word
-        score[~self.held[:, : len(word)]] = counter_rng.MAX_UINT64
+        score[~self.exists[:, : len(word)]] = counter_rng.MAX_UINT64
         score.sort(axis=1)
         return (score & counter_rng.INDEX_MASK).astype(np.intp)
 
 
-def _table(start: np.ndarray, candidate: np.ndarray, more: int) -> _Table:
-    """The words [B, L] bool, with `more` columns at the right."""
+def _word_table(start: np.ndarray, candidate: np.ndarray, extra: int) -> _WordTable:
+    """The words of [B, L] bool, with `extra` columns at the right."""
     first, size = counter_rng.find_words(start, candidate)
-    row, place = np.divmod(first, start.shape[1])
+    row, position = np.divmod(first, start.shape[1])
     count = np.bincount(row, minlength=len(start))
-    held = np.arange(count.max(initial=0) + more) < count[:, None]
-    begin, end = np.zeros((2, *held.shape), np.int64)
-    begin[held], end[held] = place, place + size
-    joined = np.zeros(held.shape, bool)
-    joined[:, 1:] = held[:, 1:] & (begin[:, 1:] == end[:, :-1])
-    return _Table(held, begin, end, joined, count, size)
+    exists = np.arange(count.max(initial=0) + extra) < count[:, None]
+    begin, end = np.zeros((2, *exists.shape), np.int64)
+    begin[exists], end[exists] = position, position + size
+    joined = np.zeros(exists.shape, bool)
+    joined[:, 1:] = exists[:, 1:] & (begin[:, 1:] == end[:, :-1])
+    return _WordTable(exists, begin, end, joined, count, size)

@@ -1,8 +1,9 @@
-"""What becomes of chosen tokens, what is to be recovered of them, and from where."""
+"""Masked tokens: how many are chosen, what replaces them, and what is scored."""
 
-# B batch, L length, K scored places, T trigrams of a row
+# B batch, L length, K scored positions, T trigrams of a row
 
 import itertools
+import math
 
 import numpy as np
 
@@ -12,93 +13,135 @@ from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
 
 ROUNDINGS = ("nearest", "up", "random")
-DRAWS = ("ordinary", "all")
-FATES = ("token", "span")
+RANDOM_TOKENS = ("ordinary", "all")
+DRAW_UNITS = ("token", "span")
 
-ORDERS = np.array(list(itertools.permutations(range(3))))
-"""All orders of a trigram."""
+TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
+"""[6, 3]: all orders of a trigram."""
 
 
-def budget(
+def max_masked(rate: float, length: int) -> int:
+    """ceil(rate * length): 20 at rate 0.15 and length 128, 77 at 512."""
+    return math.ceil(rate * length - 1e-9)
+
+
+def mask_budget(
     num_tokens: np.ndarray,
     rate: float,
-    most: int,
+    max_count: int,
     *,
     rounding: str = "nearest",
     key: np.ndarray | None = None,
 ) -> np.ndarray:
-    """[B]: how many of `num_tokens` [B] are chosen, at most `most`.
+    """[B]: how many of a row's `num_tokens` [B] tokens to mask, at most `max_count`.
 
-    nearest: rate * tokens, half-way cases to the even one, at least 1 (BERT). up: the
-    next whole number (SpanBERT). random: floor(rate * tokens + u) with u uniform in
-    [0, 1), keyed by row (fairseq), which has the mean rate * tokens and may be 0.
+    rounding: of rate * tokens.
+      nearest: to the nearest integer, ties to the even one, and at least 1 (BERT).
+      up: to the next integer (SpanBERT).
+      random: floor(rate * tokens + u) with u uniform in [0, 1), keyed by row
+        (fairseq): its mean is rate * tokens, and it may be 0.
     """
-    share = rate * num_tokens
+    exact = rate * num_tokens
     if rounding == "random":
-        count = np.floor(share + counter_rng.uniform(key, "budget", 1)[:, 0])
+        count = np.floor(exact + counter_rng.uniform(key, "budget", 1)[:, 0])
     elif rounding == "up":
-        count = np.ceil(share - 1e-9)
+        count = np.ceil(exact - 1e-9)
     else:
-        count = np.maximum(np.rint(share), 1)
-    return np.where(num_tokens > 0, np.minimum(count, most), 0).astype(np.int64)
+        count = np.maximum(np.rint(exact), 1)
+    return np.where(num_tokens > 0, np.minimum(count, max_count), 0).astype(np.int64)
 
 
-def hide(
+def mask_random_tokens(
+    token: np.ndarray,
+    candidate: np.ndarray,
+    num_tokens: np.ndarray,
+    key: np.ndarray,
+    vocab: VocabInfo,
+    *,
+    rate: float,
+    max_count: int,
+    mask_fraction: float,
+    random_fraction: float,
+) -> dict[str, np.ndarray]:
+    """BERT's masking of single tokens: overwrites `token` [B, L] in place.
+
+    Chosen are round(rate * num_tokens) of the candidates [B, L] of a row, at most
+    `max_count`, at distinct positions; see `replace_chosen` for what they become.
+
+    Returns:
+      scored, target, weight [B, K] with K = `max_count`.
+    """
+    count = mask_budget(num_tokens, rate, max_count)
+    chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+    return replace_chosen(
+        token,
+        chosen,
+        key,
+        vocab,
+        num_scored=max_count,
+        mask_fraction=mask_fraction,
+        random_fraction=random_fraction,
+    )
+
+
+def replace_chosen(
     token: np.ndarray,
     chosen: np.ndarray,
     key: np.ndarray,
     vocab: VocabInfo,
     *,
     num_scored: int,
-    mask: float,
-    random: float,
-    replace: str = "token",
-    draw: str = "ordinary",
+    mask_fraction: float,
+    random_fraction: float,
+    draw_unit: str = "token",
+    random_tokens: str = "ordinary",
 ) -> dict[str, np.ndarray]:
-    """Overwrites the chosen places [B, L] of `token` in place.
+    """Overwrites the chosen positions [B, L] of `token` in place.
 
-    Each becomes the mask token, another one (which may be the same), or stays.
+    Each becomes the mask token or a random one (which may be the same), or stays.
 
     Args:
-      mask, random: shares of the first two.
-      replace: token: each place for itself. span: places in an unbroken row share
-        their fate, though other tokens are drawn one by one.
-      draw: the other tokens: ordinary ones, or of the whole vocabulary (BERT).
+      mask_fraction, random_fraction: probabilities of the first two.
+      draw_unit: token: drawn for each position. span: drawn once for each unbroken run
+        of chosen positions; random tokens are still drawn one by one.
+      random_tokens: ordinary: drawn from ordinary tokens. all: from the whole
+        vocabulary (BERT).
 
     Returns:
       scored, target, weight [B, K].
     """
-    scored, used = input_format.slots(chosen, num_scored)
+    scored, used = input_format.scored_positions(chosen, num_scored)
     target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
     bits = counter_rng.random_bits(key, "replace", num_scored)
-    share = (bits >> np.uint64(32)) * 2.0**-32
-    if replace == "span":
-        share = np.take_along_axis(share, _ends(scored, used)[0], axis=1)
-    pool = vocab.ordinary_ids if draw == "ordinary" else np.arange(vocab.size)
-    other = bits & np.uint64(2**32 - 1)
-    other = other * np.uint64(len(pool)) >> np.uint64(32)
-    new = np.where(share < mask + random, pool[other], target)
-    new = np.where(share < mask, vocab.mask_id, new)
+    draw = (bits >> np.uint64(32)) * 2.0**-32
+    if draw_unit == "span":
+        draw = np.take_along_axis(draw, _span_slots(scored, used)[0], axis=1)
+    pool = vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+    index = bits & np.uint64(2**32 - 1)
+    index = index * np.uint64(len(pool)) >> np.uint64(32)
+    new = np.where(draw < mask_fraction + random_fraction, pool[index], target)
+    new = np.where(draw < mask_fraction, vocab.mask_id, new)
     token[chosen] = new[used]
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
 
 
-def boundaries(scored: np.ndarray, weight: np.ndarray) -> dict[str, np.ndarray]:
-    """left, right, offset [B, K]: the clear places around each span, and where in it.
+def span_boundaries(scored: np.ndarray, weight: np.ndarray) -> dict[str, np.ndarray]:
+    """left, right, offset [B, K] of the span of each scored position.
 
-    A span is an unbroken row of scored places; the offset counts from 0 (Joshi et al.
-    2020, 3.2: its released code joins spans that touch, too).
+    left and right are the unmasked positions next to the span, and offset counts
+    positions of the span from 0. A span is an unbroken run of scored positions (Joshi
+    et al. 2020, 3.2; its released code joins spans that touch, too).
     """
     used = weight > 0
     first, last = (
-        np.take_along_axis(scored, slot, axis=1) for slot in _ends(scored, used)
+        np.take_along_axis(scored, slot, axis=1) for slot in _span_slots(scored, used)
     )
     each = {"left": first - 1, "right": last + 1, "offset": scored - first}
     return {name: np.where(used, array, 0) for name, array in each.items()}
 
 
-def _ends(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[B, K] each: the first and the last slot of the span of each slot."""
     slot = np.arange(scored.shape[1])
     follows = used[:, 1:] & (np.diff(scored, axis=1) == 1)
@@ -109,38 +152,41 @@ def _ends(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return first, np.minimum.accumulate(last, axis=1)[:, ::-1]
 
 
-def num_trigrams(num_tokens, share: float):
-    """Trigrams that make up a share of tokens, half-way cases to the even number."""
-    return np.rint(share * np.asarray(num_tokens) / 3).astype(np.int64)
+def num_trigrams(num_tokens, rate: float):
+    """round(rate * tokens / 3), ties to the even number."""
+    return np.rint(rate * np.asarray(num_tokens) / 3).astype(np.int64)
 
 
-def shuffle(
+def shuffle_trigrams(
     token: np.ndarray,
     candidate: np.ndarray,
     key: np.ndarray,
     vocab: VocabInfo,
     *,
     count: np.ndarray,
-    most: int,
+    max_count: int,
 ) -> dict[str, np.ndarray]:
-    """Shuffles `count` [B] <= `most` trigrams of candidates [B, L] in place.
+    """Shuffles `count` [B] <= `max_count` trigrams of candidates [B, L] in place.
 
-    All six orders are equally likely, also that of the text (Wang et al. 2020, 2.2).
+    All six orders are equally likely, the original included (Wang et al. 2020, 2.2).
 
     Returns:
-      scored, target, weight [B, 3 * most]: each token is asked for at its own place.
+      scored, target, weight [B, 3 * max_count]: the target of a position is its
+      original token.
     """
-    single = np.ones(candidate.shape, bool)
-    whole = np.array([0.0, 0.0, 1.0])
-    chosen = mask_units.runs(
-        key, "trigram", single, candidate, 3 * count, whole, shorter=False
+    every = np.ones(candidate.shape, bool)
+    three = np.array([0.0, 0.0, 1.0])
+    chosen = mask_units.choose_runs(
+        key, "trigram", every, candidate, 3 * count, three, shorten=False
     )
-    scored, used = input_format.slots(chosen, 3 * most)
+    scored, used = input_format.scored_positions(chosen, 3 * max_count)
     target = np.full(used.shape, vocab.pad_id, np.int32)
     target[used] = token[chosen]
-    drawn = counter_rng.random_bits(key, "order", most) % np.uint64(len(ORDERS))
-    target_BT3 = target.reshape(len(token), most, 3)
-    order_BT3 = ORDERS[drawn.astype(np.intp)]
+    drawn = counter_rng.random_bits(key, "order", max_count) % np.uint64(
+        len(TRIGRAM_ORDERS)
+    )
+    target_BT3 = target.reshape(len(token), max_count, 3)
+    order_BT3 = TRIGRAM_ORDERS[drawn.astype(np.intp)]
     new = np.take_along_axis(target_BT3, order_BT3, axis=2).reshape(used.shape)
     token[chosen] = new[used]
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}

@@ -1,6 +1,6 @@
-"""The arrays around tokens: who sees whom in the plain patterns, and scored places."""
+"""How raw tokens become network inputs: specials, segments, attention, positions."""
 
-# B batch, L length, K scored places, R raw tokens an example, P spans of a row
+# B batch, L length, K scored positions, R raw tokens an example, P spans of a row
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,17 +10,24 @@ import numpy as np
 from research.batch import WORD, Example, VocabInfo
 from research.errors import UserError
 
+SINGLE_FORMATS = {
+    "stream": "stream",
+    "full_sentences": "sentences",
+    "doc_sentences": "passage",
+}
+"""Formats of one segment -> the unit of text they take (Liu et al. 2019, 4.2)."""
+
 
 class Text(NamedTuple):
-    """Rows with their specials, as the network reads them before hiding."""
+    """Rows with special tokens, before anything is masked."""
 
     token: np.ndarray  # [B, L] int32, pad beyond `length`
-    flags: np.ndarray  # [B, L] uint8; WORD alone at specials
-    token_type: np.ndarray  # [B, L] int32: which of a row's spans, with its specials
+    flags: np.ndarray  # [B, L] uint8; specials have the flag WORD alone
+    token_type: np.ndarray  # [B, L] int32: the index of the span, with its specials
     length: np.ndarray  # [B] int64, specials included
 
 
-def enclose(
+def add_special_tokens(
     example: Example, vocab: VocabInfo, length: int, *, bos: str = "first"
 ) -> tuple[np.ndarray, np.ndarray]:
     """bos, raw tokens, eos; or raw tokens, eos, bos with `bos` "last" (XLNet).
@@ -42,52 +49,13 @@ def enclose(
 
 
 def single(example: Example, vocab: VocabInfo, length: int) -> Text:
-    """bos, raw tokens, eos; see `enclose`."""
-    token, num_tokens = enclose(example, vocab, length)
+    """bos, raw tokens, eos; see `add_special_tokens`."""
+    token, num_tokens = add_special_tokens(example, vocab, length)
     width = min(example.flags.shape[1], length - 2)
     flags = np.zeros(token.shape, np.uint8)
     flags[:, 1 : 1 + width] = example.flags[:, :width]
     flags[vocab.is_special[token]] = WORD
     return Text(token, flags, np.zeros_like(token), num_tokens)
-
-
-def compose(
-    example: Example,
-    begin: np.ndarray,
-    size: np.ndarray,
-    vocab: VocabInfo,
-    length: int,
-    *,
-    opens: Sequence[int | None],
-) -> Text:
-    """Spans of each example one after the other, each closed by eos.
-
-    A span without tokens is left out, and its specials; a row without spans is empty.
-
-    Args:
-      begin, size: [B, P]: where spans stand among the raw tokens. With their specials
-        they fit a row.
-      opens: [P] the special that stands before a span; None: none.
-    """
-    place = np.arange(length)
-    token = np.full((len(size), length), vocab.pad_id, np.int32)
-    flags, kind = np.zeros(token.shape, np.uint8), np.zeros_like(token)
-    end = np.zeros((len(size), 1), np.int64)
-    for number, special in enumerate(opens):
-        held = size[:, number, None] > 0
-        first = end + (special is not None)
-        last = first + size[:, number, None]
-        inside = (place >= first) & (place < last) & held
-        raw = (begin[:, number, None] + place - first)[inside]
-        row = np.nonzero(inside)[0]
-        token[inside], flags[inside] = example.token[row, raw], example.flags[row, raw]
-        if special is not None:
-            token[(place == end) & held] = special
-        token[(place == last) & held] = vocab.eos_id
-        kind[(place >= end) & (place <= last) & held] = number
-        end = np.where(held, last + 1, end)
-    flags[vocab.is_special[token]] = WORD
-    return Text(token, flags, kind, end[:, 0])
 
 
 def pair(
@@ -104,50 +72,96 @@ def pair(
     begin = np.stack([np.zeros_like(first), first], axis=1)
     size = np.stack([first, num_raw - first], axis=1)
     if swapped is not None:
-        turn = (swapped & (first < num_raw))[:, None]
-        begin = np.where(turn, begin[:, ::-1], begin)
-        size = np.where(turn, size[:, ::-1], size)
-    return compose(example, begin, size, vocab, length, opens=(vocab.bos_id, None))
+        swap = (swapped & (first < num_raw))[:, None]
+        begin = np.where(swap, begin[:, ::-1], begin)
+        size = np.where(swap, size[:, ::-1], size)
+    prefixes = (vocab.bos_id, None)
+    return concatenate_spans(example, begin, size, vocab, length, prefixes=prefixes)
+
+
+def concatenate_spans(
+    example: Example,
+    begin: np.ndarray,
+    size: np.ndarray,
+    vocab: VocabInfo,
+    length: int,
+    *,
+    prefixes: Sequence[int | None],
+) -> Text:
+    """Spans of each example one after the other, each followed by eos.
+
+    A span without tokens is left out with its specials; a row without spans is empty.
+
+    Args:
+      begin, size: [B, P]: where spans are among the raw tokens. With their specials
+        they fit in a row.
+      prefixes: [P]: the special before each span; None: none.
+    """
+    position = np.arange(length)
+    token = np.full((len(size), length), vocab.pad_id, np.int32)
+    flags, token_type = np.zeros(token.shape, np.uint8), np.zeros_like(token)
+    end = np.zeros((len(size), 1), np.int64)
+    for number, special in enumerate(prefixes):
+        exists = size[:, number, None] > 0
+        first = end + (special is not None)
+        last = first + size[:, number, None]
+        inside = (position >= first) & (position < last) & exists
+        raw = (begin[:, number, None] + position - first)[inside]
+        row = np.nonzero(inside)[0]
+        token[inside], flags[inside] = example.token[row, raw], example.flags[row, raw]
+        if special is not None:
+            token[(position == end) & exists] = special
+        token[(position == last) & exists] = vocab.eos_id
+        token_type[(position >= end) & (position <= last) & exists] = number
+        end = np.where(exists, last + 1, end)
+    flags[vocab.is_special[token]] = WORD
+    return Text(token, flags, token_type, end[:, 0])
 
 
 def check_token_types(options: Any, needed: int) -> None:
-    """Raises UserError: model.token_types is above 0, but fewer than an objective writes."""
+    """Checks that the network distinguishes enough token types, or none.
+
+    Raises:
+      UserError: 0 < model.token_types < needed.
+    """
     if 0 < options.token_types < needed:
         raise UserError(
-            f"model.token_types is {options.token_types}, but the objective tells {needed} kinds "
-            f"of places apart; it is {needed}, or 0 for a network that does not"
+            f"model.token_types is {options.token_types}, but the objective writes "
+            f"{needed} token types; it is at least {needed}, or 0 for a network that "
+            "ignores them"
         )
 
 
-def full(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
-    """The six arrays of rows whose first `length` [B] tokens all see each other."""
-    group = _plain(token, length)
-    group |= {"rank": np.zeros_like(token), "reach": np.zeros_like(token)}
-    return {prefix + name: array for name, array in group.items()}
+def full_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
+    """The six input arrays; a row's first `length` [B] tokens attend to each other."""
+    arrays = _without_attention(token, length)
+    arrays |= {"rank": np.zeros_like(token), "reach": np.zeros_like(token)}
+    return {prefix + name: array for name, array in arrays.items()}
 
 
-def causal(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
-    """The six arrays of rows whose tokens each see themselves and what is before."""
-    group = _plain(token, length)
-    group |= {name: group["position"].copy() for name in ("rank", "reach")}
-    return {prefix + name: array for name, array in group.items()}
+def causal_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:
+    """The six input arrays; tokens attend to themselves and to those before them."""
+    arrays = _without_attention(token, length)
+    arrays |= {name: arrays["position"].copy() for name in ("rank", "reach")}
+    return {prefix + name: array for name, array in arrays.items()}
 
 
-def _plain(token: np.ndarray, length: np.ndarray) -> dict:
-    place = np.arange(token.shape[1], dtype=np.int32)
+def _without_attention(token: np.ndarray, length: np.ndarray) -> dict:
+    """The input arrays but rank and reach."""
+    position = np.arange(token.shape[1], dtype=np.int32)
     return {
         "token": token,
-        "position": np.tile(place, (len(token), 1)),
-        "segment": (place < length[:, None]).astype(np.int32),
+        "position": np.tile(position, (len(token), 1)),
+        "segment": (position < length[:, None]).astype(np.int32),
         "token_type": np.zeros_like(token),
     }
 
 
-def slots(chosen: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen places [B, L] in order: scored [B, K] int32, and which are used.
+def scored_positions(chosen: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen positions [B, L] in order: scored [B, K] int32, used [B, K] bool.
 
-    Rows hold at most K = `count` chosen places; unused slots point at place 0. Both
-    `x[chosen]` and `y[used]` run through the same places in the same order.
+    Rows have at most K = `count` chosen positions; unused slots point at position 0.
+    `x[chosen]` and `y[used]` list the same positions in the same order.
     """
     used = np.arange(count) < chosen.sum(axis=1)[:, None]
     scored = np.zeros(used.shape, np.int32)

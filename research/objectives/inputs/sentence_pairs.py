@@ -1,6 +1,6 @@
-"""How two spans of text are related, as a question with a few answers."""
+"""Classification of how two spans of text are related: labels, losses and heads."""
 
-# B batch, D width, N answers
+# B batch, D width, N classes
 
 from typing import Any, NamedTuple
 
@@ -18,109 +18,105 @@ from research.batch import (
     TextSpec,
 )
 from research.data import counter_rng
-from research.objectives.losses.cross_entropy import Term
+from research.objectives.losses.cross_entropy import Term, with_accuracy
 
-ANSWERS = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}
-"""How many answers a question has.
+NUM_CLASSES = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}
+"""The number of classes of each task.
 
-nsp           0: the second span follows the first, 1: it is of another document
+nsp           0: the second span follows the first, 1: it is from another document
               (Devlin et al. 2019).
-sop           0: as in the text, 1: swapped (Lan et al. 2020). A pair of two documents,
-              read where there was but one sentence left, has no answer.
-sop_released  the same, but such a pair counts as swapped (google-research/albert, a
-              leak of nsp into sop).
-structural    0: the second span follows the first, 1: it comes before it, 2: it is of
+sop           0: original order, 1: swapped (Lan et al. 2020). A pair of two documents,
+              which occurs where only one sentence was left, has no label.
+sop_released  the same, but such a pair counts as swapped (google-research/albert:
+              nsp leaks into sop).
+structural    0: the second span follows the first, 1: it precedes it, 2: it is from
               another document (Wang et al. 2020, StructBERT).
-distance      0: the spans are neighbours, 1: of one document, but not neighbours, 2:
-              of two documents (Sun et al. 2020, ERNIE 2.0).
+distance      0: adjacent spans, 1: nonadjacent spans of one document, 2: spans of two
+              documents (Sun et al. 2020, ERNIE 2.0).
 """
 
-UNITS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
-"""Formats of two spans, and the unit of text that each reads."""
+PAIR_FORMATS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
+"""Formats of two spans -> the unit of text they take."""
 
-_OTHER = {
+_OTHER_DOCUMENT_RATE = {
     "nsp": 1 / 2,
     "sop": 0.0,
     "sop_released": 0.0,
     "structural": 1 / 3,
     "distance": 1 / 3,
 }
-_FAR = {"distance": 1 / 3}
+_NONADJACENT_RATE = {"distance": 1 / 3}
 
 
-class Question(NamedTuple):
-    """What is asked about each row."""
+class PairLabels(NamedTuple):
+    """The label of each row, and which rows are swapped for it."""
 
-    swapped: np.ndarray  # [B] bool: the second span is shown before the first
+    swapped: np.ndarray  # [B] bool: the second span comes before the first
     label: np.ndarray  # [B] int32
-    label_weight: np.ndarray  # [B] float32, 0: there is no answer
+    label_weight: np.ndarray  # [B] float32, 0: there is no label
 
 
-def text_spec(relation: str, format: str, length: int, short: float) -> TextSpec:
-    """Pairs as the question needs them, which leave room for three specials.
+def text_spec(task: str, format: str, length: int, short_rate: float) -> TextSpec:
+    """The pairs that a task needs, with room for three specials.
 
-    relation: one of ANSWERS, or "none": pairs as for nsp, the published ablation.
+    task: one of NUM_CLASSES, or "none": the pairs of nsp, as in the published ablation.
     """
-    unit = UNITS[format]
+    unit = PAIR_FORMATS[format]
     return TextSpec(
         unit,
         length - 3,
-        other_document_rate=_OTHER.get(relation, _OTHER["nsp"]),
-        nonadjacent_rate=_FAR.get(relation, 0.0),
-        short_rate=short if unit == "pair" else 0.0,
+        other_document_rate=_OTHER_DOCUMENT_RATE.get(task, _OTHER_DOCUMENT_RATE["nsp"]),
+        nonadjacent_rate=_NONADJACENT_RATE.get(task, 0.0),
+        short_rate=short_rate if unit == "pair" else 0.0,
     )
 
 
-def specs() -> dict[str, ArraySpec]:
-    """Of the answers' arrays."""
+def label_specs() -> dict[str, ArraySpec]:
+    """Specs of label and label_weight."""
     return {"label": ArraySpec(()), "label_weight": ArraySpec((), np.float32)}
 
 
-def ask(relation: str, example: Example, key: np.ndarray) -> Question:
-    """The question of a relation, one of ANSWERS, about each pair.
+def make_labels(task: str, example: Example, key: np.ndarray) -> PairLabels:
+    """Labels of a task, one of NUM_CLASSES, for each pair.
 
-    sop and structural swap half of the neighbours. Rows of one span have no answer.
+    sop and structural swap half of the adjacent pairs. Rows of one span have no label.
     """
-    has = (
+    has_label = (
         (example.first_length > 0)
         & (example.first_length < example.length)
         & (example.label >= 0)
     )
-    apart = has & (example.label == OTHER_DOCUMENT)
-    adjacent = has & (example.label == NEXT)
+    two_documents = has_label & (example.label == OTHER_DOCUMENT)
+    adjacent = has_label & (example.label == NEXT)
     swapped = np.zeros(len(key), bool)
-    if relation in ("sop", "sop_released", "structural"):
+    if task in ("sop", "sop_released", "structural"):
         swapped = adjacent & (counter_rng.uniform(key, "swap", 1)[:, 0] < 0.5)
-    if relation == "nsp":
-        label = has & ~adjacent
-    elif relation in ("sop", "sop_released"):
-        label = swapped | apart
-        has = adjacent | (apart & (relation == "sop_released"))
-    elif relation == "structural":
-        label = swapped + 2 * apart
-        has = adjacent | apart
+    if task == "nsp":
+        label = has_label & ~adjacent
+    elif task in ("sop", "sop_released"):
+        label = swapped | two_documents
+        has_label = adjacent | (two_documents & (task == "sop_released"))
+    elif task == "structural":
+        label = swapped + 2 * two_documents
+        has_label = adjacent | two_documents
     else:
-        label = (has & (example.label == NONADJACENT)) + 2 * apart
-    label = np.where(has, label, 0).astype(np.int32)
-    return Question(swapped, label, has.astype(np.float32))
+        label = (has_label & (example.label == NONADJACENT)) + 2 * two_documents
+    label = np.where(has_label, label, 0).astype(np.int32)
+    return PairLabels(swapped, label, has_label.astype(np.float32))
 
 
-def score(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:
-    """Terms of the batch's labels: `name`, and its accuracy (not trained on).
+def label_terms(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:
+    """Terms `name`, the cross-entropy of labels, and "`name`_accuracy" (a metric).
 
     logits_BN: float32. batch: has label, label_weight [B].
     """
     label, weight = batch["label"], batch["label_weight"]
     log_p = jax.nn.log_softmax(logits_BN)
     loss = -jnp.take_along_axis(log_p, label[:, None], axis=1)[:, 0]
-    right = weight * (jnp.argmax(logits_BN, axis=1) == label)
-    total = jnp.sum(weight)
-    return {
-        name: Term(jnp.sum(weight * loss), total),
-        f"{name}_accuracy": Term(jnp.sum(right), total, 0.0),
-    }
+    correct = jnp.sum(weight * (jnp.argmax(logits_BN, axis=1) == label))
+    return with_accuracy(name, Term(jnp.sum(weight * loss), jnp.sum(weight)), correct)
 
 
-def heads(name: str, size: int) -> dict[str, Any]:
-    """The network's head for a question: BERT's pooler and a layer of its answers."""
-    return {name: models.HeadSpec(size, "tanh")}
+def pooled_head(name: str, num_classes: int) -> dict[str, Any]:
+    """A classifier named `name`: BERT's pooler (dense, tanh), then a dense layer."""
+    return {name: models.HeadSpec(num_classes, "tanh")}

@@ -72,8 +72,10 @@ def make_batch(
     before = np.full_like(token, decoder_start_id)
     before[:, 1:] = token[:, :-1]
     return (
-        input_format.full(*encoder, "encoder_")
-        | input_format.causal(np.where(weight, before, vocab.pad_id), count, "decoder_")
+        input_format.full_input(*encoder, "encoder_")
+        | input_format.causal_input(
+            np.where(weight, before, vocab.pad_id), count, "decoder_"
+        )
         | {"target": token, "weight": weight.astype(np.float32)}
     )
 
@@ -89,5 +91,5 @@ def loss_terms(
     encoded = net.encode(input_group(batch, "encoder_"))
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
     target, weight = batch["target"], batch["weight"]
-    term, correct = cross_entropy(readout, target, weight, z=z_loss)
+    term, correct = cross_entropy(readout, target, weight, z_loss=z_loss)
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}

@@ -45,7 +45,9 @@ def make_rows(
     num_near = np.minimum(example.length, length - num_specials).astype(np.int64)
     example, starts = reverse_rows(example, num_near, backward)
     if not num_parts:
-        token, num_tokens = input_format.enclose(example, vocab, length, bos="last")
+        token, num_tokens = input_format.add_special_tokens(
+            example, vocab, length, bos="last"
+        )
         flags = np.zeros(token.shape, np.uint8)
         flags[:, :-2] = example.flags[:, : length - 2]
         return Text(token, flags, np.zeros_like(token), num_tokens)
@@ -57,8 +59,10 @@ def make_rows(
         num_parts=num_parts,
         nonadjacent_rate=nonadjacent_rate,
     )
-    opens = (None, None)
-    text = input_format.compose(example, begin, size, vocab, length - 1, opens=opens)
+    prefixes = (None, None)
+    text = input_format.concatenate_spans(
+        example, begin, size, vocab, length - 1, prefixes=prefixes
+    )
     one_more, row = [(0, 0), (0, 1)], np.flatnonzero(text.length > 0)
     token = np.pad(text.token, one_more, constant_values=vocab.pad_id)
     token_type = np.pad(text.token_type, one_more)

@@ -1,1 +1,1 @@
-"""How recovery is scored: sums and weights, never means."""
+"""Loss functions: they return weighted sums and weights, never means."""

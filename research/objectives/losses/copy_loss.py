@@ -10,7 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.objectives.losses.cross_entropy import Term, compute_logits, cut, join
+from research.objectives.losses.cross_entropy import (
+    Term,
+    compute_logits,
+    join_chunks,
+    split_chunks,
+)
 
 
 class SoftmaxLogProbs(NamedTuple):
@@ -28,7 +33,7 @@ def copy_cross_entropy(
     target: jax.Array,
     weight: jax.Array,
     *,
-    form: str = "fused",
+    implementation: str = "fused",
 ) -> tuple[Term, jax.Array]:
     """Weighted sum of -log p(target), and the weight of correct positions.
 
@@ -42,9 +47,11 @@ def copy_cross_entropy(
       token: [B, K] int32, the input token.
       target: [B, K] int32, legal also where weight is 0.
       weight: [B, K] float32; a position of weight 0 has no gradient.
-      form: dense (all logits at once), chunked or fused (both: chunks of positions).
+      implementation: fused (chunks of positions), or the reference, dense (all logits
+        at once); both have the same value and gradient.
     """
-    log_probs = _softmax_log_probs(readout, token, target, dense=form == "dense")
+    dense = implementation == "dense"
+    log_probs = _softmax_log_probs(readout, token, target, dense=dense)
     gate = gate.astype(jnp.float32)
     log_copy, log_softmax = jax.nn.log_sigmoid(gate), jax.nn.log_sigmoid(-gate)
     same = token == target
@@ -79,6 +86,6 @@ def _softmax_log_probs(readout: Any, token, target, *, dense: bool) -> SoftmaxLo
 
     if dense:
         return body((feature_BKE, target, token))
-    chunks = cut(feature_BKE, len(table_VE), target, token)
+    chunks = split_chunks(feature_BKE, len(table_VE), target, token)
     mapped = lax.map(partial(jax.checkpoint, prevent_cse=False)(body), chunks)
-    return SoftmaxLogProbs(*(join(array, target.shape[1]) for array in mapped))
+    return SoftmaxLogProbs(*(join_chunks(array, target.shape[1]) for array in mapped))

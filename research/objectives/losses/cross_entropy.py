@@ -1,21 +1,22 @@
-"""What objectives score with: cross-entropies over a vocabulary, a binary one, sums.
+"""Cross-entropy over a vocabulary, binary cross-entropy, and the sums they return.
 
 A readout is a vocabulary head that is not yet multiplied out (`research.models`), so
-whether the logits of all places exist at once is decided here and not in the network:
+the loss and not the network decides whether the logits of all positions exist at once.
+Objectives run the fused implementation; the other two are references for tests:
 
-dense    all logits at once, differentiated by JAX: the reference.
-chunked  a few places at a time, whose logits are computed again for the gradient.
-fused    a few places at a time, whose gradient is computed with the loss, so that no
-         logits are kept and none are computed twice. With e = exp(logits - max) and
-         Z = sum(e) the gradients are products with e, not with the probabilities:
-         (e @ table) / Z - table[target], and features / Z in place of e / Z for the
-         table, so that nothing of size [C, V] is written but logits and e.
+dense    all logits at once, differentiated by JAX.
+chunked  a few positions at a time; the backward pass computes their logits again.
+fused    a few positions at a time; the forward pass computes the gradients too, so
+         that no logits are stored and none are computed twice. With
+         e = exp(logits - max) and Z = sum(e) the gradients are products with e, not
+         with the probabilities: (e @ table) / Z - table[target], and features / Z in
+         place of e / Z for the table. Only logits and e have the size [C, V].
 
-Places are cut along K and never along B: each chunk keeps the batch's sharding.
+Chunks are taken along K and never along B, so each keeps the batch's sharding.
 """
 
-# B batch, L length, K scored places, E width of the table, V its rows (with padding)
-# C places of a chunk
+# B batch, L length, K scored positions, C positions of a chunk, E width of the table,
+# V rows of the table (with padding)
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,30 +27,30 @@ from jax import lax
 
 from research.models import constrain
 
-CHUNK = 2**22
-"""Logits (of all devices) that make a chunk worth its while."""
+CHUNK_LOGITS = 2**22
+"""Logits of a chunk, over all devices."""
 
 MAX_CHUNKS = 8
-"""Each chunk reduces the table's gradient over the mesh once, so they are few."""
+"""Upper bound on chunks: each reduces the table's gradient over the mesh once."""
 
-PLACES = ("batch", "length", None)
-"""The logical axes of features and of the rows of their targets."""
+POSITION_AXES = ("batch", "length", None)
+"""Logical axes of features [B, K, E] and of the table's rows at their targets."""
 
 
 class Term(NamedTuple):
     """One scored quantity, before any division."""
 
-    total: jax.Array  # sum over everything scored
-    weight: jax.Array  # how much was scored
-    coef: float = 1.0
+    total: jax.Array  # weighted sum over everything scored
+    weight: jax.Array  # sum of the weights
+    coef: float = 1.0  # factor of total / weight in the loss; 0: a metric
 
 
-class _Shape(NamedTuple):
-    """The loss's static parameters: rows in use, label smoothing, z-loss."""
+class _Options(NamedTuple):
+    """Static parameters of the loss."""
 
-    size: int
+    size: int  # rows of the table in use
     smoothing: float
-    z: float
+    z_loss: float
 
 
 def cross_entropy(
@@ -57,60 +58,73 @@ def cross_entropy(
     target: jax.Array,
     weight: jax.Array,
     *,
-    form: str = "fused",
+    implementation: str = "fused",
     smoothing: float = 0.0,
-    z: float = 0.0,
+    z_loss: float = 0.0,
 ) -> tuple[Term, jax.Array]:
-    """Weighted sum of -log p(target), and the weight of places that are right.
+    """Weighted sum of -log p(target), and the weight of correct positions.
 
-    Right is a target whose logit exceeds every other; a tie is wrong.
+    A position is correct where the target's logit exceeds every other; ties are wrong.
 
     Args:
       readout: feature [B, K, E], table [V, E], bias [V], size (rows in use).
-      target: [B, K] int32, legal also where weight is 0.
-      weight: [B, K] float32; a place of weight 0 has no gradient.
-      form: dense, chunked or fused; equal in value and gradient.
+      target: [B, K] int32, a legal id also where weight is 0.
+      weight: [B, K] float32; a position of weight 0 has no gradient.
+      implementation: fused, or a reference, dense or chunked; all have the same value
+        and gradient.
       smoothing: e in (1 - e) onehot + e / size (Szegedy et al. 2016, section 7).
-      z: factor of log(Z)^2 (Mesh TensorFlow; Chowdhery et al. 2022, section 5).
+      z_loss: factor of log(Z)^2 (Mesh TensorFlow; Chowdhery et al. 2022, section 5).
 
     Raises:
-      ValueError: the form is none of the three.
+      ValueError: the implementation is none of the three.
     """
-    if form not in _FORMS:
-        raise ValueError(f"cross_entropy is one of {', '.join(_FORMS)}, not {form!r}")
-    shape = _Shape(readout.size, smoothing, z)
+    if implementation not in _IMPLEMENTATIONS:
+        known = ", ".join(_IMPLEMENTATIONS)
+        raise ValueError(f"implementation is one of {known}, not {implementation!r}")
+    options = _Options(readout.size, smoothing, z_loss)
     weight = weight.astype(jnp.float32)
-    total, correct = _FORMS[form](
-        shape, readout.feature, readout.table, readout.bias, target, weight
+    total, correct = _IMPLEMENTATIONS[implementation](
+        options, readout.feature, readout.table, readout.bias, target, weight
     )
     return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)
 
 
 def masked_cross_entropy(name: str, readout: Any, batch: dict) -> dict[str, Term]:
-    """Terms of the batch's targets: `name`, and accuracy (not trained on).
+    """Terms `name` and "accuracy" (a metric) of the batch's targets.
 
     Args:
-      readout: at the scored places [B, K].
+      readout: at the scored positions [B, K].
       batch: has target and weight [B, K].
     """
     term, correct = cross_entropy(readout, batch["target"], batch["weight"])
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}
 
 
+def with_accuracy(
+    name: str, term: Term, correct: jax.Array, *, coef: float = 1.0
+) -> dict[str, Term]:
+    """Terms `name`, of coefficient `coef`, and "`name`_accuracy" (a metric).
+
+    correct: the weight of what is correct.
+    """
+    accuracy = Term(correct, term.weight, 0.0)
+    return {name: term._replace(coef=coef), f"{name}_accuracy": accuracy}
+
+
 def binary_cross_entropy(
     logits: jax.Array, label: jax.Array, weight: jax.Array
 ) -> tuple[Term, jax.Array]:
-    """Weighted sigmoid cross-entropy of any shape, and the weight that is right.
+    """Weighted sum of the sigmoid cross-entropy, and the weight of correct answers.
 
     Args:
-      logits: of any float type; computed in float32.
+      logits: any shape and float type; the loss is computed in float32.
       label: 0 or 1, same shape.
       weight: float32, same shape.
     """
     logits, label = logits.astype(jnp.float32), label.astype(jnp.float32)
     loss = jax.nn.softplus(logits) - logits * label
-    right = (logits > 0) == (label > 0.5)
-    correct = jnp.sum(jnp.where(right, weight, 0.0))
+    is_correct = (logits > 0) == (label > 0.5)
+    correct = jnp.sum(jnp.where(is_correct, weight, 0.0))
     return Term(jnp.sum(loss * weight), jnp.sum(weight)), correct
 
 
@@ -125,150 +139,162 @@ def compute_logits(feature_BCE, table_VE, bias_V):
     return logits_BCV + bias_V.astype(jnp.float32)[None, None]
 
 
-def _at(logits_BCV, target_BC):
-    """Where a logit [B, C, V] is the target's."""
+def _is_target(logits_BCV, target_BC):
+    """[B, C, V] bool: the logit is that of the target."""
     return lax.broadcasted_iota(jnp.int32, logits_BCV.shape, 2) == target_BC[..., None]
 
 
-def _dense(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _dense(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     logits_BKV = compute_logits(feature_BKE, table_VE, bias_V)
     lse_BK = jax.nn.logsumexp(logits_BKV, axis=-1)
-    at_target = _at(logits_BKV, target_BK)
-    answer_BK = jnp.sum(jnp.where(at_target, logits_BKV, 0.0), axis=-1)
-    others_BK = jnp.max(jnp.where(at_target, -jnp.inf, logits_BKV), axis=-1)
-    used_V = jnp.arange(len(bias_V)) < shape.size
-    mean_BK = jnp.where(used_V[None, None], logits_BKV, 0.0).sum(-1) / shape.size
-    loss_BK = lse_BK - (1 - shape.smoothing) * answer_BK - shape.smoothing * mean_BK
-    loss_BK += shape.z * lse_BK**2
-    correct = jnp.sum(jnp.where(answer_BK > others_BK, weight_BK, 0.0))
+    is_target = _is_target(logits_BKV, target_BK)
+    target_logit_BK = jnp.sum(jnp.where(is_target, logits_BKV, 0.0), axis=-1)
+    max_other_BK = jnp.max(jnp.where(is_target, -jnp.inf, logits_BKV), axis=-1)
+    used_V = jnp.arange(len(bias_V)) < options.size
+    mean_BK = jnp.where(used_V[None, None], logits_BKV, 0.0).sum(-1) / options.size
+    confidence = 1 - options.smoothing
+    loss_BK = lse_BK - confidence * target_logit_BK - options.smoothing * mean_BK
+    loss_BK += options.z_loss * lse_BK**2
+    correct = jnp.sum(jnp.where(target_logit_BK > max_other_BK, weight_BK, 0.0))
     return jnp.sum(loss_BK * weight_BK), correct
 
 
-def cut(feature_BKE, num_rows, *others_BK):
-    """Cuts K into chunks of one size (padded with zeros): each [K / C, B, C, ...]."""
-    batch, places = feature_BKE.shape[:2]
-    count = min(MAX_CHUNKS, places, -(-batch * places * num_rows // CHUNK))
-    size = -(-places // count)
+def split_chunks(feature_BKE, num_rows, *others_BK):
+    """Arrays [B, K, ...] in chunks along K: each [chunks, B, C, ...].
 
-    def chunks(array):
-        spare = [(0, 0), (0, count * size - places)] + [(0, 0)] * (array.ndim - 2)
-        whole = jnp.pad(array, spare).reshape(batch, count, size, *array.shape[2:])
-        return jnp.moveaxis(whole, 1, 0)
+    All chunks have one size; the last is padded with zeros. num_rows: V, for the size
+    of a chunk's logits.
+    """
+    batch, positions = feature_BKE.shape[:2]
+    count = min(MAX_CHUNKS, positions, -(-batch * positions * num_rows // CHUNK_LOGITS))
+    size = -(-positions // count)
 
-    return tuple(chunks(array) for array in (feature_BKE, *others_BK))
+    def split(array):
+        pad = [(0, 0), (0, count * size - positions)] + [(0, 0)] * (array.ndim - 2)
+        chunks = jnp.pad(array, pad).reshape(batch, count, size, *array.shape[2:])
+        return jnp.moveaxis(chunks, 1, 0)
 
-
-def join(chunks, places):
-    """The inverse of `cut`."""
-    whole = jnp.moveaxis(chunks, 0, 1)
-    return whole.reshape(len(whole), -1, *whole.shape[3:])[:, :places]
+    return tuple(split(array) for array in (feature_BKE, *others_BK))
 
 
-def _add(body, chunks):
-    """The sum of the first result of `body` over chunks, and all of the second."""
+def join_chunks(chunks, positions):
+    """[B, K, ...] of chunks [chunks, B, C, ...]: the inverse of `split_chunks`."""
+    joined = jnp.moveaxis(chunks, 0, 1)
+    return joined.reshape(len(joined), -1, *joined.shape[3:])[:, :positions]
+
+
+def _sum_over_chunks(body, chunks):
+    """Applies `body` to each chunk: its first result summed, its second stacked."""
 
     def step(sums, chunk):
-        here, kept = body(chunk)
-        return jax.tree.map(jnp.add, sums, here), kept
+        summand, stacked = body(chunk)
+        return jax.tree.map(jnp.add, sums, summand), stacked
 
     first = jax.tree.map(lambda chunk: chunk[0], chunks)
     if len(chunks[0]) == 1:
-        sums, kept = body(first)
-        return sums, jax.tree.map(lambda leaf: leaf[None], kept)
+        sums, stacked = body(first)
+        return sums, jax.tree.map(lambda leaf: leaf[None], stacked)
     shapes = jax.eval_shape(body, first)[0]
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return lax.scan(step, zeros, chunks)
 
 
-def _chunked(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     @partial(jax.checkpoint, prevent_cse=False)
     def body(chunk):
         feature, target, weight = chunk
-        return _dense(shape, feature, table_VE, bias_V, target, weight), ()
+        return _dense(options, feature, table_VE, bias_V, target, weight), ()
 
-    return _add(body, cut(feature_BKE, len(table_VE), target_BK, weight_BK))[0]
+    chunks = split_chunks(feature_BKE, len(table_VE), target_BK, weight_BK)
+    return _sum_over_chunks(body, chunks)[0]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
-    return _chunked(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
+def _fused(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+    return _chunked(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
 
 
-def _fused_forward(shape, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
+def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
     """The loss, and as residuals its gradients for a cotangent of one."""
     table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
-    answer_BKE = jnp.take(table, target_BK, axis=0, mode="clip")
-    answer_BKE = constrain(answer_BKE.astype(jnp.float32), *PLACES)
-    wide_BKE = feature_BKE.astype(jnp.float32)
-    logit_BK = jnp.sum(wide_BKE * answer_BKE, axis=-1) + bias_V[target_BK]
-    sums, (loss_BK, slope_BKE) = _add(
-        partial(_chunk, shape, table, bias_V),
-        cut(feature_BKE, len(table), target_BK, weight_BK, logit_BK),
+    target_row_BKE = jnp.take(table, target_BK, axis=0, mode="clip")
+    target_row_BKE = constrain(target_row_BKE.astype(jnp.float32), *POSITION_AXES)
+    feature32_BKE = feature_BKE.astype(jnp.float32)
+    target_logit_BK = jnp.sum(feature32_BKE * target_row_BKE, axis=-1)
+    target_logit_BK = target_logit_BK + bias_V[target_BK]
+    sums, (loss_BK, feature_grad_BKE) = _sum_over_chunks(
+        partial(_fused_chunk, options, table, bias_V),
+        split_chunks(feature_BKE, len(table), target_BK, weight_BK, target_logit_BK),
     )
-    total, correct, table_slope_EV, bias_slope = sums
-    # Turned as a whole, not within its product, which XLA:CPU has not in bfloat16.
-    table_slope_EV = lax.optimization_barrier(table_slope_EV)
-    places = feature_BKE.shape[1]
-    loss_BK, slope_BKE = join(loss_BK, places), join(slope_BKE, places)
+    total, correct, table_grad_EV, bias_grad = sums
+    # Transpose the sum and not each product: XLA:CPU has no such product in bfloat16.
+    table_grad_EV = lax.optimization_barrier(table_grad_EV)
+    positions = feature_BKE.shape[1]
+    loss_BK = join_chunks(loss_BK, positions)
+    feature_grad_BKE = join_chunks(feature_grad_BKE, positions)
 
-    share = 1 - shape.smoothing
-    slope_BKE -= share * weight_BK[..., None] * answer_BKE
-    gain_BKE = constrain(share * weight_BK[..., None] * wide_BKE, *PLACES)
-    table_slope = constrain(table_slope_EV.T, "vocab", None)
-    table_slope = table_slope.at[target_BK].add(-gain_BKE)
-    bias_slope = bias_slope.at[target_BK].add(-share * weight_BK)
-    if shape.smoothing:
-        used_V = jnp.where(jnp.arange(len(table)) < shape.size, 1 / shape.size, 0.0)
-        each_V = shape.smoothing * used_V
-        mean_E = each_V @ table.astype(jnp.float32)
-        mean_BK = wide_BKE @ mean_E + each_V @ jnp.where(used_V > 0, bias_V, 0.0)
+    confidence = 1 - options.smoothing
+    feature_grad_BKE -= confidence * weight_BK[..., None] * target_row_BKE
+    row_grad_BKE = confidence * weight_BK[..., None] * feature32_BKE
+    row_grad_BKE = constrain(row_grad_BKE, *POSITION_AXES)
+    table_grad = constrain(table_grad_EV.T, "vocab", None)
+    table_grad = table_grad.at[target_BK].add(-row_grad_BKE)
+    bias_grad = bias_grad.at[target_BK].add(-confidence * weight_BK)
+    if options.smoothing:
+        used_V = jnp.where(jnp.arange(len(table)) < options.size, 1 / options.size, 0.0)
+        smooth_V = options.smoothing * used_V
+        mean_E = smooth_V @ table.astype(jnp.float32)
+        mean_bias = smooth_V @ jnp.where(used_V > 0, bias_V, 0.0)
+        mean_BK = feature32_BKE @ mean_E + mean_bias
         loss_BK -= mean_BK
         total -= jnp.sum(mean_BK * weight_BK)
-        slope_BKE -= weight_BK[..., None] * mean_E[None, None]
-        table_slope -= jnp.outer(each_V, jnp.einsum("bk,bke->e", weight_BK, wide_BKE))
-        bias_slope -= each_V * jnp.sum(weight_BK)
-    slopes = (slope_BKE.astype(feature_BKE.dtype), table_slope, bias_slope, loss_BK)
-    return (total, correct), slopes
+        feature_grad_BKE -= weight_BK[..., None] * mean_E[None, None]
+        sum_E = jnp.einsum("bk,bke->e", weight_BK, feature32_BKE)
+        table_grad -= jnp.outer(smooth_V, sum_E)
+        bias_grad -= smooth_V * jnp.sum(weight_BK)
+    feature_grad = feature_grad_BKE.astype(feature_BKE.dtype)
+    return (total, correct), (feature_grad, table_grad, bias_grad, loss_BK)
 
 
-def _chunk(shape, table_VE, bias_V, chunk):
-    """A chunk's sums (loss, right, slopes of table and bias), and its own slopes.
+def _fused_chunk(options, table_VE, bias_V, chunk):
+    """Sums (loss, correct, gradients of table and bias), and the chunk's own arrays.
 
-    All that the targets' own rows and smoothing add to slopes is left out.
+    What the targets' own rows and smoothing add to the gradients is left out.
     """
-    feature_BCE, target_BC, weight_BC, answer_BC = chunk
+    feature_BCE, target_BC, weight_BC, target_logit_BC = chunk
     logits_BCV = compute_logits(feature_BCE, table_VE, bias_V)
-    others_BCV = jnp.where(_at(logits_BCV, target_BC), -jnp.inf, logits_BCV)
-    others_BC = jnp.max(others_BCV, axis=-1)
-    most_BC = jnp.maximum(others_BC, answer_BC)
-    e_BCV = lax.optimization_barrier(jnp.exp(logits_BCV - most_BC[..., None]))
+    other_BCV = jnp.where(_is_target(logits_BCV, target_BC), -jnp.inf, logits_BCV)
+    max_other_BC = jnp.max(other_BCV, axis=-1)
+    max_BC = jnp.maximum(max_other_BC, target_logit_BC)
+    e_BCV = lax.optimization_barrier(jnp.exp(logits_BCV - max_BC[..., None]))
     sum_BC = jnp.sum(e_BCV, axis=-1)
-    lse_BC = jnp.log(sum_BC) + most_BC
-    loss_BC = lse_BC + shape.z * lse_BC**2 - (1 - shape.smoothing) * answer_BC
-    factor_BC = weight_BC * (1 + 2 * shape.z * lse_BC) / sum_BC
+    lse_BC = jnp.log(sum_BC) + max_BC
+    loss_BC = lse_BC + options.z_loss * lse_BC**2
+    loss_BC -= (1 - options.smoothing) * target_logit_BC
+    factor_BC = weight_BC * (1 + 2 * options.z_loss * lse_BC) / sum_BC
 
     dtype = feature_BCE.dtype
     dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
     rounded_BCV = e_BCV.astype(dtype)
     scaled_BCE = (feature_BCE.astype(jnp.float32) * factor_BC[..., None]).astype(dtype)
-    # A copy, so that the product below reads both sides along their rows.
+    # A transposed copy, so that the product below reads both operands row by row.
     scaled_EBC = lax.optimization_barrier(jnp.moveaxis(scaled_BCE, -1, 0))
-    slope_BCE = dot("bcv,ve->bce", rounded_BCV, table_VE) * factor_BC[..., None]
+    feature_grad_BCE = dot("bcv,ve->bce", rounded_BCV, table_VE) * factor_BC[..., None]
     sums = (
         jnp.sum(loss_BC * weight_BC),
-        jnp.sum(jnp.where(answer_BC > others_BC, weight_BC, 0.0)),
+        jnp.sum(jnp.where(target_logit_BC > max_other_BC, weight_BC, 0.0)),
         dot("ebc,bcv->ev", scaled_EBC, rounded_BCV),
         jnp.einsum("bc,bcv->v", factor_BC, e_BCV),
     )
-    return sums, (loss_BC, slope_BCE)
+    return sums, (loss_BC, feature_grad_BCE)
 
 
-def _fused_backward(shape, slopes, cotangents):
-    scaled = [slope * cotangents[0].astype(slope.dtype) for slope in slopes]
+def _fused_backward(options, grads, cotangents):
+    scaled = [grad * cotangents[0].astype(grad.dtype) for grad in grads]
     feature, table, bias, weight = scaled
     return feature, table, bias, None, weight
 
 
 _fused.defvjp(_fused_forward, _fused_backward)
 
-_FORMS = {"dense": _dense, "chunked": _chunked, "fused": _fused}
+_IMPLEMENTATIONS = {"dense": _dense, "chunked": _chunked, "fused": _fused}

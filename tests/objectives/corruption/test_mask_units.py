@@ -1,6 +1,6 @@
-"""Units: the laws of lengths, whole words under any tokenizer, budgets.
+"""mask_units: lengths of runs, whole words under any tokenizer, budgets.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 from pydoc_data.topics import topics
@@ -15,56 +15,60 @@ from research.batch import WORD, Example
 from research.data.corpora.corpus import Corpus, Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.objectives.corruption import mask_units
-from research.objectives.corruption.masking import budget
+from research.objectives.corruption.masking import mask_budget
 from research.objectives.inputs import input_format
 from tests.testing.example_batches import keys, texts, vocab
 
-LEVEL = 1e-4
-OF = vocab()
+SIGNIFICANCE = 1e-4
+VOCAB = vocab()
 SPAN = (0.2241, 0.1792, 0.1434, 0.1147, 0.0918, 0.0734, 0.0587, 0.0470, 0.0376, 0.0301)
 
 
-def choose(example, length, unit, of=OF, **fields):
-    """The laid-out text, the budget of each row, and what is chosen."""
-    text = input_format.single(example, of, length)
+def choose(example, length, unit, vocabulary=VOCAB):
+    """The text with specials, the budget of each row, and what is chosen."""
+    text = input_format.single(example, vocabulary, length)
     key = keys(len(text.length))
-    count = budget(text.length, 0.15, length)
-    return text, count, mask_units.choose(key, text, of, count, unit=unit, **fields)
+    count = mask_budget(text.length, 0.15, length)
+    chosen = mask_units.choose_units(key, text, vocabulary, count, unit=unit)
+    return text, count, chosen
 
 
 def single_words(num_rows, length) -> Example:
     """Texts in which each token is a word."""
-    example = texts(length - 2, [length - 2] * num_rows, OF)
+    example = texts(length - 2, [length - 2] * num_rows, VOCAB)
     return example._replace(flags=np.full_like(example.flags, WORD))
 
 
 def lengths(chosen) -> np.ndarray:
-    """Of all unbroken rows of chosen places."""
+    """Lengths of all unbroken runs of chosen positions."""
     edge = np.diff(np.pad(chosen, [(0, 0), (1, 1)]).astype(int), axis=1)
     return np.nonzero(edge < 0)[1] - np.nonzero(edge > 0)[1]
 
 
 def test_lengths_are_as_published():
-    np.testing.assert_allclose(mask_units.odds("ngram"), [6 / 11, 3 / 11, 2 / 11])
-    np.testing.assert_allclose(mask_units.odds("span"), SPAN, atol=5e-5)
+    np.testing.assert_allclose(
+        mask_units.run_lengths("ngram"), [6 / 11, 3 / 11, 2 / 11]
+    )
+    np.testing.assert_allclose(mask_units.run_lengths("span"), SPAN, atol=5e-5)
     means = [
-        mask_units.odds(unit) @ (1 + np.arange(n))
-        for unit, n in mask_units.LONGEST.items()
+        mask_units.run_lengths(unit) @ (1 + np.arange(n))
+        for unit, n in mask_units.MAX_WORDS.items()
     ]
     np.testing.assert_allclose(means, [1.636, 3.797], atol=5e-4)
-    np.testing.assert_allclose(mask_units.odds("ngram", 2), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(mask_units.run_lengths("ngram", 2), [2 / 3, 1 / 3])
 
 
-def published(law, width, count, rng) -> tuple[np.ndarray, list[int]]:
-    """What one row hides by the written procedure, where each token is a word.
+def published(length_p, width, count, rng) -> tuple[np.ndarray, list[int]]:
+    """[width] bool and run lengths of the published procedure; each token is a word.
 
-    Starts in random order, a length drawn anew for each, cut to what is left of row
-    and budget, left out where it meets what is there.
+    Starts are in random order. For each a length is drawn, truncated to what is left
+    of row and budget, and skipped where it overlaps an earlier run.
     """
     taken, runs, left = np.zeros(width, bool), [], count
     for start in rng.permutation(width):
-        room = np.cumsum(law[: width - start])
-        n = min(1 + np.searchsorted(room, rng.random() * room[-1], "right"), left)
+        cumulative = np.cumsum(length_p[: width - start])
+        drawn = rng.random() * cumulative[-1]
+        n = min(1 + np.searchsorted(cumulative, drawn, "right"), left)
         if n and not taken[start : start + n].any():
             taken[start : start + n] = True
             runs.append(n)
@@ -73,38 +77,40 @@ def published(law, width, count, rng) -> tuple[np.ndarray, list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("unit", "mean", "most"), [("ngram", 1.578, 6), ("span", 3.63, 14)]
+    ("unit", "mean", "max_length"), [("ngram", 1.578, 6), ("span", 3.63, 14)]
 )
-def test_runs_are_those_of_the_written_procedure(unit, mean, most):
+def test_runs_are_those_of_the_published_procedure(unit, mean, max_length):
     _, count, chosen = choose(single_words(600, 512), 512, unit)
     assert (chosen.sum(axis=1) == count).all() and count[0] == 77
     rng = np.random.default_rng(0)
-    drawn = [published(mask_units.odds(unit), 510, 77, rng) for _ in range(300)]
-    # Below the mean of the draws, by as much as depends on how a budget ends.
+    drawn = [published(mask_units.run_lengths(unit), 510, 77, rng) for _ in range(300)]
+    # Less than the mean of the draws, since the budget truncates the last run.
     realised = np.concatenate([runs for _, runs in drawn])
     assert realised.mean() == pytest.approx(mean, rel=0.05)
-    # Runs that touch cannot be told apart afterwards, so joint lengths are compared.
+    # Adjacent runs cannot be separated afterwards, so joint lengths are compared.
     taken = np.stack([taken for taken, _ in drawn])
-    table = [np.bincount(np.minimum(lengths(x), most))[1:] for x in (chosen, taken)]
-    assert stats.chi2_contingency(table).pvalue > LEVEL
+    table = [
+        np.bincount(np.minimum(lengths(x), max_length))[1:] for x in (chosen, taken)
+    ]
+    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
-def test_inner_places_are_chosen_equally_often(unit):
+def test_inner_positions_are_chosen_equally_often(unit):
     _, _, chosen = choose(single_words(3000, 62), 62, unit)
-    assert stats.chisquare(chosen.sum(axis=0)[12:-12]).pvalue > LEVEL
+    assert stats.chisquare(chosen.sum(axis=0)[12:-12]).pvalue > SIGNIFICANCE
 
 
-def parts(inside, start) -> list[np.ndarray]:
-    """The places of each word: from a start to the next, or to what is not inside."""
-    found, open_ = [], False
-    for place, (here, begins) in enumerate(zip(inside, start, strict=True)):
-        if here and (begins or not open_):
-            found.append([])
+def word_positions(inside, start) -> list[np.ndarray]:
+    """The positions of each word: from a start to the next, or to one not inside."""
+    words, previous = [], False
+    for position, (here, begins) in enumerate(zip(inside, start, strict=True)):
+        if here and (begins or not previous):
+            words.append([])
         if here:
-            found[-1].append(place)
-        open_ = here
-    return [np.array(places) for places in found]
+            words[-1].append(position)
+        previous = here
+    return [np.array(positions) for positions in words]
 
 
 @settings(deadline=None, max_examples=40)
@@ -116,26 +122,26 @@ def parts(inside, start) -> list[np.ndarray]:
 )
 def test_units_are_whole_words_and_keep_the_budget(length, rows, unit, seed):
     raw = length - 2
-    example = texts(raw, np.minimum(rows, raw), OF, separators=0.1, seed=seed)
+    example = texts(raw, np.minimum(rows, raw), VOCAB, separators=0.1, seed=seed)
     text, count, chosen = choose(example, length, unit)
     assert (chosen.sum(axis=1) <= count).all()
-    for row, inside in enumerate(~OF.is_special[text.token]):
-        words = parts(inside, text.flags[row] & WORD)
-        assert all(len(set(chosen[row, places])) == 1 for places in words)
-        assert chosen[row].sum() == sum(chosen[row, places].sum() for places in words)
+    for row, inside in enumerate(~VOCAB.is_special[text.token]):
+        words = word_positions(inside, text.flags[row] & WORD)
+        assert all(len(set(chosen[row, word])) == 1 for word in words)
+        assert chosen[row].sum() == sum(chosen[row, word].sum() for word in words)
         left = count[row] - chosen[row].sum()
-        free = [len(places) for places in words if not chosen[row, places[0]]]
-        assert min(free, default=left + 1) > left  # nothing more would have fitted
+        free = [len(word) for word in words if not chosen[row, word[0]]]
+        assert min(free, default=left + 1) > left  # no other word fits the budget
 
 
 def test_a_run_stops_at_a_special_and_at_the_end():
     example = single_words(400, 24)
     token = example.token.copy()
-    token[:, ::4] = OF.eos_id
+    token[:, ::4] = VOCAB.eos_id
     text, count, chosen = choose(example._replace(token=token), 24, "span")
     assert lengths(chosen).max() == 3
-    assert (chosen.sum(axis=1) == count).all()  # no special is paid for
-    assert not (chosen & OF.is_special[text.token]).any()
+    assert (chosen.sum(axis=1) == count).all()  # specials do not use up the budget
+    assert not (chosen & VOCAB.is_special[text.token]).any()
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +161,10 @@ def vocabularies():
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
 @pytest.mark.parametrize("kind", train_tokenizer.TOKENIZER_TYPES)
 def test_words_are_whole_under_any_tokenizer(vocabularies, kind, unit):
-    # What is between two places that the text itself parts, by white space, is hidden
-    # in one go unless punctuation parts it further.
-    made, lines = vocabularies
-    encoder = made[kind]
-    of, cut = encoder.vocab, 0
+    # Words without punctuation: each run between white space is chosen as a whole.
+    by_kind, lines = vocabularies
+    encoder = by_kind[kind]
+    num_split = 0
     for line in lines:
         words = [word for word in line.split() if word.isalnum()]
         if not words:
@@ -169,28 +174,30 @@ def test_words_are_whole_under_any_tokenizer(vocabularies, kind, unit):
         assert number[-1] == len(words) - 1
         flags = np.where(np.diff(number, prepend=-1) > 0, WORD, 0)
         length = np.array([len(token)], np.int32)
-        example = texts(len(token), length, OF)._replace(
+        example = texts(len(token), length, VOCAB)._replace(
             token=token[None].astype(np.int32), flags=flags[None].astype(np.uint8)
         )
-        _, _, chosen = choose(example, len(token) + 2, unit, of)
-        hit = chosen[0, 1:-1]
-        for place in range(len(words)):
-            assert len(set(hit[number == place])) == 1
-        hidden = np.unique(number[hit])
-        spelled = encoder.decode(token[hit]).split()
-        assert spelled == [words[place] for place in hidden]
-        cut += sum((number == place).sum() > 1 for place in hidden)
-    assert cut > 10  # words of several pieces were among them
+        _, _, chosen = choose(example, len(token) + 2, unit, encoder.vocab)
+        chosen = chosen[0, 1:-1]
+        for word in range(len(words)):
+            assert len(set(chosen[number == word])) == 1
+        masked = np.unique(number[chosen])
+        spelled = encoder.decode(token[chosen]).split()
+        assert spelled == [words[word] for word in masked]
+        num_split += sum((number == word).sum() > 1 for word in masked)
+    assert num_split > 10  # words of several pieces were among them
 
 
-def test_a_row_does_not_know_the_others():
-    example = texts(62, [62, 10, 0, 40, 62], OF, separators=0.05)
-    text = input_format.single(example, OF, 64)
-    key, count = keys(5), budget(text.length, 0.15, 64)
+def test_a_row_does_not_depend_on_the_others():
+    example = texts(62, [62, 10, 0, 40, 62], VOCAB, separators=0.05)
+    text = input_format.single(example, VOCAB, 64)
+    key, count = keys(5), mask_budget(text.length, 0.15, 64)
     for unit in ("ngram", "span"):
-        whole = mask_units.choose(key, text, OF, count, unit=unit)
+        whole = mask_units.choose_units(key, text, VOCAB, count, unit=unit)
         for row in range(5):
             own = input_format.Text(*(array[row : row + 1] for array in text))
             here = slice(row, row + 1)
-            alone = mask_units.choose(key[here], own, OF, count[here], unit=unit)
+            alone = mask_units.choose_units(
+                key[here], own, VOCAB, count[here], unit=unit
+            )
             np.testing.assert_array_equal(alone, whole[here])

@@ -1,6 +1,6 @@
-"""Hiding: budgets, the fates of places and spans, boundaries, shuffled trigrams.
+"""masking: budgets, replacements, span boundaries, shuffled trigrams.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from research.objectives.corruption import masking
 from research.objectives.inputs import input_format
 from tests.testing.example_batches import keys, vocab
 
-LEVEL = 1e-4
-OF = vocab()
+SIGNIFICANCE = 1e-4
+VOCAB = vocab()
 
 
 def chosen_runs(num_rows, *, seed=0) -> np.ndarray:
-    """[B, 66] bool: runs of 1 to 6 places that do not touch, 5 a row, from place 1."""
+    """[B, 66] bool: 5 separate runs of 1 to 6 positions a row, from position 1 on."""
     rng = np.random.default_rng(seed)
     chosen = np.zeros((num_rows, 66), bool)
     for row in chosen:
@@ -25,110 +25,113 @@ def chosen_runs(num_rows, *, seed=0) -> np.ndarray:
     return chosen
 
 
-def hide(chosen, **fields):
-    """The tokens before, the tokens after, and the arrays of scored places."""
+def replace_chosen(chosen, **fields):
+    """Random tokens before and after the chosen ones are replaced."""
     rng = np.random.default_rng(1)
-    before = rng.choice(OF.ordinary_ids, chosen.shape).astype(np.int32)
-    token = before.copy()
-    fields = {"num_scored": 40, "mask": 0.8, "random": 0.1} | fields
-    return before, token, masking.hide(token, chosen, keys(len(chosen)), OF, **fields)
+    before = rng.choice(VOCAB.ordinary_ids, chosen.shape).astype(np.int32)
+    after = before.copy()
+    fields = {"mask_fraction": 0.8, "random_fraction": 0.1} | fields
+    masking.replace_chosen(
+        after, chosen, keys(len(chosen)), VOCAB, num_scored=40, **fields
+    )
+    return before, after
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.4])
 def test_budgets(rate):
     tokens = np.arange(200)
-    most = int(np.ceil(rate * 199))
-    nearest = masking.budget(tokens, rate, most)
+    max_count = int(np.ceil(rate * 199))
+    nearest = masking.mask_budget(tokens, rate, max_count)
     assert nearest.tolist() == [0, *(max(1, round(rate * n)) for n in tokens[1:])]
-    up = masking.budget(tokens, rate, most, rounding="up")
+    up = masking.mask_budget(tokens, rate, max_count, rounding="up")
     assert (up >= rate * tokens - 1e-6).all() and (up < rate * tokens + 1).all()
     many = np.full(20_000, 37)
-    drawn = masking.budget(many, rate, most, rounding="random", key=keys(20_000))
+    random = {"rounding": "random", "key": keys(20_000)}
+    drawn = masking.mask_budget(many, rate, max_count, **random)
     below, part = divmod(rate * 37, 1)
     assert set(drawn) == {below, below + 1}
-    assert stats.binomtest(int((drawn > below).sum()), 20_000, part).pvalue > LEVEL
-    none = masking.budget(0 * many, rate, most, rounding="random", key=keys(20_000))
-    assert not none.any()
+    assert (
+        stats.binomtest(int((drawn > below).sum()), 20_000, part).pvalue > SIGNIFICANCE
+    )
+    assert not masking.mask_budget(0 * many, rate, max_count, **random).any()
 
 
-def test_a_budget_never_exceeds_the_room():
+def test_a_budget_never_exceeds_the_maximum():
     for rounding in masking.ROUNDINGS:
-        assert (
-            masking.budget(
-                np.array([400, 3]), 0.15, 7, rounding=rounding, key=keys(2)
-            ).max()
-            == 7
-        )
+        num_tokens = np.array([400, 3])
+        count = masking.mask_budget(num_tokens, 0.15, 7, rounding=rounding, key=keys(2))
+        assert count.max() == 7
 
 
-@pytest.mark.parametrize("replace", ["token", "span"])
-def test_eighty_ten_ten(replace):
-    # Of units: places, or spans.
+@pytest.mark.parametrize("draw_unit", masking.DRAW_UNITS)
+def test_eighty_ten_ten(draw_unit):
     chosen = chosen_runs(1500)
-    before, after, _ = hide(chosen, replace=replace)
-    masked, same = after == OF.mask_id, after == before
+    before, after = replace_chosen(chosen, draw_unit=draw_unit)
+    masked, same = after == VOCAB.mask_id, after == before
     np.testing.assert_array_equal(after[~chosen], before[~chosen])
     first = chosen & ~np.pad(chosen, [(0, 0), (1, 0)])[:, :-1]
-    units = first if replace == "span" else chosen
-    lucky = 0.1 / len(OF.ordinary_ids)
+    units = first if draw_unit == "span" else chosen
+    unchanged = 0.1 / len(VOCAB.ordinary_ids)  # random, but equal to the original
     count = np.array([masked[units].sum(), same[units].sum(), 0])
     count[2] = units.sum() - count.sum()
-    expected = np.array([0.8, 0.1 + lucky, 0.1 - lucky]) * units.sum()
-    assert stats.chisquare(count, expected).pvalue > LEVEL
+    expected = np.array([0.8, 0.1 + unchanged, 0.1 - unchanged]) * units.sum()
+    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
     pair = chosen[:, 1:] & chosen[:, :-1]
     together = (masked[:, 1:] == masked[:, :-1])[pair]
-    assert together.all() == (replace == "span")
-    if replace == "span":  # places of a kept span are all kept, of a random one drawn
+    assert together.all() == (draw_unit == "span")
+    if draw_unit == "span":  # a kept span is kept whole; random tokens are independent
         kept = (same[:, 1:] & same[:, :-1])[pair].mean()
         assert 0.08 < kept < 0.12
         drawn = ~masked & ~same
         assert 0.08 < (drawn[:, 1:] & drawn[:, :-1])[pair].mean() < 0.12
 
 
-@pytest.mark.parametrize("draw", masking.DRAWS)
-def test_other_tokens_are_uniform(draw):
+@pytest.mark.parametrize("random_tokens", masking.RANDOM_TOKENS)
+def test_random_tokens_are_uniform(random_tokens):
+    fields = {"random_tokens": random_tokens, "draw_unit": "span"}
     chosen = chosen_runs(3000)
-    _, after, _ = hide(chosen, mask=0.0, random=1.0, draw=draw, replace="span")
-    pool = OF.ordinary_ids if draw == "ordinary" else np.arange(OF.size)
-    count = np.bincount(after[chosen], minlength=OF.size)
+    _, after = replace_chosen(chosen, mask_fraction=0.0, random_fraction=1.0, **fields)
+    ordinary = random_tokens == "ordinary"
+    pool = VOCAB.ordinary_ids if ordinary else np.arange(VOCAB.size)
+    count = np.bincount(after[chosen], minlength=VOCAB.size)
     assert set(np.flatnonzero(count)) == set(pool)
-    assert stats.chisquare(count[pool]).pvalue > LEVEL
+    assert stats.chisquare(count[pool]).pvalue > SIGNIFICANCE
 
 
-def test_boundaries_are_the_clear_places_around_a_span():
+def test_boundaries_are_the_unmasked_positions_around_a_span():
     chosen = chosen_runs(50)
     chosen[0] = False
     chosen[1, 1:65] = True  # one span as long as a text
-    scored, used = input_format.slots(chosen, 64)
-    found = masking.boundaries(scored, used.astype(np.float32))
+    scored, used = input_format.scored_positions(chosen, 64)
+    found = masking.span_boundaries(scored, used.astype(np.float32))
     for row, slot in zip(*np.nonzero(used), strict=True):
-        place = scored[row, slot]
+        position = scored[row, slot]
         left, right = found["left"][row, slot], found["right"][row, slot]
         assert not chosen[row, [left, right]].any()
-        assert chosen[row, left + 1 : right].all() and left < place < right
-        assert found["offset"][row, slot] == place - left - 1
+        assert chosen[row, left + 1 : right].all() and left < position < right
+        assert found["offset"][row, slot] == position - left - 1
     for array in found.values():
         assert not array[~used].any() and array.dtype == np.int32
 
 
-def shuffled(num_rows, count, most=4):
-    """Tokens before and after trigrams of every other third are shuffled."""
+def shuffled(num_rows, count, max_count=4):
+    """Tokens before and after, [L] bool candidates, and the scored arrays."""
     rng = np.random.default_rng(2)
-    before = np.tile(rng.permutation(OF.ordinary_ids)[:36], (num_rows, 1))
+    before = np.tile(rng.permutation(VOCAB.ordinary_ids)[:36], (num_rows, 1))
     free = np.arange(36) % 9 > 1
-    token = before.copy()
-    made = masking.shuffle(
-        token,
+    after = before.copy()
+    made = masking.shuffle_trigrams(
+        after,
         np.tile(free, (num_rows, 1)),
         keys(num_rows),
-        OF,
+        VOCAB,
         count=np.full(num_rows, count),
-        most=most,
+        max_count=max_count,
     )
-    return before, token, free, made
+    return before, after, free, made
 
 
-def test_trigrams_are_shuffled_and_asked_for_at_their_places():
+def test_trigrams_are_shuffled_and_scored_at_their_positions():
     before, after, free, made = shuffled(6000, 2)
     used = made["weight"] > 0
     assert (used.sum(axis=1) == 6).all() and used.shape == (6000, 12)
@@ -136,21 +139,21 @@ def test_trigrams_are_shuffled_and_asked_for_at_their_places():
     at = np.take_along_axis(before, made["scored"], axis=1)
     np.testing.assert_array_equal(made["target"][used], at[used])
     assert not made["scored"][~used].any()
-    places = made["scored"][used].reshape(-1, 3)
-    np.testing.assert_array_equal(np.diff(places), 1)  # three in a row
+    positions = made["scored"][used].reshape(-1, 3)
+    np.testing.assert_array_equal(np.diff(positions), 1)  # consecutive
     row = np.repeat(np.arange(6000), 2)[:, None]
-    was, now = before[row, places], after[row, places]
+    was, now = before[row, positions], after[row, positions]
     np.testing.assert_array_equal(np.sort(was), np.sort(now))
     order = (now[:, :, None] == was[:, None]).argmax(axis=2) @ [9, 3, 1]
-    kinds, num = np.unique(order, return_counts=True)
-    assert len(kinds) == 6 and stats.chisquare(num).pvalue > LEVEL
+    orders, num = np.unique(order, return_counts=True)
+    assert len(orders) == 6 and stats.chisquare(num).pvalue > SIGNIFICANCE
     rest = np.ones_like(before, bool)
-    rest[row, places] = False
+    rest[row, positions] = False
     np.testing.assert_array_equal(after[rest], before[rest])
 
 
-def test_trigrams_end_where_there_is_no_room():
-    _, _, _, made = shuffled(200, 20, most=20)  # four runs of seven free places
+def test_trigrams_are_fewer_where_no_more_fit():
+    _, _, _, made = shuffled(200, 20, max_count=20)  # four runs of seven candidates
     num = made["weight"].sum(axis=1) / 3
     assert set(num) == {5, 6, 7, 8}  # one or two a run
 

@@ -1,6 +1,6 @@
-"""Relations of two spans: the laws of labels, what is swapped, how rows are laid out.
+"""sentence_pairs: labels of pairs, swapped pairs, and the format of a row.
 
-Chi-square tests are at fixed seeds; each would fail by chance for 1 seed in 10,000.
+Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
 import numpy as np
@@ -11,39 +11,40 @@ from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT
 from research.objectives.inputs import input_format, sentence_pairs
 from tests.testing.example_batches import keys, texts, vocab
 
-LEVEL = 1e-4
-OF = vocab()
+SIGNIFICANCE = 1e-4
+VOCAB = vocab()
 
 
-def pairs(num_rows, *, other=0.0, far=0.0, seed=0):
-    """Pairs of 1 to 12 tokens each, with the labels that reading gives them."""
+def pairs(num_rows, *, other=0.0, nonadjacent=0.0, seed=0):
+    """Pairs of spans of 1 to 12 tokens, with random labels at the given rates."""
     rng = np.random.default_rng(seed)
     first, second = rng.integers(1, 13, (2, num_rows)).astype(np.int32)
-    label = rng.choice(3, num_rows, p=[1 - other - far, other, far]).astype(np.int32)
-    return texts(24, first + second, OF)._replace(first_length=first, label=label)
+    p = [1 - other - nonadjacent, other, nonadjacent]
+    label = rng.choice(3, num_rows, p=p).astype(np.int32)
+    return texts(24, first + second, VOCAB)._replace(first_length=first, label=label)
 
 
-def ask(relation, num_rows=6000):
-    reads = sentence_pairs.text_spec(relation, "sentence_pair", 27, 0.1)
+def make_labels(task, num_rows=6000):
+    spec = sentence_pairs.text_spec(task, "sentence_pair", 27, 0.1)
     example = pairs(
-        num_rows, other=reads.other_document_rate, far=reads.nonadjacent_rate
+        num_rows, other=spec.other_document_rate, nonadjacent=spec.nonadjacent_rate
     )
-    return example, sentence_pairs.ask(relation, example, keys(num_rows))
+    return example, sentence_pairs.make_labels(task, example, keys(num_rows))
 
 
 def counts(label) -> np.ndarray:
     return np.bincount(label)
 
 
-def test_what_is_read():
-    read = sentence_pairs.text_spec("none", "segment_pair", 128, 0.1)
-    assert read[:5] == ("pair", 125, 0.5, 0.0, 0.1)
+def test_the_pairs_that_each_task_takes():
+    spec = sentence_pairs.text_spec("none", "segment_pair", 128, 0.1)
+    assert spec[:5] == ("pair", 125, 0.5, 0.0, 0.1)
     assert sentence_pairs.text_spec("nsp", "sentence_pair", 128, 0.1).short_rate == 0
-    shares = {
+    rates = {
         name: sentence_pairs.text_spec(name, "sentence_pair", 128, 0.1)[2:4]
-        for name in sentence_pairs.ANSWERS
+        for name in sentence_pairs.NUM_CLASSES
     }
-    assert shares == {
+    assert rates == {
         "nsp": (0.5, 0.0),
         "sop": (0.0, 0.0),
         "sop_released": (0.0, 0.0),
@@ -52,56 +53,55 @@ def test_what_is_read():
     }
 
 
-def test_nsp_tells_another_document_and_swaps_nothing():
-    example, asked = ask("nsp")
-    np.testing.assert_array_equal(asked.label, example.label == OTHER_DOCUMENT)
-    assert asked.label_weight.all() and not asked.swapped.any()
+def test_nsp_labels_another_document_and_swaps_nothing():
+    example, made = make_labels("nsp")
+    np.testing.assert_array_equal(made.label, example.label == OTHER_DOCUMENT)
+    assert made.label_weight.all() and not made.swapped.any()
 
 
-def test_sop_swaps_half_of_the_neighbours():
-    _, asked = ask("sop")
-    np.testing.assert_array_equal(asked.label, asked.swapped)
-    assert asked.label_weight.all()
-    assert stats.chisquare(counts(asked.label)).pvalue > LEVEL
+def test_sop_swaps_half_of_the_adjacent_pairs():
+    _, made = make_labels("sop")
+    np.testing.assert_array_equal(made.label, made.swapped)
+    assert made.label_weight.all()
+    assert stats.chisquare(counts(made.label)).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize(("name", "leak"), [("sop", False), ("sop_released", True)])
-def test_sop_of_two_documents_has_an_answer_in_the_released_code_alone(name, leak):
+def test_sop_of_two_documents_has_a_label_in_the_released_code_alone(name, leak):
     example = pairs(3000, other=0.3)
-    asked = sentence_pairs.ask(name, example, keys(3000))
-    apart = example.label == OTHER_DOCUMENT
-    assert not asked.swapped[apart].any()
-    assert (asked.label_weight[apart] == leak).all() and asked.label_weight[
-        ~apart
-    ].all()
-    assert (asked.label[apart] == leak).all()
+    made = sentence_pairs.make_labels(name, example, keys(3000))
+    two_documents = example.label == OTHER_DOCUMENT
+    assert not made.swapped[two_documents].any()
+    assert (made.label_weight[two_documents] == leak).all()
+    assert made.label_weight[~two_documents].all()
+    assert (made.label[two_documents] == leak).all()
 
 
-def test_structural_is_next_before_or_random_in_equal_shares():
-    example, asked = ask("structural")
-    assert asked.label_weight.all()
-    assert stats.chisquare(counts(asked.label)).pvalue > LEVEL
-    np.testing.assert_array_equal(asked.label == 2, example.label == OTHER_DOCUMENT)
-    np.testing.assert_array_equal(asked.label == 1, asked.swapped)
+def test_structural_is_next_previous_or_random_with_equal_rates():
+    example, made = make_labels("structural")
+    assert made.label_weight.all()
+    assert stats.chisquare(counts(made.label)).pvalue > SIGNIFICANCE
+    np.testing.assert_array_equal(made.label == 2, example.label == OTHER_DOCUMENT)
+    np.testing.assert_array_equal(made.label == 1, made.swapped)
 
 
-def test_distance_is_near_far_or_elsewhere_in_equal_shares():
-    example, asked = ask("distance")
-    answer = {NEXT: 0, NONADJACENT: 1, OTHER_DOCUMENT: 2}
-    assert asked.label.tolist() == [answer[label] for label in example.label]
-    assert stats.chisquare(counts(asked.label)).pvalue > LEVEL
-    assert not asked.swapped.any()
+def test_distance_is_adjacent_nonadjacent_or_other_with_equal_rates():
+    example, made = make_labels("distance")
+    classes = {NEXT: 0, NONADJACENT: 1, OTHER_DOCUMENT: 2}
+    assert made.label.tolist() == [classes[label] for label in example.label]
+    assert stats.chisquare(counts(made.label)).pvalue > SIGNIFICANCE
+    assert not made.swapped.any()
 
 
-@pytest.mark.parametrize("relation", sentence_pairs.ANSWERS)
-def test_one_span_alone_has_no_answer(relation):
-    example = pairs(60, other=0.3, far=0.3)
+@pytest.mark.parametrize("task", sentence_pairs.NUM_CLASSES)
+def test_one_span_alone_has_no_label(task):
+    example = pairs(60, other=0.3, nonadjacent=0.3)
     example = example._replace(first_length=example.length)
     example.label[::2] = -1
     example.length[:5] = example.first_length[:5] = 0
-    asked = sentence_pairs.ask(relation, example, keys(60))
-    assert not asked.label_weight.any() and not asked.label.any()
-    assert not asked.swapped.any()
+    made = sentence_pairs.make_labels(task, example, keys(60))
+    assert not made.label_weight.any() and not made.label.any()
+    assert not made.swapped.any()
 
 
 @pytest.mark.parametrize("swap", [False, True])
@@ -109,7 +109,7 @@ def test_a_row_is_bos_a_eos_b_eos(swap):
     example = pairs(40)
     example.first_length[:3] = example.length[:3]  # one span
     example.length[3] = example.first_length[3] = 0  # nothing
-    text = input_format.pair(example, OF, 30, np.full(40, swap))
+    text = input_format.pair(example, VOCAB, 30, np.full(40, swap))
     for row in range(40):
         both = np.split(
             example.token[row, : example.length[row]],
@@ -117,28 +117,28 @@ def test_a_row_is_bos_a_eos_b_eos(swap):
         )
         spans = [span.tolist() for span in both if len(span)]
         spans = spans[::-1] if swap else spans
-        expected, kind = [], []
+        expected, token_type = [], []
         for number, span in enumerate(spans):
-            expected += [*([] if number else [OF.bos_id]), *span, OF.eos_id]
-            kind += [number] * (len(expected) - len(kind))
+            expected += [*([] if number else [VOCAB.bos_id]), *span, VOCAB.eos_id]
+            token_type += [number] * (len(expected) - len(token_type))
         padding = 30 - len(expected)
         assert text.length[row] == len(expected)
-        assert text.token[row].tolist() == expected + [OF.pad_id] * padding
-        assert text.token_type[row].tolist() == kind + [0] * padding
+        assert text.token[row].tolist() == expected + [VOCAB.pad_id] * padding
+        assert text.token_type[row].tolist() == token_type + [0] * padding
 
 
 def test_flags_move_with_their_tokens():
     example = pairs(40)
-    example.token[:] = np.arange(24) + 30  # a token tells its place
-    text = input_format.pair(example, OF, 30, np.arange(40) % 2 == 0)
-    row, place = np.nonzero(~OF.is_special[text.token])
-    there = example.flags[row, text.token[row, place] - 30]
-    np.testing.assert_array_equal(text.flags[row, place], there)
+    example.token[:] = np.arange(24) + 30  # a token is its position plus 30
+    text = input_format.pair(example, VOCAB, 30, np.arange(40) % 2 == 0)
+    row, position = np.nonzero(~VOCAB.is_special[text.token])
+    expected = example.flags[row, text.token[row, position] - 30]
+    np.testing.assert_array_equal(text.flags[row, position], expected)
 
 
-def test_pairs_that_are_too_long_lose_their_end():
+def test_pairs_that_are_too_long_are_truncated():
     example = pairs(40)
-    text = input_format.pair(example, OF, 15)
+    text = input_format.pair(example, VOCAB, 15)
     assert text.length.max() == 15
-    at = text.length - 1
-    assert (text.token[np.arange(40), at] == OF.eos_id).all()
+    last = text.length - 1
+    assert (text.token[np.arange(40), last] == VOCAB.eos_id).all()

@@ -34,17 +34,17 @@ def distribution(arrays, gate, token, lib=np):
     return copy * lib.eye(ROWS)[token] + (1 - copy) * softmax
 
 
-@pytest.mark.parametrize("form", ["dense", "fused"])
-def test_value_and_gradient_agree_with_the_definition(form, monkeypatch):
+@pytest.mark.parametrize("implementation", ["dense", "fused"])
+def test_value_and_gradient_agree_with_the_definition(implementation, monkeypatch):
     monkeypatch.setattr(
-        cross_entropy, "CHUNK", 3 * 128 * 3
+        cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3
     )  # four chunks of three positions
     arrays, gate, token, target, weight = make_inputs()
 
     def loss(arrays, gate, weight):
         readout = models.Readout(*arrays, SIZE)
         term, correct = copy_cross_entropy(
-            readout, gate, token, target, weight, form=form
+            readout, gate, token, target, weight, implementation=implementation
         )
         return term.total / term.weight, correct
 

@@ -1,4 +1,4 @@
-"""Laws of losses: one value and gradient in all forms, and nothing from weight 0."""
+"""cross_entropy: implementations agree; weight 0 has no gradient; definitions hold."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import pytest
 
 from research.objectives.losses import cross_entropy
 
-FORMS = ("dense", "chunked", "fused")
+IMPLEMENTATIONS = ("dense", "chunked", "fused")
 
 
 class Readout(NamedTuple):
@@ -18,26 +18,28 @@ class Readout(NamedTuple):
     size: int
 
 
-def case(batch=3, places=11, width=5, size=100, rows=128):
+def case(batch=3, positions=11, width=5, size=100, rows=128):
     random = np.random.default_rng(0)
     bias = np.where(np.arange(rows) < size, random.normal(size=rows), -1e9)
-    weight = random.random((batch, places)) * (random.random((batch, places)) < 0.7)
+    weight = random.random((batch, positions)) * (
+        random.random((batch, positions)) < 0.7
+    )
     weight[1] = 0
     arrays = (
-        random.normal(size=(batch, places, width)),
+        random.normal(size=(batch, positions, width)),
         random.normal(size=(rows, width)),
         bias,
         weight,
     )
-    target = random.integers(0, size, (batch, places))
+    target = random.integers(0, size, (batch, positions))
     return *(np.float32(x) for x in arrays), target, size
 
 
-def value_and_slopes(form, arrays, target, size, **kw):
+def value_and_grads(implementation, arrays, target, size, **kw):
     def mean(feature, table, bias, weight):
         readout = Readout(feature, table, bias, size)
         term, correct = cross_entropy.cross_entropy(
-            readout, target, weight, form=form, **kw
+            readout, target, weight, implementation=implementation, **kw
         )
         return 3.0 * term.total / term.weight, (term, correct)
 
@@ -50,32 +52,31 @@ def assert_equal(ours, theirs):
         np.testing.assert_allclose(x, y, atol=2e-5 * max(1, np.abs(y).max()))
 
 
-@pytest.mark.parametrize("kw", [{}, {"smoothing": 0.1, "z": 1e-2}])
-@pytest.mark.parametrize("form", ["chunked", "fused"])
-def test_forms_agree_in_value_and_gradient(form, kw, monkeypatch):
+@pytest.mark.parametrize("kw", [{}, {"smoothing": 0.1, "z_loss": 1e-2}])
+@pytest.mark.parametrize("implementation", ["chunked", "fused"])
+def test_implementations_agree_in_value_and_gradient(implementation, kw, monkeypatch):
     *arrays, target, size = case()
-    monkeypatch.setattr(
-        cross_entropy, "CHUNK", 3 * 128 * 3
-    )  # four chunks of three places
-    expected = value_and_slopes("dense", arrays, target, size, **kw)
-    assert_equal(value_and_slopes(form, arrays, target, size, **kw), expected)
-    monkeypatch.setattr(cross_entropy, "CHUNK", 10**9)  # one chunk
-    assert_equal(value_and_slopes(form, arrays, target, size, **kw), expected)
+    # Four chunks of three positions.
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    expected = value_and_grads("dense", arrays, target, size, **kw)
+    assert_equal(value_and_grads(implementation, arrays, target, size, **kw), expected)
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 10**9)  # one chunk
+    assert_equal(value_and_grads(implementation, arrays, target, size, **kw), expected)
 
 
-@pytest.mark.parametrize("form", ["chunked", "fused"])
-def test_forms_agree_on_bfloat16_features(form):
+@pytest.mark.parametrize("implementation", ["chunked", "fused"])
+def test_implementations_agree_on_bfloat16_features(implementation):
     (feature, *arrays), target, size = case()[:4], *case()[4:]
     arrays = (feature.astype("bfloat16"), *arrays)
-    expected = value_and_slopes("dense", arrays, target, size)
-    actual = value_and_slopes(form, arrays, target, size)
+    expected = value_and_grads("dense", arrays, target, size)
+    actual = value_and_grads(implementation, arrays, target, size)
     for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert x.dtype == y.dtype
         x, y = np.float32(x), np.float32(y)
         np.testing.assert_allclose(x, y, atol=0.02 * max(1e-3, np.abs(y).max()))
 
 
-def test_the_dense_form_is_the_definition():
+def test_the_loss_is_its_definition():
     *arrays, target, size = case()
     feature, table, bias, weight = (np.float64(x) for x in arrays)
     logits = (feature @ table.T + bias)[..., :size]
@@ -85,98 +86,106 @@ def test_the_dense_form_is_the_definition():
     term, correct = cross_entropy.cross_entropy(readout, target, arrays[3])
     np.testing.assert_allclose(term.total, -(weight * chosen).sum(), rtol=1e-5)
     np.testing.assert_allclose(term.weight, weight.sum(), rtol=1e-6)
-    right = (logits.argmax(-1) == target) * weight
-    np.testing.assert_allclose(correct, right.sum(), rtol=1e-6)
+    expected = (logits.argmax(-1) == target) * weight
+    np.testing.assert_allclose(correct, expected.sum(), rtol=1e-6)
 
     smooth = cross_entropy.cross_entropy(readout, target, arrays[3], smoothing=0.2)[0]
     mixed = 0.8 * chosen + 0.2 * log_p.mean(-1)
     np.testing.assert_allclose(smooth.total, -(weight * mixed).sum(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_weight_zero_is_gradient_zero_whatever_the_target(form, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "CHUNK", 3 * 128 * 3)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_weight_zero_is_gradient_zero_for_any_target(implementation, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
     (*arrays, weight), target, size = case()[:4], *case()[4:]
-    (_, (term, _)), slopes = value_and_slopes(form, (*arrays, weight), target, size)
+    (_, (term, _)), grads = value_and_grads(
+        implementation, (*arrays, weight), target, size
+    )
     other = np.where(weight > 0, target, 0)
-    (_, (same, _)), again = value_and_slopes(form, (*arrays, weight), other, size)
+    (_, (same, _)), again = value_and_grads(
+        implementation, (*arrays, weight), other, size
+    )
     assert term.total == same.total
-    np.testing.assert_array_equal(slopes[0][weight == 0], 0)
-    np.testing.assert_allclose(slopes[1], again[1], atol=1e-7)
+    np.testing.assert_array_equal(grads[0][weight == 0], 0)
+    np.testing.assert_allclose(grads[1], again[1], atol=1e-7)
 
     nothing = np.zeros_like(weight)
     readout = Readout(*arrays, size)
 
     def total(readout):
-        return cross_entropy.cross_entropy(readout, target, nothing, form=form)[0].total
+        return cross_entropy.cross_entropy(
+            readout, target, nothing, implementation=implementation
+        )[0].total
 
-    loss, slope = jax.value_and_grad(total, allow_int=True)(readout)
+    loss, grad = jax.value_and_grad(total, allow_int=True)(readout)
     assert loss == 0
-    assert all((np.asarray(leaf) == 0).all() for leaf in slope[:3])
+    assert all((np.asarray(leaf) == 0).all() for leaf in grad[:3])
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_padded_rows_have_no_probability_and_no_gradient(form):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_padded_rows_have_no_probability_and_no_gradient(implementation):
     *arrays, target, size = case()
-    (value, _), slopes = value_and_slopes(form, arrays, target, size, smoothing=0.1)
+    (value, _), grads = value_and_grads(
+        implementation, arrays, target, size, smoothing=0.1
+    )
     feature, table, bias, weight = arrays
     whole = (feature, table[:size], bias[:size], weight)
-    (same, _), _ = value_and_slopes(form, whole, target, size, smoothing=0.1)
+    (same, _), _ = value_and_grads(implementation, whole, target, size, smoothing=0.1)
     np.testing.assert_allclose(value, same, rtol=1e-6)
-    np.testing.assert_allclose(slopes[1][size:], 0, atol=1e-7)
+    np.testing.assert_allclose(grads[1][size:], 0, atol=1e-7)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_constant_model_is_never_right(form):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_constant_model_is_never_correct(implementation):
     feature, table, bias, weight, target, size = case()
     readout = Readout(0 * feature, table, 0 * bias, size)
-    term, correct = cross_entropy.cross_entropy(readout, target, weight, form=form)
+    term, correct = cross_entropy.cross_entropy(
+        readout, target, weight, implementation=implementation
+    )
     arrays = (*readout[:3], weight)
-    (_, (_, trained)), _ = value_and_slopes(form, arrays, target, size)
+    (_, (_, trained)), _ = value_and_grads(implementation, arrays, target, size)
     assert correct == trained == 0  # also where it is differentiated
     np.testing.assert_allclose(term.total / term.weight, np.log(128), rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["chunked", "fused"])
-def test_no_logits_of_all_places_exist(form, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "CHUNK", 3 * 128 * 3)
-    *arrays, target, size = case()
-    every = 3 * 11 * 128
+@pytest.mark.parametrize("implementation", ["chunked", "fused"])
+def test_logits_of_all_positions_never_exist(implementation, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    *arrays, weight, target, size = case()
+    all_logits = 3 * 11 * 128
 
-    def total(*arrays):
-        readout = Readout(*arrays, size)
-        return cross_entropy.cross_entropy(readout, target, case()[3], form=form)[
-            0
-        ].total
+    def largest(implementation):
+        def total(*arrays):
+            return cross_entropy.cross_entropy(
+                Readout(*arrays, size), target, weight, implementation=implementation
+            )[0].total
 
-    def largest(form):
         step = jax.jit(jax.grad(total, argnums=(0, 1, 2)))
-        text = step.lower(*arrays[:3]).compile().as_text()
+        text = step.lower(*arrays).compile().as_text()
         shapes = [part.split("]")[0] for part in text.split("f32[")[1:]]
         sizes = [np.prod([int(n) for n in s.split(",") if n]) for s in shapes]
         return max(sizes)
 
-    assert largest(form) < every
-    form = "dense"
-    assert largest(form) >= every
+    assert largest(implementation) < all_logits
+    assert largest("dense") >= all_logits
 
 
-def test_smoothing_moves_the_optimum_and_z_pulls_logits_to_zero():
+def test_smoothing_moves_the_optimum_and_z_loss_shrinks_logits():
     readout = Readout(np.ones((1, 1, 1)), np.zeros((4, 1)), np.array([9.0, 0, 0, 0]), 4)
     target, weight = np.zeros((1, 1), int), np.ones((1, 1))
 
-    def slope(**kw):
+    def bias_grad(**kw):
         def total(bias):
             here = readout._replace(bias=bias)
             return cross_entropy.cross_entropy(here, target, weight, **kw)[0].total
 
         return jax.grad(total)(readout.bias)[0]
 
-    assert slope() < 0 < slope(smoothing=0.1)
-    assert slope(z=1.0) > 1
+    assert bias_grad() < 0 < bias_grad(smoothing=0.1)
+    assert bias_grad(z_loss=1.0) > 1
 
 
-def test_binary_is_the_definition_and_never_nan():
+def test_binary_cross_entropy_is_its_definition_and_never_nan():
     logits = np.array([[-200.0, -1.0, 0.5, 300.0, np.float32(3e38)]], np.float32)
     label = np.array([[0, 1, 1, 0, 1]])
     weight = np.array([[1.0, 2.0, 1.0, 1.0, 0.0]], np.float32)
@@ -184,12 +193,12 @@ def test_binary_is_the_definition_and_never_nan():
     expected = 2 * np.log1p(np.exp(1.0)) + np.log1p(np.exp(-0.5)) + 300
     np.testing.assert_allclose(term.total, expected, rtol=1e-6)
     assert (term.weight, correct) == (5, 2)
-    slope = jax.grad(
+    grad = jax.grad(
         lambda x: cross_entropy.binary_cross_entropy(x, label, 0 * weight)[0].total
     )(logits)
-    np.testing.assert_array_equal(slope, 0)
+    np.testing.assert_array_equal(grad, 0)
 
 
-def test_an_unknown_form_is_refused():
+def test_an_unknown_implementation_is_refused():
     with pytest.raises(ValueError, match="dense, chunked, fused, not 'sparse'"):
-        cross_entropy.cross_entropy(None, None, None, form="sparse")
+        cross_entropy.cross_entropy(None, None, None, implementation="sparse")

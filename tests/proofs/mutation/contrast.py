@@ -1,4 +1,4 @@
-"""Told apart from others: replaced tokens and entities, n-grams, sums of objectives."""
+"""Mutants of replaced tokens and entities, of n-grams, and of sums of objectives."""
 
 from tests.proofs.mutation import Mutant
 
@@ -14,45 +14,43 @@ TEST_WKLM = "tests/objectives/test_wklm.py"
 
 MUTANTS = [
     Mutant(
-        "hidden places are drawn with replacement: seven in a hundred come twice",
-        ELECTRA,
-        "chosen = counter_rng.choose_subset(\n"
-        '            key, "choose", ~vocab.is_special[text.token], count\n'
-        "        )",
-        'drawn = counter_rng.uniform(key, "choose", num_scored) * text.length[:, None]\n'
-        "        drawn = np.where(np.arange(num_scored) < count[:, None], drawn, -1)\n"
-        "        place = np.arange(length)\n"
-        "        chosen = (np.floor(drawn)[..., None] == place).any(axis=1)\n"
-        "        chosen &= ~vocab.is_special[text.token]",
+        "masked positions are drawn with replacement: 7 % are drawn twice",
+        "research/objectives/corruption/masking.py",
+        'chosen = counter_rng.choose_subset(key, "choose", candidate, count)',
+        'drawn = counter_rng.uniform(key, "choose", max_count) * num_tokens[:, None]\n'
+        "    drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
+        "    position = np.arange(token.shape[1])\n"
+        "    chosen = (np.floor(drawn)[..., None] == position).any(axis=1)\n"
+        "    chosen &= candidate",
         TEST_ELECTRA,
-        "places_are_distinct",
+        "positions_are_distinct",
         pitfall=5,
     ),
     Mutant(
-        "unused slots write their samples to the first place",
+        "unused slots write their samples to the first position",
         ELECTRA,
-        "place = jnp.where(weight > 0, scored, token.shape[1])",
-        "place = jnp.where(weight > 0, scored, scored)",
+        "position = jnp.where(weight > 0, scored, token.shape[1])",
+        "position = jnp.where(weight > 0, scored, scored)",
         TEST_ELECTRA,
         "writing_drops_unused_slots",
         pitfall=5,
     ),
     Mutant(
-        "a lucky guess counts as replaced: the label is whether it was hidden",
+        "a sample that equals the original counts as replaced",
         ELECTRA,
-        'original = write(batch["token"], hidden, target, weight)',
-        "original = write(token, hidden, -1 - target, weight)",
+        'original = write(batch["token"], masked, target, weight)',
+        "original = write(token, masked, -1 - target, weight)",
         TEST_ELECTRA,
-        "told_where_they_differ",
+        "labels_where_they_differ",
         pitfall=5,
     ),
     Mutant(
-        "the discriminator reads masks where samples should stand",
+        "the discriminator reads masks in place of samples",
         ELECTRA,
-        'read = batch | {"token": token}',
-        "read = dict(batch)",
+        'corrupted = batch | {"token": token}',
+        "corrupted = dict(batch)",
         TEST_ELECTRA,
-        "told_where_they_differ",
+        "labels_where_they_differ",
         pitfall=5,
     ),
     Mutant(
@@ -65,28 +63,29 @@ MUTANTS = [
         pitfall=5,
     ),
     Mutant(
-        "samples belong to a place of the batch, so that devices change them",
+        "samples depend on the row of the batch, so that devices change them",
         ELECTRA,
         "jax.random.fold_in(jax.random.fold_in(key, e), slot)",
         "jax.random.fold_in(jax.random.fold_in(key, 0 * e), slot)",
         TEST_ELECTRA,
-        "samples_belong_to_the_example",
+        "samples_depend_on_the_example",
     ),
     Mutant(
-        "the generator's text has BERT's random words",
+        "the generator's input has BERT's random tokens",
         ELECTRA,
-        "random=0.0,",
-        "random=0.1,",
+        "random_fraction=0.0,",
+        "random_fraction=0.1,",
         TEST_ELECTRA,
-        "eighty_five_in_a_hundred",
+        "eighty_five_per_cent",
     ),
     Mutant(
-        "both losses are divided by the number of hidden places",
+        "both losses are divided by the number of masked positions",
         ELECTRA,
-        "name: told._replace(coef=self.coef),",
-        "name: told._replace(coef=self.coef, weight=made.weight),",
+        "terms |= with_accuracy(name, term, right, coef=self.coef)",
+        "term = term._replace(weight=generator.weight)\n"
+        "        terms |= with_accuracy(name, term, right, coef=self.coef)",
         TEST_ELECTRA,
-        "told_where_they_differ",
+        "labels_where_they_differ",
     ),
     Mutant(
         "padding counts in the discriminator's loss",
@@ -94,15 +93,15 @@ MUTANTS = [
         'here = (batch["segment"] > 0).astype(jnp.float32)',
         'here = (batch["segment"] >= 0).astype(jnp.float32)',
         TEST_ELECTRA,
-        "told_where_they_differ",
+        "labels_where_they_differ",
     ),
     Mutant(
-        "hidden places are as many as the rate says, not as the released code has",
+        "the number of masked positions is not that of the released code",
         ELECTRA,
         "int((self.rate + 0.005) * length)",
         "int(self.rate * length)",
         TEST_ELECTRA,
-        "scored_places_are_the_published",
+        "the_number_of_scored_positions",
     ),
     Mutant(
         "the generator has as many heads as the discriminator",
@@ -113,7 +112,7 @@ MUTANTS = [
         "a_generator_is_as_deep",
     ),
     Mutant(
-        "examples that are compared may be split: other negatives a micro-batch",
+        "batches of contrastive examples are split, which changes their negatives",
         INFOWORD,
         "supports_accumulation = False",
         "supports_accumulation = True",
@@ -122,12 +121,12 @@ MUTANTS = [
         pitfall=12,
     ),
     Mutant(
-        "n-grams of one's own document are negatives",
+        "n-grams of the same document are negatives",
         CONTRASTIVE,
         "(document[:, None] != document[None]) & (weight[None] > 0) & ~own_BC",
         "(weight[None] > 0) & ~own_BC",
         TEST_INFOWORD,
-        "own_document_are_no_negatives",
+        "same_document_are_no_negatives",
         pitfall=12,
     ),
     Mutant(
@@ -140,7 +139,7 @@ MUTANTS = [
         pitfall=12,
     ),
     Mutant(
-        "a row that has no negative gives a loss that is no number",
+        "the loss of a row without negatives is NaN",
         CONTRASTIVE,
         "weight = weight * jnp.any(other_BC, axis=1)",
         "others = others + jnp.where(jnp.any(other_BC, axis=1), 0.0, jnp.nan)",
@@ -149,18 +148,18 @@ MUTANTS = [
         pitfall=6,
     ),
     Mutant(
-        "mentions side by side are both replaced",
+        "consecutive mentions are both replaced",
         WKLM,
-        "drawn[row, place] = able & ((number - begin) % 2 == 0)",
-        "drawn[row, place] = able & (number >= begin)",
+        "chosen[row, position] = eligible & ((number - begin) % 2 == 0)",
+        "chosen[row, position] = eligible & (number >= begin)",
         TEST_WKLM,
         "each_mention_is_replaced",
     ),
     Mutant(
         "an entity may be replaced by itself, and counts as another",
         WKLM,
-        "turn = 1 + (draw * (count[kind] - 1)).astype(np.int64)",
-        "turn = (draw * count[kind]).astype(np.int64)",
+        "shift = 1 + (draw * (count[entry_type] - 1)).astype(np.int64)",
+        "shift = (draw * count[entry_type]).astype(np.int64)",
         TEST_WKLM,
         "every_other_entity",
     ),
@@ -170,7 +169,7 @@ MUTANTS = [
         "free[:, 1:-1] &= ~text.inside",
         "free[:, 1:-1] &= True",
         TEST_WKLM,
-        "outside_of_mentions",
+        "outside_mentions",
     ),
     Mutant(
         "in a sum a part forgets the coefficients of its own terms",
