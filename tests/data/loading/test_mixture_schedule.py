@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.data.corpora.corpus import sampling_rates
 from research.data.loading.mixture_schedule import MAX_PERIOD, make_schedule
 from research.errors import UserError
 
@@ -52,3 +53,16 @@ def test_counter_is_the_inverse_of_locate():
     schedule = make_schedule([0.5, 0.2, 0.3])
     counter = np.arange(10**12, 10**12 + 57)
     np.testing.assert_array_equal(schedule.counter(*schedule.locate(counter)), counter)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"),
+    [(0.7, [0.83366, 0.16634]), (0.3, [0.66614, 0.33386]), (1.0, [10 / 11, 1 / 11])],
+)
+def test_alpha_raises_the_rates_of_small_corpora(alpha, expected):
+    rates = sampling_rates([100, 10], alpha)
+    np.testing.assert_allclose(rates, expected, atol=5e-6)
+    schedule = make_schedule(rates)
+    np.testing.assert_allclose(
+        schedule.count / schedule.count.sum(), expected, atol=1e-4
+    )

@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.data.corpora.corpus import sampling_rates
 from research.data.loading import permutation
-from research.data.loading.mixture_schedule import make_schedule
 
 
 def shuffled(num, seed=0, epoch=0):
@@ -59,14 +57,3 @@ def test_a_position_does_not_depend_on_the_others(num, seed, epoch):
             position[i : i + 1], num, seed=seed, epoch=np.array([epoch])
         )
         assert alone.tolist() == [together[i]]
-
-
-@pytest.mark.parametrize(
-    ("alpha", "shares"),
-    [(0.7, [0.83366, 0.16634]), (0.3, [0.66614, 0.33386]), (1.0, [10 / 11, 1 / 11])],
-)
-def test_an_alpha_brings_small_corpora_forward(alpha, shares):
-    found = sampling_rates([100, 10], alpha)
-    np.testing.assert_allclose(found, shares, atol=5e-6)
-    plan = make_schedule(found)
-    np.testing.assert_allclose(plan.count / plan.count.sum(), shares, atol=1e-4)

@@ -16,12 +16,14 @@ def test_words_start_at_marks_punctuation_and_ideographs(
     vocabulary = seqio.SentencePieceVocabulary(str(path))
     starts = task_vocabulary.word_starts(vocabulary, 500)
     assert starts.shape == (500,) and starts[420:].all()
-    names = vocabularies[algorithm].model.names
-    by_name = dict(zip(names, starts[:420].tolist(), strict=True))
-    assert by_name["学"] and by_name["▁"] and by_name[","] and by_name["。"]
-    assert all(start for name, start in by_name.items() if name.startswith("▁"))
-    assert not any(by_name[letter] for letter in "bdgka")
-    assert not any(start for name, start in by_name.items() if name.startswith("<0x"))
+    pieces = vocabularies[algorithm].model.pieces
+    by_piece = dict(zip(pieces, starts[:420].tolist(), strict=True))
+    assert by_piece["学"] and by_piece["▁"] and by_piece[","] and by_piece["。"]
+    assert all(start for piece, start in by_piece.items() if piece.startswith("▁"))
+    assert not any(by_piece[letter] for letter in "bdgka")
+    assert not any(
+        start for piece, start in by_piece.items() if piece.startswith("<0x")
+    )
 
 
 def test_every_byte_starts_a_word():

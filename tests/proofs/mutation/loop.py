@@ -180,8 +180,8 @@ MUTANTS = [
         "research/data/corpora/corpus.py",
         "weight = np.array(sizes, float) ** alpha",
         "weight = np.array(sizes, float)",
-        TEST_ORDER,
-        "an_alpha_brings",
+        TEST_SCHEDULE,
+        "alpha_raises_the_rates",
     ),
     Mutant(
         "rows take examples in turn: none continues where it ended",
