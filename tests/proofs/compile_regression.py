@@ -1,11 +1,11 @@
-"""Compiles every experiment at its published sizes for a slice, and compares.
+"""Compile regression: each published size is compiled for a TPU slice and compared.
 
-python -m tests.proofs.compile_regression [--only=WORD] [--update] [--ci]
+    python -m tests.proofs.compile_regression [--only=WORD] [--update] [--ci]
 
-What memory, collectives and parameters were is kept in tests/goldens/compile, a file
-for each experiment and size. More than 2 % more memory, another collective or another
-tree of parameters fails and is shown; --update writes the files anew. --ci takes the
-few that stand for all: tiny networks of every kind, on four chips.
+The golden files, tests/goldens/compile, have the memory, collectives and parameters of
+each experiment and size. More than 2 % more memory, another number of collectives or
+another parameter tree is an error; --update rewrites the files. --ci compiles a
+selection: a tiny network of each architecture, on four chips.
 """
 
 import json
@@ -29,13 +29,14 @@ SLICES = {
     "base": ("v5e:4x4", {"mesh.fsdp": 4}),
     "large": ("v5e:16x16", {"mesh.fsdp": 16}),
 }
-"""Size -> the slice it is compiled for, and the keys that are set there, unless its
-experiment's file has SLICES of its own.
+"""Size -> the slice for which it is compiled, and the config keys of that.
+
+An experiment's file may have SLICES of its own, which take precedence.
 """
 
-CI = ("gpt", "bert", "xlnet", "t5", "electra")
-MORE = 1.02
-"""How much more memory passes."""
+CI_EXPERIMENTS = ("gpt", "bert", "xlnet", "t5", "electra")
+MAX_MEMORY_RATIO = 1.02
+"""To the memory in the golden file."""
 
 
 class Case(NamedTuple):
@@ -56,32 +57,32 @@ def run(args) -> int:
     chosen = [case for case in cases(ci=args.ci) if args.only in case.name]
     if not chosen:
         raise UserError(f"--only={args.only}: no experiment has this in its name")
-    wrong = 0
+    num_failed = 0
     for number, case in enumerate(chosen, 1):
         title = f"[{number}/{len(chosen)}] {case.name}:{case.size} on {case.topology}"
-        facts = apart(case)
+        facts = compile_in_subprocess(case)
         if facts is None:
-            wrong += 1
+            num_failed += 1
             print(f"{title}: the compiler crashed", flush=True)
             continue
         if args.update:
             case.golden.parent.mkdir(parents=True, exist_ok=True)
             case.golden.write_text(json.dumps(facts, indent=1) + "\n")
-        found = differences(golden(case), facts)
-        wrong += bool(found)
-        word = "differs" if found else "as before"
+        lines = differences(golden(case), facts)
+        num_failed += bool(lines)
+        word = "differs" if lines else "as before"
         print(
             f"{title}: {word}, {facts['peak_bytes_per_device'] or 0:,} bytes a device"
         )
-        for line in found:
+        for line in lines:
             print(f"  {line}")
         sys.stdout.flush()
-    print(f"{len(chosen) - wrong} of {len(chosen)} compile as before")
-    return int(wrong > 0)
+    print(f"{len(chosen) - num_failed} of {len(chosen)} compile as before")
+    return int(num_failed > 0)
 
 
 def cases(*, ci: bool) -> Iterator[Case]:
-    """Every experiment at its published sizes, or the few that CI compiles."""
+    """Every experiment at its published sizes, or the selection for CI."""
     for path in sorted((ROOT / "experiments").glob("*.py")):
         if path.stem in ("__init__", "base"):
             continue
@@ -89,16 +90,16 @@ def cases(*, ci: bool) -> Iterator[Case]:
         slices = SLICES | getattr(module, "SLICES", {})
         sizes = getattr(module, "SIZES", ())
         if ci:
-            wanted = ["tiny"] if path.stem in CI and "tiny" in sizes else []
+            chosen = ["tiny"] if path.stem in CI_EXPERIMENTS and "tiny" in sizes else []
         else:
-            wanted = [size for size in sizes if size in ("base", "large")]
-        for size in wanted:
+            chosen = [size for size in sizes if size in ("base", "large")]
+        for size in chosen:
             yield Case(path.stem, size, *slices[size])
 
 
-def apart(case: Case) -> dict | None:
-    """`compiled` in a process of its own; None if the compiler took it down."""
-    fork = multiprocessing.get_context("fork")  # this process has not begun with JAX
+def compile_in_subprocess(case: Case) -> dict | None:
+    """`compiled` in a process of its own; None if the compiler crashed."""
+    fork = multiprocessing.get_context("fork")  # this process has not used JAX
     with ProcessPoolExecutor(1, mp_context=fork) as pool:
         try:
             return pool.submit(compiled, case).result()
@@ -107,7 +108,7 @@ def apart(case: Case) -> dict | None:
 
 
 def compiled(case: Case) -> dict:
-    """What is kept of a compiled step."""
+    """The facts about a compiled step that a golden file has."""
     # Imports JAX, which reads the environment that `run` sets.
     from launch.hardware.aot_compile import compile_facts
 
@@ -115,15 +116,19 @@ def compiled(case: Case) -> dict:
     config = load(spec, case.keys)
     facts = compile_facts(config, case.topology, topology_devices(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
-    talk = facts.get("collectives", {})
+    collectives = facts.get("collectives", {})
     return {name: facts[name] for name in kept} | {
-        "collectives": {kind: one["count"] for kind, one in talk.items()},
+        "collectives": {name: each["count"] for name, each in collectives.items()},
         "tree": facts["tree"],
     }
 
 
 def golden(case: Case) -> dict:
-    """Raises UserError: there is none yet."""
+    """The content of a golden file.
+
+    Raises:
+      UserError: there is no such file.
+    """
     if not case.golden.exists():
         raise UserError(
             f"{case.golden.relative_to(ROOT)} is missing; --update writes it"
@@ -132,21 +137,23 @@ def golden(case: Case) -> dict:
 
 
 def differences(before: dict, now: dict) -> list[str]:
-    """What is worse than before, a line each; less memory is no difference."""
-    found = [] if now["fits"] else ["it does not fit"]
+    """What is worse than before, a line for each; less memory is no difference."""
+    lines = [] if now["fits"] else ["it does not fit"]
     for name in ("topology", "mesh", "batch", "parameters"):
         if before[name] != now[name]:
-            found.append(f"{name}: {before[name]} before, {now[name]} now")
+            lines.append(f"{name}: {before[name]} before, {now[name]} now")
     was, peak = before["peak_bytes_per_device"], now["peak_bytes_per_device"]
-    if was and peak and peak > MORE * was:
+    if was and peak and peak > MAX_MEMORY_RATIO * was:
         more = 100 * (peak / was - 1)
-        found.append(f"memory: {was:,} before, {peak:,} now ({more:.1f} % more)")
+        lines.append(f"memory: {was:,} before, {peak:,} now ({more:.1f} % more)")
     for part in ("collectives", "tree"):
-        found += _changes(part, before[part], now[part])
-    return found
+        lines += _changed_entries(part, before[part], now[part])
+    return lines
 
 
-def _changes(part: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _changed_entries(
+    part: str, before: dict[str, Any], now: dict[str, Any]
+) -> list[str]:
     names = sorted({*before, *now})
     return [
         f"{part} {name}: {before.get(name, 'none')} before, {now.get(name, 'none')} now"
@@ -157,9 +164,13 @@ def _changes(part: str, before: dict[str, Any], now: dict[str, Any]) -> list[str
 
 def parser() -> Parser:
     parser = Parser(__doc__, overrides=False)
-    parser.add_argument("--only", default="", help="experiments with this in a name")
-    parser.add_argument("--update", action="store_true", help="write the files anew")
-    parser.add_argument("--ci", action="store_true", help="the few that CI compiles")
+    parser.add_argument(
+        "--only", default="", help="experiments whose name contains this"
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="rewrite the golden files"
+    )
+    parser.add_argument("--ci", action="store_true", help="the selection for CI")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""A finished sweep for the tests of tables and reports: made-up results, real files."""
+"""A finished sweep with made-up results, for the tests of tables and reports."""
 
 import json
 from pathlib import Path
@@ -10,25 +10,25 @@ from launch.sweeps.trial import Trial
 SWEEP = """
 def sweep(scale):
     for family in ("lm", "mlm"):
-        origin = f"experiments/{family}.py", {"train.steps": 20}
-        yield origin
+        pretraining = f"experiments/{family}.py", {"train.steps": 20}
+        yield pretraining
         for seed in range(3):
-            yield "experiments/lm.py", {"train.init_from": origin, "seed": seed}
+            yield "experiments/lm.py", {"train.init_from": pretraining, "seed": seed}
     for seed in range(3):
         yield "experiments/lm.py", {"seed": seed}
 """
 SCORES = {"lm": (71.0, 72.5, 70.5), "mlm": (80.0, 83.0, 81.0), "none": (60.0, 62, 61)}
 
 
-def rows(found: list[Trial]) -> Rows:
+def rows(trials: list[Trial]) -> Rows:
     groups = {"lm": {"first": [], "second": []}, "mlm": {"first": [], "second": []}}
     groups["none"] = {"second": []}
-    for trial in found:
-        origin = trial.parents.get("train.init_from")
+    for trial in trials:
+        pretraining = trial.parents.get("train.init_from")
         if trial.config["train.steps"] == 20:
             groups[trial.config["objective.name"]]["first"].append(trial)
         else:
-            row = origin.config["objective.name"] if origin else "none"
+            row = pretraining.config["objective.name"] if pretraining else "none"
             groups[row]["second"].append(trial)
     return groups
 
