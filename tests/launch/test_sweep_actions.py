@@ -112,7 +112,7 @@ def test_status_shows_each_state_without_a_driver(do, backend):
     assert "exit code 2" in rows[0] and str(first.folder) in rows[0]
     assert "for mlm" in out
     file = last.folder / "attempts/00001.0.json"
-    process = json.loads(file.read_text()) | {"beat": time.time(), "host": "here"}
+    process = json.loads(file.read_text()) | {"heartbeat": time.time(), "host": "here"}
     file.write_text(json.dumps(process))
     (last.folder / "metrics.jsonl").write_text('{"step": 5}\n')
     row = do("status")[1].splitlines()[4]
