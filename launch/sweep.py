@@ -59,9 +59,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
     header = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
-    submit.make_backend(
-        header
-    )  # a wrong flag is reported before the trials are planned
+    submit.make_backend(header)  # reports a wrong flag before the trials are planned
     trials = sweep_plan.make_plan(
         args.sweep, args.workdir, scale=args.scale, shared=args.overrides
     )

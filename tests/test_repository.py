@@ -113,7 +113,10 @@ def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():
         assert word in plan
 
 
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/objectives.md", "docs/pods.md")
+PAGES = [
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("[!.]*.md"), *sorted((ROOT / "docs").glob("*.md")))
+]
 FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)")
@@ -148,11 +151,9 @@ COMMANDS = [
 ]
 
 
-def test_every_page_is_checked():
-    docs = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
-    assert set(PAGES) == {"README.md", "CONTRIBUTING.md"} | docs
+def test_pages_with_commands_are_found():
     with_commands = {page for page, _, _ in COMMANDS}
-    assert with_commands == {"README.md", "CONTRIBUTING.md", "docs/pods.md"}
+    assert {"README.md", "CONTRIBUTING.md", "docs/pods.md"} <= with_commands
 
 
 @pytest.mark.parametrize("page", PAGES)
