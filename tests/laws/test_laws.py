@@ -8,6 +8,8 @@ loss calls is instrumented, and every call is checked against its own arrays.
 # B batch, L length of a group, K scored positions, P states of a call, D width
 # N positions of all calls
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,10 +82,8 @@ def target_weights(batch) -> dict[str, tuple[str, ...]]:
 def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     # Each position reads its own token, whose embedding's gradient identifies it.
     objective, net, params, (batch,) = make_case(name, fields, [27])
-    shapes = jax.eval_shape(
-        lambda batch: record_calls(objective, net, params, batch, distinct_tokens=True),
-        on_device(batch),
-    )[1]
+    record = partial(record_calls, objective, net, distinct_tokens=True)
+    shapes = jax.eval_shape(partial(record, params), on_device(batch))[1]
     weights, rng = target_weights(batch), np.random.default_rng(1)
     zeros = [jnp.zeros(call.out.shape) for call in shapes]
     probes = [rng.normal(size=call.out.shape[-1]) for call in shapes]
@@ -92,9 +92,7 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     def evaluate(table, nudges, batch):
         """A number for each state of row 0 of each call; the terms; the calls."""
         changed = with_token_tables(params, table)
-        terms, calls = record_calls(
-            objective, net, changed, batch, distinct_tokens=True, added=nudges
-        )
+        terms, calls = record(changed, batch, added=nudges)
         both = zip(calls, probes, strict=True)
         return [call.out[0] @ probe for call, probe in both], terms, calls
 
@@ -260,8 +258,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
     num_keys = [2 * call.num_keys if call.num_keys else None for call in first]
 
     def packed(calls):
-        both = zip(calls, second, strict=True)
-        return [pack(call.group, after.group) for call, after in both]
+        return [pack(a.group, b.group) for a, b in zip(calls, second, strict=True)]
 
     of_second = [group["segment"] > 9 for group in packed(first)]
     rng = np.random.default_rng(0)

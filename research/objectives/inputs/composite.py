@@ -48,11 +48,8 @@ class Parts(NamedTuple):
           UserError: their networks cannot be merged.
         """
         each = [part.network(options, vocab) for part in self.objectives.values()]
-        return (
-            each[0]
-            if all(net == each[0] for net in each)
-            else models.merge_networks(each)
-        )
+        same = all(network == each[0] for network in each)
+        return each[0] if same else models.merge_networks(each)
 
 
 def corrupt_part(
