@@ -31,7 +31,7 @@ def run(args) -> int:
     from research.distributed import processes
     from research.train import train
 
-    place = processes.find_cluster(
+    cluster = processes.find_cluster(
         args.coordinator, args.num_processes, args.process_id
     )
     jax.config.update(
@@ -41,7 +41,7 @@ def run(args) -> int:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     silence_orbax()
     peers = processes.join_cluster(
-        place, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
+        cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
     )
     try:
         with peers.handle_sigterm():

@@ -31,7 +31,7 @@ class Trial:
 
     @property
     def metrics(self) -> list[dict[str, float]]:
-        """The lines of `metrics.jsonl`."""
+        """The lines of `metrics.jsonl`, without a last line that is incomplete."""
         return read_metrics(self.folder)
 
     @property

@@ -137,7 +137,7 @@ def work(folder: Path, plan: dict[str, Any], index: int) -> None:
     from research.distributed import processes
 
     place = processes.find_cluster(plan["coordinator"], plan["processes"], index)
-    peers = processes.join_cluster(place, wait=300, lost=cli.PREEMPTED)
+    peers = processes.join_cluster(place, timeout_s=300, lost_exit_code=cli.PREEMPTED)
     text, steps = plan["text"], plan["steps"]
     for objective, spec in plan["experiments"].items():
         for name in plan["cases"]:
