@@ -12,6 +12,7 @@ Exit codes: 0 done; 1 a bug; 2 a user error or a full disk; 3 the loss is not fi
 Ctrl-C. All processes of a run exit within seconds, with the code of the first to exit.
 """
 
+import argparse
 import logging
 import os
 import sys
@@ -23,7 +24,7 @@ from launch.cli import Parser, main
 from launch.config import load
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     config = load(args.config, args.overrides)
     import jax  # after the config: a wrong key is reported without waiting for imports
 
@@ -31,7 +32,7 @@ def run(args) -> int:
     from research.distributed import processes
     from research.train import train
 
-    place = processes.find_cluster(
+    cluster = processes.find_cluster(
         args.coordinator, args.num_processes, args.process_id
     )
     jax.config.update(
@@ -41,7 +42,7 @@ def run(args) -> int:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     silence_orbax()
     peers = processes.join_cluster(
-        place, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
+        cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
     )
     try:
         with peers.handle_sigterm():

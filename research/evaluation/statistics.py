@@ -15,7 +15,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of independent draws with Student's t confidence interval (Student 1908).
+    """The mean of independent draws with a Student t interval (Student 1908).
 
     Args:
       values: [n], n >= 1.

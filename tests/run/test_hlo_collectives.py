@@ -21,7 +21,9 @@ def test_a_collective_in_a_loop_is_counted_once_for_each_iteration():
         jax.ShapeDtypeStruct((32, 4), jnp.float32),
         jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=rows),
     )
-    found = hlo_collectives.count(jax.jit(looped).lower(*shapes).compile().as_text())
+    found = hlo_collectives.count_collectives(
+        jax.jit(looped).lower(*shapes).compile().as_text()
+    )
     assert found == {"all-reduce": hlo_collectives.Collective(7, 7 * 32 * 4 * 4)}
 
 
@@ -77,7 +79,7 @@ backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
 
 
 def test_the_hlo_of_a_tpu_is_parsed():
-    found = hlo_collectives.count(HLO)
+    found = hlo_collectives.count_collectives(HLO)
     assert found["reduce-scatter"] == (12 + 5, 12 * 2 * 4 * 2 + 5 * 2 * 2)
     assert found["all-gather"] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
     assert found["all-to-all"] == (10, 5 * 2 * 20)
