@@ -12,6 +12,7 @@ Exit codes: 0 done; 1 a bug; 2 a user error or a full disk; 3 the loss is not fi
 Ctrl-C. All processes of a run exit within seconds, with the code of the first to exit.
 """
 
+import argparse
 import logging
 import os
 import sys
@@ -23,7 +24,7 @@ from launch.cli import Parser, main
 from launch.config import load
 
 
-def run(args) -> int:
+def run(args: argparse.Namespace) -> int:
     config = load(args.config, args.overrides)
     import jax  # after the config: a wrong key is reported without waiting for imports
 

@@ -84,7 +84,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
                 compiled.as_text()
             ).items()
         },
-        "stays_whole": program.replicated_dims,
+        "replicated_dims": program.replicated_dims,
     }
 
 
