@@ -26,7 +26,7 @@ compare: env
 	$(BIN)/python -m launch.report --table=$(TABLE) --workdir=$(COMPARE)
 
 test: env
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # A small run killed 50 times, then with two processes, then on fewer devices.
 chaos: env
@@ -76,7 +76,7 @@ lock: env
 
 # The page of what is proven, drawn up from the code and a run of its tests.
 docs: env
-	$(BIN)/python -m pytest -n 2 --dist loadfile --junitxml=$(VENV)/proof.xml \
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'long or not long' --junitxml=$(VENV)/proof.xml \
 		tests/laws/test_contract.py tests/laws/test_laws.py tests/laws/test_one_gradient.py \
 		tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
 	$(BIN)/python -m docs.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md

@@ -1,5 +1,6 @@
 """All tests run on eight fake CPU devices, without implicit rank promotion."""
 
+import gc
 import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -18,12 +19,34 @@ settings.register_profile(
 settings.load_profile("patient")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+WORKER_BYTES = 2 * 2**30
+"""Memory that one worker may need."""
+
+FIRST = ("tests/laws", "tests/proofs", "tests/distributed", "tests/launch")
+"""Folders whose files take minutes: they are started first, so that no worker is left
+with one of them at the end."""
+
+
+def pytest_xdist_auto_num_workers(config):
+    """-n auto: a worker for each core that has the memory for it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // WORKER_BYTES))
+
+
+def pytest_collection_modifyitems(config, items):
+    folders = [str(config.rootpath / folder) for folder in FIRST]
+    items.sort(key=lambda item: not str(item.path).startswith(tuple(folders)))
+
 
 @pytest.fixture(autouse=True, scope="module")
-def compile_without_optimisation(request):
-    """Disables most XLA optimisations, unless the module sets OPTIMISED = True.
+def compiled_programs(request):
+    """Compiles a module's programs without most optimisations, and frees them after it.
 
-    Most compiled programs here run for less time than they take to compile.
+    Most programs here run for less time than they take to compile; a module that trains
+    for long sets OPTIMISED = True.
     """
     optimised = getattr(request.module, "OPTIMISED", False)
     jax.config.update("jax_disable_most_optimizations", not optimised)
+    yield
+    jax.clear_caches()
+    gc.collect()

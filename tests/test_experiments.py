@@ -24,6 +24,18 @@ NAMES = sorted(
 )
 WORDS = ("The", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 MAX_CODE_LINES = 30
+SIBLINGS = (
+    "bert",
+    "bert_wwm",
+    "dae",
+    "ernie",
+    "gpt",
+    "mbert",
+    "plm",
+    "roberta",
+    "xlmr",
+)
+"""Experiments whose objective and network another one trains with other values."""
 each_experiment = pytest.mark.parametrize("name", NAMES)
 
 
@@ -98,7 +110,10 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("text")
 
 
-@each_experiment
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n in SIBLINGS)) for n in NAMES],
+)
 def test_it_trains(name, folder):
     size = "tiny" if "tiny" in sizes(name) else ""
     settings = dict(corpus(folder))

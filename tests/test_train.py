@@ -239,7 +239,10 @@ def test_a_wrong_value_is_refused_by_name(
         train(tiny_config(folder, **changes), tmp_path / "run")
 
 
-@pytest.mark.parametrize("objective", ["lm", "mlm", "plm", "dae", "electra"])
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("lm", "plm", "electra")]
+
+
+@pytest.mark.parametrize("objective", ["mlm", "dae", *LONG])
 def test_losses_do_not_depend_on_mesh_or_accumulation(folder, tmp_path, objective):
     """On one device, on a mesh of three axes, and in two micro-batches."""
     short = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}

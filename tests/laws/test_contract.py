@@ -16,8 +16,8 @@ from tests.testing.objective_cases import (
     NUM_CLASSES,
     VOCAB,
     all_cases,
+    first_cases,
     input_groups,
-    loss_cases,
     make_batch,
     make_network,
     make_objective,
@@ -211,7 +211,7 @@ def uniform_loss(term, weight) -> float:
     return np.log(num_classes(weight) if callable(num_classes) else num_classes)
 
 
-@loss_cases
+@first_cases
 def test_the_initial_loss_is_that_of_uniform_predictions(name, fields):
     run, batch = scorer_and_batch(name, fields)
     terms, gradient = run(batch)
@@ -222,7 +222,7 @@ def test_the_initial_loss_is_that_of_uniform_predictions(name, fields):
             assert total / weight == expected, term
 
 
-@loss_cases
+@first_cases
 def test_weight_zero_has_no_gradient(name, fields):
     run, batch = scorer_and_batch(name, fields)
     batch |= {name: np.zeros_like(batch[name]) for name in weight_names(batch)}
@@ -232,7 +232,7 @@ def test_weight_zero_has_no_gradient(name, fields):
     assert all(term.total == 0 for term in terms.values() if term.weight == 0)
 
 
-@loss_cases
+@first_cases
 def test_empty_rows_have_no_gradient(name, fields):
     run, batch = scorer_and_batch(name, fields, num_raw=[0] * 8)
     terms, gradient = run(batch)
@@ -240,7 +240,7 @@ def test_empty_rows_have_no_gradient(name, fields):
     assert all(term.total == term.weight == 0 for term in terms.values())
 
 
-@loss_cases
+@first_cases
 def test_sums_over_parts_are_sums_over_the_batch(name, fields):
     # The rows of the other part become empty rows, so that shapes are the same.
     objective = make_objective(name, fields)
@@ -267,7 +267,7 @@ def test_sums_over_parts_are_sums_over_the_batch(name, fields):
         assert terms_0[term].weight + terms_1[term].weight == weight
 
 
-@loss_cases
+@first_cases
 def test_weights_do_not_depend_on_parameters(name, fields):
     run, batch = scorer_and_batch(name, fields)
     terms, other = run(batch)[0], run(batch, scale=3.0)[0]

@@ -27,7 +27,13 @@ from tests.testing.instrumented_network import (
     token_tables,
     with_token_tables,
 )
-from tests.testing.objective_cases import CASES, VOCAB, loss_cases, make_example
+from tests.testing.objective_cases import (
+    CASES,
+    VOCAB,
+    first_cases,
+    make_example,
+    pattern_cases,
+)
 
 
 def own_dependencies(call: Call) -> np.ndarray:
@@ -78,7 +84,7 @@ def target_weights(batch) -> dict[str, tuple[str, ...]]:
     return found
 
 
-@loss_cases
+@pattern_cases
 def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     # Each position reads its own token, whose embedding's gradient identifies it.
     objective, net, params, (batch,) = make_case(name, fields, [27])
@@ -245,7 +251,7 @@ def submodule(net, path):
     return net
 
 
-@loss_cases
+@first_cases
 def test_packed_documents_do_not_depend_on_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)

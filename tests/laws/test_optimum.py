@@ -143,7 +143,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SHORT = ("lm", "mlm", "plm")
+"""Cases that `make test` runs; `make docs` runs them all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n not in SHORT)) for n in CASES],
+)
 def test_the_loss_reaches_the_optimum_and_is_not_below_it(name):
     case = CASES[name]
     loss, batch = train(case)

@@ -1,5 +1,6 @@
 """The objectives, fields and texts that the contract and the laws are tested on."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,50 @@ CASES = [
     for fields in VARIANTS.get(name, [{}])
 ]
 all_cases = pytest.mark.parametrize(("name", "fields"), CASES)
-loss_cases = pytest.mark.parametrize(
-    ("name", "fields"), [c for c in CASES if c.values[1].get("only") != "corrupt"]
+LOSS_CASES = [c for c in CASES if c.values[1].get("only") != "corrupt"]
+"""Every case that has a network of its own."""
+
+SAME_PATTERN = {
+    "bart delete_rate=0.2 insert_rate=0.1 rotate_rate=0.5 random_fraction=0.1",
+    "classify",
+    "classify bos=last",
+    "classify pool=mean",
+    "classify architecture=encdec pool=mean",
+    "dae rate=0.5",
+    "dae noise_mask=iid mode=X",
+    "electra task=chosen format=segment_pair",
+    "lm direction=backward",
+    "mass span_start=edges decoder_start=previous rate=0.3",
+    "mix",
+    "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
+    "plm num_permutations=1 max_span=0",
+    "sentences",
+    "sentences task=reorder",
+    "tagging",
+}
+"""Cases whose attention pattern and network another case has."""
+assert {case.id for case in LOSS_CASES} >= SAME_PATTERN
+
+
+def parametrize(cases: list, is_long: Callable[[Any], bool]) -> Any:
+    """A test of all cases, of which some have the mark `long`."""
+    return pytest.mark.parametrize(
+        ("name", "fields"),
+        [
+            pytest.param(*c.values, id=c.id, marks=[pytest.mark.long] * is_long(c))
+            for c in cases
+        ],
+    )
+
+
+first_cases = parametrize(
+    LOSS_CASES,
+    lambda case: case is not next(c for c in CASES if c.values[0] == case.values[0]),
 )
+"""Every case with a network; all but the first of an objective are long."""
+
+pattern_cases = parametrize(LOSS_CASES, lambda case: case.id in SAME_PATTERN)
+"""Every case with a network; those of SAME_PATTERN are long."""
 
 
 def make_objective(name: str, fields: dict[str, Any]) -> Any:
