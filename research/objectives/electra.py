@@ -64,10 +64,8 @@ class Objective:
     # tasks that predict tokens both losses are of one size: 1
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
-    tie: str = choice(
-        "embedding", models.TIE_CHOICES
-    )  # what both share; embedding: also
-    # positions and token types; all: needs networks of one size
+    tie: str = choice("embedding", models.TIE_CHOICES)  # what both share; embedding:
+    # also positions and token types; all: needs networks of one size
     temperature: float = number(1.0, above=0)  # of the generator's samples
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
     short_rate: float = fraction(0.05)  # fraction of segment pairs that is made shorter

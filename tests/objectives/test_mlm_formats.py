@@ -172,9 +172,8 @@ def test_the_positions_and_weights_of_each_loss():
     left, right, offset = net.inputs["boundary"]
     for found, name in ((left, "left"), (right, "right"), (offset, "offset")):
         np.testing.assert_array_equal(found, batch[name])
-    assert (
-        not net.inputs["nsp"].any() and carry == ()
-    )  # nsp is predicted at the class token
+    assert not net.inputs["nsp"].any()  # nsp is predicted at the class token
+    assert carry == ()
     near = batch["weight"] * (batch["offset"] < 2)
     assert 0 < near.sum() < batch["weight"].sum()
     assert terms["mlm"].weight == batch["weight"].sum() and terms["mlm"].coef == 1

@@ -150,20 +150,20 @@ def vocabularies():
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
     made = {}
-    for kind in train_tokenizer.TOKENIZER_TYPES:
-        model = train_tokenizer.train(corpus, kind, 500, 7)
-        made[kind] = vocabulary.Vocabulary(
+    for tokenizer_type in train_tokenizer.TOKENIZER_TYPES:
+        model = train_tokenizer.train(corpus, tokenizer_type, 500, 7)
+        made[tokenizer_type] = vocabulary.Vocabulary(
             model, vocabulary.find_special_tokens(model, 7)
         )
     return made, read()[:200]
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
-@pytest.mark.parametrize("kind", train_tokenizer.TOKENIZER_TYPES)
-def test_words_are_whole_under_any_tokenizer(vocabularies, kind, unit):
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_words_are_whole_under_any_tokenizer(vocabularies, tokenizer_type, unit):
     # Words without punctuation: each run between white space is chosen as a whole.
-    by_kind, lines = vocabularies
-    encoder = by_kind[kind]
+    by_type, lines = vocabularies
+    encoder = by_type[tokenizer_type]
     num_split = 0
     for line in lines:
         words = [word for word in line.split() if word.isalnum()]
