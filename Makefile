@@ -8,6 +8,8 @@ AOT := $(VENV)/aot
 POD ?=
 COMPARE ?= runs/compare
 SCALE ?= smoke
+# Trials at a time: start-up, compilation and host work of one overlap with the other's.
+PARALLEL ?= 2
 # More of the sweep's flags: make compare FLAGS=--config.data.corpus=my/*.jsonl
 FLAGS ?=
 CHAOS ?= runs/chaos
@@ -22,7 +24,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
-		--scale=$(SCALE) $(FLAGS)
+		--scale=$(SCALE) --parallel=$(PARALLEL) $(FLAGS)
 	$(BIN)/python -m launch.report --table=$(TABLE) --workdir=$(COMPARE)
 
 test: env

@@ -112,13 +112,13 @@ def objective_and_sizes(path: Path) -> tuple[str, str]:
     """An experiment's objective, and millions of parameters at each size."""
     import jax
 
-    from launch.config import load, module_at
+    from launch.config import load_config, module_at
     from launch.hardware.placeholder_vocab import placeholder_vocab
     from research.run.setup import build_program, count_parameters
 
     counts = []
     for size in getattr(module_at(str(path)), "SIZES", ("",)):
-        config = load(f"{path}:{size}" if size else str(path))
+        config = load_config(f"{path}:{size}" if size else str(path))
         program = build_program(
             config, jax.devices()[:1], vocab=placeholder_vocab(config)
         )

@@ -11,12 +11,12 @@ import tempfile
 import time
 
 from launch.cli import Parser, main
-from launch.config import load
+from launch.config import load_config
 from launch.hardware import accelerators
 
 
 def run(args: argparse.Namespace) -> None:
-    config = load(args.config, args.overrides)
+    config = load_config(args.config, args.overrides)
     with config.unlocked():
         config.train.steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
         config.train.eval_every = config.train.checkpoint_every = 0

@@ -11,7 +11,7 @@ import sys
 import time
 
 from launch.cli import Parser, main
-from launch.config import load
+from launch.config import load_config
 from research import objectives
 from research.data.pipeline import open_data
 from research.errors import UserError
@@ -23,7 +23,7 @@ BATCHES_PER_TIMING = 32
 def run(args) -> None:
     rates = {}
     for name in objectives.names():
-        config = load(args.config, {**args.overrides, "objective.name": name})
+        config = load_config(args.config, {**args.overrides, "objective.name": name})
         tokens = config.train.batch * config.data.length
         try:
             data = open_data(config, objectives.make_objective(**config.objective))

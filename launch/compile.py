@@ -13,7 +13,7 @@ import argparse
 import json
 
 from launch.cli import Parser, main
-from launch.config import load
+from launch.config import load_config
 from launch.hardware.tpu_topology import set_environment, topology_devices
 
 DOES_NOT_FIT = 3
@@ -22,7 +22,7 @@ DOES_NOT_FIT = 3
 
 def run(args: argparse.Namespace) -> int:
     set_environment(args.topology)
-    config = load(args.config, args.overrides)
+    config = load_config(args.config, args.overrides)
     devices = topology_devices(args.topology)
     # These import JAX, which reads the environment that is set above.
     from launch.hardware.aot_compile import compile_facts

@@ -20,7 +20,9 @@ OPEN_SECTIONS = ("data.mixture", "objective.parts")
 """Sections whose keys are the user's own; JSON replaces one as a whole."""
 
 
-def load(spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()) -> ConfigDict:
+def load_config(
+    spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()
+) -> ConfigDict:
     """The locked config of an experiment.
 
     Args:

@@ -17,7 +17,7 @@ from etils import epath
 from launch import cli
 from launch.backends import attempt_log, run_attempt, scheduler, submit
 from launch.backends.backend import absolute_path
-from launch.config import load
+from launch.config import load_config
 from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
@@ -67,7 +67,7 @@ def run(args) -> int:
         raise UserError("--batches=N and --output=DIR must be given together")
     if args.batches is not None and args.batches < 1:
         raise UserError(f"--batches={args.batches}: it must be at least 1")
-    config = load(args.config, args.overrides)
+    config = load_config(args.config, args.overrides)
     if args.shards:
         return _run_shards(args)
     data = open_data(config, objectives.make_objective(**config.objective))

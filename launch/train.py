@@ -21,11 +21,11 @@ from typing import Any, NoReturn
 
 from launch import cli
 from launch.cli import Parser, main
-from launch.config import load
+from launch.config import load_config
 
 
 def run(args: argparse.Namespace) -> int:
-    config = load(args.config, args.overrides)
+    config = load_config(args.config, args.overrides)
     import jax  # after the config: a wrong key is reported without waiting for imports
 
     from research.data import cache

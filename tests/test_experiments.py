@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import base
-from launch.config import load
+from launch.config import load_config
 from research import models, objectives
 from research.distributed import sharding
 from research.run.setup import build_program, train_batches
@@ -64,7 +64,7 @@ def test_it_loads_at_every_size(name):
     known = {"", *base.SIZES, f"{name}_small"}  # a paper's own small model
     assert set(sizes(name)) <= known
     for size in sizes(name):
-        config = load(spec(name, size))
+        config = load_config(spec(name, size))
         objectives.make_objective(**config.objective)
         models.Options(**config.model)
         assert config.is_locked
@@ -118,9 +118,9 @@ def test_it_trains(name, folder):
     size = "tiny" if "tiny" in sizes(name) else ""
     settings = dict(corpus(folder))
     settings |= {"train.steps": 200, "train.batch": 8}
-    if load(spec(name, size)).data.mixture:
+    if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
-    config = load(spec(name, size), settings)
+    config = load_config(spec(name, size), settings)
     program = build_program(config, jax.devices()[:1])
     sums = []
     with sharding.context(program.mesh):

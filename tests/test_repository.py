@@ -67,7 +67,7 @@ def test_a_file_has_a_docstring_and_stays_short(path):
 
 @pytest.mark.parametrize("file", _experiment_files("."))
 def test_an_experiment_loads_and_is_a_short_diff(file):
-    config.load(file)
+    config.load_config(file)
     if file != "experiments/base.py":
         text = (ROOT / file).read_text()
         code = text.split('"""', 2)[2]
@@ -184,7 +184,7 @@ def test_a_page_shows_commands_that_parse(page, module, flags):
     args = importlib.import_module(module).parser().parse_args(words)
     own_example = f"# {getattr(args, 'config', '')}\n" in (ROOT / page).read_text()
     if "config" in args and not own_example:
-        config.load(args.config, args.overrides)
+        config.load_config(args.config, args.overrides)
 
 
 def test_pages_show_targets_of_the_makefile():

@@ -9,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from launch.config import load
+from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.distributed.failure_detector import Peers
@@ -55,7 +55,7 @@ def tiny_config(folder, objective="mlm", **overrides):
         "train.eval_every": 6,
         "train.checkpoint_every": 5,
     }
-    return load(f"experiments/{objective}.py", settings | overrides)
+    return load_config(f"experiments/{objective}.py", settings | overrides)
 
 
 def train(config, workdir, devices=1):

@@ -97,7 +97,7 @@ def _add_trial(
     }
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
-    resolved = config.flatten(config.load(experiment, overrides | parent_ids))
+    resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
     trial_id = config.digest(
         {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
     )

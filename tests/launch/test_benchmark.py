@@ -3,7 +3,7 @@
 import pytest
 
 from launch import benchmark
-from launch.config import load
+from launch.config import load_config
 
 
 def test_the_figures_agree(tmp_path):
@@ -25,7 +25,7 @@ def test_the_figures_agree(tmp_path):
         "train.batch": 8,
         "train.steps": 200,
     }
-    config = load("experiments/mlm.py", tiny)
+    config = load_config("experiments/mlm.py", tiny)
     figures = benchmark.measure(config, str(tmp_path), turns=2, steps=2)
     assert {"mfu", "peak_bytes", "compile_seconds", "overhead"} <= figures.keys()
     assert figures["mfu"] is None and figures["peak_bytes"] > 0

@@ -17,6 +17,7 @@ import pytest
 
 from research import models
 from research.batch import INPUT_ARRAYS, NEVER, attention_mask
+from tests.testing import objective_cases
 from tests.testing.instrumented_network import (
     LENGTH,
     Call,
@@ -27,13 +28,7 @@ from tests.testing.instrumented_network import (
     token_tables,
     with_token_tables,
 )
-from tests.testing.objective_cases import (
-    CASES,
-    VOCAB,
-    first_cases,
-    make_example,
-    pattern_cases,
-)
+from tests.testing.objective_cases import CASES, VOCAB, make_example
 
 
 def own_dependencies(call: Call) -> np.ndarray:
@@ -84,7 +79,7 @@ def target_weights(batch) -> dict[str, tuple[str, ...]]:
     return found
 
 
-@pattern_cases
+@objective_cases.pattern_cases
 def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     # Each position reads its own token, whose embedding's gradient identifies it.
     objective, net, params, (batch,) = make_case(name, fields, [27])
@@ -251,7 +246,7 @@ def submodule(net, path):
     return net
 
 
-@first_cases
+@objective_cases.first_cases
 def test_packed_documents_do_not_depend_on_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)

@@ -53,12 +53,12 @@ def encoder(request):
 
 
 def test_a_lowercase_id_is_the_same_piece_in_lower_case(encoder):
-    lower, surface = encoder.vocab.lowercase_ids, encoder.model.surface
+    lower, pieces = encoder.vocab.lowercase_ids, encoder.model.piece_bytes
     changed = np.flatnonzero(lower != np.arange(len(lower)))
     assert len(changed) > 20
     for piece in changed:
-        assert surface[lower[piece]].decode() == surface[piece].decode().lower()
-        assert surface[piece].decode() != surface[piece].decode().lower()
+        assert pieces[lower[piece]].decode() == pieces[piece].decode().lower()
+        assert pieces[piece].decode() != pieces[piece].decode().lower()
     assert (lower[lower] == lower).all()
     assert not encoder.vocab.is_special[changed].any()
 

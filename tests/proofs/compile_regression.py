@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.cli import Parser, main
-from launch.config import load, module_at
+from launch.config import load_config, module_at
 from launch.hardware.tpu_topology import set_environment, topology_devices
 from research.errors import UserError
 
@@ -113,7 +113,7 @@ def compiled(case: Case) -> dict:
     from launch.hardware.aot_compile import compile_facts
 
     spec = f"{ROOT / 'experiments' / case.name}.py:{case.size}"
-    config = load(spec, case.keys)
+    config = load_config(spec, case.keys)
     facts = compile_facts(config, case.topology, topology_devices(case.topology))
     kept = ("topology", "mesh", "batch", "fits", "peak_bytes_per_device", "parameters")
     collectives = facts.get("collectives", {})

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch import cli
-from launch.config import load
+from launch.config import load_config
 from research.errors import UserError
 
 
@@ -70,13 +70,13 @@ def make_config(
       steps: of training.
     """
     data = {f"data.{key}": value for key, value in data.items()}
-    if load(spec).data.mixture:
+    if load_config(spec).data.mixture:
         data["data.mixture"] = {data["data.corpus"]: 1.0}
     mesh = zip(("mesh.data", "mesh.fsdp", "mesh.tensor"), case.mesh, strict=True)
     own = {"train.steps": steps, "train.accumulate": case.accumulate}
     if spec.startswith("experiments/base.py"):
         own["objective.name"] = name
-    return load(spec, own | data | OVERRIDES | dict(mesh))
+    return load_config(spec, own | data | OVERRIDES | dict(mesh))
 
 
 def measure(config: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from launch.config import load
+from launch.config import load_config
 from research.checkpoints.checkpoint import Checkpoints
 from research.run import setup
 from research.step import State
@@ -76,7 +76,7 @@ def test_differences_are_named(runs, tmp_path):
 
 
 def test_the_run_of_make_chaos_has_training_text(tmp_path):
-    config = load(
+    config = load_config(
         "experiments/mlm.py", fault_injection.SMALL | {"data.cache_dir": str(tmp_path)}
     )
     assert (

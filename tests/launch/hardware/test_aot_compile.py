@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from launch.config import load
+from launch.config import load_config
 from launch.hardware import aot_compile
 
 SMALL = {
@@ -19,7 +19,7 @@ SMALL = {
 
 
 def test_flops_equal_an_analytic_count():
-    config = load("experiments/lm.py", SMALL)
+    config = load_config("experiments/lm.py", SMALL)
     facts = aot_compile.compile_facts(config, "cpu:1", jax.devices()[:1])
     width, feedforward, vocabulary_size, length = 64, 128, 512, 32
     block = 4 * 2 * width**2 + 2 * 2 * width * feedforward + 2 * 2 * length * width
@@ -30,9 +30,9 @@ def test_flops_equal_an_analytic_count():
 
 
 def test_recomputed_flops_of_remat_are_reported_separately():
-    config = load("experiments/lm.py", SMALL | {"model.remat": "full"})
+    config = load_config("experiments/lm.py", SMALL | {"model.remat": "full"})
     full = aot_compile.compile_facts(config, "cpu:1", jax.devices()[:1])
-    config = load("experiments/lm.py", SMALL)
+    config = load_config("experiments/lm.py", SMALL)
     without = aot_compile.compile_facts(config, "cpu:1", jax.devices()[:1])
     assert full["flops_per_step"] == without["flops_per_step"]
     width, feedforward, length = 64, 128, 32
@@ -43,9 +43,11 @@ def test_recomputed_flops_of_remat_are_reported_separately():
 
 
 def test_only_a_mesh_of_several_devices_has_collectives():
-    config = load("experiments/mlm.py", SMALL | {"mesh.fsdp": 2, "mesh.tensor": 2})
+    config = load_config(
+        "experiments/mlm.py", SMALL | {"mesh.fsdp": 2, "mesh.tensor": 2}
+    )
     sharded = aot_compile.compile_facts(config, "cpu:8", jax.devices()[:8])
-    config = load("experiments/mlm.py", SMALL)
+    config = load_config("experiments/mlm.py", SMALL)
     single = aot_compile.compile_facts(config, "cpu:1", jax.devices()[:1])
     assert sharded["mesh"] == {"data": 2, "fsdp": 2, "tensor": 2}
     assert sharded["argument_bytes"] < single["argument_bytes"] / 2

@@ -1,6 +1,6 @@
 """The search of meshes: the cheapest remat policy that fits is found first."""
 
-from launch.config import load
+from launch.config import load_config
 from launch.hardware import mesh_search
 
 SMALL = {"data.length": 32, "model.layers": 3, "model.heads": 4, "train.batch": 16}
@@ -29,7 +29,7 @@ def fake_facts(config, topology, devices):
 
 def test_a_search_finds_the_least_remat_that_fits(monkeypatch, capsys):
     monkeypatch.setattr(mesh_search, "compile_facts", fake_facts)
-    config = load("experiments/lm.py", SMALL)
+    config = load_config("experiments/lm.py", SMALL)
     tried = mesh_search.search(config, "cpu:4", [None] * 4)
     best = tried[0]
     assert best["fits"] and best["remat"] == "full"

@@ -55,7 +55,7 @@ def test_a_shared_key_does_not_replace_a_trials_own(sweep_file):
 def test_a_trials_command_loads_its_config(sweep_file, tmp_path):
     for trial in _plan(sweep_file, tmp_path, **{"data.mixture": '{"a b": 1}'}):
         args = train.parser().parse_args(trial.arguments)
-        loaded = config.flatten(config.load(args.config, args.overrides))
+        loaded = config.flatten(config.load_config(args.config, args.overrides))
         folders = {key: str(p.folder) for key, p in trial.parents.items()}
         assert loaded == trial.config | folders
         assert args.workdir == str(trial.folder)
