@@ -188,7 +188,7 @@ def open_data(config: Any, objective: Any) -> Data:
     data = config.data
     if data.reader not in READERS:
         raise unknown("data.reader", data.reader, READERS)
-    if saved_batches.has_saved_batches(data.task):
+    if data.task and saved_batches.has_saved_batches(data.task):
         return _make_data(config, *saved_batches.open_saved_batches(config))
     if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:

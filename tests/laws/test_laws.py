@@ -34,8 +34,7 @@ from tests.testing.objective_cases import CASES, VOCAB, make_example
 def own_dependencies(call: Call) -> np.ndarray:
     """[L, L] bool: the positions that each position of row 0 may depend on.
 
-    The attention mask has to be transitive, so that several layers reach no further
-    than one.
+    The mask has to be transitive, so that several layers reach no further than one.
     """
     mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
     mask[:, call.num_keys :] &= call.num_keys is None
