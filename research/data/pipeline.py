@@ -13,14 +13,12 @@ from research.data import cache
 from research.data.loading import saved_batches
 from research.data.loading.build import corpus_rates, open_text
 from research.data.loading.examples import ROWS_PER_CALL
-from research.errors import UserError, unknown
+from research.errors import UserError
 
 # n rows requested, N examples of an epoch
 
 RowSelection = slice | np.ndarray
 """The rows of a batch that one host feeds, ascending."""
-
-READERS = ("native", "seqio")
 
 
 class Source(Protocol):
@@ -186,8 +184,6 @@ def open_data(config: Any, objective: Any) -> Data:
       UserError: a name, split or value of config.data is wrong.
     """
     data = config.data
-    if data.reader not in READERS:
-        raise unknown("data.reader", data.reader, READERS)
     if data.task and saved_batches.has_saved_batches(data.task):
         return _make_data(config, *saved_batches.open_saved_batches(config))
     if not corpus_rates(config) or _is_user_task(data.task):

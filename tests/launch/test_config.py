@@ -191,6 +191,8 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("data.length=0", "data.length is at least 1, not 0"),
         ("data.stride=-1", "data.stride is at least 0, not -1"),
         ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
+        ("data.reader=tfds", "data.reader is native or seqio, not 'tfds'"),
+        ("data.separator=space", "data.separator is eos or none, not 'space'"),
         ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
         ("model.norm=batchnorm", "layernorm or rmsnorm, not 'batchnorm'"),
         ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),

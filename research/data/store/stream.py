@@ -13,9 +13,7 @@ from research.data.cache import get_or_create, read_meta
 from research.data.corpora.corpus import Corpus
 from research.data.store import tokenize
 from research.data.tokenizers.vocabulary import Vocabulary
-from research.errors import UserError, unknown
-
-SEPARATORS = ("eos", "none")
+from research.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +155,8 @@ def build_stream(
         tokens.
 
     Raises:
-      UserError: the separator is unknown, or the split has no documents.
+      UserError: the split has no documents.
     """
-    if separator not in SEPARATORS:
-        raise unknown("data.separator", separator, SEPARATORS)
     cache_key = {
         "corpus": corpus.fingerprint(),
         "split": split,

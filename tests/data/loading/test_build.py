@@ -149,8 +149,6 @@ def test_the_fingerprint_changes_with_the_text_and_its_division(make):
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("reader", "tfds"),
-        ("separator", "space"),
         ("mixture", {"embedded": 0}),
         ("lexicon", "no/such/file.tsv"),
     ],
