@@ -1,5 +1,6 @@
 """All tests run on eight fake CPU devices, without implicit rank promotion."""
 
+import ctypes
 import gc
 import os
 
@@ -18,6 +19,8 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+LIBC = ctypes.CDLL(None)
 
 WORKER_BYTES = 2 * 2**30
 """Memory that one worker may need."""
@@ -50,3 +53,5 @@ def compiled_programs(request):
     yield
     jax.clear_caches()
     gc.collect()
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)  # returns what was freed to the system
