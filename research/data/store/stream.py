@@ -157,6 +157,7 @@ def build_stream(
     Raises:
       UserError: the split has no documents.
     """
+    assert separator in ("eos", "none"), separator
     cache_key = {
         "corpus": corpus.fingerprint(),
         "split": split,
