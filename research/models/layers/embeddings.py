@@ -86,7 +86,7 @@ class InputEmbedding(nn.Module):
         if options.token_types and options.token_type_encoding == "absolute":
             shape = (options.token_types, width)
             init = normal(options, 0.02, None, "embed")
-            table = self.param("token_type", init, shape)
+            table = self.param("kind", init, shape)  # its name in every checkpoint
             x = x + lookup(table, group["token_type"])
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)
