@@ -8,7 +8,7 @@ AOT := $(VENV)/aot
 POD ?=
 COMPARE ?= runs/compare
 SCALE ?= smoke
-# Trials at a time: start-up, compilation and host work of one overlap with the other's.
+# Trials at a time: two share two cores better than one has them alone.
 PARALLEL ?= 2
 # More of the sweep's flags: make compare FLAGS=--config.data.corpus=my/*.jsonl
 FLAGS ?=
