@@ -33,7 +33,9 @@ with one of them at the end."""
 def pytest_xdist_auto_num_workers(config):
     """-n auto: a worker for each core that has the memory for it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(len(os.sched_getaffinity(0)), memory // WORKER_BYTES))
+    macos = not hasattr(os, "sched_getaffinity")
+    cores = os.cpu_count() if macos else len(os.sched_getaffinity(0))
+    return max(1, min(cores, memory // WORKER_BYTES))
 
 
 def pytest_collection_modifyitems(config, items):
