@@ -97,7 +97,7 @@ def delete(cache_dir: Path, category: str, cache_key: Mapping[str, Any]) -> None
     path = cache_dir / category / fingerprint(cache_key)
     if path.exists():
         with file_lock(_lock_path(path), wait=False) as lock:
-            if lock:
+            if lock and path.exists():  # no other process has deleted it meanwhile
                 shutil.rmtree(path)
 
 
