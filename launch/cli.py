@@ -79,8 +79,10 @@ def main(
     run: Callable[[argparse.Namespace], int | None],
     parser: Parser,
     argv: list[str] | None = None,
+    *,
+    leave: Callable[[int], NoReturn] = sys.exit,
 ) -> NoReturn:
-    """Runs a command and exits with what `run` returns (None: 0).
+    """Runs a command and exits by `leave` with what `run` returns (None: 0).
 
     An exception that `exit_code_for` knows is printed as one line; the exit code is its
     own. Any other exception is raised.
@@ -95,7 +97,7 @@ def main(
         if not (known := exit_code_for(error)):
             raise
         code = print_exit(*known)
-    sys.exit(code or DONE)
+    leave(code or DONE)
 
 
 def print_exit(code: int, message: str) -> int:

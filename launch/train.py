@@ -87,7 +87,11 @@ def exit_with_error(error: BaseException, peers) -> NoReturn:
 
 
 def exit_now(code: int) -> NoReturn:
-    """Exits without JAX's shutdown, which would wait for a process that was killed."""
+    """Exits at once, whatever other threads do.
+
+    JAX's shutdown would wait for a process that was killed, and Python's for a thread
+    of Orbax that waits for a checkpoint that could not be written.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -107,4 +111,4 @@ def parser() -> Parser:
 
 
 if __name__ == "__main__":
-    main(run, parser())
+    main(run, parser(), leave=exit_now)

@@ -1,7 +1,6 @@
 """The train loop: build, restore, step, evaluate, save. It knows no objective."""
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,7 @@ from research.run.setup import (
     tokens_per_step,
     train_batches,
 )
+from research.run.workdir import check_same_run, config_digest, open_workdir
 from research.step import State, host_means, num_scored
 
 
@@ -63,14 +63,19 @@ def train(
       PreemptedError: the run was requested to stop, and is saved.
     """
     start_time, workdir = time.monotonic(), epath.Path(workdir)
+    with open_workdir(workdir, config.to_dict()) as result:
+        return result or _train(config, workdir, devices, peers or Peers(), start_time)
+
+
+def _train(
+    config: Any,
+    workdir: epath.Path,
+    devices: Sequence[jax.Device] | None,
+    peers: Peers,
+    start_time: float,
+) -> dict[str, Any]:
+    """`train`, as the one writer of the workdir; start_time: of time.monotonic()."""
     config_dict = config.to_dict()
-    if (workdir / "config.json").exists():
-        old = json.loads((workdir / "config.json").read_text())
-        provenance.check_same_config(workdir, old, config_dict)
-    if processes.broadcast_from_process_0((workdir / "result.json").exists()):
-        processes.print_from_process_0(f"{workdir} has its result already")
-        return json.loads((workdir / "result.json").read_text())
-    provenance.make_workdir(workdir)
     program = build_program(config, devices)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
@@ -83,7 +88,7 @@ def train(
     for line in (*summary_lines(program, config, cost), compiled_in):
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
-        loop = Loop(program, step, config, workdir, peers or Peers())
+        loop = Loop(program, step, config, workdir, peers)
         loop.run()
     metrics = loop.writer.latest()
     result = {
@@ -91,7 +96,7 @@ def train(
         "metrics": metrics,
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_seen": config.train.steps * tokens_per_step(config),
-        "tokens_scored": metrics.get("tokens_scored"),  # only process 0 restores it
+        "tokens_scored": loop.tokens_scored,
         "flops_per_step": cost.flops,
         "flops_per_token": cost.flops / tokens_per_step(config),
         "recomputed_flops_per_step": cost.recomputed_flops,
@@ -136,13 +141,14 @@ class Loop:
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
         restored = self.checkpoints.restore(program.abstract_state)
         self.steps_done = restored.step if restored else 0
-        self.seconds = restored.facts["seconds"] if restored else 0.0  # in steps alone
+        self.seconds = self.tokens_scored = 0.0  # seconds: in steps alone
+        digest = config_digest(config.to_dict())
+        self.origin = {"config": digest, "data": program.data.fingerprint}
         if restored:
-            fingerprint = program.data.fingerprint
-            provenance.check_same_data(workdir, restored.facts["data"], fingerprint)
-            processes.print_from_process_0(
-                f"{workdir}: goes on from step {restored.step}"
-            )
+            facts, where = restored.facts, f"goes on from step {restored.step}"
+            check_same_run(workdir, facts, self.origin)
+            self.seconds, self.tokens_scored = facts["seconds"], facts["tokens_scored"]
+            processes.print_from_process_0(f"{workdir}: {where}")
         self.state = restored.state if restored else _initial_state(program, config)
         self.writer = MetricWriter(
             workdir, step=self.steps_done, write_files=jax.process_index() == 0
@@ -161,7 +167,8 @@ class Loop:
         try:
             if processes.broadcast_from_process_0(self._lacks_evaluation()):
                 self._evaluate()
-            with _progress(num_steps) as report, jax.transfer_guard("disallow"):
+            shown = progress("train", num_steps, silent=jax.process_index() > 0)
+            with shown as report, jax.transfer_guard("disallow"):
                 self.run_steps(num_steps, batches, report)
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to raise
@@ -258,10 +265,10 @@ class Loop:
         num_tokens = (step - self.logged_step) * tokens_per_step(self.config)
         tokens_per_second = num_tokens / self.window_seconds
         self.logged_step, self.window_seconds = step, 0.0
-        scored_before = self.writer.latest().get("tokens_scored", 0.0)
+        self.tokens_scored += num_scored(sums)
         line = {f"train/{name}": value for name, value in means.items()}
         line["tokens_seen"] = step * tokens_per_step(self.config)
-        line["tokens_scored"] = scored_before + num_scored(sums)
+        line["tokens_scored"] = self.tokens_scored
         self.writer.write(step, line)
         speed = {"seconds": self.seconds, "tokens_per_second": tokens_per_second}
         self.writer.write_speed(step, speed)
@@ -284,16 +291,10 @@ class Loop:
         self.writer.write(self.steps_done, line)
 
     def _save(self) -> None:
-        facts = {
-            "data": self.program.data.fingerprint,
+        facts = self.origin | {
             "vocabulary": self.program.data.vocabulary_hash,
             "seconds": self.seconds,
+            "tokens_scored": self.tokens_scored,
         }
         self.checkpoints.save(self.steps_done, self.state, facts)
         self.saved_step = self.steps_done
-
-
-def _progress(total: int) -> Any:
-    if jax.process_index() == 0:
-        return progress("train", total)
-    return contextlib.nullcontext(lambda done, note: None)

@@ -90,7 +90,7 @@ class Checkpoints:
                 args=ocp.args.Composite(
                     params=ocp.args.StandardSave(state.params),
                     rest=ocp.args.StandardSave(rest),
-                    facts=ocp.args.JsonSave(dict(facts)),
+                    facts=ocp.args.JsonSave({"step": step, **facts}),
                 ),
             )
 
@@ -135,7 +135,7 @@ class Checkpoints:
           abstract_state: shapes with the shardings to restore to.
 
         Raises:
-          UserError: it is of another model or optimizer, or all are damaged.
+          UserError: it is of another model, optimizer or step, or all are damaged.
         """
         step = processes.broadcast_from_process_0(
             self._newest_undamaged() if self.is_process_0 else -1
@@ -156,6 +156,11 @@ class Checkpoints:
                 facts=ocp.args.JsonRestore(),
             ),
         )
+        if restored.facts["step"] != step:
+            raise UserError(
+                f"{folder} holds step {restored.facts['step']}; rename it back, or "
+                "delete it to go on from the one before"
+            )
         state = State(params=restored.params, **restored.rest)
         return Restored(step, state, restored.facts)
 

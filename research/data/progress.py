@@ -13,13 +13,19 @@ LOG_INTERVAL_S = 10.0
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Callable]:
+def progress(
+    what: str, total: int | None = None, *, silent: bool = False
+) -> Iterator[Callable]:
     """Yields `report(done, note)`, which shows how much is done on standard error.
 
     Args:
       what: the name of the job.
       total: the value of `done` at the end, in any unit; None: unknown.
+      silent: shows nothing.
     """
+    if silent:
+        yield lambda done, note: None
+        return
     if sys.stderr.isatty():
         columns = [TextColumn("{task.description}"), BarColumn(20)]
         columns += [TimeRemainingColumn(), TextColumn("{task.fields[note]}")]

@@ -6,6 +6,8 @@ from typing import Any
 
 from etils import epath
 
+from research.errors import UserError
+
 
 def write_json(path: epath.PathLike, content: Any) -> None:
     """Writes a JSON file by `replace_text`; creates its folder where there is none."""
@@ -25,14 +27,23 @@ def replace_text(path: epath.Path, text: str) -> None:
 def read_json_lines(path: epath.PathLike) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file, [] if there is none.
 
-    A last line that is unfinished, because it is being written or its writer was
-    killed, is left out.
+    A last line without its end, because it is being written or its writer was killed,
+    is left out.
+
+    Raises:
+      UserError: another line is not a JSON object.
     """
     path = epath.Path(path)
-    lines = []
-    for line in path.read_text().splitlines() if path.exists() else []:
+    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    objects = []
+    for number, line in enumerate(lines, start=1):
         try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return lines
+            objects.append(json.loads(line))
+            if not isinstance(objects[-1], dict):
+                raise ValueError
+        except ValueError as error:  # also bytes that are not UTF-8
+            raise UserError(
+                f"{path}:{number} is damaged: {line[:40]!r}; bring the file back, or "
+                "delete it: its lines up to the newest checkpoint are then lost"
+            ) from error
+    return objects

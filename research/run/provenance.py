@@ -23,17 +23,6 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqi
 SHARED_FILE_TIMEOUT_S = 60.0
 """Seconds that a shared file system may need to show a new file on all hosts."""
 
-CHANGEABLE_KEYS = (
-    "data.cache_dir",
-    "data.reader",
-    "mesh.data",
-    "mesh.fsdp",
-    "mesh.tensor",
-    "train.checkpoint_every",
-    "train.keep_checkpoints",
-)
-"""Config keys that a restart may change: the numbers do not depend on them."""
-
 
 def gather_provenance(fingerprint: str) -> dict[str, Any]:
     """The content of provenance.json: what the numbers depend on beside the config.
@@ -73,64 +62,6 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Dotted key -> value; tuples become lists, as in JSON."""
-    flat = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
-def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
-    """Refuses to resume with another config than the one that a workdir began with.
-
-    Raises:
-      UserError: names the first key that differs.
-    """
-    old, new = _flatten(old), _flatten(new)
-    for key in sorted(old.keys() | new.keys()):
-        if key not in CHANGEABLE_KEYS and old.get(key) != new.get(key):
-            raise UserError(
-                f"{path} is of another run: {key} is {old.get(key)!r} there and "
-                f"{new.get(key)!r} now; give another --workdir, or delete this one"
-            )
-
-
-def check_same_data(workdir: epath.Path, old: str, new: str) -> None:
-    """Refuses to resume with other data than a run began with.
-
-    Args:
-      old: the fingerprint in the checkpoint.
-      new: the fingerprint of the data that the config gives now.
-
-    Raises:
-      UserError: they differ.
-    """
-    if old != new:
-        raise UserError(
-            f"{workdir} was trained on other data ({old}) than data.* gives now "
-            f"({new}); bring that data back or give another --workdir"
-        )
-
-
-def make_workdir(workdir: epath.Path) -> None:
-    """Creates the folder of a run.
-
-    Raises:
-      UserError: it cannot be created.
-    """
-    try:
-        workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
-            "that can be written"
-        ) from error
 
 
 def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> None:

@@ -1,0 +1,138 @@
+"""The workdir of a run: one run writes it, and a restart must have the same config."""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+from etils import epath
+
+from research.distributed import processes
+from research.distributed.file_lock import file_lock
+from research.errors import UserError
+
+LOCK_FILE = ".lock"
+"""In the workdir: locked while a run writes it, with the run's host and process."""
+
+CHANGEABLE_KEYS = (
+    "data.cache_dir",
+    "data.reader",
+    "mesh.data",
+    "mesh.fsdp",
+    "mesh.tensor",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+)
+"""Config keys that a restart may change: the numbers do not depend on them."""
+
+
+@contextlib.contextmanager
+def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] | None]:
+    """Makes the folder of a run and locks it until the block ends.
+
+    Yields:
+      the result of the run if it has ended, else None.
+
+    Raises:
+      UserError: it cannot be made, is of another config, or another run writes it.
+    """
+    if (workdir / "config.json").exists():
+        old = json.loads((workdir / "config.json").read_text())
+        check_same_config(workdir, old, config)
+    if processes.broadcast_from_process_0((workdir / "result.json").exists()):
+        processes.print_from_process_0(f"{workdir} has its result already")
+        yield json.loads((workdir / "result.json").read_text())
+        return
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"--workdir={workdir} cannot be made ({error.strerror}); give a folder "
+            "that can be written"
+        ) from error
+    with lock_workdir(workdir):
+        yield None
+
+
+@contextlib.contextmanager
+def lock_workdir(workdir: epath.Path) -> Iterator[None]:
+    """Makes process 0 the one writer of a workdir, until the block ends or it dies.
+
+    Buckets have no locks: there, nothing is checked.
+
+    Raises:
+      UserError: another run holds the lock; names its host and process.
+    """
+    if jax.process_index() != 0 or "://" in str(workdir):
+        yield
+        return
+    path = workdir / LOCK_FILE
+    with file_lock(path, wait=False) as file:
+        if file is None:
+            raise UserError(
+                f"another run writes {workdir} ({path.read_text().strip()}); stop it "
+                "or give another --workdir"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value; tuples become lists, as in JSON."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
+    """Refuses to resume with another config than the one that a workdir began with.
+
+    Raises:
+      UserError: names the first key that differs.
+    """
+    old, new = _flatten(old), _flatten(new)
+    for key in sorted(old.keys() | new.keys()):
+        if key not in CHANGEABLE_KEYS and old.get(key) != new.get(key):
+            raise UserError(
+                f"{path} is of another run: {key} is {old.get(key)!r} there and "
+                f"{new.get(key)!r} now; give another --workdir, or delete this one"
+            )
+
+
+def config_digest(config: dict) -> str:
+    """A hash, 12 hex digits, of the keys that a restart may not change."""
+    kept = {k: v for k, v in _flatten(config).items() if k not in CHANGEABLE_KEYS}
+    text = json.dumps(kept, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
+    """Refuses to resume from a checkpoint of another config or of other data.
+
+    Args:
+      old: `config`, a `config_digest`, and `data`, a fingerprint, of the checkpoint.
+      new: the same of the run.
+
+    Raises:
+      UserError: they differ.
+    """
+    if old.get("config") != new["config"]:
+        raise UserError(
+            f"{workdir} has a checkpoint of another config than the one given now; "
+            "bring its config.json back or give another --workdir"
+        )
+    if old["data"] != new["data"]:
+        raise UserError(
+            f"{workdir} was trained on other data ({old['data']}) than data.* gives "
+            f"now ({new['data']}); bring that data back or give another --workdir"
+        )
