@@ -13,9 +13,12 @@ import tensorflow as tf
 
 from research.batch import EVALUATION_STEP, ArraySpec
 from research.data.loading.build import OpenedText, open_text
-from research.data.loading.examples import EVALUATION_SEED, ROWS_PER_CALL
 from research.data.loading.mixture_schedule import MixtureSchedule
-from research.data.loading.text_source import TextSource
+from research.data.loading.text_source import (
+    EVALUATION_SEED,
+    ROWS_PER_CALL,
+    TextSource,
+)
 from research.errors import UserError, unknown
 
 tf.config.set_visible_devices([], "GPU")  # else TensorFlow takes the GPU's memory
