@@ -32,7 +32,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     data = config.data
     rates = corpus_rates(config)
     assert rates, data.task
-    make_schedule(rates.values())  # reports a wrong rate before the long work
+    if data.mixture:
+        make_schedule(rates.values())  # reports a wrong rate before the long work
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = [load_corpus(name, data.held_out) for name in rates]
     vocabulary = load_or_train(data, join_corpora(loaded), cache)

@@ -19,7 +19,7 @@ from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
 from research.data.loading.contiguous_order import contiguous_position, reads_backward
-from research.data.loading.mixture_schedule import make_schedule
+from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
 from research.data.store.example_index import Index
 from research.errors import UserError
@@ -76,7 +76,7 @@ class TextSource:
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
         """
-        self.names = tuple(rates)
+        self.rates = dict(rates)
         self.indices = tuple(indices)
         self.vocab = vocab
         self.seed = seed
@@ -84,7 +84,6 @@ class TextSource:
         self.dupe_factor = dupe_factor
         self.contiguous = objective.text_spec(length).contiguous
         self.reverse = self.contiguous and objective.text_spec(length).reverse
-        self.schedule = make_schedule(rates.values())
         self.sizes = np.array([len(index.start) for index in indices])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
@@ -104,7 +103,9 @@ class TextSource:
         """Training rows of the counters g [n] int64."""
         step, row = np.divmod(counter, self.batch_size)
         if not self.contiguous:
-            corpus, corpus_counter = self.schedule.locate(counter)
+            corpus, corpus_counter = np.zeros_like(counter), counter
+            if len(self.indices) > 1:
+                corpus, corpus_counter = self.schedule.locate(counter)
             epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
             return self.make_rows(
                 corpus, position, epoch, step, seed=self.seed, shuffle=True
@@ -188,6 +189,11 @@ class TextSource:
         corpus_counter = epoch * self.sizes[corpus] + position
         return self.schedule.counter(corpus, corpus_counter) // self.batch_size
 
+    @functools.cached_property
+    def schedule(self) -> MixtureSchedule:
+        """Which corpus each row is from."""
+        return make_schedule(self.rates.values())
+
     def check_batch_size(self) -> None:
         """Checks that each corpus has at least one row and enough text for its rows.
 
@@ -249,7 +255,7 @@ class TextSource:
     def _contiguous_rows(self) -> ContiguousRows:
         corpus, number = self.schedule.locate(np.arange(self.batch_size))
         num_rows = np.bincount(corpus, minlength=len(self.indices))
-        for name, num, size in zip(self.names, num_rows, self.sizes, strict=True):
+        for name, num, size in zip(self.rates, num_rows, self.sizes, strict=True):
             if not 0 < num <= size:
                 raise UserError(
                     f"train.batch={self.batch_size} gives {num} rows to {name}, which "

@@ -53,7 +53,7 @@ def register(config: Any, objective: Any, opened: OpenedText | None = None) -> s
     specs = objective.batch_spec(data.length) | {"example": ArraySpec(())}
     if "encoder_token" in specs:
         specs |= {"inputs": specs["encoder_token"], "targets": specs["target"]}
-    names = [re.sub(r"\W+", "_", name).strip("_") for name in train.names]
+    names = [re.sub(r"\W+", "_", name).strip("_") for name in train.rates]
     ending = f":{config.objective.name}"
     ending += f":{data.length}" if data.length != DEFAULT_LENGTH else ""
     if len(names) == 1:
