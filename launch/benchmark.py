@@ -36,7 +36,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
     from research.data.progress import progress
     from research.distributed import sharding
-    from research.distributed.failure_detector import Peers
+    from research.distributed.peers import Peers
     from research.run.flops import compile_step
     from research.run.setup import build_program, train_batches
     from research.train import Loop

@@ -30,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
 
     from research.data import cache
     from research.distributed import processes
+    from research.distributed.cluster import join_cluster
+    from research.distributed.peers import Peers
     from research.train import train
 
     cluster = processes.find_cluster(
@@ -41,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     )
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     silence_orbax()
-    peers = processes.join_cluster(
-        cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
-    )
+    peers = Peers(lost_exit_code=cli.PREEMPTED)
+    if cluster:
+        peers = join_cluster(cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED)
     try:
         with peers.handle_sigterm():
             result = train(config, args.workdir, peers=peers)

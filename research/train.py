@@ -14,7 +14,7 @@ from research.checkpoints.checkpoint import Checkpoints
 from research.checkpoints.partial_restore import restore_params
 from research.data.progress import progress
 from research.distributed import processes, sharding
-from research.distributed.failure_detector import Peers
+from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
 from research.run import provenance
 from research.run.flops import compile_step

@@ -12,7 +12,7 @@ import pytest
 from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
-from research.distributed.failure_detector import Peers
+from research.distributed.peers import Peers
 from research.errors import PreemptedError, UserError
 from research.run.metric_writer import read_metrics
 from research.run.setup import build_program

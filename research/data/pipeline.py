@@ -12,7 +12,7 @@ from research.batch import VocabInfo
 from research.data import cache
 from research.data.loading import saved_batches
 from research.data.loading.build import corpus_rates, open_text
-from research.data.loading.examples import ROWS_PER_CALL
+from research.data.loading.text_source import ROWS_PER_CALL
 from research.errors import UserError
 
 # n rows requested, N examples of an epoch

@@ -6,18 +6,14 @@ message was killed, or its machine failed. In both cases the hub informs the oth
 and they exit at once.
 """
 
-import contextlib
-import os
 import secrets
-import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from research.distributed.json_socket import JsonSocket, listen
+from research.distributed.peers import Peers, exit_with_error, start_thread
 
 KILLED = "was killed, or its machine is gone"
 
@@ -61,13 +57,13 @@ class Hub:
         self.num_checks: dict[int, int] = {}  # calls of `should_stop`, by process
         self.stop_reason = ""
         self.final_message: dict[str, Any] = {}  # the one that ends the run
-        _start_thread(self._accept, "hub")
-        _start_thread(self._find_missing, "hub timeout")
+        start_thread(self._accept, "hub")
+        start_thread(self._find_missing, "hub timeout")
 
     def _accept(self) -> None:
         while True:
             connection, _ = self.server.accept()
-            _start_thread(self._serve, "hub client", JsonSocket(connection))
+            start_thread(self._serve, "hub client", JsonSocket(connection))
 
     def _find_missing(self) -> None:
         """Every process knows the address by now; one that is not connected is dead."""
@@ -135,88 +131,36 @@ class Hub:
             self.sockets[index].send(**message)
 
 
-class Peers:
-    """The connection of one process to the others of its run; alone by default.
+class ConnectedPeers(Peers):
+    """The connection of one process to the others of its run.
 
     Args:
       index: of this process.
-      num_processes: of the run.
-      address: of the hub, if there are several processes.
+      num_processes: of the run, at least 2.
+      address: of the hub.
       lost_exit_code: exit code for a run that is to be started again.
     """
 
     def __init__(
-        self,
-        index: int = 0,
-        num_processes: int = 1,
-        address: Address | None = None,
-        *,
-        lost_exit_code: int = 75,
+        self, index: int, num_processes: int, address: Address, *, lost_exit_code: int
     ):
+        super().__init__(lost_exit_code=lost_exit_code)
         self.index, self.num_processes = index, num_processes
-        self.lost_exit_code = lost_exit_code
-        self._check_lock = threading.Lock()  # held while the hub chooses when to stop
-        self._num_checks = 0  # once it is not 0, there is progress to save
-        self._stop_at: int | None = None  # the number of checks at which all stop
         self._connected, self._all_left = threading.Event(), threading.Event()
         self._end_announced = threading.Event()
-        self._socket: JsonSocket | None = None
-        self._hub_name = f"process 0 on {address.name}" if address else ""
-        if num_processes > 1:
-            try:
-                connection = socket.create_connection(address[:2], timeout=60)
-            except OSError:
-                exit_with_error(lost_exit_code, f"{self._hub_name} {KILLED}")
-            self._socket = JsonSocket(connection)
-            host = socket.gethostname()
-            self._socket.send(token=address.token, index=index, host=host)
-            _start_thread(self._receive, "peers")
-            self._connected.wait()  # else messages to all might miss this process
-
-    def should_stop(self) -> bool:
-        """Whether the run is to be saved and stopped here.
-
-        Every process calls this at the same points of the run and gets the same answer.
-        """
-        with self._check_lock:
-            self._num_checks += 1
-            return self._stop_at is not None and self._num_checks >= self._stop_at
+        self._hub_name = f"process 0 on {address.name}"
+        try:
+            connection = socket.create_connection(address[:2], timeout=60)
+        except OSError:
+            exit_with_error(lost_exit_code, f"{self._hub_name} {KILLED}")
+        self._socket = JsonSocket(connection)
+        host = socket.gethostname()
+        self._socket.send(token=address.token, index=index, host=host)
+        start_thread(self._receive, "peers")
+        self._connected.wait()  # else messages to all might miss this process
 
     def request_stop(self, reason: str) -> None:
-        """Requests that all processes stop at the same point, soon.
-
-        If a process has not begun its steps, there is nothing to save: all exit.
-        """
-        if self._socket:
-            self._socket.send(stop=reason)
-            return
-        with self._check_lock:
-            if not self._num_checks:
-                exit_with_error(self.lost_exit_code, reason)
-            self._stop_at = self._num_checks + 1
-
-    @contextlib.contextmanager
-    def handle_sigterm(self) -> Iterator[None]:
-        """On SIGTERM calls `request_stop`, even while the main thread is in C code."""
-        read, write = socket.socketpair()
-        write.setblocking(False)
-        old_handler = signal.signal(signal.SIGTERM, lambda *_: None)
-        old_fd = signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-
-        def wait() -> None:
-            while numbers := read.recv(16):
-                if signal.SIGTERM in numbers:
-                    self.request_stop("SIGTERM before the first step; nothing is lost")
-
-        thread = _start_thread(wait, "signals")
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(old_fd)
-            signal.signal(signal.SIGTERM, old_handler)
-            write.close()
-            thread.join()
-            read.close()
+        self._socket.send(stop=reason)
 
     def announce_failure(self, code: int, line: str, *, await_cause: bool) -> None:
         """Announces why this process ends, if it is the first to end.
@@ -227,18 +171,14 @@ class Peers:
           await_cause: whether the end of another process may have caused this failure:
             wait for news of it first.
         """
-        if not self._socket:
-            return
         if await_cause:
             self._end_announced.wait(NEWS_TIMEOUT_S)
         self._socket.send(code=code, line=line)
         self._end_announced.wait(NEWS_TIMEOUT_S)
 
     def leave(self) -> None:
-        """Waits until all processes have called this; from then on each may exit."""
-        if self._socket:
-            self._socket.send(leave=True)
-            self._all_left.wait()
+        self._socket.send(leave=True)
+        self._all_left.wait()
 
     def _receive(self) -> None:
         for message in self._socket:
@@ -260,15 +200,3 @@ class Peers:
                     self._all_left.set()
         if not (self._all_left.is_set() or self._end_announced.is_set()):
             exit_with_error(self.lost_exit_code, f"{self._hub_name} {KILLED}")
-
-
-def exit_with_error(code: int, line: str) -> NoReturn:
-    """Ends the process from any thread; the main thread may be blocked forever."""
-    print(f"error: {line}", file=sys.stderr, flush=True)
-    os._exit(code)
-
-
-def _start_thread(target: Any, name: str, *args: Any) -> threading.Thread:
-    thread = threading.Thread(target=target, name=name, args=args, daemon=True)
-    thread.start()
-    return thread

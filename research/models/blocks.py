@@ -11,11 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from research.batch import input_group
 from research.models.layers.attention import Attention, PreparedInputs, prepare
-from research.models.layers.attention_inputs import (
-    cross_attention_inputs,
-    self_attention_inputs,
-)
 from research.models.layers.dense import (
     DENSE_PRODUCT,
     STATE_AXES,
@@ -26,6 +23,7 @@ from research.models.layers.dense import (
     gather_positions,
     normal,
 )
+from research.models.layers.dense_attention import AttentionInputs
 from research.models.layers.positions import NUM_BUCKETS
 from research.models.options import Options
 
@@ -190,18 +188,17 @@ class Stack(nn.Module):
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, None, "heads")
             bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
-        inputs = self_attention_inputs(
-            group,
-            self.pattern,
-            num_keys=num_keys,
-            mems_segment=None if mems is None else mems.segment,
-            bias_table=bias_table,
+        query = input_group(group)
+        key = {name: array[:, :num_keys] for name, array in query.items()}
+        mems_segment = None if mems is None else mems.segment
+        return prepare(
+            options, AttentionInputs(query, key, self.pattern, mems_segment, bias_table)
         )
-        return prepare(options, inputs)
 
     def _cross(self, group, encoded):
-        inputs = cross_attention_inputs(group["segment"], encoded.segment)
-        return encoded.states, prepare(self.options, inputs)
+        # Only segments: ranks and positions of the two sides are on different scales.
+        query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
+        return encoded.states, prepare(self.options, AttentionInputs(query, key))
 
 
 def _run_layers(options: Options, run_block: Callable, x, layers: Any, scored):

@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 
-from research.data.loading.examples import IndexedCorpus
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline, prefetch
 from research.data.store import example_index
@@ -35,13 +34,12 @@ def make(tmp_path):
         **options,
     ):
         text_spec = objective.text_spec(8)
-        corpora = [
-            IndexedCorpus(s, example_index.build_index(s, text_spec, stride, tmp_path))
-            for s in streams
+        indices = [
+            example_index.build_index(s, text_spec, stride, tmp_path) for s in streams
         ]
-        rates = dict(enumerate(rates or [1] * len(corpora)))
+        rates = dict(enumerate(rates or [1] * len(indices)))
         source = TextSource(
-            corpora,
+            indices,
             objective,
             toy_objectives.vocab(),
             length=8,
@@ -121,7 +119,7 @@ def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
     for epoch in epochs:
         np.testing.assert_array_equal(epoch["example"], np.arange(num))
     tokens = sum(row["weight"].sum() for row in epochs[:1])
-    assert tokens == whole.source.corpora[0].index.length.sum()
+    assert tokens == whole.source.indices[0].length.sum()
 
 
 def test_corruption_is_new_in_each_epoch_and_each_example(make):
@@ -172,8 +170,8 @@ def test_evaluation_reads_each_example_once_in_order(pipeline):
     np.testing.assert_array_equal(whole["example"][:num], np.arange(num))
     text = [
         row
-        for corpus in pipeline().source.corpora
-        for row in toy_objectives.example_texts(corpus)
+        for index in pipeline().source.indices
+        for row in toy_objectives.example_texts(index)
     ]
     read = [row[: len(own)] for row, own in zip(whole["token"], text, strict=False)]
     for row, own in zip(read, text, strict=True):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from research.data import work_shards
 from research.data.cache import fingerprint
 from research.data.corpora.corpus import join_corpora
-from research.data.corpora.load_corpus import load_corpus
+from research.data.loading.build import load_corpus
 from research.data.store import stream
 from research.data.tokenizers import vocabulary
 from research.distributed.file_lock import file_lock
@@ -29,7 +29,7 @@ import json, sys
 from pathlib import Path
 from types import SimpleNamespace
 from research.data import work_shards
-from research.data.corpora.load_corpus import load_corpus
+from research.data.loading.build import load_corpus
 from research.data.store import stream
 from research.data.tokenizers import vocabulary
 

@@ -12,12 +12,15 @@ LOST_EXIT_CODE, TIMEOUT_S = 75, 10.0
 
 PROCESS = """
 import json, sys, time
-from research.distributed.failure_detector import Address, Hub, Peers
+from research.distributed.failure_detector import Address, ConnectedPeers, Hub
+from research.distributed.peers import Peers
 index, count, address = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+peers = Peers(lost_exit_code=75)
 if index == 0:
     address = Hub(count, "localhost", lost_exit_code=75).address
     print(json.dumps(address), flush=True)
-peers = Peers(index, count, Address(*address), lost_exit_code=75)
+if count > 1:
+    peers = ConnectedPeers(index, count, Address(*address), lost_exit_code=75)
 def say(word): print(word, flush=True)
 with peers.handle_sigterm():
     say("connected")
@@ -102,11 +105,11 @@ def test_a_hub_that_cannot_be_reached_counts_as_killed():
 
 SLOW_HUB = """
 import time
-from research.distributed.failure_detector import Hub, Peers
+from research.distributed.failure_detector import ConnectedPeers, Hub
 serve = Hub._serve
 Hub._serve = lambda *args: (time.sleep(0.5), serve(*args))
 hub = Hub(2, "localhost", lost_exit_code=75)
-Peers(1, 2, hub.address, lost_exit_code=75)
+ConnectedPeers(1, 2, hub.address, lost_exit_code=75)
 print(*hub.sockets, flush=True)
 """
 

@@ -135,9 +135,13 @@ def work(folder: Path, plan: dict[str, Any], index: int) -> None:
     import numpy as np
 
     from research.distributed import processes
+    from research.distributed.cluster import join_cluster
+    from research.distributed.peers import Peers
 
+    peers = Peers(lost_exit_code=cli.PREEMPTED)
     place = processes.find_cluster(plan["coordinator"], plan["processes"], index)
-    peers = processes.join_cluster(place, timeout_s=300, lost_exit_code=cli.PREEMPTED)
+    if place:
+        peers = join_cluster(place, timeout_s=300, lost_exit_code=cli.PREEMPTED)
     text, steps = plan["text"], plan["steps"]
     for objective, spec in plan["experiments"].items():
         for name in plan["cases"]:

@@ -95,14 +95,13 @@ class Objective:
         )
 
 
-def example_texts(corpus) -> list[np.ndarray]:
+def example_texts(index) -> list[np.ndarray]:
     """The tokens of each example of an index, with its spans joined."""
-    stream, index = corpus
     spans = [(index.start, index.length)]
     if index.second is not None:
         spans.append((index.second, index.second_length))
     return [
-        np.concatenate([stream.token[s[n] : s[n] + size[n]] for s, size in spans])
+        np.concatenate([index.stream.token[s[n] : s[n] + size[n]] for s, size in spans])
         for n in range(len(index.start))
     ]
 

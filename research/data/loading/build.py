@@ -4,15 +4,14 @@ from typing import Any, NamedTuple
 
 from research.batch import VocabInfo
 from research.data import cache as caches
-from research.data.corpora import lexicon
-from research.data.corpora.corpus import join_corpora, sampling_rates
-from research.data.corpora.load_corpus import load_corpus
-from research.data.loading.examples import IndexedCorpus
+from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
+from research.data.corpora.corpus import Corpus, join_corpora, sampling_rates
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
-from research.data.store.example_index import build_index
+from research.data.store.example_index import Index, build_index
 from research.data.store.stream import build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
+from research.errors import UserError
 
 
 class OpenedText(NamedTuple):
@@ -33,20 +32,20 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     data = config.data
     rates = corpus_rates(config)
     assert rates, data.task
-    make_schedule(rates.values())  # reports a wrong rate before the long work
+    if data.mixture:
+        make_schedule(rates.values())  # reports a wrong rate before the long work
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = [load_corpus(name, data.held_out) for name in rates]
     vocabulary = load_or_train(data, join_corpora(loaded), cache)
     text_spec = objective.text_spec(data.length)
 
-    def index_corpora(split: str) -> list[IndexedCorpus]:
+    def index_corpora(split: str) -> list[Index]:
         streams = [
             build_stream(corpus, split, vocabulary, cache, data.separator)
             for corpus in loaded
         ]
         return [
-            IndexedCorpus(stream, build_index(stream, text_spec, data.stride, cache))
-            for stream in streams
+            build_index(stream, text_spec, data.stride, cache) for stream in streams
         ]
 
     train, held_out = index_corpora(data.train_split), index_corpora(data.eval_split)
@@ -55,12 +54,12 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
-        num_tokens = [corpus.stream.num_tokens for corpus in train]
+        num_tokens = [index.stream.num_tokens for index in train]
         rates = dict(zip(rates, sampling_rates(num_tokens, data.alpha), strict=True))
 
-    def text_source(corpora: list[IndexedCorpus]) -> TextSource:
+    def text_source(indices: list[Index]) -> TextSource:
         return TextSource(
-            corpora,
+            indices,
             objective,
             vocab,
             length=data.length,
@@ -91,3 +90,32 @@ def corpus_rates(config: Any) -> dict[str, float]:
     if data.mixture and (corpus == "mix" or not data.task):
         return dict(sorted(data.mixture.items()))
     return {corpus: 1.0}
+
+
+def load_corpus(name: str, held_out: float) -> Corpus:
+    """The corpus that the config key `data.corpus` names.
+
+    A document is held out by the hash of its text, so that copies of a document are in
+    the same split and a corpus that grows moves no document to another split.
+
+    Args:
+      name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
+        ends a document), `.jsonl` (an object a line, with `text`, and `label` where
+        documents have one) and `.tsv` (parallel text: two columns a line, which are
+        the two paragraphs of a document), each also as `.gz`; or "tfds:NAME", whose own
+        test and validation splits are kept where it has them.
+      held_out: the fraction of documents in valid, and again in test. Docstrings have
+        fractions of their own: see `research.data.corpora.stdlib_corpus`.
+
+    Raises:
+      UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
+    """
+    if not 0 <= held_out < 0.5:
+        raise UserError(
+            f"data.held_out is {held_out}; it is a fraction of documents in [0, 0.5)"
+        )
+    if name in stdlib_corpus.NAMES:
+        return stdlib_corpus.load_stdlib_corpus(name, held_out)
+    if name.startswith(tfds_corpus.PREFIX):
+        return tfds_corpus.load_tfds_corpus(name, held_out)
+    return files.load_file_corpus(name, held_out)

@@ -6,24 +6,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import BACKWARD, EVALUATION_STEP, Example, VocabInfo
+from research.batch import (
+    BACKWARD,
+    EVALUATION_STEP,
+    NEXT,
+    NONADJACENT,
+    OTHER_DOCUMENT,
+    Example,
+    VocabInfo,
+)
 from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
 from research.data.loading.contiguous_order import contiguous_position, reads_backward
-from research.data.loading.examples import (
-    EVALUATION_SEED,
-    IndexedCorpus,
-    empty_examples,
-    example_ids,
-    label_table,
-    read_spans,
-)
-from research.data.loading.mixture_schedule import make_schedule
+from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
+from research.data.store.example_index import Index
 from research.errors import UserError
 
 # n rows, N examples of an epoch, C corpora of a mixture
+
+EVALUATION_SEED = 0
+"""Seed of the corruption in evaluations: the same in every run."""
+
+ROWS_PER_CALL = 256
+"""Rows that one call makes where they are read in order: about where the overhead of
+NumPy's calls is smallest."""
 
 
 class ContiguousRows(NamedTuple):
@@ -50,7 +58,7 @@ class TextSource:
 
     def __init__(
         self,
-        corpora: Sequence[IndexedCorpus],
+        indices: Sequence[Index],
         objective: Any,
         vocab: VocabInfo,
         *,
@@ -60,7 +68,7 @@ class TextSource:
         batch_size: int,
         dupe_factor: int = 0,
     ):
-        """`corpora[i]` is sampled at the rate of the i-th name in `rates`.
+        """`indices[i]` is sampled at the rate of the i-th name in `rates`.
 
         Args:
           length: data.length, for the objective.
@@ -68,25 +76,24 @@ class TextSource:
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
         """
-        self.names = tuple(rates)
-        self.corpora = tuple(corpora)
+        self.rates = dict(rates)
+        self.indices = tuple(indices)
         self.vocab = vocab
         self.seed = seed
         self.batch_size = batch_size
         self.dupe_factor = dupe_factor
         self.contiguous = objective.text_spec(length).contiguous
         self.reverse = self.contiguous and objective.text_spec(length).reverse
-        self.schedule = make_schedule(rates.values())
-        self.sizes = np.array([len(corpus.index.start) for corpus in corpora])
+        self.sizes = np.array([len(index.start) for index in indices])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
         self._length = length
         self._width = objective.text_spec(length).length
         self._first = np.cumsum(self.sizes) - self.sizes
-        documents = np.array([corpus.stream.num_documents for corpus in corpora])
+        documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
-        self._labels = [label_table(corpus, vocab) for corpus in corpora]
-        texts = [[each.stream.fingerprint, each.index.fingerprint] for each in corpora]
+        self._labels = [_label_table(index, vocab) for index in indices]
+        texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         known = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
             [texts, *map(float, rates.values()), *known]
@@ -96,7 +103,9 @@ class TextSource:
         """Training rows of the counters g [n] int64."""
         step, row = np.divmod(counter, self.batch_size)
         if not self.contiguous:
-            corpus, corpus_counter = self.schedule.locate(counter)
+            corpus, corpus_counter = np.zeros_like(counter), counter
+            if len(self.indices) > 1:
+                corpus, corpus_counter = self.schedule.locate(counter)
             epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
             return self.make_rows(
                 corpus, position, epoch, step, seed=self.seed, shuffle=True
@@ -180,6 +189,11 @@ class TextSource:
         corpus_counter = epoch * self.sizes[corpus] + position
         return self.schedule.counter(corpus, corpus_counter) // self.batch_size
 
+    @functools.cached_property
+    def schedule(self) -> MixtureSchedule:
+        """Which corpus each row is from."""
+        return make_schedule(self.rates.values())
+
     def check_batch_size(self) -> None:
         """Checks that each corpus has at least one row and enough text for its rows.
 
@@ -191,14 +205,13 @@ class TextSource:
 
     def counts(self) -> dict[str, int]:
         """Numbers of tokens, documents and examples, and those of the indices."""
-        streams, indices = zip(*self.corpora, strict=True)
         return {
-            "tokens": sum(stream.num_tokens for stream in streams),
-            "documents": sum(stream.num_documents for stream in streams),
+            "tokens": sum(index.stream.num_tokens for index in self.indices),
+            "documents": sum(index.stream.num_documents for index in self.indices),
             "examples": self.num_examples,
             **{
-                name: sum(index.counts[name] for index in indices)
-                for name in indices[0].counts
+                name: sum(index.counts[name] for index in self.indices)
+                for name in self.indices[0].counts
             },
         }
 
@@ -207,15 +220,14 @@ class TextSource:
         example = empty_examples(len(position), self._width, self.vocab.pad_id)
         example.corpus[:], example.step[:] = corpus, step
         row = position.copy()
-        for i, indexed in enumerate(self.corpora):
-            own = slice(None) if len(self.corpora) == 1 else corpus == i
+        for i, index in enumerate(self.indices):
+            own = slice(None) if len(self.indices) == 1 else corpus == i
             if shuffle:
                 row[own] = permute(
                     position[own], self.sizes[i], seed=seed, epoch=epoch[own]
                 )
-            label = indexed.index.label[row[own]]
-            example.label[own] = self._labels[i][label]
-            arrays = read_spans(indexed, row[own], self._width, self.vocab.pad_id)
+            example.label[own] = self._labels[i][index.label[row[own]]]
+            arrays = index.read(row[own], self._width, self.vocab.pad_id)
             arrays["document"] += self._first_document[i]
             for name, array in arrays.items():
                 getattr(example, name)[own] = array
@@ -242,8 +254,8 @@ class TextSource:
     @functools.cached_property
     def _contiguous_rows(self) -> ContiguousRows:
         corpus, number = self.schedule.locate(np.arange(self.batch_size))
-        num_rows = np.bincount(corpus, minlength=len(self.corpora))
-        for name, num, size in zip(self.names, num_rows, self.sizes, strict=True):
+        num_rows = np.bincount(corpus, minlength=len(self.indices))
+        for name, num, size in zip(self.rates, num_rows, self.sizes, strict=True):
             if not 0 < num <= size:
                 raise UserError(
                     f"train.batch={self.batch_size} gives {num} rows to {name}, which "
@@ -255,3 +267,33 @@ class TextSource:
     def _corrupt(self, example: Example, key, number) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self.vocab, self._length)
         return rows | {"example": example_ids(number)}
+
+
+def example_ids(number: np.ndarray) -> np.ndarray:
+    """[n] int32: the batch's "example" array, the low 31 bits of `number` [n] int64."""
+    return (number & np.iinfo(np.int32).max).astype(np.int32)
+
+
+def empty_examples(num: int, width: int, pad_id: int) -> Example:
+    """Rows without text, to be filled or to be scored with weight 0."""
+    return Example(
+        token=np.full((num, width), pad_id, np.int32),
+        flags=np.zeros((num, width), np.uint8),
+        length=np.zeros(num, np.int32),
+        label=np.full(num, -1, np.int32),
+        first_length=np.zeros(num, np.int32),
+        corpus=np.zeros(num, np.int32),
+        step=np.full(num, EVALUATION_STEP, np.int64),
+        document=np.full(num, -1, np.int64),
+    )
+
+
+def _label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
+    """From an index's label to an example's; the last entry is for -1, no label.
+
+    Labels of pairs stay; labels of documents become indices into `vocab.labels`.
+    """
+    if index.second is not None:
+        return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
+    names = index.stream.label_names
+    return np.array([*map(vocab.labels.index, names), -1], np.int32)

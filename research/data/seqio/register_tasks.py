@@ -13,9 +13,12 @@ import tensorflow as tf
 
 from research.batch import EVALUATION_STEP, ArraySpec
 from research.data.loading.build import OpenedText, open_text
-from research.data.loading.examples import EVALUATION_SEED, ROWS_PER_CALL
 from research.data.loading.mixture_schedule import MixtureSchedule
-from research.data.loading.text_source import TextSource
+from research.data.loading.text_source import (
+    EVALUATION_SEED,
+    ROWS_PER_CALL,
+    TextSource,
+)
 from research.errors import UserError, unknown
 
 tf.config.set_visible_devices([], "GPU")  # else TensorFlow takes the GPU's memory
@@ -50,7 +53,7 @@ def register(config: Any, objective: Any, opened: OpenedText | None = None) -> s
     specs = objective.batch_spec(data.length) | {"example": ArraySpec(())}
     if "encoder_token" in specs:
         specs |= {"inputs": specs["encoder_token"], "targets": specs["target"]}
-    names = [re.sub(r"\W+", "_", name).strip("_") for name in train.names]
+    names = [re.sub(r"\W+", "_", name).strip("_") for name in train.rates]
     ending = f":{config.objective.name}"
     ending += f":{data.length}" if data.length != DEFAULT_LENGTH else ""
     if len(names) == 1:

@@ -19,13 +19,13 @@ from research.batch import (
     VocabInfo,
 )
 from research.data import cache, counter_rng
-from research.data.loading.examples import (
+from research.data.loading.text_source import (
     EVALUATION_SEED,
     ROWS_PER_CALL,
+    TextSource,
     empty_examples,
     example_ids,
 )
-from research.data.loading.text_source import TextSource
 from research.data.store.example_index import PAIR_UNITS
 from research.errors import UserError, unknown
 

@@ -1,6 +1,6 @@
 """An index of examples: the spans of a token stream that objectives read."""
 
-# N examples
+# N examples, n rows
 
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ VERSION = 2
 class Index(NamedTuple):
     """The examples of one stream, in the order of the text; memory-mapped."""
 
+    stream: Stream
     start: np.ndarray  # [N] int64, in tokens
     length: np.ndarray  # [N] int32, in tokens, at least 1
     label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
@@ -31,6 +32,29 @@ class Index(NamedTuple):
     second_length: np.ndarray | None  # [N] int32, at least 1
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
+
+    def read(self, row: np.ndarray, width: int, pad_id: int) -> dict[str, np.ndarray]:
+        """Arrays of an Example for rows [n] of the index; a pair's spans are joined."""
+        start, first_length = self.start[row], self.length[row]
+        length = first_length
+        token, flags = self.stream.gather(start, length, width, pad_id)
+        document = np.searchsorted(self.stream.document_offsets, start, side="right")
+        if self.second is not None:
+            second_length = self.second_length[row]
+            length = first_length + second_length
+            second = self.stream.gather(self.second[row], second_length, width, pad_id)
+            offset = np.arange(width) - first_length[:, None]
+            token, flags = (
+                np.where(offset < 0, a, np.take_along_axis(b, np.maximum(offset, 0), 1))
+                for a, b in zip((token, flags), second, strict=True)
+            )
+        return {
+            "token": token,
+            "flags": flags,
+            "length": length,
+            "first_length": first_length,
+            "document": document - 1,
+        }
 
 
 class Spans(NamedTuple):
@@ -109,6 +133,7 @@ def build_index(
     names = [*DTYPES, *(PAIR_DTYPES if text_spec.unit in PAIR_UNITS else ())]
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
     return Index(
+        stream,
         **dict.fromkeys(PAIR_DTYPES) | arrays,
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,

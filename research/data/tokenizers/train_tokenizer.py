@@ -30,23 +30,6 @@ def special_pieces(sentinels: int) -> list[str]:
     return pieces + [f"<extra_id_{n}>" for n in range(sentinels)]
 
 
-def cache_key(
-    corpus: Corpus, tokenizer_type: str, size: int, sentinels: int, alpha: float = 0.0
-) -> dict:
-    """Everything that a trained vocabulary depends on."""
-    library = sentencepiece if tokenizer_type in ("unigram", "bpe") else tokenizers
-    limits = [tokenizer_sample.MAX_SAMPLE_BYTES, tokenizer_sample.MAX_LINE_BYTES]
-    sampling = {"alpha": alpha} if alpha and corpus.parts else {}
-    return sampling | {
-        "corpus": corpus.fingerprint(),
-        "kind": tokenizer_type,
-        "size": size,
-        "sentinels": sentinels,
-        "library": library.__version__,
-        "rules": [*limits, NUM_THREADS, VERSION],
-    }
-
-
 def train(
     corpus: Corpus,
     tokenizer_type: str,

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import sentencepiece
+import tokenizers
 
 from research.batch import WORD, VocabInfo
 from research.data.cache import cached_meta, get_or_create
@@ -148,11 +150,28 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
         Vocabulary(model, find_special_tokens(model, data.sentinels)).save(folder)
         return {}
 
-    key = train_tokenizer.cache_key(corpus, *options)
+    key = cache_key(corpus, *options)
     if not cached_meta(cache_dir, "vocabulary", key):
         tokenizer_sample.sample_work_shards(corpus, data.alpha, cache_dir)
     folder = get_or_create(cache_dir, "vocabulary", key, create)
     return load_vocabulary(folder, data.sentinels)
+
+
+def cache_key(
+    corpus: Corpus, tokenizer_type: str, size: int, sentinels: int, alpha: float = 0.0
+) -> dict:
+    """Everything that a trained vocabulary depends on."""
+    library = sentencepiece if tokenizer_type in ("unigram", "bpe") else tokenizers
+    limits = [tokenizer_sample.MAX_SAMPLE_BYTES, tokenizer_sample.MAX_LINE_BYTES]
+    sampling = {"alpha": alpha} if alpha and corpus.parts else {}
+    return sampling | {
+        "corpus": corpus.fingerprint(),
+        "kind": tokenizer_type,
+        "size": size,
+        "sentinels": sentinels,
+        "library": library.__version__,
+        "rules": [*limits, train_tokenizer.NUM_THREADS, train_tokenizer.VERSION],
+    }
 
 
 def load_vocabulary(path: str | os.PathLike, sentinels: int) -> Vocabulary:

@@ -1,8 +1,8 @@
-"""The attention layer: projections, relative terms, and attention itself.
+"""The attention layer: projections, terms of positions, and attention itself.
 
-Stacks hand over `AttentionInputs`, the integer arrays, to `prepare`, and blocks pass on
-its opaque result. A kernel replaces two calls here: `dense_mask`, by what it makes of
-the arrays once per stack, and `dense_attention`.
+Stacks hand over `AttentionInputs`, the batch's integer arrays, to `prepare`, and blocks
+pass on its opaque result. A kernel replaces two calls here: `dense_mask`, by what it
+makes of the arrays once per stack, and `dense_attention`.
 """
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions
@@ -13,16 +13,26 @@ from typing import Any, NamedTuple
 import jax
 from flax import linen as nn
 
-from research.models.layers.attention_inputs import AttentionInputs
 from research.models.layers.dense import Dense, dropout, gather_positions
-from research.models.layers.dense_attention import dense_attention, dense_mask
-from research.models.layers.positions import apply_rotary
+from research.models.layers.dense_attention import (
+    AttentionInputs,
+    dense_attention,
+    dense_mask,
+)
+from research.models.layers.positions import apply_rotary, rotary_angles
 from research.models.layers.relative import (
-    PositionFeatures,
+    RelativeFeatures,
     RelativeTerms,
-    position_features,
+    relative_features,
 )
 from research.models.options import Options
+
+
+class PositionFeatures(NamedTuple):
+    """Functions of the positions of queries or keys; None: not part of the logits."""
+
+    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
+    relative: RelativeFeatures | None = None
 
 
 class PreparedInputs(NamedTuple):
@@ -40,7 +50,14 @@ class PreparedInputs(NamedTuple):
 
 def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     """Derives once per stack what is the same in all of its attention layers."""
-    query, key = position_features(options, inputs)
+    rotary = relative = None, None  # of queries, of keys
+    if "position" in inputs.query:
+        if options.position == "rotary":
+            positions = inputs.query["position"], inputs.key["position"]
+            rotary = [rotary_angles(each, options.head_width) for each in positions]
+        if "relative" in (options.position, options.token_type_encoding):
+            relative = relative_features(options, inputs)
+    query, key = map(PositionFeatures, rotary, relative)
     return PreparedInputs(query, key, dense_mask(inputs))
 
 
@@ -87,9 +104,10 @@ class Attention(nn.Module):
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)
         relative, scale = None, 1.0 if t5 else head_width**-0.5
-        if inputs.query.has_relative_terms:
+        if inputs.query.relative is not None:
+            features = inputs.query.relative, inputs.key.relative
             terms = RelativeTerms(options, scale, name="relative")
-            query, key, relative = terms(query, key, inputs.query, inputs.key)
+            query, key, relative = terms(query, key, *features)
         else:
             query = query * scale
         drop = None

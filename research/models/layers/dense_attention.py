@@ -1,20 +1,35 @@
 """Attention with a dense mask: the reference that every kernel must equal."""
 
 # B batch, L queries, M keys, H heads, K head width, F width of relative logits,
-# P scored positions
+# P scored positions, N mems, R buckets
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from research.models.layers.attention_inputs import AttentionInputs
 from research.models.layers.positions import relative_bias
 
 HIDDEN = -1e9
 """Added to the logit of a key that a query does not attend to."""
+
+
+class AttentionInputs(NamedTuple):
+    """All that decides who attends to whom; an implementation needs nothing else.
+
+    Query q attends to key k only if their segments are equal and not 0 (padding). The
+    pattern adds a condition: "general" rank[k] <= reach[q]; "causal" k <= q as indices
+    of the arrays; "full" none. Every query outside padding also attends to all mems
+    outside padding, which come before the other keys.
+    """
+
+    query: Mapping[str, jax.Array]  # of a batch's input arrays, [B, L] each
+    key: Mapping[str, jax.Array]  # the same, [B, M]; in cross-attention segments alone
+    pattern: str = "full"  # full | causal | general
+    mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
+    bias_table: jax.Array | None = None  # [R, H], T5's relative bias
 
 
 class DenseMask(NamedTuple):
@@ -41,8 +56,8 @@ def dense_mask(inputs: AttentionInputs) -> DenseMask:
     if inputs.bias_table is not None:
         bias_BHLM = relative_bias(
             inputs.bias_table,
-            inputs.query.position,
-            inputs.key.position,
+            inputs.query["position"],
+            inputs.key["position"],
             causal=inputs.pattern == "causal",
         )
     return additive_mask(mask_BLM, bias_BHLM)
@@ -51,15 +66,15 @@ def dense_mask(inputs: AttentionInputs) -> DenseMask:
 def attention_mask(inputs: AttentionInputs) -> jax.Array:
     """[B, L, N + M] bool: whether the query attends to the mem or key."""
     query, key = inputs.query, inputs.key
-    mask_BLM = same_segment(query.segment, key.segment)
+    mask_BLM = same_segment(query["segment"], key["segment"])
     if inputs.pattern == "general":
-        mask_BLM &= key.rank[:, None, :] <= query.reach[:, :, None]
+        mask_BLM &= key["rank"][:, None, :] <= query["reach"][:, :, None]
     elif inputs.pattern == "causal":
         query_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 1)
         key_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 2)
         mask_BLM &= key_index <= query_index
     if inputs.mems_segment is not None:
-        mems = (query.segment > 0)[:, :, None] & (inputs.mems_segment > 0)[:, None]
+        mems = (query["segment"] > 0)[:, :, None] & (inputs.mems_segment > 0)[:, None]
         mask_BLM = jnp.concatenate([mems, mask_BLM], axis=-1)
     return mask_BLM
 

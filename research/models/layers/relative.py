@@ -21,43 +21,33 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.models.layers.attention_inputs import AttentionInputs
 from research.models.layers.dense import dense_matmul, normal
-from research.models.layers.positions import rotary_angles, sinusoid_angles
+from research.models.layers.dense_attention import AttentionInputs
+from research.models.layers.positions import sinusoid_angles
 from research.models.options import Options
 
 
-class PositionFeatures(NamedTuple):
-    """Functions of the positions of queries or keys; None: not part of the logits."""
+class RelativeFeatures(NamedTuple):
+    """Functions of the queries or keys of a stack; None: not part of the logits."""
 
-    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     sinusoids: jax.Array | None = None  # [B, L, D] cos, sin of relative positions
     token_type: jax.Array | None = None  # [B, L, C] one-hot, of relative token types
 
-    @property
-    def has_relative_terms(self) -> bool:
-        """Whether `RelativeTerms` are part of the logits."""
-        return self.sinusoids is not None or self.token_type is not None
 
-
-def position_features(
+def relative_features(
     options: Options, inputs: AttentionInputs
-) -> tuple[PositionFeatures, PositionFeatures]:
-    """The features of queries, and of mems and keys; none of inputs without positions.
+) -> tuple[RelativeFeatures, RelativeFeatures]:
+    """The features of queries, and of mems and keys; all of them have positions.
 
     Mems precede the first position at the distance of the first two positions from each
     other, so that in rows with decreasing positions they have larger positions. Their
     token type is 0.
     """
-    query, key = PositionFeatures(), PositionFeatures()
-    query_position_BL, key_position_BM = inputs.query.position, inputs.key.position
-    if query_position_BL is None:
-        return query, key
-    dtype, num_mems = jnp.dtype(options.dtype), inputs.num_mems
-    if options.position == "rotary":
-        rotary = partial(rotary_angles, head_width=options.head_width)
-        query = query._replace(rotary=rotary(query_position_BL))
-        key = key._replace(rotary=rotary(key_position_BM))
+    query, key = RelativeFeatures(), RelativeFeatures()
+    query_position_BL = inputs.query["position"]
+    key_position_BM = inputs.key["position"]
+    dtype, mems = jnp.dtype(options.dtype), inputs.mems_segment
+    num_mems = 0 if mems is None else mems.shape[1]
     if options.position == "relative":
         # Relative to the first position: float32 cannot tell large neighbours apart.
         first_B1 = query_position_BL[:, :1]
@@ -71,8 +61,8 @@ def position_features(
     if options.token_type_encoding == "relative":
         one_hot = partial(jax.nn.one_hot, num_classes=options.token_types, dtype=dtype)
         mems_BN = jnp.zeros((len(query_position_BL), num_mems), jnp.int32)
-        type_BM = jnp.concatenate([mems_BN, inputs.key.token_type], axis=1)
-        query = query._replace(token_type=one_hot(inputs.query.token_type))
+        type_BM = jnp.concatenate([mems_BN, inputs.key["token_type"]], axis=1)
+        query = query._replace(token_type=one_hot(inputs.query["token_type"]))
         key = key._replace(token_type=one_hot(type_BM))
     return query, key
 
@@ -97,8 +87,8 @@ class RelativeTerms(nn.Module):
         self,
         query_BLHK: jax.Array,
         key_BMHK: jax.Array,
-        query_features: PositionFeatures,
-        key_features: PositionFeatures,
+        query_features: RelativeFeatures,
+        key_features: RelativeFeatures,
     ):
         """The factors of the logits.
 

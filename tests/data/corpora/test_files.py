@@ -9,7 +9,7 @@ import pytest
 
 from research.data.corpora import files, stdlib_corpus, tfds_corpus
 from research.data.corpora.corpus import SPLITS
-from research.data.corpora.load_corpus import load_corpus
+from research.data.loading.build import load_corpus
 from research.errors import UserError
 
 TEXTS = [f"Text number {n}.\nIt has a second line, {n * n}." for n in range(1500)]

@@ -119,7 +119,7 @@ def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
     given, flat, whole = (make("mixture", "lm", alpha=a) for a in (0.0, 0.5, 1.0))
     assert given.train.source.schedule.count.tolist() == [3, 7]
     for data, alpha in ((flat, 0.5), (whole, 1.0)):
-        tokens = [corpus.stream.num_tokens for corpus in data.train.source.corpora]
+        tokens = [index.stream.num_tokens for index in data.train.source.indices]
         rates = np.array(tokens) ** alpha / sum(size**alpha for size in tokens)
         for source in (data.train.source, data.eval.source):
             count = source.schedule.count

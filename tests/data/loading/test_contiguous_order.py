@@ -8,7 +8,6 @@ import pytest
 
 from research.batch import BACKWARD, TextSpec
 from research.data.loading.contiguous_order import contiguous_position
-from research.data.loading.examples import IndexedCorpus
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
@@ -34,7 +33,7 @@ class RecurrentObjective(toy_objectives.Objective):
 def make_pipeline(cache, objective, batch=4):
     index = example_index.build_index(STREAM, objective.text_spec(8), 0, cache)
     source = TextSource(
-        [IndexedCorpus(STREAM, index)],
+        [index],
         objective,
         toy_objectives.vocab(),
         length=8,
@@ -83,7 +82,7 @@ def test_half_of_the_rows_read_backwards(tmp_path, batch):
 
 def test_tokens_of_backward_rows_stay_in_text_order(tmp_path):
     data = make_pipeline(tmp_path, RecurrentObjective())
-    texts = toy_objectives.example_texts(data.source.corpora[0])
+    texts = toy_objectives.example_texts(data.source.indices[0])
     for row in data.batches(0, None, 20):
         for token, number in zip(row["token"], row["example"], strict=True):
             np.testing.assert_array_equal(token[: len(texts[number])], texts[number])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from research.data.loading.examples import IndexedCorpus
 from research.data.loading.text_source import TextSource
 from research.data.store import example_index
 from tests.testing import toy_objectives
@@ -17,12 +16,8 @@ STREAMS = (
 @pytest.mark.parametrize("unit", ["stream", "document", "passage", "pair"])
 def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
     objective = toy_objectives.Objective(unit)
-    parts = [
-        IndexedCorpus(
-            s, example_index.build_index(s, objective.text_spec(8), 0, tmp_path)
-        )
-        for s in STREAMS
-    ]
+    spec = objective.text_spec(8)
+    parts = [example_index.build_index(s, spec, 0, tmp_path) for s in STREAMS]
     rates = {"one": 1.0, "two": 1.0}
     text = TextSource(
         parts,
@@ -42,7 +37,7 @@ def test_the_document_is_that_which_the_text_begins_in(unit, tmp_path):
         )
         for number, stream in enumerate(STREAMS):
             own = corpus == number
-            start = parts[number].index.start[row[own]]
+            start = parts[number].start[row[own]]
             document = example.document[own] - number * STREAMS[0].num_documents
             assert (stream.document_offsets[document] <= start).all()
             assert (start < stream.document_offsets[document + 1]).all()

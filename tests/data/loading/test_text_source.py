@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from research.batch import EVALUATION_STEP, NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
-from research.data.loading.examples import IndexedCorpus
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
@@ -32,17 +31,16 @@ def make(tmp_path):
         dupe_factor=0,
     ):
         text_spec = objective.text_spec(8)
-        corpora = [
-            IndexedCorpus(s, example_index.build_index(s, text_spec, 0, tmp_path))
-            for s in streams
+        indices = [
+            example_index.build_index(s, text_spec, 0, tmp_path) for s in streams
         ]
         source = TextSource(
-            corpora,
+            indices,
             objective,
             toy_objectives.vocab(),
             length=8,
             seed=seed,
-            rates=dict(enumerate(rates or [1] * len(corpora))),
+            rates=dict(enumerate(rates or [1] * len(indices))),
             batch_size=batch,
             dupe_factor=dupe_factor,
         )
@@ -54,26 +52,26 @@ def make(tmp_path):
 @pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
 def test_the_spans_of_a_pair_are_concatenated(make, unit):
     data = make(toy_objectives.Objective(unit), batch=7)
-    (corpus,) = data.source.corpora
+    (index,) = data.source.indices
     rows = concatenate(data.evaluation())
-    for n, text in enumerate(toy_objectives.example_texts(corpus)):
+    for n, text in enumerate(toy_objectives.example_texts(index)):
         np.testing.assert_array_equal(rows["token"][n][: len(text)], text)
         assert rows["weight"][n].sum() == len(text)
-        assert rows["first_length"][n] == corpus.index.length[n]
-        at = corpus.index.start[n], corpus.index.second[n]
-        sizes = corpus.index.length[n], corpus.index.second_length[n]
+        assert rows["first_length"][n] == index.length[n]
+        at = index.start[n], index.second[n]
+        sizes = index.length[n], index.second_length[n]
         flags = [
-            corpus.stream.flags[a : a + size] for a, size in zip(at, sizes, strict=True)
+            index.stream.flags[a : a + size] for a, size in zip(at, sizes, strict=True)
         ]
         np.testing.assert_array_equal(
             rows["flags"][n][: len(text)], np.concatenate(flags)
         )
-    num = len(corpus.index.label)
-    np.testing.assert_array_equal(rows["label"][:num], corpus.index.label)
-    assert {*corpus.index.label} == {
+    num = len(index.label)
+    np.testing.assert_array_equal(rows["label"][:num], index.label)
+    assert {*index.label} == {
         NEXT,
         OTHER_DOCUMENT,
-    } and NONADJACENT not in corpus.index.label
+    } and NONADJACENT not in index.label
     assert (rows["first_length"][:num] < rows["weight"][:num].sum(1)).all()
     assert (rows["first_length"][num:] == 0).all() and (rows["label"][num:] == -1).all()
 
@@ -166,8 +164,8 @@ def test_streams_are_seekable_and_divided_among_hosts(streams):
         assert_same_batch(read[step], concatenate(parts))
     texts = [
         row
-        for corpus in data.source.corpora
-        for row in toy_objectives.example_texts(corpus)
+        for index in data.source.indices
+        for row in toy_objectives.example_texts(index)
     ]
     for batch in read[::7]:
         for row, number in zip(batch["token"], batch["example"], strict=True):

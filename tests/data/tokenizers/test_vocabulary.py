@@ -218,13 +218,12 @@ def test_an_alpha_sets_the_rates_of_joined_corpora(monkeypatch):
 def test_the_cache_key_of_a_joined_corpus_depends_on_alpha():
     both = join_corpora([corpus_of(make_lines(n, 30), str(n)) for n in (1, 2)])
     keys = [
-        train_tokenizer.cache_key(both, "bpe", 400, 5, alpha)
-        for alpha in (0.0, 0.3, 0.5)
+        vocabulary.cache_key(both, "bpe", 400, 5, alpha) for alpha in (0.0, 0.3, 0.5)
     ]
     assert keys[0] != keys[1] != keys[2] != keys[0]
     (one, *_) = both.parts
-    without = train_tokenizer.cache_key(one, "bpe", 400, 5)
-    assert train_tokenizer.cache_key(one, "bpe", 400, 5, 0.3) == without
+    without = vocabulary.cache_key(one, "bpe", 400, 5)
+    assert vocabulary.cache_key(one, "bpe", 400, 5, 0.3) == without
 
 
 def _word_start_bytes(text: str) -> set[int]:

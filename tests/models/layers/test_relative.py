@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from research import models
-from research.models.layers.attention import Attention, PreparedInputs
-from research.models.layers.attention_inputs import AttentionInputs, TokenArrays
-from research.models.layers.dense_attention import additive_mask
+from research.models.layers.attention import Attention, prepare
+from research.models.layers.dense_attention import AttentionInputs, additive_mask
 from research.models.layers.positions import sinusoids
-from research.models.layers.relative import position_features
 
 # B batch, L queries, M keys, H heads, K head width, D width
 
@@ -42,11 +40,11 @@ def make_case(make_options, **changes):
 
 def prepared_inputs(options, group, mask, num_keys, num_mems=0):
     """What attention reads of a group, but with an arbitrary mask."""
-    query = TokenArrays(segment=None, **group)
-    key = TokenArrays(None, **{name: x[:, :num_keys] for name, x in group.items()})
+    query = {"segment": np.ones_like(group["position"])} | group
+    key = {name: array[:, :num_keys] for name, array in query.items()}
     mems_segment = np.ones((len(mask), num_mems), np.int32)
     inputs = AttentionInputs(query, key, mems_segment=mems_segment)
-    return PreparedInputs(*position_features(options, inputs), additive_mask(mask))
+    return prepare(options, inputs)._replace(mask=additive_mask(mask))
 
 
 def ours(options, params, states, group, mask):

@@ -38,8 +38,8 @@ MUTANTS = [
     Mutant(
         "a decoder attends to the encoder's other documents",
         "research/models/blocks.py",
-        'cross_attention_inputs(group["segment"], encoded.segment)',
-        'cross_attention_inputs(group["segment"] > 0, encoded.segment > 0)',
+        '{"segment": group["segment"]}, {"segment": encoded.segment}',
+        '{"segment": group["segment"] > 0}, {"segment": encoded.segment > 0}',
         "tests/models/test_encoder_decoder_and_electra.py",
         "the_encoders_same_segment",
         pitfall=10,
