@@ -62,9 +62,9 @@ def train(
       NonFiniteLossError: the loss is infinite or not a number.
       PreemptedError: the run was requested to stop, and is saved.
     """
-    start_time, workdir = time.monotonic(), epath.Path(workdir)
+    workdir = epath.Path(workdir)
     with open_workdir(workdir, config.to_dict()) as result:
-        return result or _train(config, workdir, devices, peers or Peers(), start_time)
+        return result or _train(config, workdir, devices, peers or Peers())
 
 
 def _train(
@@ -72,28 +72,28 @@ def _train(
     workdir: epath.Path,
     devices: Sequence[jax.Device] | None,
     peers: Peers,
-    start_time: float,
 ) -> dict[str, Any]:
-    """`train`, as the one writer of the workdir; start_time: of time.monotonic()."""
-    config_dict = config.to_dict()
+    """`train`, as the one writer of the workdir."""
+    start_time, config_dict = time.monotonic(), config.to_dict()
     program = build_program(config, devices)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
-    if program.data.vocabulary and jax.process_index() == 0:
-        program.data.vocabulary.save(workdir)
     compile_start = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - compile_start
-    compiled_in = f"compiled in {compile_seconds:.1f} s"
-    for line in (*summary_lines(program, config, cost), compiled_in):
+    compiled = f"compiled in {compile_seconds:.1f} s"
+    for line in (*summary_lines(program, config, cost), compiled):
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
         loop = Loop(program, step, config, workdir, peers)
+        if jax.process_index() == 0:  # now that the run is that of its checkpoints
+            write_json(workdir / "config.json", config_dict)
+            if program.data.vocabulary:
+                program.data.vocabulary.save(workdir)
         loop.run()
-    metrics = loop.writer.latest()
     result = {
         "steps": config.train.steps,
-        "metrics": metrics,
+        "metrics": loop.writer.latest(),
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_seen": config.train.steps * tokens_per_step(config),
         "tokens_scored": loop.tokens_scored,

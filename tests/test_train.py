@@ -115,12 +115,17 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
         train(tiny_config(folder), tmp_path)
     assert not (tmp_path / "result.json").exists()
     monkeypatch.setattr(loop.Loop, "_log", log)
+    (tmp_path / "config.json").rename(tmp_path / "lost")
+    with pytest.raises(UserError, match="checkpoint of another config"):
+        train(tiny_config(folder, seed=5), tmp_path)
+    assert not (tmp_path / "config.json").exists()
     result = train(tiny_config(folder), tmp_path)
     jax.tree.map(
         np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
     )
     assert read_metrics(tmp_path) == read_metrics(uninterrupted[0])
     assert result["metrics"] == uninterrupted[1]["metrics"]
+    assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
 
 
 class StoppingPeers(Peers):
@@ -138,19 +143,23 @@ class StoppingPeers(Peers):
 def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path):
     """On 8, then 4, then 2 devices: the same text, and the losses of one device.
 
-    The second is stopped in the middle of an evaluation, which the third repeats.
+    The second is stopped in the middle of an evaluation, which the third repeats. The
+    third finds no metrics.jsonl: the tokens scored are counted on from the checkpoint.
     """
     parts = (8, "data", 5, 4), (4, "fsdp", 5, 6), (2, "tensor", 0, 12)
     for count, axis, nth, step in parts:
         config = tiny_config(folder, **{"mesh.data": 1, f"mesh.{axis}": count})
         devices, peers = jax.devices()[:count], StoppingPeers(nth)
+        if not nth:
+            before = read_metrics(tmp_path)
+            (tmp_path / "metrics.jsonl").unlink()
         with contextlib.ExitStack() as stack:
             if nth:
                 words = f"stopped after step {step}, which is saved"
                 stack.enter_context(pytest.raises(PreemptedError, match=words))
             loop.train(config, tmp_path, devices=devices, peers=peers)
         assert next(finished_steps(tmp_path / "checkpoints")) == step
-    expected, found = read_metrics(uninterrupted[0]), read_metrics(tmp_path)
+    expected, found = read_metrics(uninterrupted[0]), before + read_metrics(tmp_path)
     assert [line.keys() for line in found] == [line.keys() for line in expected]
     for one, other in zip(expected, found, strict=True):
         assert other == pytest.approx(one, rel=1e-5)

@@ -65,7 +65,7 @@ def _version(package: str) -> str | None:
 
 
 def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> None:
-    """Writes config.json and provenance.json, in process 0, before step 0.
+    """Writes provenance.json, in process 0, before step 0.
 
     Raises:
       UserError: processes differ in config, code, packages, data or workdir.
@@ -78,7 +78,6 @@ def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> Non
         config=json.dumps(config, sort_keys=True), **shared
     )
     if jax.process_index() == 0:
-        write_json(workdir / "config.json", config)
         write_json(workdir / "provenance.json", provenance)
     _check_shared(workdir / "provenance.json")
 

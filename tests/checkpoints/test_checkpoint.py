@@ -84,6 +84,13 @@ def test_it_is_restored_on_other_devices(tmp_path, before, after):
     assert found.state.params["table"].sharding.num_devices == after
 
 
+def test_a_renamed_checkpoint_is_refused(workdir):
+    folder = workdir / "checkpoints"
+    (folder / "3").rename(folder / "500")
+    with pytest.raises(UserError, match=r"500 holds step 3; rename it back"):
+        restore(workdir)
+
+
 def test_the_newest_few_are_kept(workdir):
     with open_checkpoints(workdir, keep=2) as checkpoints:
         checkpoints.save(4, make_state(4), FACTS)

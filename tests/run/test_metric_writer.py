@@ -2,6 +2,7 @@
 
 import pytest
 
+from research.errors import UserError
 from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter, read_metrics
 
@@ -19,6 +20,16 @@ def test_a_restart_drops_the_lines_after_its_checkpoint(tmp_path):
     restarted.close()
     assert [line["step"] for line in read_metrics(tmp_path)] == [10, 20, 30]
     assert restarted.latest() == {"train/loss": 0.5}
+
+
+@pytest.mark.parametrize("line", ['{"step": 2, "tr', "[2]", "\x00" * 9, "\udcff"])
+def test_a_damaged_line_is_named_and_nothing_is_deleted(tmp_path, line):
+    lines = ['{"step": 1}', line, '{"step": 3}', '{"step": 4']
+    content = "\n".join(lines).encode(errors="surrogateescape")
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=r"metrics.jsonl:2 is damaged"):
+        MetricWriter(tmp_path, step=3)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content
 
 
 def test_a_json_file_is_complete_or_absent(tmp_path):
