@@ -1,0 +1,292 @@
+"""Statistics of our batches, beside what the official rule gives on the same text.
+
+A row `measured` of a file of facts names one of STATISTICS, which returns a pair: ours,
+and the official rule's.
+"""
+
+# B batch, L length, R raw tokens an example
+
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from research import objectives
+from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
+from research.data.loading.examples import read_spans
+from research.data.store.example_index import build_index
+from tests.fidelity import official_rules
+from tests.fidelity.table import System
+from tests.testing import example_batches, toy_objectives
+
+NUM_ROWS = 300
+VOCAB = example_batches.vocab(600, sentinels=130)
+
+
+def objective_of(system: System, part: str = ""):
+    """The objective at the first published size, or a part of it; and the length."""
+    config = system.config(system.sizes[0])
+    made = objectives.make_objective(**config.objective)
+    made = made._parts.objectives[part] if part else made
+    return made, config.data.length
+
+
+def full_rows(objective, length: int, num: int = NUM_ROWS) -> Example:
+    """Texts that fill a row; two in three tokens start a word, one in 20 a sentence."""
+    width = objective.text_spec(length).length
+    text = example_batches.texts(width, [width] * num, VOCAB)
+    starts = np.random.default_rng(1).random(text.flags.shape) < 1 / 20
+    flags = text.flags | np.where(starts, WORD | SENTENCE, 0)
+    flags[:, 0] |= WORD | SENTENCE
+    first = np.full(num, width // 2, np.int32)
+    return text._replace(
+        flags=flags.astype(np.uint8), first_length=first, label=np.zeros(num, np.int32)
+    )
+
+
+def batch_of(system: System, part: str = "") -> tuple[dict, Example, int]:
+    """Our batch of full rows, their text, and the length."""
+    objective, length = objective_of(system, part)
+    text = full_rows(objective, length)
+    keys = example_batches.keys(NUM_ROWS)
+    return objective.corrupt(text, keys, VOCAB, length), text, length
+
+
+def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
+    """What stands at the scored positions, and what stood there."""
+    used = batch["weight"] > 0
+    here = np.take_along_axis(batch["token"], batch["scored"], axis=1)
+    return here[used], batch["target"][used]
+
+
+def mask_share(system: System, part: str = ""):
+    here, _ = chosen_tokens(batch_of(system, part)[0])
+    return np.mean(here == VOCAB.mask_id), 0.85 if system.name == "electra" else 0.8
+
+
+def random_share(system: System, part: str = ""):
+    here, target = chosen_tokens(batch_of(system, part)[0])
+    return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
+
+
+def num_chosen(system: System, part: str = ""):
+    batch, _, length = batch_of(system, part)
+    return batch["weight"].sum(axis=1).mean(), rounded_share(system, length)
+
+
+def rounded_share(system: System, length: int) -> float:
+    """15 % of a row; RoBERTa's code rounds at random, so that the mean is exact."""
+    return 0.15 * length if system.name in ("roberta", "xlmr") else round(0.15 * length)
+
+
+def scored_mask(batch, length: int) -> np.ndarray:
+    """[B, L] bool: the scored positions."""
+    mask = np.zeros((len(batch["token"]), length), bool)
+    row, slot = np.nonzero(batch["weight"] > 0)
+    mask[row, batch["scored"][row, slot]] = True
+    return mask
+
+
+def run_lengths(mask) -> np.ndarray:
+    """Lengths of the unbroken runs of all rows."""
+    edges = np.diff(np.pad(np.asarray(mask, np.int8), [(0, 0), (1, 1)]), axis=1)
+    begin, end = np.nonzero(edges > 0), np.nonzero(edges < 0)
+    return end[1] - begin[1]
+
+
+def spanbert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of runs: ours, and the official rule's on the same words."""
+    batch, text, length = batch_of(system)
+    starts, rng = (text.flags & WORD) > 0, Random(0)
+    official = [official_rules.spanbert_mask(list(row), rng) for row in starts]
+    return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
+
+
+def albert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
+    batch, text, length = batch_of(system)
+    rng, official = Random(0), []
+    for row in (text.flags & WORD) > 0:
+        begins = np.flatnonzero(row)
+        words = np.diff(np.append(begins, len(row)))
+        masked = official_rules.albert_mask(list(words), 77, rng)
+        official.append(np.repeat(masked, words))
+    return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
+
+
+def xlnet_masks(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Targets [B, L]: ours, of forward rows; the official rule's on the same words."""
+    objective, length = objective_of(system)
+    text = full_rows(objective, length)
+    batch = objective.corrupt(text, example_batches.keys(NUM_ROWS), VOCAB, length)
+    used = batch["weight"] > 0
+    ours = np.zeros((NUM_ROWS, length), bool)
+    for row, (positions, here) in enumerate(
+        zip(batch["position"], batch["scored"], strict=True)
+    ):
+        ours[row, positions[here[used[row]]]] = True
+    starts, rng = (text.flags[:, :length] & WORD) > 0, Random(0)
+    half = length // 2
+    official = [
+        official_rules.xlnet_mask(list(row[:half]), 43, rng)
+        + official_rules.xlnet_mask(list(row[half : length - 3]), 42, rng)
+        for row in starts
+    ]
+    return ours, np.array(official)
+
+
+def bart_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Masks and remaining words of a word, summed over rows: ours, official."""
+    batch, text, _ = batch_of(system)
+    words = ((text.flags & WORD) > 0).sum(axis=1)
+    encoder = batch["encoder_token"]
+    masks = (encoder == VOCAB.mask_id).sum(axis=1)
+    plain = ((encoder != VOCAB.pad_id) & (encoder != VOCAB.mask_id)).sum(axis=1) - 2
+    share = plain.sum() / text.length.sum()
+    rng = Random(0)
+    official = np.array([official_rules.bart_masks(int(n), rng) for n in words])
+    total = words.sum()
+    return (
+        np.array([masks.sum() / total, share]),
+        np.array([official[:, :2].sum() / total, official[:, 2].sum() / total]),
+    )
+
+
+def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Share of spans that begin and end the sentence: ours, official."""
+    batch, _, length = batch_of(system)
+    first = batch["decoder_position"][:, 0]
+    last = batch["decoder_position"].max(axis=1) + 1
+    end = batch["encoder_position"].max(axis=1) - 1
+    rng = Random(0)
+    drawn = np.array([official_rules.mass_begin(length, rng) for _ in range(20_000)])
+    return (
+        np.array([np.mean(first == 0), np.mean(last == end)]),
+        np.array([np.mean(drawn[:, 0] == 1), np.mean(drawn[:, 0] == drawn[:, 1])]),
+    )
+
+
+def noise_counts(system: System, part: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Hidden tokens, spans, and the share of spans of one token: ours, official."""
+    objective, length = objective_of(system, part)
+    text = full_rows(objective, length)
+    batch = objective.corrupt(text, example_batches.keys(NUM_ROWS), VOCAB, length)
+    raw = text.length[0]
+    hidden = round(raw * objective.rate)
+    spans = round(hidden / objective.mean_span)
+    target, used = batch["target"], batch["weight"] > 0
+    sentinel = np.isin(target, VOCAB.sentinel_ids)
+    plain = used & ~sentinel & (target != VOCAB.eos_id)
+    ours = plain.sum(axis=1).mean(), sentinel.sum(axis=1).mean()
+    ones = np.mean(run_lengths(plain) == 1)
+    return np.array([*ours, ones]), np.array(
+        [hidden, spans, (spans - 1) / (hidden - 1)]
+    )
+
+
+def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
+    """Of our rows: tokens of the first and second segment, and whether the row's label
+    says two documents [B, 3]; the documents' sentences; and the length.
+    """
+    objective, length = objective_of(system)
+    rng = Random(0)
+    documents = [
+        [max(2, round(rng.gauss(24, 12))) for _ in range(rng.randint(3, 60))]
+        for _ in range(2000)
+    ]
+    stream = toy_objectives.Stream((tuple(map(sum, documents)),))
+    offsets = [
+        start + size
+        for start, sizes in zip(stream.document_offsets, documents, strict=False)
+        for size in np.cumsum([0, *sizes[:-1]])
+    ]
+    stream.sentence_offsets = np.append(offsets, stream.num_tokens)
+    stream.fingerprint = "fidelity"
+    spec = objective.text_spec(length)
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index(stream, spec, 0, Path(folder))
+        row = np.arange(len(index.start))
+        arrays = read_spans((stream, index), row, spec.length, VOCAB.pad_id)
+        label = np.array(index.label)
+    zero = np.zeros_like(row)
+    arrays |= {"corpus": zero, "step": zero, "label": label}
+    vocab = example_batches.vocab(6000)
+    batch = objective.corrupt(
+        Example(**arrays), example_batches.keys(len(row)), vocab, length
+    )
+    text = (batch["segment"] > 0) & ~np.isin(
+        batch["token"], [vocab.bos_id, vocab.eos_id]
+    )
+    sizes = [(text & (batch["token_type"] == n)).sum(axis=1) for n in (0, 1)]
+    return np.stack([*sizes, label == OTHER_DOCUMENT], axis=1), documents, length
+
+
+def pairs_by(rule: Callable) -> Callable:
+    """Rows of two segments: ours, and an official rule's on the same text."""
+
+    def pairs(system: System) -> tuple[np.ndarray, np.ndarray]:
+        ours, documents, length = packed_pairs(system)
+        return ours, np.array(rule(documents, length, Random(0)))
+
+    return pairs
+
+
+def of_pair(make: Callable, reduce: Callable) -> Callable:
+    """A statistic that reduces what `make` returns for us and for the official rule."""
+    return lambda system: tuple(map(reduce, make(system)))
+
+
+def single_rows(sizes) -> float:
+    return np.mean(sizes[:, 1] == 0)
+
+
+def first_share(sizes) -> float:
+    two = sizes[sizes[:, 1] > 0]
+    return np.mean(two[:, 0] / two.sum(axis=1))
+
+
+STATISTICS: dict[str, Callable] = {
+    "share of masks among chosen tokens": mask_share,
+    "share of random tokens among chosen tokens": random_share,
+    "chosen tokens of a full row": num_chosen,
+    "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
+    "runs of one token, of masked spans": of_pair(
+        spanbert_runs, lambda runs: np.mean(runs == 1)
+    ),
+    "tokens of a run of masked n-grams": of_pair(albert_runs, np.mean),
+    "runs of one token, of masked n-grams": of_pair(
+        albert_runs, lambda runs: np.mean(runs == 1)
+    ),
+    "targets of the first half of a row": of_pair(
+        xlnet_masks, lambda mask: mask[:, :256].sum(axis=1).mean()
+    ),
+    "tokens of a run of targets": of_pair(
+        xlnet_masks, lambda mask: run_lengths(mask).mean()
+    ),
+    "masks a word": of_pair(bart_counts, lambda counts: counts[0]),
+    "share of text that remains": of_pair(bart_counts, lambda counts: counts[1]),
+    "spans at the start": of_pair(mass_begins, lambda shares: shares[0]),
+    "spans at the end": of_pair(mass_begins, lambda shares: shares[1]),
+    "hidden tokens": of_pair(noise_counts, lambda counts: counts[0]),
+    "hidden spans": of_pair(noise_counts, lambda counts: counts[1]),
+    "hidden spans of one token": of_pair(noise_counts, lambda counts: counts[2]),
+    "rows of one segment": of_pair(
+        pairs_by(official_rules.electra_segments), single_rows
+    ),
+    "first segment of two": of_pair(
+        pairs_by(official_rules.electra_segments), first_share
+    ),
+    "rows of two documents": of_pair(
+        pairs_by(official_rules.bert_pairs), lambda rows: rows[:, 2].mean()
+    ),
+    "first segment of a pair": of_pair(
+        pairs_by(official_rules.bert_pairs), first_share
+    ),
+}
+"""Name of a row -> system to ours and the official rule's value."""
+
+
+def within(value: float, official: float, tolerance: float) -> bool:
+    return math.isclose(value, official, abs_tol=tolerance + 1e-9, rel_tol=0)

@@ -1,0 +1,44 @@
+"""Every published experiment is held to its official values."""
+
+import pytest
+
+from docs import fidelity
+from tests.fidelity import statistics, table
+
+each_system = pytest.mark.parametrize("name", table.system_names())
+SYSTEMS = [table.load(name) for name in table.system_names()]
+
+
+def rows_of(kind):
+    rows = [(system, *row) for system in SYSTEMS for row in system.rows[kind]]
+    ids = [f"{system.name}: {name}" for system, name, *_ in rows]
+    return pytest.mark.parametrize(
+        ("system", "name", "value", "by", "_"), rows, ids=ids
+    )
+
+
+def test_every_published_experiment_has_facts():
+    assert set(table.system_names()) == set(table.published_experiments())
+
+
+@each_system
+def test_its_rows_hold(name):
+    assert table.problems(table.load(name)) == []
+
+
+@rows_of("measured")
+def test_a_statistic_of_our_batches_is_the_official_rules(system, name, value, by, _):
+    ours, official = statistics.STATISTICS[name](system)
+    assert statistics.within(official, value, by)
+    assert statistics.within(ours, official, by)
+
+
+@rows_of("apart")
+def test_a_statistic_that_is_to_be_repaired_is_apart(system, name, value, by, _):
+    ours, official = statistics.STATISTICS[name](system)
+    assert statistics.within(official, value, by)
+    assert not statistics.within(ours, official, by), "repaired: move it to measured"
+
+
+def test_the_page_is_up_to_date():
+    assert fidelity.PAGE.read_text() == fidelity.page()
