@@ -26,11 +26,16 @@ NUM_ROWS = 300
 VOCAB = example_batches.vocab(600, sentinels=130)
 
 
-def objective_of(system: System, part: str = ""):
+PARTS = {"ernie": "token", "xlm": "tlm"}
+"""Systems whose objective has parts -> the one that is measured."""
+
+
+def objective_of(system: System):
     """The objective at the first published size, or a part of it; and the length."""
     config = system.config(system.sizes[0])
     made = objectives.make_objective(**config.objective)
-    made = made._parts.objectives[part] if part else made
+    if part := PARTS.get(system.name):
+        made = made._parts.objectives[part]
     return made, config.data.length
 
 
@@ -47,9 +52,9 @@ def full_rows(objective, length: int, num: int = NUM_ROWS) -> Example:
     )
 
 
-def batch_of(system: System, part: str = "") -> tuple[dict, Example, int]:
+def batch_of(system: System) -> tuple[dict, Example, int]:
     """Our batch of full rows, their text, and the length."""
-    objective, length = objective_of(system, part)
+    objective, length = objective_of(system)
     text = full_rows(objective, length)
     keys = example_batches.keys(NUM_ROWS)
     return objective.corrupt(text, keys, VOCAB, length), text, length
@@ -62,19 +67,36 @@ def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
     return here[used], batch["target"][used]
 
 
-def mask_share(system: System, part: str = ""):
-    here, _ = chosen_tokens(batch_of(system, part)[0])
+def mask_share(system: System):
+    here, _ = chosen_tokens(batch_of(system)[0])
     return np.mean(here == VOCAB.mask_id), 0.85 if system.name == "electra" else 0.8
 
 
-def random_share(system: System, part: str = ""):
-    here, target = chosen_tokens(batch_of(system, part)[0])
+def random_share(system: System):
+    here, target = chosen_tokens(batch_of(system)[0])
     return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
 
 
-def num_chosen(system: System, part: str = ""):
-    batch, _, length = batch_of(system, part)
+def num_chosen(system: System):
+    batch, _, length = batch_of(system)
     return batch["weight"].sum(axis=1).mean(), rounded_share(system, length)
+
+
+def spread_of_chosen(system: System):
+    """Standard deviation over rows, where each token is chosen by itself officially."""
+    batch, _, length = batch_of(system)
+    return batch["weight"].sum(axis=1).std(), math.sqrt(0.15 * 0.85 * length)
+
+
+def chosen_or_shuffled(system: System):
+    """Scored tokens of a row, 15 % and 5 % of it."""
+    batch, _, length = batch_of(system)
+    return batch["weight"].sum(axis=1).mean(), 0.2 * length
+
+
+def two_way_rows(system: System):
+    """Share of UniLM's rows whose first token type is that of a pair."""
+    return np.mean(batch_of(system)[0]["token_type"][:, 0] == 0), 1 / 3
 
 
 def rounded_share(system: System, length: int) -> float:
@@ -168,9 +190,9 @@ def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def noise_counts(system: System, part: str = "") -> tuple[np.ndarray, np.ndarray]:
+def noise_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
     """Hidden tokens, spans, and the share of spans of one token: ours, official."""
-    objective, length = objective_of(system, part)
+    objective, length = objective_of(system)
     text = full_rows(objective, length)
     batch = objective.corrupt(text, example_batches.keys(NUM_ROWS), VOCAB, length)
     raw = text.length[0]
@@ -251,6 +273,9 @@ STATISTICS: dict[str, Callable] = {
     "share of masks among chosen tokens": mask_share,
     "share of random tokens among chosen tokens": random_share,
     "chosen tokens of a full row": num_chosen,
+    "spread of the number of chosen tokens": spread_of_chosen,
+    "chosen and shuffled tokens of a full row": chosen_or_shuffled,
+    "rows of two-way attention": two_way_rows,
     "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
     "runs of one token, of masked spans": of_pair(
         spanbert_runs, lambda runs: np.mean(runs == 1)
