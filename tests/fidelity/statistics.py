@@ -7,57 +7,20 @@ and the official rule's.
 # B batch, L length, R raw tokens an example
 
 import math
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import numpy as np
 
-from research import objectives
-from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
-from research.data.loading.examples import read_spans
-from research.data.store.example_index import build_index
+from research.batch import WORD
 from tests.fidelity import official_rules
+from tests.fidelity.our_batches import (
+    VOCAB,
+    batch_of,
+    objective_of,
+    packed_pairs,
+)
 from tests.fidelity.table import System
-from tests.testing import example_batches, toy_objectives
-
-NUM_ROWS = 300
-VOCAB = example_batches.vocab(600, sentinels=130)
-
-
-PARTS = {"ernie": "token", "xlm": "tlm"}
-"""Systems whose objective has parts -> the one that is measured."""
-
-
-def objective_of(system: System):
-    """The objective at the first published size, or a part of it; and the length."""
-    config = system.config(system.sizes[0])
-    made = objectives.make_objective(**config.objective)
-    if part := PARTS.get(system.name):
-        made = made._parts.objectives[part]
-    return made, config.data.length
-
-
-def full_rows(objective, length: int, num: int = NUM_ROWS) -> Example:
-    """Texts that fill a row; two in three tokens start a word, one in 20 a sentence."""
-    width = objective.text_spec(length).length
-    text = example_batches.texts(width, [width] * num, VOCAB)
-    starts = np.random.default_rng(1).random(text.flags.shape) < 1 / 20
-    flags = text.flags | np.where(starts, WORD | SENTENCE, 0)
-    flags[:, 0] |= WORD | SENTENCE
-    first = np.full(num, width // 2, np.int32)
-    return text._replace(
-        flags=flags.astype(np.uint8), first_length=first, label=np.zeros(num, np.int32)
-    )
-
-
-def batch_of(system: System) -> tuple[dict, Example, int]:
-    """Our batch of full rows, their text, and the length."""
-    objective, length = objective_of(system)
-    text = full_rows(objective, length)
-    keys = example_batches.keys(NUM_ROWS)
-    return objective.corrupt(text, keys, VOCAB, length), text, length
 
 
 def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
@@ -130,25 +93,21 @@ def spanbert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
 def albert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
     batch, text, length = batch_of(system)
     rng, official = Random(0), []
+    budget = int(batch["weight"].sum(axis=1).max())
     for row in (text.flags & WORD) > 0:
         begins = np.flatnonzero(row)
         words = np.diff(np.append(begins, len(row)))
-        masked = official_rules.albert_mask(list(words), 77, rng)
+        masked = official_rules.albert_mask(list(words), budget, rng)
         official.append(np.repeat(masked, words))
     return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
 
 
 def xlnet_masks(system: System) -> tuple[np.ndarray, np.ndarray]:
     """Targets [B, L]: ours, of forward rows; the official rule's on the same words."""
-    objective, length = objective_of(system)
-    text = full_rows(objective, length)
-    batch = objective.corrupt(text, example_batches.keys(NUM_ROWS), VOCAB, length)
-    used = batch["weight"] > 0
-    ours = np.zeros((NUM_ROWS, length), bool)
-    for row, (positions, here) in enumerate(
-        zip(batch["position"], batch["scored"], strict=True)
-    ):
-        ours[row, positions[here[used[row]]]] = True
+    batch, text, length = batch_of(system)
+    row, slot = np.nonzero(batch["weight"] > 0)
+    ours = np.zeros((len(text.token), length), bool)
+    ours[row, batch["position"][row, batch["scored"][row, slot]]] = True
     starts, rng = (text.flags[:, :length] & WORD) > 0, Random(0)
     half = length // 2
     official = [
@@ -192,10 +151,8 @@ def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
 
 def noise_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
     """Hidden tokens, spans, and the share of spans of one token: ours, official."""
-    objective, length = objective_of(system)
-    text = full_rows(objective, length)
-    batch = objective.corrupt(text, example_batches.keys(NUM_ROWS), VOCAB, length)
-    raw = text.length[0]
+    batch, text, _ = batch_of(system)
+    objective, raw = objective_of(system)[0], text.length[0]
     hidden = round(raw * objective.rate)
     spans = round(hidden / objective.mean_span)
     target, used = batch["target"], batch["weight"] > 0
@@ -206,43 +163,6 @@ def noise_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
     return np.array([*ours, ones]), np.array(
         [hidden, spans, (spans - 1) / (hidden - 1)]
     )
-
-
-def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
-    """Of our rows: tokens of the first and second segment, and whether the row's label
-    says two documents [B, 3]; the documents' sentences; and the length.
-    """
-    objective, length = objective_of(system)
-    rng = Random(0)
-    documents = [
-        [max(2, round(rng.gauss(24, 12))) for _ in range(rng.randint(3, 60))]
-        for _ in range(2000)
-    ]
-    stream = toy_objectives.Stream((tuple(map(sum, documents)),))
-    offsets = [
-        start + size
-        for start, sizes in zip(stream.document_offsets, documents, strict=False)
-        for size in np.cumsum([0, *sizes[:-1]])
-    ]
-    stream.sentence_offsets = np.append(offsets, stream.num_tokens)
-    stream.fingerprint = "fidelity"
-    spec = objective.text_spec(length)
-    with tempfile.TemporaryDirectory() as folder:
-        index = build_index(stream, spec, 0, Path(folder))
-        row = np.arange(len(index.start))
-        arrays = read_spans((stream, index), row, spec.length, VOCAB.pad_id)
-        label = np.array(index.label)
-    zero = np.zeros_like(row)
-    arrays |= {"corpus": zero, "step": zero, "label": label}
-    vocab = example_batches.vocab(6000)
-    batch = objective.corrupt(
-        Example(**arrays), example_batches.keys(len(row)), vocab, length
-    )
-    text = (batch["segment"] > 0) & ~np.isin(
-        batch["token"], [vocab.bos_id, vocab.eos_id]
-    )
-    sizes = [(text & (batch["token_type"] == n)).sum(axis=1) for n in (0, 1)]
-    return np.stack([*sizes, label == OTHER_DOCUMENT], axis=1), documents, length
 
 
 def pairs_by(rule: Callable) -> Callable:
