@@ -46,9 +46,12 @@ def num_chosen(system: System):
 
 
 def spread_of_chosen(system: System):
-    """Standard deviation over rows, where each token is chosen by itself officially."""
+    """Standard deviation of a row's number, in those of a binomial distribution, which
+    it has officially: each token is chosen by itself.
+    """
     batch, _, length = batch_of(system)
-    return batch["weight"].sum(axis=1).std(), math.sqrt(0.15 * 0.85 * length)
+    binomial = math.sqrt(0.15 * 0.85 * length)
+    return batch["weight"].sum(axis=1).std() / binomial, 1.0
 
 
 def chosen_or_shuffled(system: System):
@@ -144,7 +147,7 @@ def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
     rng = Random(0)
     drawn = np.array([official_rules.mass_begin(length, rng) for _ in range(20_000)])
     return (
-        np.array([np.mean(first == 0), np.mean(last == end)]),
+        np.array([np.mean(first == 0), np.mean(last >= end)]),
         np.array([np.mean(drawn[:, 0] == 1), np.mean(drawn[:, 0] == drawn[:, 1])]),
     )
 
