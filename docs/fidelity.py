@@ -87,6 +87,10 @@ def section(system: System) -> Iterable[str]:
         for statistic, value, by, source in system.rows["apart"]:
             apart = f"**open**: apart by more than {show(by)}"
             yield line([statistic, show(value), apart, source])
+    if system.rows["misstated"]:
+        yield ""
+        yield from header_lines(("often stated", "in the source", "source"))
+        yield from map(line, system.rows["misstated"])
     if system.rows["unverified"]:
         yield ""
         each = (f"{code(what)}: {why}" for what, why in system.rows["unverified"])

@@ -17,6 +17,7 @@ unmodelled [what, official value, source, what is done instead]: no key expresse
 unverified [key or what, why it could not be verified]
 measured   [statistic, official value, tolerance, source]: see `statistics.py`
 apart      the same, of a statistic that differs by more, which is to be repaired
+misstated  [what summaries of the system say, what the source says, source]
 
 A value that differs between sizes is a table from size to value. Numbers agree if they
 do so to four digits. Keys of a part of a mixture or sum are objective.parts.NAME.FIELD.
@@ -44,6 +45,7 @@ COLUMNS = {
     "unverified": 2,
     "measured": 4,
     "apart": 4,
+    "misstated": 3,
 }
 """Kind of row -> its number of columns."""
 SOURCE = {
@@ -53,6 +55,7 @@ SOURCE = {
     "unmodelled": 2,
     "measured": 3,
     "apart": 3,
+    "misstated": 2,
 }
 """Kind of row -> the column of its source; `unverified` rows have none."""
 CORE = (
@@ -91,7 +94,7 @@ class System:
 
     def covers(self, key: str) -> bool:
         """Whether some row is about a config key."""
-        named = (row[0] for kind, rows in self.rows.items() for row in rows)
+        named = (row[0] for rows in self.rows.values() for row in rows)
         return any(name == key or name.startswith(f"{key}.") for name in named)
 
 
@@ -119,7 +122,11 @@ def system_names() -> list[str]:
 
 @functools.cache
 def load(name: str) -> System:
-    """Raises ValueError: a row has the wrong number of columns."""
+    """Reads a system's file.
+
+    Raises:
+      ValueError: a row has the wrong number of columns, or `without` names no row.
+    """
     file = tomllib.loads((FACTS / f"{name}.toml").read_text())
     parent = load(file["like"]) if "like" in file else None
     rows = {kind: tuple(map(tuple, file.get(kind, ()))) for kind in COLUMNS}
@@ -131,12 +138,15 @@ def load(name: str) -> System:
                 )
     sources = file.get("sources", {})
     if parent:
+        known = {row[0] for each in parent.rows.values() for row in each}
+        if stale := set(file.get("without", ())) - known:
+            raise ValueError(f"{name}: {parent.name} has no rows {sorted(stale)}")
         own = {row[0] for each in rows.values() for row in each}
         own |= set(file.get("without", ()))
         inherited = {
             kind: tuple(row for row in each if row[0] not in own)
             for kind, each in parent.rows.items()
-            if kind not in ("measured", "apart")
+            if kind not in ("measured", "apart", "misstated")
         }
         rows = {kind: inherited.get(kind, ()) + rows[kind] for kind in rows}
         sources = {**parent.sources, **sources}
