@@ -89,7 +89,8 @@ class System:
         """The experiment's sizes at which it is the published system."""
         return published_sizes(ROOT / "experiments" / f"{self.name}.py")
 
-    def config(self, size: str):
+    def config(self, size: str) -> Any:
+        """The experiment's config at a size."""
         return _config(self.name, size)
 
     def covers(self, key: str) -> bool:
@@ -117,6 +118,7 @@ def published_sizes(path: Path) -> tuple[str, ...]:
 
 
 def system_names() -> list[str]:
+    """The systems that have a file of facts."""
     return sorted(path.stem for path in FACTS.glob("*.toml"))
 
 
@@ -162,6 +164,12 @@ def problems(system: System) -> list[str]:
         for row in system.rows[kind]:
             if row[column].partition(" ")[0].rstrip(",;:") not in system.sources:
                 lines.append(f"{row[0]}: {row[column]!r} names no source")
+    lines += [
+        f"{row[0]} gives no reason"
+        for kind in ("departs", "unverified")
+        for row in system.rows[kind]
+        if not row[-1]
+    ]
     for size in system.sizes:
         lines += (f"{size}: {line}" for line in _differences(system, size))
     return lines
@@ -209,19 +217,15 @@ def _set_keys(config, size: str) -> set[str]:
     """Keys of which the experiment sets another value than its size's default."""
     default = base.get_config(size if size in base.SIZES else "base")
     default.objective.name = config.objective.name
-    plain = load_config(f"{ROOT / 'experiments' / 'base.py'}", flatten_(default))
-    ours, theirs = flatten(config), flatten(plain)
-    changed = {key for key in ours if not agrees(ours[key], theirs[key])}
-    return changed - set(TECHNICAL)
-
-
-def flatten_(config) -> dict[str, Any]:
-    """Dotted key -> value, without the sections that are the user's own."""
-    return {
+    values = {
         key: value
-        for key, value in flatten(config).items()
-        if not isinstance(value, dict) and value != ()
+        for key, value in flatten(default).items()
+        if not isinstance(value, dict)
     }
+    default = flatten(load_config(str(ROOT / "experiments" / "base.py"), values))
+    ours = flatten(config)
+    changed = {key for key in ours if not agrees(ours[key], default[key])}
+    return changed - set(TECHNICAL)
 
 
 def value_at(config, key: str) -> Any:
@@ -264,6 +268,7 @@ def at_size(official: Any, size: str, sizes: tuple[str, ...]) -> Any:
 
 
 def agrees(ours: Any, official: Any) -> bool:
+    """Whether two values are the same; numbers up to four digits."""
     if isinstance(ours, bool) or isinstance(official, bool):
         return ours is official
     if isinstance(ours, int | float) and isinstance(official, int | float):

@@ -21,4 +21,20 @@ MUTANTS = [
         TEST,
         "rows_hold and electra",
     ),
+    Mutant(
+        "a departure that is none any more stays declared",
+        "tests/fidelity/table.py",
+        'if kind != "equal" and same and not',
+        'if kind == "open" and same and not',
+        TEST,
+        "does_not_hold",
+    ),
+    Mutant(
+        "a value that an experiment sets needs no fact",
+        "tests/fidelity/table.py",
+        "for key in sorted(_set_keys(config, size)):",
+        "for key in ():",
+        TEST,
+        "does_not_hold",
+    ),
 ]
