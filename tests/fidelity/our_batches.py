@@ -1,0 +1,90 @@
+"""Our batches of synthetic text, of which statistics are taken."""
+
+# B batch, L length, R raw tokens an example
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from research import objectives
+from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
+from research.data.loading.examples import read_spans
+from research.data.store.example_index import build_index
+from tests.fidelity.table import System
+from tests.testing import example_batches, toy_objectives
+
+NUM_ROWS = 300
+VOCAB = example_batches.vocab(600, sentinels=130)
+
+
+PARTS = {"ernie": "token", "xlm": "tlm"}
+"""Systems whose objective has parts -> the one that is measured."""
+
+
+def objective_of(system: System):
+    """The objective at the first published size, or a part of it; and the length."""
+    config = system.config(system.sizes[0])
+    made = objectives.make_objective(**config.objective)
+    if part := PARTS.get(system.name):
+        made = made._parts.objectives[part]
+    return made, config.data.length
+
+
+def full_rows(objective, length: int, num: int = NUM_ROWS) -> Example:
+    """Texts that fill a row; two in three tokens start a word, one in 20 a sentence."""
+    width = objective.text_spec(length).length
+    text = example_batches.texts(width, [width] * num, VOCAB)
+    starts = np.random.default_rng(1).random(text.flags.shape) < 1 / 20
+    flags = text.flags | np.where(starts, WORD | SENTENCE, 0)
+    flags[:, 0] |= WORD | SENTENCE
+    first = np.full(num, width // 2, np.int32)
+    return text._replace(
+        flags=flags.astype(np.uint8), first_length=first, label=np.zeros(num, np.int32)
+    )
+
+
+def batch_of(system: System) -> tuple[dict, Example, int]:
+    """Our batch of full rows, their text, and the length."""
+    objective, length = objective_of(system)
+    text = full_rows(objective, length)
+    keys = example_batches.keys(NUM_ROWS)
+    return objective.corrupt(text, keys, VOCAB, length), text, length
+
+
+def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
+    """Of our rows: tokens of the first and second segment, and whether the row's label
+    says two documents [B, 3]; the documents' sentences; and the length.
+    """
+    objective, length = objective_of(system)
+    rng = Random(0)
+    documents = [
+        [max(2, round(rng.gauss(24, 12))) for _ in range(rng.randint(3, 60))]
+        for _ in range(2000)
+    ]
+    stream = toy_objectives.Stream((tuple(map(sum, documents)),))
+    offsets = [
+        start + size
+        for start, sizes in zip(stream.document_offsets, documents, strict=False)
+        for size in np.cumsum([0, *sizes[:-1]])
+    ]
+    stream.sentence_offsets = np.append(offsets, stream.num_tokens)
+    stream.fingerprint = "fidelity"
+    spec = objective.text_spec(length)
+    with tempfile.TemporaryDirectory() as folder:
+        index = build_index(stream, spec, 0, Path(folder))
+        row = np.arange(len(index.start))
+        arrays = read_spans((stream, index), row, spec.length, VOCAB.pad_id)
+        label = np.array(index.label)
+    zero = np.zeros_like(row)
+    arrays |= {"corpus": zero, "step": zero, "label": label}
+    vocab = example_batches.vocab(6000)
+    batch = objective.corrupt(
+        Example(**arrays), example_batches.keys(len(row)), vocab, length
+    )
+    text = (batch["segment"] > 0) & ~np.isin(
+        batch["token"], [vocab.bos_id, vocab.eos_id]
+    )
+    sizes = [(text & (batch["token_type"] == n)).sum(axis=1) for n in (0, 1)]
+    return np.stack([*sizes, label == OTHER_DOCUMENT], axis=1), documents, length

@@ -1,0 +1,240 @@
+"""Statistics of our batches, beside what the official rule gives on the same text.
+
+A row `measured` of a file of facts names one of STATISTICS, which returns a pair: ours,
+and the official rule's.
+"""
+
+# B batch, L length, R raw tokens an example
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+
+from research.batch import WORD
+from tests.fidelity import official_rules
+from tests.fidelity.our_batches import (
+    VOCAB,
+    batch_of,
+    objective_of,
+    packed_pairs,
+)
+from tests.fidelity.table import System
+
+
+def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
+    """What stands at the scored positions, and what stood there."""
+    used = batch["weight"] > 0
+    here = np.take_along_axis(batch["token"], batch["scored"], axis=1)
+    return here[used], batch["target"][used]
+
+
+def mask_share(system: System):
+    here, _ = chosen_tokens(batch_of(system)[0])
+    return np.mean(here == VOCAB.mask_id), 0.85 if system.name == "electra" else 0.8
+
+
+def random_share(system: System):
+    here, target = chosen_tokens(batch_of(system)[0])
+    return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
+
+
+def num_chosen(system: System):
+    batch, _, length = batch_of(system)
+    return batch["weight"].sum(axis=1).mean(), rounded_share(system, length)
+
+
+def spread_of_chosen(system: System):
+    """Standard deviation of a row's number, in those of a binomial distribution, which
+    it has officially: each token is chosen by itself.
+    """
+    batch, _, length = batch_of(system)
+    binomial = math.sqrt(0.15 * 0.85 * length)
+    return batch["weight"].sum(axis=1).std() / binomial, 1.0
+
+
+def chosen_or_shuffled(system: System):
+    """Scored tokens of a row, 15 % and 5 % of it."""
+    batch, _, length = batch_of(system)
+    return batch["weight"].sum(axis=1).mean(), 0.2 * length
+
+
+def two_way_rows(system: System):
+    """Share of UniLM's rows whose first token type is that of a pair."""
+    return np.mean(batch_of(system)[0]["token_type"][:, 0] == 0), 1 / 3
+
+
+def rounded_share(system: System, length: int) -> float:
+    """15 % of a row; RoBERTa's code rounds at random, so that the mean is exact."""
+    return 0.15 * length if system.name in ("roberta", "xlmr") else round(0.15 * length)
+
+
+def scored_mask(batch, length: int) -> np.ndarray:
+    """[B, L] bool: the scored positions."""
+    mask = np.zeros((len(batch["token"]), length), bool)
+    row, slot = np.nonzero(batch["weight"] > 0)
+    mask[row, batch["scored"][row, slot]] = True
+    return mask
+
+
+def run_lengths(mask) -> np.ndarray:
+    """Lengths of the unbroken runs of all rows."""
+    edges = np.diff(np.pad(np.asarray(mask, np.int8), [(0, 0), (1, 1)]), axis=1)
+    begin, end = np.nonzero(edges > 0), np.nonzero(edges < 0)
+    return end[1] - begin[1]
+
+
+def spanbert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of runs: ours, and the official rule's on the same words."""
+    batch, text, length = batch_of(system)
+    starts, rng = (text.flags & WORD) > 0, Random(0)
+    official = [official_rules.spanbert_mask(list(row), rng) for row in starts]
+    return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
+
+
+def albert_runs(system: System) -> tuple[np.ndarray, np.ndarray]:
+    batch, text, length = batch_of(system)
+    rng, official = Random(0), []
+    budget = int(batch["weight"].sum(axis=1).max())
+    for row in (text.flags & WORD) > 0:
+        begins = np.flatnonzero(row)
+        words = np.diff(np.append(begins, len(row)))
+        masked = official_rules.albert_mask(list(words), budget, rng)
+        official.append(np.repeat(masked, words))
+    return run_lengths(scored_mask(batch, length)), run_lengths(np.array(official))
+
+
+def xlnet_masks(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Targets [B, L]: ours, of forward rows; the official rule's on the same words."""
+    batch, text, length = batch_of(system)
+    row, slot = np.nonzero(batch["weight"] > 0)
+    ours = np.zeros((len(text.token), length), bool)
+    ours[row, batch["position"][row, batch["scored"][row, slot]]] = True
+    starts, rng = (text.flags[:, :length] & WORD) > 0, Random(0)
+    half = length // 2
+    official = [
+        official_rules.xlnet_mask(list(row[:half]), 43, rng)
+        + official_rules.xlnet_mask(list(row[half : length - 3]), 42, rng)
+        for row in starts
+    ]
+    return ours, np.array(official)
+
+
+def bart_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Masks and remaining words of a word, summed over rows: ours, official."""
+    batch, text, _ = batch_of(system)
+    words = ((text.flags & WORD) > 0).sum(axis=1)
+    encoder = batch["encoder_token"]
+    masks = (encoder == VOCAB.mask_id).sum(axis=1)
+    plain = ((encoder != VOCAB.pad_id) & (encoder != VOCAB.mask_id)).sum(axis=1) - 2
+    share = plain.sum() / text.length.sum()
+    rng = Random(0)
+    official = np.array([official_rules.bart_masks(int(n), rng) for n in words])
+    total = words.sum()
+    return (
+        np.array([masks.sum() / total, share]),
+        np.array([official[:, :2].sum() / total, official[:, 2].sum() / total]),
+    )
+
+
+def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Share of spans that begin and end the sentence: ours, official."""
+    batch, _, length = batch_of(system)
+    first = batch["decoder_position"][:, 0]
+    last = batch["decoder_position"].max(axis=1) + 1
+    end = batch["encoder_position"].max(axis=1) - 1
+    rng = Random(0)
+    drawn = np.array([official_rules.mass_begin(length, rng) for _ in range(20_000)])
+    return (
+        np.array([np.mean(first == 0), np.mean(last >= end)]),
+        np.array([np.mean(drawn[:, 0] == 1), np.mean(drawn[:, 0] == drawn[:, 1])]),
+    )
+
+
+def noise_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Hidden tokens, spans, and the share of spans of one token: ours, official."""
+    batch, text, _ = batch_of(system)
+    objective, raw = objective_of(system)[0], text.length[0]
+    hidden = round(raw * objective.rate)
+    spans = round(hidden / objective.mean_span)
+    target, used = batch["target"], batch["weight"] > 0
+    sentinel = np.isin(target, VOCAB.sentinel_ids)
+    plain = used & ~sentinel & (target != VOCAB.eos_id)
+    ours = plain.sum(axis=1).mean(), sentinel.sum(axis=1).mean()
+    ones = np.mean(run_lengths(plain) == 1)
+    return np.array([*ours, ones]), np.array(
+        [hidden, spans, (spans - 1) / (hidden - 1)]
+    )
+
+
+def pairs_by(rule: Callable) -> Callable:
+    """Rows of two segments: ours, and an official rule's on the same text."""
+
+    def pairs(system: System) -> tuple[np.ndarray, np.ndarray]:
+        ours, documents, length = packed_pairs(system)
+        return ours, np.array(rule(documents, length, Random(0)))
+
+    return pairs
+
+
+def of_pair(make: Callable, reduce: Callable) -> Callable:
+    """A statistic that reduces what `make` returns for us and for the official rule."""
+    return lambda system: tuple(map(reduce, make(system)))
+
+
+def single_rows(sizes) -> float:
+    return np.mean(sizes[:, 1] == 0)
+
+
+def first_share(sizes) -> float:
+    two = sizes[sizes[:, 1] > 0]
+    return np.mean(two[:, 0] / two.sum(axis=1))
+
+
+STATISTICS: dict[str, Callable] = {
+    "share of masks among chosen tokens": mask_share,
+    "share of random tokens among chosen tokens": random_share,
+    "chosen tokens of a full row": num_chosen,
+    "spread of the number of chosen tokens": spread_of_chosen,
+    "chosen and shuffled tokens of a full row": chosen_or_shuffled,
+    "rows of two-way attention": two_way_rows,
+    "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
+    "runs of one token, of masked spans": of_pair(
+        spanbert_runs, lambda runs: np.mean(runs == 1)
+    ),
+    "tokens of a run of masked n-grams": of_pair(albert_runs, np.mean),
+    "runs of one token, of masked n-grams": of_pair(
+        albert_runs, lambda runs: np.mean(runs == 1)
+    ),
+    "targets of the first half of a row": of_pair(
+        xlnet_masks, lambda mask: mask[:, :256].sum(axis=1).mean()
+    ),
+    "tokens of a run of targets": of_pair(
+        xlnet_masks, lambda mask: run_lengths(mask).mean()
+    ),
+    "masks a word": of_pair(bart_counts, lambda counts: counts[0]),
+    "share of text that remains": of_pair(bart_counts, lambda counts: counts[1]),
+    "spans at the start": of_pair(mass_begins, lambda shares: shares[0]),
+    "spans at the end": of_pair(mass_begins, lambda shares: shares[1]),
+    "hidden tokens": of_pair(noise_counts, lambda counts: counts[0]),
+    "hidden spans": of_pair(noise_counts, lambda counts: counts[1]),
+    "hidden spans of one token": of_pair(noise_counts, lambda counts: counts[2]),
+    "rows of one segment": of_pair(
+        pairs_by(official_rules.electra_segments), single_rows
+    ),
+    "first segment of two": of_pair(
+        pairs_by(official_rules.electra_segments), first_share
+    ),
+    "rows of two documents": of_pair(
+        pairs_by(official_rules.bert_pairs), lambda rows: rows[:, 2].mean()
+    ),
+    "first segment of a pair": of_pair(
+        pairs_by(official_rules.bert_pairs), first_share
+    ),
+}
+"""Name of a row -> system to ours and the official rule's value."""
+
+
+def within(value: float, official: float, tolerance: float) -> bool:
+    return math.isclose(value, official, abs_tol=tolerance + 1e-9, rel_tol=0)
