@@ -3,7 +3,9 @@
 import dataclasses
 import os
 import re
+import shlex
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
@@ -83,10 +85,11 @@ class Backend:
 
     def instructions(self, folder: epath.PathLike) -> list[str]:
         folder = epath.Path(folder)
-        lines = [f"kubectl apply -f {folder}/queue.yaml  # once, as its administrator"]
+        quoted = shlex.quote(str(folder))
+        lines = [f"kubectl apply -f {quoted}/queue.yaml  # once, as its administrator"]
         for wave in sorted(path.name for path in folder.glob("wave-*")):
             number = wave.removeprefix("wave-")
-            lines.append(f"kubectl apply -f {folder}/{wave}/")
+            lines.append(f"kubectl apply -f {quoted}/{wave}/")
             labels = f"palimpsest/sweep={folder.parent.name},palimpsest/wave={number}"
             lines.append(
                 f"kubectl -n {self.namespace} wait jobset -l {labels} "
@@ -102,7 +105,9 @@ class Backend:
                 f"--workdir=.../{sweep}: its last part becomes a label, of at "
                 "most 63 letters, digits, '-', '_' and '.'"
             )
-        if "://" not in folder and not (self.mount and folder.startswith(self.mount)):
+        path = PurePosixPath(os.path.normpath(folder))
+        mounted = self.mount and path.is_relative_to(self.mount)
+        if "://" not in folder and not mounted:
             raise UserError(
                 f"--workdir={folder}: pods can read a bucket (gs://...), or a path "
                 "under --gke.mount of --gke.claim"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -75,7 +76,7 @@ class Backend:
     def instructions(self, folder: epath.PathLike) -> list[str]:
         waves = sorted(path.name for path in epath.Path(folder).glob("wave-*"))
         return [
-            f"for task in {epath.Path(folder) / wave}/*.yaml; do "
+            f"for task in {shlex.quote(str(epath.Path(folder) / wave))}/*.yaml; do "
             'sky jobs launch --yes --async "$task"; done'
             for wave in waves
         ]
@@ -96,15 +97,16 @@ class Backend:
         lines, command = [ATTEMPT], list(job.command)
         if self.resources.hosts > 1 and not self.resources.slice:
             lines.append('FIRST=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)')
-            command.append(f"--coordinator=$FIRST:{COORDINATOR_PORT}")
+            address = f"{_variable('FIRST')}:{COORDINATOR_PORT}"
+            command.append(f"--coordinator={address}")
             command.append(f"--num_processes={self.resources.hosts}")
-            command.append("--process_id=$SKYPILOT_NODE_RANK")
+            command.append(f"--process_id={_variable('SKYPILOT_NODE_RANK')}")
         attempt = run_attempt.attempt_command(
             command,
             job.folder,
             budget,
-            attempt=f"{budget.round}.$ATTEMPT",
-            rank="$SKYPILOT_NODE_RANK",
+            attempt=f"{budget.round}.{_variable('ATTEMPT')}",
+            rank=_variable("SKYPILOT_NODE_RANK"),
         )
         return "\n".join([*lines, _shell([".venv/bin/python", *attempt[1:]]), ""])
 
@@ -139,6 +141,12 @@ class Backend:
         return requested
 
 
+def _variable(name: str) -> str:
+    """A variable that `_shell` lets the shell expand; text of users has no NUL."""
+    return f"\0{name}\0"
+
+
 def _shell(words: Sequence[str]) -> str:
-    """A command line for a shell, which expands the words that hold a variable."""
-    return " ".join(f'"{w}"' if "$" in w else shlex.quote(w) for w in words)
+    """A command line in which a shell expands nothing but what `_variable` made."""
+    line = " ".join(map(shlex.quote, words))
+    return re.sub("\0(.+?)\0", r"""'"$\1"'""", line)

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+from research.data.loading.examples import read_spans
 
 from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
-from research.data.loading.examples import read_spans
 from research.data.store.example_index import build_index
 from tests.fidelity.table import System
 from tests.testing import example_batches, toy_objectives

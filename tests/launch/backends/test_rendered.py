@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 import shlex
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -142,6 +143,9 @@ def test_a_pod_can_read_its_workdir():
     with pytest.raises(UserError, match="bucket"):
         _render("gke:team", waves=waves, **{"gke.image": "img"})
     flags = {"gke.image": "img", "gke.claim": "disk", "gke.mount": "/mnt/runs"}
+    for outside in ("/mnt/runsEVIL/mine", "/mnt/runs/../../etc/mine"):
+        with pytest.raises(UserError, match=r"under --gke\.mount"):
+            _render("gke:team", waves=[[_job(folder=outside)]], **flags)
     (job_set,) = _render("gke:team", waves=waves, **flags)["wave-0/abc.yaml"]
     job = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = job["template"]["spec"]
@@ -177,6 +181,31 @@ def test_a_sky_task_requests_the_resources(resources, name):
     assert ("--coordinator=$FIRST:8476" in command) == distributed
     known = {"SKYPILOT_NODE_RANK"} | set(re.findall(r"^(\w+)=", task["run"], re.M))
     assert set(re.findall(r"\$(\w+)", line)) <= known
+
+
+def test_a_sky_task_runs_nothing_that_stands_in_an_override(tmp_path):
+    job = _job()
+    values = ["$(touch PWN)", "`touch PWN`", "$ATTEMPT", "it's; touch PWN", '"$HOME"']
+    job.command = [*COMMAND, *(f"--config.data.corpus={value}" for value in values)]
+    waves, flags = [[job]], {"sky.gpu": "H100"}
+    resources = Resources(gpus=8, hosts=2)
+    (task,) = _render("sky:gcp", resources, waves, **flags)["wave-0/abc.yaml"]
+    script = task["run"].replace(".venv/bin/python", "printf '%s\\n'")
+    variables = {"SKYPILOT_NODE_IPS": "1.2.3.4\n5.6.7.8", "SKYPILOT_NODE_RANK": "1"}
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=variables | {"PATH": "/usr/bin:/bin", "SKYPILOT_TASK_ID": "t"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = done.stdout.splitlines()
+    command = words[words.index("--") + 1 :]
+    own = ["--coordinator=1.2.3.4:8476", "--num_processes=2", "--process_id=1"]
+    assert command == [*job.command, *own]
+    assert "--rank=1" in words and any(re.match(r"--attempt=3\.\d+$", w) for w in words)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
