@@ -31,7 +31,12 @@ from research.run.setup import (
     tokens_per_step,
     train_batches,
 )
-from research.run.workdir import check_same_run, config_digest, open_workdir
+from research.run.workdir import (
+    check_same_run,
+    config_digest,
+    open_workdir,
+    write_result,
+)
 from research.step import State, host_means, num_scored
 
 
@@ -67,12 +72,7 @@ def train(
         return result or _train(config, workdir, devices, peers or Peers())
 
 
-def _train(
-    config: Any,
-    workdir: epath.Path,
-    devices: Sequence[jax.Device] | None,
-    peers: Peers,
-) -> dict[str, Any]:
+def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict:
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.to_dict()
     program = build_program(config, devices)
@@ -108,7 +108,7 @@ def _train(
         "provenance": origin,
     }
     if jax.process_index() == 0:
-        write_json(workdir / "result.json", result)
+        write_result(workdir, result)
     return result
 
 

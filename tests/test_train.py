@@ -1,7 +1,6 @@
 """The train loop on a small corpus: a resumed run equals an uninterrupted one."""
 
 import contextlib
-import json
 import random
 
 import jax
@@ -16,6 +15,7 @@ from research.distributed.peers import Peers
 from research.errors import PreemptedError, UserError
 from research.run.metric_writer import read_metrics
 from research.run.setup import build_program
+from research.run.workdir import read_result
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 
@@ -81,7 +81,7 @@ def test_the_loss_falls_and_everything_is_written(uninterrupted):
     losses = [x["train/loss"] for x in read_metrics(workdir) if "train/loss" in x]
     assert len(losses) == 4 and losses[-1] < losses[0]
     assert [x["step"] for x in read_metrics(workdir)] == [3, 6, 6, 9, 12, 12]
-    assert result == json.loads((workdir / "result.json").read_text())
+    assert result == read_result(workdir)
     assert result["tokens_seen"] == 12 * 16 * 32
     assert 0 < result["tokens_scored"] <= 12 * 16 * 5
     assert result["flops_per_token"] > 0 and result["parameters"] > 0
@@ -118,7 +118,6 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
     (tmp_path / "config.json").rename(tmp_path / "lost")
     with pytest.raises(UserError, match="checkpoint of another config"):
         train(tiny_config(folder, seed=5), tmp_path)
-    assert not (tmp_path / "config.json").exists()
     result = train(tiny_config(folder), tmp_path)
     jax.tree.map(
         np.testing.assert_array_equal, *map(last_params, (uninterrupted[0], tmp_path))
@@ -143,8 +142,8 @@ class StoppingPeers(Peers):
 def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path):
     """On 8, then 4, then 2 devices: the same text, and the losses of one device.
 
-    The second is stopped in the middle of an evaluation, which the third repeats. The
-    third finds no metrics.jsonl: the tokens scored are counted on from the checkpoint.
+    The second is stopped in an evaluation, which the third repeats; the third finds no
+    metrics.jsonl, and counts tokens on from the checkpoint.
     """
     parts = (8, "data", 5, 4), (4, "fsdp", 5, 6), (2, "tensor", 0, 12)
     for count, axis, nth, step in parts:
@@ -234,10 +233,8 @@ def test_a_workdir_belongs_to_one_config(uninterrupted, folder, changes, words):
         ({"train.init_scope": "generator"}, "train.init_scope='generator'.*no such"),
         ({"mesh.data": 3}, "mesh.data=3"),
         ({"train.batch": 12, "train.accumulate": 8}, "train.batch=12"),
-        ({"data.eval_split": "validd"}, "data.eval_split.*valid"),
         ({"data.corpus": "/nowhere"}, "data.corpus"),
         ({"data.vocabulary": "/nowhere.model"}, "data.vocabulary"),
-        ({"train.steps": 0}, "train.steps is at least 1, not 0"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(

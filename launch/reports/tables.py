@@ -1,5 +1,6 @@
 """A table of a sweep: the trials of each cell, beside the numbers of a paper."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,6 +104,9 @@ def _check_complete(rows: Rows) -> None:
         names = ", ".join(f"{name} ({key})" for key, name in missing.items())
         runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
         raise UserError(f"{runs} missing: {names}; run launch.sweep first")
+    for groups in rows.values():
+        for trial in itertools.chain(*groups.values()):
+            trial.check_result()
 
 
 def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, float]:

@@ -1,7 +1,7 @@
 """The plan of a sweep: its trials, from a sweep file and kept in `sweep.json`."""
 
 import dataclasses
-import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,17 @@ from launch import config
 from launch.backends.backend import absolute_path
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.run.json_files import write_json
+from research.run.json_files import read_json, write_json
 
 SCALES = ("smoke", "small", "paper")
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, which do not change a result: a trial's id does not depend on them."""
+
+
+TRIAL_ID = re.compile(r"[0-9a-f]{12}")
+"""The ids of trials, which are the names of their folders in the workdir."""
+
+REMEDY = "start the sweep again with --sweep, which makes it anew"
 
 
 def make_plan(
@@ -47,10 +53,10 @@ def make_plan(
 
 def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:
     """Writes `sweep.json` atomically: the header's fields, then the trials."""
+    names = {field.name for field in dataclasses.fields(Trial)} - {"folder"}
     rows = [
-        {field.name: getattr(trial, field.name) for field in dataclasses.fields(trial)}
+        {name: getattr(trial, name) for name in sorted(names)}
         | {"parents": {key: parent.id for key, parent in trial.parents.items()}}
-        | {"folder": trial.id}
         for trial in trials
     ]
     write_json(absolute_path(workdir) / "sweep.json", header | {"trials": rows})
@@ -60,13 +66,18 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
     """The trials of the last sweep that was started in `workdir`.
 
     Raises:
-      UserError: no sweep was started there.
+      UserError: no sweep was started there, or `sweep.json` is damaged.
     """
     trials: dict[str, Trial] = {}
-    for row in read_header(workdir)["trials"]:
-        parents = {key: trials[parent] for key, parent in row["parents"].items()}
-        folder = absolute_path(workdir) / row["folder"]
-        trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
+    try:
+        for row in read_header(workdir)["trials"]:
+            parents = {key: trials[parent] for key, parent in row["parents"].items()}
+            folder = absolute_path(workdir) / TRIAL_ID.fullmatch(row["id"]).group()
+            trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
+        ) from error
     return list(trials.values())
 
 
@@ -74,12 +85,12 @@ def read_header(workdir: epath.PathLike) -> dict[str, Any]:
     """The content of `sweep.json`.
 
     Raises:
-      UserError: there is no such file.
+      UserError: there is no such file, or it is damaged.
     """
     path = absolute_path(workdir) / "sweep.json"
     if not path.exists():
         raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
-    return json.loads(path.read_text())
+    return read_json(path, REMEDY)
 
 
 def _add_trial(

@@ -6,7 +6,9 @@ from typing import Any
 
 from etils import epath
 
+from research.errors import UserError
 from research.run.metric_writer import read_metrics
+from research.run.workdir import fixed_keys, read_result
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,7 +29,36 @@ class Trial:
 
     @property
     def result(self) -> dict[str, Any]:
-        return json.loads((self.folder / "result.json").read_text())
+        """The content of `result.json`.
+
+        Raises:
+          UserError: it is damaged, or was edited.
+        """
+        return read_result(self.folder)
+
+    def check_result(self) -> None:
+        """Checks that the result is that of this trial's config and metrics.
+
+        Raises:
+          UserError: names the first value that differs.
+        """
+        path, result = self.folder / "result.json", self.result
+        own, found = fixed_keys(self.config), fixed_keys(result["config"])
+        for key in self.parents:
+            found[key] = epath.Path(found.get(key, "")).name
+        metrics = {name: value for line in self.metrics for name, value in line.items()}
+        metrics.pop("step", None)
+        for source, expected, got in (
+            ("the trial's config", own, found),
+            ("metrics.jsonl", metrics, result["metrics"]),
+        ):
+            for key in sorted(expected.keys() | got.keys()):
+                if expected.get(key) != got.get(key):
+                    raise UserError(
+                        f"{path} is not that of {self.name}: {key} is {got.get(key)!r} "
+                        f"there and {expected.get(key)!r} in {source}; delete it and "
+                        "start the sweep again"
+                    )
 
     @property
     def metrics(self) -> list[dict[str, float]]:

@@ -24,6 +24,21 @@ def replace_text(path: epath.Path, text: str) -> None:
     temporary.replace(path)
 
 
+def read_json(path: epath.PathLike, remedy: str) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+      UserError: the file holds something else; the line ends with `remedy`.
+    """
+    try:
+        content = json.loads(epath.Path(path).read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError("not an object")
+    except ValueError as error:  # also bytes that are not UTF-8
+        raise UserError(f"{path} is damaged ({error}); {remedy}") from error
+    return content
+
+
 def read_json_lines(path: epath.PathLike) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file, [] if there is none.
 

@@ -14,6 +14,7 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.run.json_files import read_json, write_json
 
 LOCK_FILE = ".lock"
 """In the workdir: locked while a run writes it, with the run's host and process."""
@@ -41,11 +42,12 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
       UserError: it cannot be made, is of another config, or another run writes it.
     """
     if (workdir / "config.json").exists():
-        old = json.loads((workdir / "config.json").read_text())
+        remedy = "give another --workdir, or delete it: the next start makes it again"
+        old = read_json(workdir / "config.json", remedy)
         check_same_config(workdir, old, config)
     if processes.broadcast_from_process_0((workdir / "result.json").exists()):
         processes.print_from_process_0(f"{workdir} has its result already")
-        yield json.loads((workdir / "result.json").read_text())
+        yield read_result(workdir)
         return
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -109,10 +111,37 @@ def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
             )
 
 
+def read_result(workdir: epath.Path) -> dict[str, Any]:
+    """The content of result.json.
+
+    Raises:
+      UserError: it is damaged, or was edited.
+    """
+    path = workdir / "result.json"
+    remedy = "delete it: the command of the run makes it again"
+    result = read_json(path, remedy)
+    if result.pop("digest", None) != _digest(result):
+        raise UserError(f"{path} was changed after the run wrote it; {remedy}")
+    return result
+
+
+def write_result(workdir: epath.Path, result: dict[str, Any]) -> None:
+    """Writes result.json with a digest of its content."""
+    write_json(workdir / "result.json", result | {"digest": _digest(result)})
+
+
 def config_digest(config: dict) -> str:
     """A hash, 12 hex digits, of the keys that a restart may not change."""
-    kept = {k: v for k, v in _flatten(config).items() if k not in CHANGEABLE_KEYS}
-    text = json.dumps(kept, sort_keys=True)
+    return _digest(fixed_keys(config))
+
+
+def fixed_keys(config: dict) -> dict[str, Any]:
+    """Dotted key -> value of the keys that a restart may not change."""
+    return {k: v for k, v in _flatten(config).items() if k not in CHANGEABLE_KEYS}
+
+
+def _digest(content: dict) -> str:
+    text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -13,6 +13,7 @@ from launch.backends import backend, run_attempt
 from launch.backends.attempt_log import ProcessRecord
 from launch.backends.backend import flag
 from launch.backends.resources import Resources
+from research.run.workdir import write_result
 
 LOST, NEVER_STARTED = None, "never started"
 """In place of an exit code: the job's machine dies; no process of the job starts."""
@@ -77,7 +78,7 @@ class Backend:
         self.cancel([handle])
         folder = Path(folder)
         if code == 0:
-            (folder / "result.json").write_text('{"metrics": {"valid/loss": 1}}')
+            write_result(folder, {"metrics": {"valid/loss": 1}})
         if code not in (LOST, NEVER_STARTED):
             record = self._record(handle)
             dataclasses.replace(record, exit_code=code, ended=index).write(folder)

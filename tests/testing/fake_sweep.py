@@ -6,6 +6,7 @@ from pathlib import Path
 from launch.reports.tables import Column, Curve, Paper, Rows, Table
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
+from research.run.workdir import write_result
 
 SWEEP = """
 def sweep(scale):
@@ -57,25 +58,28 @@ def finished(workdir: Path) -> list[Trial]:
     sweep_plan.write_plan(planned, workdir)
     for row, groups in rows(planned).items():
         for trial in groups.get("first", ()):
-            _result(trial, {"valid/loss": 3.0})
+            write_run(trial, {"valid/loss": 3.0})
         for trial, score in zip(groups["second"], SCORES[row], strict=True):
-            _result(trial, {"test/score": score})
+            write_run(trial, {"test/score": score})
     return planned
 
 
-def _result(trial: Trial, metrics: dict[str, float]) -> None:
-    trial.folder.mkdir()
+def write_run(trial: Trial, metrics: dict[str, float]) -> None:
+    """Writes the metrics and the result of a trial, which ends with `metrics`."""
+    trial.folder.mkdir(exist_ok=True)
     lines = [
         {"step": step, "train/loss": 9 / step, "valid/loss": 8 / step}
         for step in (5, 10, 20)
     ]
+    lines[-1] |= metrics
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (trial.folder / "metrics.jsonl").write_text(text)
     result = {
         "steps": 20,
-        "metrics": metrics,
+        "metrics": {"train/loss": 9 / 20, "valid/loss": 8 / 20} | metrics,
         "parameters": 1_250_000,
         "tokens_seen": 4e6,
+        "config": trial.config | {k: str(t.folder) for k, t in trial.parents.items()},
         "provenance": {"commit": "abc", "packages": {"jax": "1"}, "command": ["x"]},
     }
-    (trial.folder / "result.json").write_text(json.dumps(result))
+    write_result(trial.folder, result)

@@ -18,6 +18,7 @@ from launch.backends.backend import load_backend
 from launch.backends.resources import Resources
 from launch.cli import main
 from research.errors import UserError
+from research.run.workdir import write_result
 
 BUDGET = Budget(preemptions=7, retries=2, round=3)
 COMMAND = ["python", "-m", "launch.train", "--config=a.py", '--config.x={"a b": 1}']
@@ -252,7 +253,7 @@ def test_a_sweep_is_rendered_in_waves_and_resume_renders_the_rest(tmp_path, caps
     assert out.index("wave-0/") < out.index("wave-1/") and "kubectl" in out
     (first,) = workdir.glob("gke/wave-0/*.yaml")
     (workdir / first.stem).mkdir()
-    (workdir / first.stem / "result.json").write_text('{"metrics": {}}')
+    write_result(workdir / first.stem, {"metrics": {}})
     run("resume", f"--workdir={workdir}")
     (job_set, *_) = [
         yaml.safe_load(p.read_text()) for p in workdir.glob("gke/wave-0/*")

@@ -2,6 +2,7 @@
 
 from launch.reports import report
 from launch.sweeps import sweep_plan
+from research.run.workdir import write_result
 from tests.testing import fake_sweep
 
 
@@ -22,8 +23,9 @@ def test_equal_and_varied_keys_are_those_of_the_configs(tmp_path):
 
 def test_provenance_shows_every_value(tmp_path):
     planned = fake_sweep.finished(tmp_path)
-    path = planned[0].folder / "result.json"
-    path.write_text(path.read_text().replace('"abc"', '"other"'))
+    result = planned[0].result
+    result["provenance"]["commit"] = "other"
+    write_result(planned[0].folder, result)
     facts = report.provenance(fake_sweep.rows(sweep_plan.read_plan(tmp_path)))
     assert set(facts["commit"].split("; ")) == {"abc", "other"}
     assert facts["packages"] == "jax 1"

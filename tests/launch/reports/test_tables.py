@@ -1,6 +1,7 @@
 """Tables: means, intervals and tests of trials; missing runs are refused."""
 
 import re
+import shutil
 
 import pytest
 
@@ -43,6 +44,58 @@ def test_a_missing_run_is_refused_by_name(tmp_path):
         ):
             tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
         path.write_text(content)
+
+
+def _edit(trial, other):
+    path = trial.folder / "result.json"
+    path.write_text(path.read_text().replace("71.0", "99.0"))
+
+
+def _copy(trial, other):
+    shutil.copy(other.folder / "result.json", trial.folder / "result.json")
+
+
+def _truncate(trial, other):
+    path = trial.folder / "result.json"
+    path.write_text(path.read_text()[:100])
+
+
+def _other_metrics(trial, other):
+    shutil.copy(other.folder / "metrics.jsonl", trial.folder / "metrics.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_edit, "was changed after the run wrote it"),
+        (_copy, "is not that of lm seed=0.*: seed is 1 there and 0 in"),
+        (_truncate, "is damaged"),
+        (_other_metrics, "test/score is 71.0 there and 72.5 in metrics.jsonl"),
+    ],
+)
+def test_a_result_that_is_not_its_runs_is_refused(tmp_path, damage, words):
+    planned = fake_sweep.finished(tmp_path)
+    damage(*fake_sweep.rows(planned)["lm"]["second"][:2])
+    with pytest.raises(UserError, match=words):
+        tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:100],
+        lambda text: "[1]",
+        lambda text: text.replace('"id": "', '"id": "../../'),
+        lambda text: text.replace('"overrides"', '"override"'),
+        lambda text: text.replace('"trials"', '"trial"'),
+    ],
+)
+def test_a_damaged_plan_is_one_line(tmp_path, change):
+    fake_sweep.finished(tmp_path)
+    path = tmp_path / "sweep.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=r"sweep.json is damaged"):
+        sweep_plan.read_plan(tmp_path)
 
 
 def test_a_row_without_trials_is_refused(tmp_path):
