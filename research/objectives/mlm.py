@@ -68,7 +68,7 @@ class Objective:
     random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
     # drawn from; all: the whole vocabulary (BERT)
     rounding: str = choice("nearest", ROUNDINGS)  # of rate * tokens; random (RoBERTa):
-    # floor(rate * tokens + u)
+    # floor(rate * tokens + u); up (SpanBERT): specials do not count as tokens
     format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
     sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
     # `sentence_pairs`
@@ -76,7 +76,8 @@ class Objective:
     shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
     # shuffled, then scored (StructBERT: 0.05)
     boundary_targets: int = number(0, least=0)  # positions of a span that are also
-    # predicted from the unmasked tokens around it (SpanBERT: 15); 0: none
+    # predicted from the unmasked tokens around it (SpanBERT: 15), unless it touches a
+    # special; 0: none
 
     family = "MLM"
     pattern = "full"
@@ -145,8 +146,10 @@ class Objective:
         """Overwrites `text.token`; returns the arrays of all scored positions."""
         length = text.token.shape[1]
         num_masked = self.num_masked(length)
+        special = vocab.is_special[text.token]
+        num_tokens = (~special).sum(axis=1) if self.rounding == "up" else text.length
         count = mask_budget(
-            text.length, self.rate, num_masked, rounding=self.rounding, key=key
+            num_tokens, self.rate, num_masked, rounding=self.rounding, key=key
         )
         chosen = mask_units.choose_units(
             key,
@@ -157,7 +160,7 @@ class Objective:
             max_words=self.max_words,
             entry_types=self.entry_types,
         )
-        free = ~vocab.is_special[text.token] & ~chosen
+        free = ~special & ~chosen
         scored = replace_chosen(
             text.token,
             chosen,
@@ -170,7 +173,7 @@ class Objective:
             random_tokens=self.random_tokens,
         )
         if self.boundary_targets:
-            scored |= span_boundaries(scored["scored"], scored["weight"])
+            scored |= span_boundaries(scored["scored"], scored["weight"], special)
         if self.shuffle_rate:
             num = num_trigrams(text.length, self.shuffle_rate)
             max_num = int(num_trigrams(length, self.shuffle_rate))

@@ -214,7 +214,7 @@ def make_example(
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
     row = np.flatnonzero(example.length > 1)
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
-    if spec.unit not in ("pair", "sentence_pair"):
+    if spec.unit not in ("pair", "sentence_pair", "halves"):
         return example._replace(flags=flags)
     first = np.minimum(cut, example.length).astype(np.int32)
     odds = [

@@ -37,7 +37,7 @@ def mask_budget(
 
     rounding: of rate * tokens.
       nearest: to the nearest integer, ties to the even one, and at least 1 (BERT).
-      up: to the next integer (SpanBERT).
+      up: to the next integer.
       random: floor(rate * tokens + u) with u uniform in [0, 1), keyed by row
         (fairseq): its mean is rate * tokens, and it may be 0.
     """
@@ -126,19 +126,25 @@ def replace_chosen(
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
 
 
-def span_boundaries(scored: np.ndarray, weight: np.ndarray) -> dict[str, np.ndarray]:
+def span_boundaries(
+    scored: np.ndarray, weight: np.ndarray, special: np.ndarray
+) -> dict[str, np.ndarray]:
     """left, right, offset [B, K] of the span of each scored position.
 
     left and right are the unmasked positions next to the span, and offset counts
     positions of the span from 0. A span is an unbroken run of scored positions (Joshi
-    et al. 2020, 3.2; its released code joins spans that touch, too).
+    et al. 2020, 3.2). A span beside a `special` [B, L] is not predicted from it: its
+    offsets are L (facebookresearch/SpanBERT, masking.py, span_masking).
     """
     used = weight > 0
     first, last = (
         np.take_along_axis(scored, slot, axis=1) for slot in _span_slots(scored, used)
     )
-    each = {"left": first - 1, "right": last + 1, "offset": scored - first}
-    return {name: np.where(used, array, 0) for name, array in each.items()}
+    left, right = np.where(used, first - 1, 0), np.where(used, last + 1, 0)
+    beside = np.take_along_axis(special, left, axis=1)
+    beside |= np.take_along_axis(special, right, axis=1)
+    offset = np.where(beside, special.shape[1], scored - first)
+    return {"left": left, "right": right, "offset": np.where(used, offset, 0)}
 
 
 def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
