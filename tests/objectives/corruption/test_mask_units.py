@@ -115,23 +115,25 @@ def spanbert(start, count, rng) -> np.ndarray:
 
 
 def test_spans_are_those_of_spanbert():
-    example = texts(254, [254] * 500, VOCAB)  # words of 1.5 tokens on average
-    text, count, chosen = choose(example, 256, "span")
-    assert (chosen.sum(axis=1) == count).all()
     rng = np.random.default_rng(0)
-    start = (text.flags[:, 1:-1] & WORD) > 0
-    official = np.stack([spanbert(row, 38, rng) for row in start])
-    table = [
-        np.bincount(np.minimum(lengths(x), 16))[1:] for x in (chosen[:, 1:-1], official)
-    ]
-    assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
-    ends = (
-        x & ~np.pad(x[:, 1:], [(0, 0), (0, 1)]) for x in (chosen[:, 1:-1], official)
-    )
-    next_start = np.pad(start[:, 1:], [(0, 0), (0, 1)], constant_values=True)
-    inside = [(end & ~next_start).sum() for end in ends]  # a span ends within a word
-    assert stats.chi2_contingency([inside, [500, 500]]).pvalue > SIGNIFICANCE
-    assert min(inside) > 20
+    sizes = rng.choice([1, 6], (500, 254))  # tokens of each word
+    ends = np.cumsum(sizes, axis=1)
+    start = np.stack([np.isin(np.arange(254), [0, *row]) for row in ends])
+    example = texts(254, [254] * 500, VOCAB)._replace(flags=start * np.uint8(WORD))
+    _, count, chosen = choose(example, 256, "span")
+    assert (chosen.sum(axis=1) == count).all()
+    both = [chosen[:, 1:-1], np.stack([spanbert(row, 38, rng) for row in start])]
+    after = np.pad(start[:, 1:], [(0, 0), (0, 1)], constant_values=True)
+    long = np.stack([after[:, n : n + 249] for n in range(5)]).sum(axis=0) == 0
+    tables = [], [], []
+    for masked in both:
+        before = np.pad(masked, [(0, 0), (1, 0)])[:, :-1]
+        begins, ends = masked & ~before, ~masked & before & ~start
+        tables[0].append(np.bincount(np.minimum(lengths(masked), 30))[1:])
+        tables[1].append([(begins[:, :249] & long).sum(), begins.sum()])
+        tables[2].append([ends.sum(), 500])  # a span that ends within a word
+    for table in tables:
+        assert stats.chi2_contingency(table).pvalue > SIGNIFICANCE
 
 
 @pytest.mark.parametrize("unit", ["word", "ngram", "span"])
