@@ -25,10 +25,11 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.model.token_types = 2
     if size in base.PUBLISHED:
-        config.data.vocabulary_size = 18_000
+        config.data.update(vocabulary_size=18_000, length=128)
         config.train.update(steps=1_000_000, batch=256)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=10_000)
     pair = {"format": "segment_pair", "sentence_task": "nsp", "unit": "lexicon"}
+    pair["random_tokens"] = "all"
     first, last = config.train.steps // 3, 2 * config.train.steps // 3
     parts = {"token": pair | {"unit": "token", "mixing_rate": [[0, 1], [first, 0]]}}
     phrase = pair | {"entry_types": "phrase"}

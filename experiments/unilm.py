@@ -26,7 +26,7 @@ SLICES = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
-    config.objective.name = "unilm"
+    config.objective.update(name="unilm", random_tokens="all")
     config.model.token_types = 6
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996

@@ -24,7 +24,8 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
-    parts = {"mlm": {"side": "one", "mixing_rate": 1.0}, "tlm": {"mixing_rate": 1.0}}
+    both = {"mixing_rate": 1.0, "random_tokens": "all"}
+    parts = {"mlm": both | {"side": "one"}, "tlm": both}
     config.objective.update(name="mix", base_objective="tlm", parts=parts)
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1

@@ -26,8 +26,8 @@ from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
-    RANDOM_TOKENS,
     ROUNDINGS,
+    TOKEN_SETS,
     mask_budget,
     max_masked,
     num_trigrams,
@@ -50,8 +50,7 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 class Objective:
     """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
 
-    rate * tokens of a row are chosen, where tokens count its specials; no special is
-    ever chosen.
+    rate * tokens of a row are chosen, where tokens count its specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
@@ -65,8 +64,10 @@ class Objective:
     # that are chosen before single words ("": all); other units: entries that are words
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
     # for each token, or once for an unbroken run of chosen tokens
-    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
-    # drawn from; all: the whole vocabulary (BERT)
+    candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
+    # specials, too (RoBERTa's code)
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (BERT's code)
     rounding: str = choice("nearest", ROUNDINGS)  # of rate * tokens; random (RoBERTa):
     # floor(rate * tokens + u); up (SpanBERT): specials do not count as tokens
     format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
@@ -91,6 +92,11 @@ class Objective:
             raise ValueError(
                 "shuffle_rate and boundary_targets exclude each other: shuffled "
                 "trigrams have no boundary"
+            )
+        if self.boundary_targets and self.candidates == "all":
+            raise ValueError(
+                "boundary_targets needs candidates ordinary: a span of specials has no "
+                "boundary"
             )
         if self.sentence_task != "none" and self.format in SINGLE_FORMATS:
             raise ValueError(
@@ -159,6 +165,7 @@ class Objective:
             unit=self.unit,
             max_words=self.max_words,
             entry_types=self.entry_types,
+            candidates=self.candidates,
         )
         free = ~special & ~chosen
         scored = replace_chosen(

@@ -23,7 +23,11 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, number
-from research.objectives.corruption.masking import mask_random_tokens, max_masked
+from research.objectives.corruption.masking import (
+    TOKEN_SETS,
+    mask_random_tokens,
+    max_masked,
+)
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
@@ -41,8 +45,10 @@ class Objective:
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
-    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
-    # token; the rest stays
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
+    # rest stays
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side (monolingual, to alternate with both in a mix)
     languages: str = "0:1"  # token types of first and second side: one pair for all
@@ -102,6 +108,7 @@ class Objective:
             max_count=self.num_scored(length),
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
+            random_tokens=self.random_tokens,
         )
         group = input_format.full_input(text.token, text.length)
         shift = np.where(text.token_type == 1, second_begin[:, None], 0)

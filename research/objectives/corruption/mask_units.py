@@ -42,8 +42,9 @@ def choose_units(
     unit: str,
     max_words: int = 0,
     entry_types: str = "",
+    candidates: str = "ordinary",
 ) -> np.ndarray:
-    """[B, L] bool: whole units of a text, never specials, at most `count` [B] tokens.
+    """[B, L] bool: whole units of a text, at most `count` [B] tokens.
 
     token: exactly `count`, all subsets equally likely. word: in random order, each that
     still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon: entries in
@@ -53,11 +54,15 @@ def choose_units(
       max_words: of an n-gram or span; 0: as published.
       entry_types: of the lexicon, separated by commas. Unit lexicon: entries that are
         chosen first ("": all); other units: entries that count as one word.
+      candidates: one of `masking.TOKEN_SETS`.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
     """
-    candidate = ~vocab.is_special[text.token]
+    if candidates == "ordinary":
+        candidate = ~vocab.is_special[text.token]
+    else:
+        candidate = np.arange(text.token.shape[1]) < text.length[:, None]
     if unit == "token":
         return counter_rng.choose_subset(key, "choose", candidate, count)
     start = (text.flags & WORD) > 0

@@ -13,7 +13,9 @@ from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
 
 ROUNDINGS = ("nearest", "up", "random")
-RANDOM_TOKENS = ("ordinary", "all")
+TOKEN_SETS = ("ordinary", "all")
+"""What may be chosen, or drawn as a random token: not specials, or everything. Only
+systems whose released code does so choose or draw specials."""
 DRAW_UNITS = ("token", "span")
 
 TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
@@ -51,6 +53,11 @@ def mask_budget(
     return np.where(num_tokens > 0, np.minimum(count, max_count), 0).astype(np.int64)
 
 
+def random_ids(vocab: VocabInfo, random_tokens: str) -> np.ndarray:
+    """The ids that a random token is drawn from, for one of TOKEN_SETS."""
+    return vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+
+
 def mask_random_tokens(
     token: np.ndarray,
     candidate: np.ndarray,
@@ -62,6 +69,7 @@ def mask_random_tokens(
     max_count: int,
     mask_fraction: float,
     random_fraction: float,
+    random_tokens: str = "ordinary",
 ) -> dict[str, np.ndarray]:
     """BERT's masking of single tokens: overwrites `token` [B, L] in place.
 
@@ -81,6 +89,7 @@ def mask_random_tokens(
         num_scored=max_count,
         mask_fraction=mask_fraction,
         random_fraction=random_fraction,
+        random_tokens=random_tokens,
     )
 
 
@@ -104,8 +113,7 @@ def replace_chosen(
       mask_fraction, random_fraction: probabilities of the first two.
       draw_unit: token: drawn for each position. span: drawn once for each unbroken run
         of chosen positions; random tokens are still drawn one by one.
-      random_tokens: ordinary: drawn from ordinary tokens. all: from the whole
-        vocabulary (BERT).
+      random_tokens: one of TOKEN_SETS.
 
     Returns:
       scored, target, weight [B, K].
@@ -117,7 +125,7 @@ def replace_chosen(
     draw = (bits >> np.uint64(32)) * 2.0**-32
     if draw_unit == "span":
         draw = np.take_along_axis(draw, _span_slots(scored, used)[0], axis=1)
-    pool = vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+    pool = random_ids(vocab, random_tokens)
     index = bits & np.uint64(2**32 - 1)
     index = index * np.uint64(len(pool)) >> np.uint64(32)
     new = np.where(draw < mask_fraction + random_fraction, pool[index], target)

@@ -86,7 +86,7 @@ def test_eighty_ten_ten(draw_unit):
         assert 0.08 < (drawn[:, 1:] & drawn[:, :-1])[pair].mean() < 0.12
 
 
-@pytest.mark.parametrize("random_tokens", masking.RANDOM_TOKENS)
+@pytest.mark.parametrize("random_tokens", masking.TOKEN_SETS)
 def test_random_tokens_are_uniform(random_tokens):
     fields = {"random_tokens": random_tokens, "draw_unit": "span"}
     chosen = chosen_runs(3000)

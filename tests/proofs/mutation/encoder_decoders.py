@@ -203,4 +203,20 @@ MUTANTS = [
         TEST_MIX,
         "at_the_mixing_rates",
     ),
+    Mutant(
+        "no span of MASS predicts eos",
+        "research/objectives/mass.py",
+        "self._draw_begin(key, num_raw + all_tokens - size)",
+        "self._draw_begin(key, np.maximum(num_raw - size, 0))",
+        "tests/objectives/test_mass.py",
+        "may_predict_eos",
+    ),
+    Mutant(
+        "MASS's decoder attends to the encoder's masks, which the field forbids",
+        "research/objectives/inputs/seq2seq.py",
+        'if "cross_segment" in batch:',
+        'if "cross_segments" in batch:',
+        "tests/objectives/test_mass.py",
+        "unmasked_positions_alone",
+    ),
 ]
