@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant(
         "random tokens may be padding or the end of the text",
         SPANS,
-        "vocab.ordinary_ids[other], token[hidden])",
+        "pool[other], token[hidden])",
         "other.astype(np.int32), token[hidden])",
         TEST_NOISE,
         "random_and_never_special",
@@ -205,18 +205,18 @@ MUTANTS = [
     ),
     Mutant(
         "no span of MASS predicts eos",
-        "research/objectives/mass.py",
+        MASS,
         "self._draw_begin(key, num_raw + all_tokens - size)",
         "self._draw_begin(key, np.maximum(num_raw - size, 0))",
-        "tests/objectives/test_mass.py",
+        TEST_MASS,
         "may_predict_eos",
     ),
     Mutant(
         "MASS's decoder attends to the encoder's masks, which the field forbids",
-        "research/objectives/inputs/seq2seq.py",
+        SEQ2SEQ,
         'if "cross_segment" in batch:',
         'if "cross_segments" in batch:',
-        "tests/objectives/test_mass.py",
+        TEST_MASS,
         "unmasked_positions_alone",
     ),
 ]
