@@ -54,6 +54,8 @@ class Objective:
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
+    max_predictions: int = number(0, least=0)  # tokens of a row that are chosen at
+    # most; 0: rate * length
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
@@ -105,8 +107,9 @@ class Objective:
             )
 
     def num_masked(self, length: int) -> int:
-        """Masked tokens at most: 20 at length 128, 77 at 512."""
-        return max_masked(self.rate, length)
+        """Masked tokens at most: by default 20 at length 128, 77 at 512."""
+        most = max_masked(self.rate, length)
+        return min(most, self.max_predictions or most)
 
     def text_spec(self, length: int) -> TextSpec:
         if self.format in SINGLE_FORMATS:

@@ -178,7 +178,7 @@ MUTANTS = [
     Mutant(
         "kept and random tokens of the span are not scored",
         MASS,
-        "weight = used & ~vocab.is_special[target]",
+        "weight = used & (all_tokens | ~vocab.is_special[target])",
         "weight = used & np.isin(target, encoder, invert=True)",
         TEST_MASS,
         "mostly_masked_but_always_scored",
