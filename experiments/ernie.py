@@ -12,7 +12,11 @@ Look at: train/mlm at the two changes: each stage is harder than the one before.
 evaluation uses the last stage.
 
 Departs: the paper names no optimizer; BERT's is used. Its dialogue model (three roles)
-is left out; the lexicon replaces its chunker and its tagger.
+is left out; the lexicon replaces its chunker and its tagger. The released code masks
+each unit with probability 0.15, not 15 % of each row, and by words in a fraction of the
+files (PaddlePaddle/ERNIE v2.0, batching.py, mask); its batch is 8,192 tokens a device,
+here 256 rows. Base has the length of
+its released data, 128 (README).
 """
 
 from experiments import base, bert

@@ -3,15 +3,16 @@
 python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
 
 A span of half the tokens is masked for the encoder (80 % masks, 10 % random, 10 %
-unchanged); the decoder reads the span alone, at its positions, and all of it is scored.
-One span in five begins the text, one in five ends it (released code). Corpora of
+unchanged); the decoder reads the span alone, at its positions, and all of it is scored;
+it attends to the encoder's positions without a mask. One span in five begins the text,
+one in five ends it with eos (released code, trainer.py, EncDecTrainer). Corpora of
 data.mixture are languages, each with a token type where model.token_types is set.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
-Departs: an example is a passage of whole sentences, not one sentence; the decoder also
-attends to the encoder's masks, which the released code excludes; the batch is the
-released command's 3,000 tokens, for one device.
+Departs: an example is a passage of whole sentences, not one sentence; bos and eos are
+two tokens (XLM's bos is eos); the batch is the released command's 3,000 tokens, for one
+device.
 """
 
 from experiments import base
