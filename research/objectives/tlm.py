@@ -36,14 +36,14 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 class Objective:
     """Reads eos, x, eos, eos, y, eos; positions restart at 0 with the second side.
 
-    `token_type` is the language. Tokens of both sides are chosen with equal
-    probability, whatever their frequency (the paper's f^-0.5 needs counts that
-    `VocabInfo` does not have); specials are never chosen. Of a text in one language one
-    side is read: eos, x, eos.
+    `token_type` is the language. Tokens of both sides are chosen, specials never. Of a
+    text in one language one side is read: eos, x, eos.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
+    sample_alpha: float = number(0.0, least=0)  # a token is chosen in proportion to
+    # (its count in the training text) ** -sample_alpha; XLM's paper: 0.5
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
@@ -95,7 +95,8 @@ class Objective:
         """Masks round(rate * tokens) of a row's tokens, on either side.
 
         Raises:
-          UserError: `languages` has fewer pairs than there are corpora.
+          UserError: `languages` has fewer pairs than there are corpora, or
+            `sample_alpha` is above 0 but the text has no counts of tokens.
         """
         text, second_begin = self._text(example, key, vocab, length)
         scored = mask_random_tokens(
@@ -109,12 +110,24 @@ class Objective:
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
             random_tokens=self.random_tokens,
+            token_weight=self._token_weight(vocab),
         )
         group = input_format.full_input(text.token, text.length)
         shift = np.where(text.token_type == 1, second_begin[:, None], 0)
         group["position"] -= shift.astype(np.int32)
         group["token_type"] = self._languages(example.corpus, text, group["segment"])
         return group | scored
+
+    def _token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
+        """[V]: weights of the ids among what is chosen (XLM, trainer.py)."""
+        if not self.sample_alpha:
+            return None
+        if vocab.token_count is None:
+            raise UserError(
+                f"objective.sample_alpha is {self.sample_alpha:g}, but data.task does "
+                "not say how often tokens occur; set it to 0"
+            )
+        return np.maximum(vocab.token_count, 1.0) ** -self.sample_alpha
 
     def _text(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int

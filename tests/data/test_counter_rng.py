@@ -34,6 +34,9 @@ def all_draws(key):
         counter_rng.uniform(key, "a", 7),
         counter_rng.permutation(key, "a", 9),
         counter_rng.choose_subset(key, "a", candidate, 5 * ones),
+        counter_rng.choose_weighted(
+            key, "a", candidate / (1 + np.arange(90)), 5 * ones
+        ),
         counter_rng.choose_words(key, "a", start, candidate, 13 * ones),
         counter_rng.random_composition(key, "a", 12 * ones, 4 * ones),
         counter_rng.choose_spans(
@@ -113,6 +116,26 @@ def test_subsets_are_equally_likely():
     chosen = counter_rng.choose_subset(keys(5000), "a", candidate, np.full(5000, 2))
     assert not (chosen & ~candidate).any()
     assert_equally_likely(chosen, 10)
+
+
+def test_weighted_subsets_are_draws_without_replacement():
+    weight = np.array([1.0, 0.0, 2.0, 5.0])
+    chosen = counter_rng.choose_weighted(
+        keys(5000), "a", np.tile(weight, (5000, 1)), np.full(5000, 2)
+    )
+    pairs, count = np.unique(chosen, axis=0, return_counts=True)
+    p = weight / weight.sum()
+
+    def probability(pair):
+        one, two = np.flatnonzero(pair)
+        return p[one] * p[two] * (1 / (1 - p[one]) + 1 / (1 - p[two]))
+
+    expected = 5000 * np.array([probability(pair) for pair in pairs])
+    assert len(pairs) == 3 and stats.chisquare(count, expected).pvalue > LEVEL
+    few = counter_rng.choose_weighted(
+        keys(3), "a", np.tile(weight, (3, 1)), np.array([0, 1, 9])
+    )
+    assert few.sum(axis=1).tolist() == [0, 1, 3] and not few[:, 1].any()
 
 
 def test_subset_size_is_count_or_all_candidates():

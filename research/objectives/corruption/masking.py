@@ -70,17 +70,23 @@ def mask_random_tokens(
     mask_fraction: float,
     random_fraction: float,
     random_tokens: str = "ordinary",
+    token_weight: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """BERT's masking of single tokens: overwrites `token` [B, L] in place.
 
     Chosen are round(rate * num_tokens) of the candidates [B, L] of a row, at most
-    `max_count`, at distinct positions; see `replace_chosen` for what they become.
+    `max_count`, at distinct positions, with equal probability or in proportion to
+    `token_weight` [V]; see `replace_chosen` for what they become.
 
     Returns:
       scored, target, weight [B, K] with K = `max_count`.
     """
     count = mask_budget(num_tokens, rate, max_count)
-    chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+    if token_weight is None:
+        chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+    else:
+        weight = token_weight[token] * candidate
+        chosen = counter_rng.choose_weighted(key, "choose", weight, count)
     return replace_chosen(
         token,
         chosen,

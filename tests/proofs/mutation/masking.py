@@ -258,6 +258,14 @@ MUTANTS = [
         "positions_restart",
     ),
     Mutant(
+        "frequent tokens are masked more often, not less",
+        "research/objectives/tlm.py",
+        "np.maximum(vocab.token_count, 1.0) ** -self.sample_alpha",
+        "np.maximum(vocab.token_count, 1.0) ** self.sample_alpha",
+        "tests/objectives/test_tlm.py",
+        "rare_tokens_are_masked",
+    ),
+    Mutant(
         "every epoch has the same noise",
         COUNTER_RNG,
         "for counter in (epoch, example):",
