@@ -15,8 +15,7 @@ Departs: the paper names no optimizer; BERT's is used. Its dialogue model (three
 is left out; the lexicon replaces its chunker and its tagger. The released code masks
 each unit with probability 0.15, not 15 % of each row, and by words in a fraction of the
 files (PaddlePaddle/ERNIE v2.0, batching.py, mask); its batch is 8,192 tokens a device,
-here 256 rows. Base has the length of
-its released data, 128 (README).
+here 256 rows. Base has the length of the released model's data, 128 (README).
 """
 
 from experiments import base, bert

@@ -197,7 +197,7 @@ def choose_spans(
     bits = counter_rng.random_bits(key, role, start.shape[1])
     order = words.shuffled(_least_of_words(bits, candidate, words))
     draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
-    num_words = np.searchsorted(np.cumsum(lengths)[:-1], draw, side="right") + 1
+    cumulative = np.cumsum(lengths)[:-1]
     ahead, taken = np.arange(len(lengths)), np.zeros(words.exists.shape, bool)
     left, live = np.array(budget, np.int64), np.arange(len(start))
     last = np.zeros(len(start), np.int64)  # the last word of the last span
@@ -209,7 +209,8 @@ def choose_spans(
         at = live[:, None], word[:, None] + ahead
         joined = words.joined[at] | (ahead == 0)
         joined = np.logical_and.accumulate(joined, axis=1)
-        num = num_words[live, words.begin[live, word]]
+        drawn = draw[live, words.begin[live, word]]
+        num = np.searchsorted(cumulative, drawn, side="right") + 1
         new = joined & (ahead < num[:, None]) & ~taken[at]
         new &= ~taken[live, word][:, None]
         size = np.where(new, words.end[at] - words.begin[at], 0)
