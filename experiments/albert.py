@@ -3,14 +3,19 @@
 python -m launch.train --config=experiments/albert.py:tiny --workdir=runs/albert
 
 Masked are n-grams of whole words, n = 1, 2 or 3 with p(n) ~ 1/n, 80/10/10 token by
-token; a classifier predicts whether two adjacent segments were swapped. The token table
-is narrow, and all layers share their parameters.
+token, at most 20 tokens of a row of 512 (README's command); each pair has 40 maskings.
+A classifier predicts whether two adjacent segments were swapped; a pair of two
+documents, which occurs where one sentence alone was left, counts as swapped
+(create_pretraining_data.py). The token table is narrow, and all layers share their
+parameters.
 
 Look at: model.embedding_width=0 and model.shared_layers=False, the paper's Tables 3 and
-4; objective.sentence_task=none, nsp or sop_released. The last is the released code, in
-which a pair of two documents (where no second sentence was left) counts as swapped.
+4; objective.sentence_task=none, nsp or sop. The last is the paper's sentence, which
+leaves pairs of two documents without a label.
 
-Departs: the released version 1 has dropout, version 2 none; this is version 1.
+Departs: pairs are packed once, not once for each masking; an n-gram ends at a separator
+(create_masked_lm_predictions lets it cross). The released version 1 has dropout,
+version 2 none; this is version 1.
 """
 
 from experiments import base, bert
@@ -24,12 +29,14 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.data.vocabulary = "unigram"
     config.objective.update(name="mlm", unit="ngram", random_tokens="all")
-    config.objective.update(format="segment_pair", sentence_task="sop")
+    config.objective.update(format="segment_pair", sentence_task="sop_released")
+    config.data.dupe_factor = 40
     config.model.update(shared_layers=True, embedding_width=config.model.width // 2)
     config.model.token_types = 2
     config.optimizer.update(name="lamb", learning_rate=1e-2)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_000
+        config.objective.max_predictions = 20
         config.model.embedding_width = 128
         config.train.update(steps=125_000, batch=4096)
         config.optimizer.update(learning_rate=1.76e-3, warmup_steps=3125)

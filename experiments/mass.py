@@ -3,15 +3,16 @@
 python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
 
 A span of half the tokens is masked for the encoder (80 % masks, 10 % random, 10 %
-unchanged); the decoder reads the span alone, at its positions, and all of it is scored.
-One span in five begins the text, one in five ends it (released code). Corpora of
+unchanged); the decoder reads the span alone, at its positions, and all of it is scored;
+it attends to the encoder's positions without a mask. One span in five begins the text,
+one in five ends it with eos (released code, trainer.py, EncDecTrainer). Corpora of
 data.mixture are languages, each with a token type where model.token_types is set.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
-Departs: an example is a passage of whole sentences, not one sentence; the decoder also
-attends to the encoder's masks, which the released code excludes; the batch is the
-released command's 3,000 tokens, for one device.
+Departs: an example is a passage of whole sentences, not one sentence; bos and eos are
+two tokens (XLM's bos is eos); the batch is the released command's 3,000 tokens, for one
+device.
 """
 
 from experiments import base
@@ -25,6 +26,8 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "bpe"
     config.objective.update(name="mass", span_start="edges")
     config.objective.update(decoder_start="previous", text_unit="passage")
+    config.objective.update(candidates="all", random_tokens="all")
+    config.objective.cross_attention = "unmasked"
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)

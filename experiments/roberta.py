@@ -3,12 +3,15 @@
 python -m launch.train --config=experiments/roberta.py:tiny --workdir=runs/roberta
 
 Of a row's n tokens floor(0.15 n + u) are masked, u uniform, 80/10/10, drawn anew each
-time a text recurs. A row is whole sentences up to its length, across documents, which a
-separator divides; there are no segments and no sentence loss.
+time a text recurs; specials count and are masked as others are (fairseq,
+mask_tokens_dataset.py). A row is whole sentences up to its length, across documents,
+which a separator divides; there are no segments and no sentence loss.
 
 Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static masking),
 objective.format with doc_sentences, segment_pair, sentence_pair, and
 objective.sentence_task=nsp.
+
+Departs: a random token is never the mask token (fairseq: one in 50,265).
 """
 
 from experiments import base
@@ -21,6 +24,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bytebpe"
     config.objective.update(name="mlm", format="full_sentences", rounding="random")
+    config.objective.candidates = "all"
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip_norm=0.0)
     if size in base.PUBLISHED:

@@ -2,17 +2,18 @@
 
 python -m launch.train --config=experiments/spanbert.py:tiny --workdir=runs/spanbert
 
-Spans of whole words are masked up to 15 % of the tokens; the number of words is
-geometric (p = 0.2), up to 10; mask, random or stay is drawn once for a span. Each token
-of a span is predicted twice: at its position, and from the states of the two unmasked
-tokens around the span with its offset in the span. A row is whole sentences of one
-document.
+Spans that begin with the word of a random token are masked up to 15 % of the tokens;
+the number of words is geometric (p = 0.2), up to 10; spans that touch are one; mask,
+random or stay is drawn once for a span. Each of the first 15 tokens of a span is also
+predicted from the states of the two unmasked tokens around the span with its offset in
+the span, unless one of these is a special. A row is whole sentences of one document.
 
 Look at: valid/sbo beside valid/mlm; objective.boundary_targets=0, and
 objective.unit=token with draw_unit=token, are the rows of the paper's Tables 6 and 7.
 
-Departs: spans end with a whole word where the budget ends (released: mid-word); random
-tokens are uniform (released: drawn from the corpus). Sizes are the released models'.
+Departs: random tokens are uniform (released: drawn from the corpus, masking.py,
+span_masking); a sentence longer than a row is cut (released: left out,
+no_nsp_span_bert_dataset.py). Sizes are the released models'.
 """
 
 from experiments import base

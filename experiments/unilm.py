@@ -12,7 +12,11 @@ others 0), which is lower the more a mode attends to.
 
 Departs: it starts from scratch, where the paper starts from BERT-large (whose table of
 token types has two rows, not six), and so needs more than its learning rate of 3e-5. A
-batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices.
+batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices. The pretraining code is
+not released; its fine-tuning code (unilm-v1, seq2seq_loader.py) drops random tokens of
+what exceeds 15 %, here the last n-gram loses its end. All rows are packed as pairs, of
+which those that are not bidirectional read the first span alone, half a row, where the
+second is from another document.
 """
 
 from experiments import base, bert
@@ -26,7 +30,7 @@ SLICES = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
-    config.objective.name = "unilm"
+    config.objective.update(name="unilm", random_tokens="all")
     config.model.token_types = 6
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996

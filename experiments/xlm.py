@@ -3,7 +3,8 @@
     python -m launch.train --config=experiments/xlm.py:tiny --workdir=runs/xlm \
         --config.data.corpus=en-fr.tsv
 
-15 % of the tokens are masked, 80/10/10. Half of the rows are a sentence and its
+15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are
+the inverse square root of the frequency). Half of the rows are a sentence and its
 translation, whose positions restart at 0, so that a masked word may be inferred from
 the other language; the other half are one of the two. The token type is the language. A
 corpus is a file of two columns; with several in data.mixture each part needs their
@@ -12,8 +13,10 @@ languages, as --config.objective.parts='{"tlm": {"languages": "0:1 0:2"}, ...}'.
 Look at: valid/tlm with '{"tlm": {}}' and with '{"mlm": {"side": "one"}}' as the parts:
 how much a translation reveals of a masked word.
 
-Departs: monolingual rows are one sentence of the pairs, not streams of other text;
-frequent words are masked as often as rare ones; separators are never masked.
+Departs: monolingual rows are one sentence of the pairs, not streams of other text, and
+causal language modelling is left out; 15 % are chosen of each row, not of each batch
+(xlm/trainer.py, mask_out). The README's commands leave sample_alpha at 0, which masks
+each token, separators too, with probability 0.15.
 """
 
 from experiments import base
@@ -24,7 +27,8 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
-    parts = {"mlm": {"side": "one", "mixing_rate": 1.0}, "tlm": {"mixing_rate": 1.0}}
+    both = {"mixing_rate": 1.0, "random_tokens": "all", "sample_alpha": 0.5}
+    parts = {"mlm": both | {"side": "one"}, "tlm": both}
     config.objective.update(name="mix", base_objective="tlm", parts=parts)
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1

@@ -21,7 +21,6 @@ import numpy as np
 
 from research import models
 from research.batch import (
-    OTHER_DOCUMENT,
     ArraySpec,
     Example,
     TextSpec,
@@ -52,6 +51,9 @@ FORMATS = ("stream", "segment_pair")
 class Objective:
     """Reads bos, text, eos, or bos, A, eos, B, eos, where B follows A in the text.
 
+    A has about half of the row; where no B is left, or in a tenth of the rows, the row
+    is A alone.
+
     Masked positions are distinct, and never specials.
     """
 
@@ -68,7 +70,8 @@ class Objective:
     # also positions and token types; all: needs networks of one size
     temperature: float = number(1.0, above=0)  # of the generator's samples
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
-    short_rate: float = fraction(0.05)  # fraction of segment pairs that is made shorter
+    short_rate: float = fraction(0.05)  # fraction of the rows of `segment_pair` that is
+    # made shorter
 
     family = "contrastive"
     pattern = "full"
@@ -89,7 +92,7 @@ class Objective:
     def text_spec(self, length: int) -> TextSpec:
         if self.format == "stream":
             return TextSpec("stream", length - 2)
-        return TextSpec("pair", length - 3, short_rate=self.short_rate)
+        return TextSpec("halves", length - 2, short_rate=self.short_rate)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(self.num_scored(length))
@@ -100,11 +103,7 @@ class Objective:
         """Masks round(rate * tokens) of a row's tokens for the generator."""
         if self.format == "stream":
             text = input_format.single(example, vocab, length)
-        else:  # where no second segment is left, the row is the first alone
-            one_document = np.where(
-                example.label == OTHER_DOCUMENT, example.first_length, example.length
-            )
-            example = example._replace(length=one_document)
+        else:
             text = input_format.pair(example, vocab, length)
         scored = mask_random_tokens(
             text.token,

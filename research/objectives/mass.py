@@ -16,6 +16,7 @@ from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import spans
+from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.losses.cross_entropy import Term
 
@@ -28,16 +29,24 @@ class Objective:
     """Reads bos, text, eos with a span that is masked; scores the span.
 
     At each position the decoder reads the token before its target, with the position of
-    that token in the encoder. Special tokens in a span are unchanged and not scored.
-    Each corpus of a mixture is a token type (its language, where the model has token
-    types). The decoder attends to all encoder positions (the released code excludes the
-    masks).
+    that token in the encoder. Each corpus of a mixture is a token type (its language,
+    where the model has token types).
+
+    With `candidates` all, as in the released code (microsoft/MASS, MASS-unsupNMT,
+    trainer.py, restricted_mask_sent), the span is among the tokens after bos, eos
+    included, so that one that ends the text predicts eos; and the text's length counts
+    bos and eos. Otherwise special tokens in a span are unchanged and not scored.
     """
 
     rate: float = number(0.5, above=0, most=1)  # length of the span / of the text
     mask_fraction: float = fraction(0.8)  # fraction of the span read as masks
-    random_fraction: float = fraction(0.1)  # fraction read as ordinary tokens; the rest
+    random_fraction: float = fraction(0.1)  # fraction read as random tokens; the rest
     # is unchanged
+    candidates: str = choice("ordinary", TOKEN_SETS)  # what a span hides; all: also eos
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (released code)
+    cross_attention: str = choice("all", ("all", "unmasked"))  # encoder positions that
+    # the decoder attends to; unmasked: not those with the mask token (released code)
     span_start: str = choice("uniform", ("uniform", "edges"))  # edges: 20 % begin the
     # text, 20 % end it, the others are uniform
     decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
@@ -54,15 +63,19 @@ class Objective:
 
     def span_size(self, num_raw):
         """Tokens of the span in texts of `num_raw` (any shape), at least one."""
-        num_raw = np.asarray(num_raw)
-        size = np.maximum(np.rint(self.rate * num_raw).astype(np.int64), 1)
-        return np.minimum(size, num_raw)
+        num_raw, all_tokens = np.asarray(num_raw), self.candidates == "all"
+        size = np.rint(self.rate * (num_raw + 2 * all_tokens)).astype(np.int64)
+        size = np.minimum(np.maximum(size, 1), num_raw + all_tokens)
+        return np.where(num_raw > 0, size, 0)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec(self.text_unit, length - 2)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return seq2seq.batch_spec(length, int(self.span_size(length - 2)))
+        specs = seq2seq.batch_spec(length, int(self.span_size(length - 2)))
+        if self.cross_attention == "unmasked":
+            specs["cross_segment"] = ArraySpec((length,))
+        return specs
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -71,16 +84,18 @@ class Objective:
         token, num_tokens = input_format.add_special_tokens(example, vocab, length)
         num_raw = np.maximum(num_tokens - 2, 0)
         size = self.span_size(num_raw)
-        begin = 1 + self._draw_begin(key, num_raw - size)
+        all_tokens = self.candidates == "all"
+        begin = 1 + self._draw_begin(key, num_raw + all_tokens - size)
         index = np.arange(length)
         inside = (index >= begin[:, None]) & (index < (begin + size)[:, None])
         encoder = spans.replace_tokens(
             token,
-            inside & ~vocab.is_special[token],
+            inside & (all_tokens | ~vocab.is_special[token]),
             key,
             vocab,
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
+            random_tokens=self.random_tokens,
         )
 
         slot = np.arange(int(self.span_size(length - 2)))
@@ -97,7 +112,10 @@ class Objective:
         }
         for prefix in ("encoder_", "decoder_"):
             batch[prefix + "token_type"] += example.corpus[:, None]
-        weight = used & ~vocab.is_special[target]
+        if self.cross_attention == "unmasked":
+            visible = batch["encoder_segment"] * (encoder != vocab.mask_id)
+            batch["cross_segment"] = visible.astype(np.int32)
+        weight = used & (all_tokens | ~vocab.is_special[target])
         return batch | {
             "target": np.where(used, target, vocab.pad_id),
             "weight": weight.astype(np.float32),

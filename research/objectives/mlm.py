@@ -26,8 +26,8 @@ from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
-    RANDOM_TOKENS,
     ROUNDINGS,
+    TOKEN_SETS,
     mask_budget,
     max_masked,
     num_trigrams,
@@ -50,11 +50,12 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 class Objective:
     """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
 
-    rate * tokens of a row are chosen, where tokens count its specials; no special is
-    ever chosen.
+    rate * tokens of a row are chosen, where tokens count its specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
+    max_predictions: int = number(0, least=0)  # tokens of a row that are chosen at
+    # most; 0: rate * length
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
@@ -65,10 +66,12 @@ class Objective:
     # that are chosen before single words ("": all); other units: entries that are words
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
     # for each token, or once for an unbroken run of chosen tokens
-    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
-    # drawn from; all: the whole vocabulary (BERT)
+    candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
+    # specials, too (RoBERTa's code)
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (BERT's code)
     rounding: str = choice("nearest", ROUNDINGS)  # of rate * tokens; random (RoBERTa):
-    # floor(rate * tokens + u)
+    # floor(rate * tokens + u); up (SpanBERT): specials do not count as tokens
     format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
     sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
     # `sentence_pairs`
@@ -76,7 +79,8 @@ class Objective:
     shuffle_rate: float = fraction(0.0)  # fraction of tokens in trigrams that are
     # shuffled, then scored (StructBERT: 0.05)
     boundary_targets: int = number(0, least=0)  # positions of a span that are also
-    # predicted from the unmasked tokens around it (SpanBERT: 15); 0: none
+    # predicted from the unmasked tokens around it (SpanBERT: 15), unless it touches a
+    # special; 0: none
 
     family = "MLM"
     pattern = "full"
@@ -91,6 +95,11 @@ class Objective:
                 "shuffle_rate and boundary_targets exclude each other: shuffled "
                 "trigrams have no boundary"
             )
+        if self.boundary_targets and self.candidates == "all":
+            raise ValueError(
+                "boundary_targets needs candidates ordinary: a span of specials has no "
+                "boundary"
+            )
         if self.sentence_task != "none" and self.format in SINGLE_FORMATS:
             raise ValueError(
                 f"sentence_task {self.sentence_task} needs two spans: format is "
@@ -98,8 +107,9 @@ class Objective:
             )
 
     def num_masked(self, length: int) -> int:
-        """Masked tokens at most: 20 at length 128, 77 at 512."""
-        return max_masked(self.rate, length)
+        """Masked tokens at most: by default 20 at length 128, 77 at 512."""
+        most = max_masked(self.rate, length)
+        return min(most, self.max_predictions or most)
 
     def text_spec(self, length: int) -> TextSpec:
         if self.format in SINGLE_FORMATS:
@@ -145,8 +155,10 @@ class Objective:
         """Overwrites `text.token`; returns the arrays of all scored positions."""
         length = text.token.shape[1]
         num_masked = self.num_masked(length)
+        special = vocab.is_special[text.token]
+        num_tokens = (~special).sum(axis=1) if self.rounding == "up" else text.length
         count = mask_budget(
-            text.length, self.rate, num_masked, rounding=self.rounding, key=key
+            num_tokens, self.rate, num_masked, rounding=self.rounding, key=key
         )
         chosen = mask_units.choose_units(
             key,
@@ -156,8 +168,9 @@ class Objective:
             unit=self.unit,
             max_words=self.max_words,
             entry_types=self.entry_types,
+            candidates=self.candidates,
         )
-        free = ~vocab.is_special[text.token] & ~chosen
+        free = ~special & ~chosen
         scored = replace_chosen(
             text.token,
             chosen,
@@ -170,7 +183,7 @@ class Objective:
             random_tokens=self.random_tokens,
         )
         if self.boundary_targets:
-            scored |= span_boundaries(scored["scored"], scored["weight"])
+            scored |= span_boundaries(scored["scored"], scored["weight"], special)
         if self.shuffle_rate:
             num = num_trigrams(text.length, self.shuffle_rate)
             max_num = int(num_trigrams(length, self.shuffle_rate))

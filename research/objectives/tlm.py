@@ -23,7 +23,11 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, number
-from research.objectives.corruption.masking import mask_random_tokens, max_masked
+from research.objectives.corruption.masking import (
+    TOKEN_SETS,
+    mask_random_tokens,
+    max_masked,
+)
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
@@ -32,17 +36,19 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 class Objective:
     """Reads eos, x, eos, eos, y, eos; positions restart at 0 with the second side.
 
-    `token_type` is the language. Tokens of both sides are chosen with equal
-    probability, whatever their frequency (the paper's f^-0.5 needs counts that
-    `VocabInfo` does not have); specials are never chosen. Of a text in one language one
-    side is read: eos, x, eos.
+    `token_type` is the language. Tokens of both sides are chosen, specials never. Of a
+    text in one language one side is read: eos, x, eos.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
+    sample_alpha: float = number(0.0, least=0)  # a token is chosen in proportion to
+    # (its count in the training text) ** -sample_alpha; XLM's paper: 0.5
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
-    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
-    # token; the rest stays
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
+    # rest stays
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side (monolingual, to alternate with both in a mix)
     languages: str = "0:1"  # token types of first and second side: one pair for all
@@ -89,7 +95,8 @@ class Objective:
         """Masks round(rate * tokens) of a row's tokens, on either side.
 
         Raises:
-          UserError: `languages` has fewer pairs than there are corpora.
+          UserError: `languages` has fewer pairs than there are corpora, or
+            `sample_alpha` is above 0 but the text has no counts of tokens.
         """
         text, second_begin = self._text(example, key, vocab, length)
         scored = mask_random_tokens(
@@ -102,12 +109,25 @@ class Objective:
             max_count=self.num_scored(length),
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
+            random_tokens=self.random_tokens,
+            token_weight=self._token_weight(vocab),
         )
         group = input_format.full_input(text.token, text.length)
         shift = np.where(text.token_type == 1, second_begin[:, None], 0)
         group["position"] -= shift.astype(np.int32)
         group["token_type"] = self._languages(example.corpus, text, group["segment"])
         return group | scored
+
+    def _token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
+        """[V]: weights of the ids among what is chosen (XLM, trainer.py)."""
+        if not self.sample_alpha:
+            return None
+        if vocab.token_count is None:
+            raise UserError(
+                f"objective.sample_alpha is {self.sample_alpha:g}, but data.task does "
+                "not say how often tokens occur; set it to 0"
+            )
+        return np.maximum(vocab.token_count, 1.0) ** -self.sample_alpha
 
     def _text(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int

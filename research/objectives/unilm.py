@@ -25,8 +25,9 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
-from research.fields import check, check_sum, fraction, number
+from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption.masking import (
+    TOKEN_SETS,
     mask_budget,
     max_masked,
     replace_chosen,
@@ -62,8 +63,10 @@ class Objective:
     # `max_ngram` tokens
     max_ngram: int = number(3, least=2)  # tokens; all sizes are equally likely
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
-    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
-    # token; the rest stays
+    random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
+    # rest stays
+    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (released code)
     bidirectional: float = fraction(1 / 3)  # fraction of rows; the four modes sum to 1
     seq2seq: float = fraction(1 / 3)  # fraction of rows
     forward: float = fraction(1 / 6)  # fraction of rows
@@ -143,6 +146,7 @@ class Objective:
             num_scored=num_scored,
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
+            random_tokens=self.random_tokens,
         )
         labels = sentence_pairs.make_labels("nsp", example, key)
         weight = labels.label_weight * (mode == BIDIRECTIONAL)

@@ -13,7 +13,6 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from research import models, objectives
-from research.batch import NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
@@ -65,16 +64,15 @@ def test_positions_are_distinct_and_the_rate_is_kept():
 def test_a_pair_of_segments_is_from_one_document():
     objective = objectives.make_objective("electra", format="segment_pair")
     spec = objective.text_spec(32)
-    assert (spec.unit, spec.length) == ("pair", 29)
+    assert (spec.unit, spec.length) == ("halves", 30)
     assert (spec.other_document_rate, spec.short_rate) == (0, 0.05)
-    example = texts(29, [29, 20, 20, 0], VOCAB)
-    first = np.array([10, 8, 8, 0], np.int32)
-    label = np.array([NEXT, NEXT, OTHER_DOCUMENT, NEXT], np.int32)
-    example = example._replace(first_length=first, label=label)
-    batch = objective.corrupt(example, keys(4), VOCAB, 32)
-    assert ((batch["token"] == VOCAB.eos_id).sum(axis=1) == [2, 2, 1, 0]).all()
-    assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 0]).all()
-    assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0]).all()
+    example = texts(30, [29, 20, 8, 30, 0], VOCAB)
+    first = np.array([10, 8, 8, 30, 0], np.int32)
+    example = example._replace(first_length=first)
+    batch = objective.corrupt(example, keys(5), VOCAB, 32)
+    assert ((batch["token"] == VOCAB.eos_id).sum(axis=1) == [2, 2, 1, 1, 0]).all()
+    assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 32, 0]).all()
+    assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
         objective.network(model_options(token_types=1), VOCAB)
     with pytest.raises(UserError, match="format is stream or segment_pair"):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from research import objectives
+from research import models, objectives
 from research.errors import UserError
+from research.models.blocks import Encoded
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=400, sentinels=20)
@@ -69,6 +70,49 @@ def test_where_spans_begin(span_start):
         odds[[0, -1]] += 0.2
     count = np.bincount(begin - 1, minlength=7)
     assert stats.chisquare(count, odds * num_rows).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("num_raw", [1, 2, 11, 12])
+def test_with_specials_a_span_may_predict_eos(num_raw):
+    """Positions and sizes of the released code: 1 .. l - 1 of l with bos and eos."""
+    fields = {"candidates": "all", "span_start": "edges", "decoder_start": "previous"}
+    fields |= {"mask_fraction": 1.0, "random_fraction": 0.0}
+    batch, size, _ = make_batch(4000, num_raw, **fields)
+    length, positions = num_raw + 2, batch["decoder_position"] + 1
+    last = length - round(length * 0.5)  # where a span begins that ends the text
+    assert set(size) == {round(length * 0.5)} and (batch["weight"] == 1).all()
+    assert {*positions[:, 0]} == {*range(1, last + 1)}
+    clean = np.array([VOCAB.bos_id, *(FIRST + 1 + np.arange(num_raw)), VOCAB.eos_id])
+    np.testing.assert_array_equal(batch["target"], clean[positions])
+    masked = np.take_along_axis(batch["encoder_token"], positions, axis=1)
+    assert (masked == VOCAB.mask_id).all()
+    ends = int((positions[:, 0] == last).sum())
+    odds = 0.2 + 0.6 / last if last > 1 else 1.0
+    assert stats.binomtest(ends, 4000, odds).pvalue > SIGNIFICANCE
+
+
+def test_the_decoder_may_attend_to_unmasked_positions_alone():
+    fields = {"cross_attention": "unmasked"}
+    batch, _, _ = make_batch(50, 12, **fields)
+    masked = batch["encoder_token"] == VOCAB.mask_id
+    np.testing.assert_array_equal(batch["cross_segment"], ~masked)
+    assert (batch["encoder_segment"] == 1).all()  # the encoder itself reads the masks
+
+    class Net:
+        def encode(self, group):
+            return Encoded(group["token"], group["segment"])
+
+        def states(self, group, encoded):
+            self.segment = encoded.segment
+            return np.zeros((*group["token"].shape, 4), np.float32)
+
+        def readout(self, states):
+            table = np.ones((VOCAB.size, 4), np.float32)
+            return models.Readout(states, table, np.zeros(VOCAB.size), VOCAB.size)
+
+    net = Net()
+    objectives.make_objective("mass", **fields).loss(net, batch, None)
+    np.testing.assert_array_equal(net.segment, batch["cross_segment"])
 
 
 def test_a_span_is_mostly_masked_but_always_scored():
@@ -139,6 +183,7 @@ def test_a_corpus_is_a_token_type():
         ),
         (dict(span_start="middle"), "span_start is uniform or edges"),
         (dict(decoder_start="bos"), "decoder_start is mask or previous"),
+        (dict(cross_attention="none"), "cross_attention is all or unmasked"),
         (dict(text_unit="pair"), "text_unit is stream, document, sentences or passage"),
     ],
 )

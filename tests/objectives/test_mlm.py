@@ -64,11 +64,15 @@ def test_the_number_of_scored_positions_is_berts(length, count):
     )
 
 
-def test_the_number_of_chosen_tokens_depends_on_the_rows_own_length():
+@pytest.mark.parametrize(("fields", "most"), [({}, 20), ({"max_predictions": 8}, 8)])
+def test_the_number_of_chosen_tokens_depends_on_the_rows_own_length(fields, most):
     lengths = np.arange(127)
-    batch = corrupt(texts(126, lengths, VOCAB), 128)
+    batch = corrupt(texts(126, lengths, VOCAB), 128, **fields)
     expected = [0] + [max(1, round(0.15 * (n + 2))) for n in lengths[1:]]
-    np.testing.assert_array_equal(batch["weight"].sum(axis=1), np.minimum(expected, 20))
+    np.testing.assert_array_equal(
+        batch["weight"].sum(axis=1), np.minimum(expected, most)
+    )
+    assert batch["scored"].shape[1] == most
 
 
 def test_every_position_is_chosen_equally_often():

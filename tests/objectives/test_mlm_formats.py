@@ -118,7 +118,10 @@ def test_spans_cross_neither_specials_nor_segments():
         *zip(row.tolist(), left.tolist(), right.tolist(), strict=True)
     }:
         assert scored[r, first + 1 : last].all() and not scored[r, [first, last]].any()
-    assert (batch["offset"][row, slot] == batch["scored"][row, slot] - left - 1).all()
+    special = VOCAB.is_special[batch["token"]]
+    beside = special[row, left] | special[row, right]
+    offset = np.where(beside, 63, batch["scored"][row, slot] - left - 1)
+    assert beside.any() and (batch["offset"][row, slot] == offset).all()
 
 
 def test_the_class_token_is_the_last_slot():
@@ -194,6 +197,7 @@ def test_the_positions_and_weights_of_each_loss():
         ({"format": "pairs"}, "stream, full_sentences"),
         ({"draw_unit": "word"}, "token or span"),
         ({"random_tokens": "batch"}, "ordinary or all"),
+        ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
         ({"rounding": "down"}, "nearest, up or random"),
         ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
         ({"short_rate": 1.5}, "short_rate is at least 0 and at most 1, not 1.5"),

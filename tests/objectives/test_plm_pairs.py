@@ -94,28 +94,42 @@ def test_a_row_is_text_in_two_segments_and_the_class_token(
         np.testing.assert_array_equal(token_type, expected)
         before = (near + 3) * (parts - 1) // parts
         assert len(first) > before
-        follows = second[0] == first[-1] + step
-        if not follows:  # text beyond the row, from the start of a sentence if any
-            assert nonadjacent_rate and min(second) >= near and max(second) < count
-        else:
-            assert nonadjacent_rate < 1 or count < near + len(second)
-        check_boundary(example, row, second[0], follows, step, (before, near))
+        check_segments(example, row, first, second, (before, near))
 
 
-def check_boundary(example, row, begin, follows, step, edge):
-    """The second segment begins with a sentence, if one starts where it may begin."""
+def check_segments(example, row, first, second, edge):
+    """XLNet's cuts and its trimming, from the indices of both segments in the text."""
+    (before, near), count = edge, int(example.length[row])
     starts = np.flatnonzero(example.flags[row] & SENTENCE)
-    # Read backward, a sentence begins at the token before the start of the next.
-    begins = set(starts) if step > 0 else {start - 1 for start in starts}
-    before, near = edge
-    if follows:
-        inside = range(before + 1, near)
-        could = {n if step > 0 else near - 1 - n for n in inside} & begins
-        assert not could or begin in could
-    elif begin not in begins:
-        count = example.length[row]
-        earlier = range(near, begin) if step > 0 else range(begin, count - 1)
-        assert not begins & set(earlier)
+    starts = starts[starts > 0]
+    order = np.arange(count)
+    if first[0]:  # backward: a sentence begins at the token before the next one's start
+        starts = starts - 1
+        order = np.concatenate([order[:near][::-1], order[near:][::-1]])
+    starts = np.sort(np.argsort(order)[starts])  # in reading order
+    begin = int(np.flatnonzero(order == second[0])[0])
+    cuts = [start for start in starts if before < start < near]
+    end = next((start for start in starts if start >= near), count)
+    end = near if first[0] else end
+    sizes = len(first) - before, len(second)
+    if begin < near:  # the second segment follows
+        assert begin in cuts or not (cuts or count > near)
+        assert sizes == trimmed(begin - before, end - begin, near - before)
+        return
+    follows = next((start for start in starts if start >= begin), count)
+    assert begin in starts or not set(range(near, begin)) & set(starts)
+    assert sum(sizes) == near - before and follows <= count
+    assert len(first) in cuts or sizes[0] >= sizes[1]  # the longer one was trimmed
+
+
+def trimmed(first: int, second: int, room: int) -> tuple[int, int]:
+    """While both exceed the room, the longer segment, or else the second, loses one."""
+    while first + second > room:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
 
 
 def test_half_of_the_second_segments_do_not_follow_the_first():
@@ -128,7 +142,7 @@ def test_half_of_the_second_segments_do_not_follow_the_first():
         token, _, _ = row_of(batch, length, row)
         index = np.searchsorted(VOCAB.ordinary_ids, token)
         (end,) = np.flatnonzero(token == VOCAB.eos_id)[:1]
-        follows += index[end + 1] == index[end - 1] + 1
+        follows += index[end + 1] < length - 3
     assert stats.binomtest(follows, rows, 0.5).pvalue > SIGNIFICANCE
 
 

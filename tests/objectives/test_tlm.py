@@ -74,6 +74,27 @@ def test_fifteen_per_cent_of_both_sides_are_masked_and_no_special():
     assert stats.chisquare(np.delete(count, [0, 21, 22, 63])).pvalue > SIGNIFICANCE
 
 
+def test_rare_tokens_are_masked_more_often():
+    """As XLM: draws without replacement with weights count ** -alpha."""
+    common, rare = VOCAB.ordinary_ids[:2]
+    example = parallel([(10, 10)] * 3000, 20)
+    token = np.where(np.arange(20) % 5 == 0, rare, common).astype(np.int32)
+    example = example._replace(token=np.tile(token, (3000, 1)))
+    count = np.zeros(VOCAB.size, np.int64)
+    count[[common, rare]] = 1600, 100
+    vocabulary = VOCAB._replace(token_count=count)
+    objective = objectives.make_objective("tlm", rate=0.03, sample_alpha=0.5)
+    batch = objective.corrupt(example, keys(3000), vocabulary, 24)
+    chosen = batch["target"][batch["weight"] > 0]
+    assert len(chosen) == 3000  # of 4 rare tokens and 16 common ones
+    odds = 4 * 4 / (4 * 4 + 16)
+    assert (
+        stats.binomtest(int((chosen == rare).sum()), 3000, odds).pvalue > SIGNIFICANCE
+    )
+    with pytest.raises(UserError, match=r"sample_alpha is 0\.5"):
+        objective.corrupt(example, keys(3000), VOCAB, 24)
+
+
 @pytest.mark.parametrize("side", ["first", "second", "one"])
 def test_one_side_alone(side):
     sizes = [(5, 9), (9, 5), (7, 0)] * 200

@@ -32,7 +32,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "random_tokens": "all",
             "only": "corrupt",
         },
-        {"format": "segment_pair", "rounding": "random", "only": "corrupt"},
+        {
+            "format": "full_sentences",
+            "rounding": "random",
+            "candidates": "all",
+            "only": "corrupt",
+        },
     ],
     "tlm": [{}, {"side": "one", "languages": "1:2", "only": "corrupt"}],
     "sentences": [
@@ -91,7 +96,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         },
         {"mask_rate": 0.3, "infill_rate": 0.0, "unit": "token", "only": "corrupt"},
     ],
-    "mass": [{}, {"span_start": "edges", "decoder_start": "previous", "rate": 0.3}],
+    "mass": [
+        {},
+        {"span_start": "edges", "decoder_start": "previous", "rate": 0.3},
+        {"candidates": "all", "random_tokens": "all", "cross_attention": "unmasked"},
+    ],
     "mix": [
         {},
         {
@@ -155,6 +164,7 @@ SAME_PATTERN = {
     "electra task=chosen format=segment_pair",
     "lm direction=backward",
     "mass span_start=edges decoder_start=previous rate=0.3",
+    "mass candidates=all random_tokens=all cross_attention=unmasked",
     "mix",
     "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
     "plm num_permutations=1 max_span=0",
@@ -214,7 +224,7 @@ def make_example(
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
     row = np.flatnonzero(example.length > 1)
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
-    if spec.unit not in ("pair", "sentence_pair"):
+    if spec.unit not in ("pair", "sentence_pair", "halves"):
         return example._replace(flags=flags)
     first = np.minimum(cut, example.length).astype(np.int32)
     odds = [

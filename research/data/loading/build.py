@@ -50,7 +50,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
 
     train, held_out = index_corpora(data.train_split), index_corpora(data.eval_split)
     labels = {name for each in train + held_out for name in each.stream.label_names}
-    vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)))
+    count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
+    vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)), token_count=count)
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:

@@ -17,7 +17,12 @@ from research.errors import UserError
 META_FILE = "batches.json"
 """Written last: a folder without it is incomplete."""
 
-VOCAB_ARRAYS = {"is_special": bool, "ordinary_ids": np.int32, "lowercase_ids": np.int32}
+VOCAB_ARRAYS = {
+    "is_special": bool,
+    "ordinary_ids": np.int32,
+    "lowercase_ids": np.int32,
+    "token_count": np.int64,
+}
 """Fields of `VocabInfo` that are arrays; the other lists in JSON are tuples."""
 
 

@@ -29,7 +29,7 @@ class Index(NamedTuple):
     label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
     # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
-    second_length: np.ndarray | None  # [N] int32, at least 1
+    second_length: np.ndarray | None  # [N] int32; 0 in a row of one span
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
 
@@ -84,7 +84,7 @@ def build_index(
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
-      pair, sentence_pair: two spans, see `packing.make_pairs`.
+      pair, sentence_pair, halves: two spans, see `packing.make_pairs`.
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text
@@ -188,8 +188,9 @@ TEXT_UNITS = {
     "passage": _sentence_spans,
     "pair": _pair_spans,
     "sentence_pair": _pair_spans,
+    "halves": _pair_spans,
 }
-PAIR_UNITS = ("pair", "sentence_pair")
+PAIR_UNITS = ("pair", "sentence_pair", "halves")
 """Units whose examples are two spans."""
 
 UNIT_DESCRIPTIONS = {
@@ -198,6 +199,7 @@ UNIT_DESCRIPTIONS = {
     "passage": "whole sentences",
     "pair": "pairs of sentences",
     "sentence_pair": "pairs of sentences",
+    "halves": "pairs of segments",
 }
 
 

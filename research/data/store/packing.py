@@ -1,4 +1,4 @@
-"""Rows of whole sentences, and pairs of segments as BERT makes them.
+"""Rows of whole sentences, and pairs of segments as BERT and as ELECTRA make them.
 
 Random choices are hashes of (document, turn) under a fixed seed, so the rows are a
 function of the text and the `TextSpec`. All documents are packed in parallel: in each
@@ -20,6 +20,11 @@ from research.errors import UserError
 SEED = 0
 """Of the random choices of packing: the same in every run."""
 
+ONE_SEGMENT_RATE = 0.1
+MIN_TARGET = 5
+"""Of ELECTRA's rows: the fraction that has one segment whatever its text, and the
+shortest row to aim at, specials included (released code)."""
+
 
 class Sentences(NamedTuple):
     """The sentences of a stream, without separators."""
@@ -40,7 +45,7 @@ class Pairs(NamedTuple):
     start: np.ndarray  # [N] int64, of the first span
     length: np.ndarray  # [N] int64
     second: np.ndarray  # [N] int64, start of the second span
-    second_length: np.ndarray  # [N] int64
+    second_length: np.ndarray  # [N] int64, 0 in a row of one span
     label: np.ndarray  # [N] int64: NEXT, OTHER_DOCUMENT or NONADJACENT
     truncated: int  # tokens that were left out because a pair was too long
 
@@ -88,7 +93,7 @@ def fill_rows(text: Sentences, edges: np.ndarray, length: int):
 
 
 def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
-    """The pairs of the units "pair" and "sentence_pair".
+    """The pairs of the units "pair", "sentence_pair" and "halves".
 
     "pair" is google-research/bert's create_pretraining_data. Sentences of a document
     are gathered up to a target length, which is `length`, or for the fraction
@@ -109,11 +114,14 @@ def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
 
     In "sentence_pair" two sentences are gathered, and A and B are one sentence each.
 
+    For "halves" see `_next_halves`.
+
     Raises:
-      UserError: there is only one document, or no room for two tokens.
+      UserError: B may be of another document, but there is one alone; or there is no
+        room for two tokens.
     """
-    num = len(text.first) - 1
-    if num < 2:
+    num, halves = len(text.first) - 1, text_spec.unit == "halves"
+    if num < 2 and not halves:
         raise UserError(
             "pairs of sentences need at least two documents in each split, and one has "
             "fewer; give more text or a larger data.held_out"
@@ -124,22 +132,34 @@ def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
         )
     document, begin = np.arange(num), text.first[:-1].copy()
     key = counter_rng.row_key(SEED, document, np.zeros(num, np.int64))
-    draw = counter_rng.uniform(key, "target", 2)
-    target = 2 + (draw[:, 1] * (text_spec.length - 1)).astype(np.int64)
-    target[draw[:, 0] >= text_spec.short_rate] = text_spec.length
+    target = _targets(key, text_spec.short_rate, 2, text_spec.length)
     turns, ends = [], text.ends
     while len(document):
         turn = np.full(len(document), len(turns))
         key = counter_rng.row_key(SEED, document, turn)
         turns.append(
-            _next_pairs(text, ends, text_spec, document, begin, target[document], key)
+            _next_halves(text, ends, text_spec, document, begin, key)
+            if halves
+            else _next_pairs(
+                text, ends, text_spec, document, begin, target[document], key
+            )
         )
         begin = turns[-1].pop("next_begin")
         left = begin < text.first[document + 1]
         document, begin = document[left], begin[left]
     rows = {name: np.concatenate([turn[name] for turn in turns]) for name in turns[0]}
     order = np.argsort(rows["start"], kind="stable")
-    return _truncate({name: rows[name][order] for name in rows}, text_spec.length)
+    rows = {name: rows[name][order] for name in rows}
+    if halves:
+        return Pairs(**rows | {"truncated": int(rows["truncated"].sum())})
+    return _truncate(rows, text_spec.length)
+
+
+def _targets(key: np.ndarray, short_rate: float, least: int, most: int) -> np.ndarray:
+    """[N]: `most`, or for the fraction `short_rate` uniform in least .. most."""
+    draw = counter_rng.uniform(key, "target", 2)
+    target = least + (draw[:, 1] * (most - least + 1)).astype(np.int64)
+    return np.where(draw[:, 0] < short_rate, target, most)
 
 
 def _next_pairs(
@@ -190,6 +210,44 @@ def _next_pairs(
         "label": label,
         "key": key,
         "next_begin": np.where(label == NEXT, stop, middle),
+    }
+
+
+def _next_halves(text: Sentences, ends, text_spec: TextSpec, document, begin, key):
+    """The next row of each document [A], and where the text continues.
+
+    google-research/electra, build_pretraining_dataset.py, ExampleBuilder. A row aims at
+    a target: L = `length` + 2 tokens, or for the fraction `short_rate` of rows uniform
+    in MIN_TARGET .. L. Sentences are gathered until they have as many tokens. A takes
+    them while it has fewer than (target - 3) // 2 tokens, and in half of the rows the
+    sentence that exceeds these, too. B is the others; a row where none is left, and the
+    fraction ONE_SEGMENT_RATE of all rows, is A alone. What exceeds L with the specials
+    is left out at B's end, or A's. (There a sentence behind the first of B returns to A
+    if it is short enough; here A and B are contiguous.)
+
+    Args: as of `_next_pairs`.
+    """
+    length = text_spec.length + 2
+    last = text.first[document + 1]
+    target = _targets(key, text_spec.short_rate, MIN_TARGET, length)
+    stop = np.searchsorted(ends, ends[begin] + target)
+    stop = np.minimum(np.maximum(stop, begin + 1), last)
+    draw = counter_rng.uniform(key, "halves", 2)
+    half = ends[begin] + (target - 3) // 2
+    middle = np.maximum(np.searchsorted(ends, half) - 1, begin + 1)
+    middle += (draw[:, 0] < 0.5) & (ends[np.minimum(middle, stop)] < half)
+    one = (draw[:, 1] < ONE_SEGMENT_RATE) | (middle >= stop)
+    middle = np.where(one, stop, middle)
+    first = np.minimum(ends[middle] - ends[begin], length - 2)
+    second = np.minimum(ends[stop] - ends[middle], np.maximum(length - 3 - first, 0))
+    return {
+        "start": text.start[begin],
+        "length": first,
+        "second": text.start[np.minimum(middle, stop - 1)],
+        "second_length": second,
+        "label": np.full(len(begin), NEXT),
+        "truncated": ends[stop] - ends[begin] - first - second,
+        "next_begin": stop,
     }
 
 

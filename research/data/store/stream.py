@@ -15,6 +15,9 @@ from research.data.store import tokenize
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
 
+MAX_COUNTED = 2**24
+"""Tokens that `Stream.count_tokens` reads at most."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
@@ -91,6 +94,14 @@ class Stream:
     def labels(self) -> np.ndarray:
         """[D] int32: indices into `label_names`; -1: no label."""
         return np.concatenate(self._map_shards("labels", np.int32))
+
+    def count_tokens(self, size: int) -> np.ndarray:
+        """[`size`] int64: how often each id occurs in the first tokens of all shards.
+
+        At most MAX_COUNTED tokens are read.
+        """
+        most = -(-MAX_COUNTED // len(self._tokens))
+        return sum(np.bincount(token[:most], minlength=size) for token in self._tokens)
 
     def gather(
         self, start: np.ndarray, length: np.ndarray, width: int, pad: int

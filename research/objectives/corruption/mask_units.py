@@ -42,22 +42,27 @@ def choose_units(
     unit: str,
     max_words: int = 0,
     entry_types: str = "",
+    candidates: str = "ordinary",
 ) -> np.ndarray:
-    """[B, L] bool: whole units of a text, never specials, at most `count` [B] tokens.
+    """[B, L] bool: whole units of a text, at most `count` [B] tokens.
 
     token: exactly `count`, all subsets equally likely. word: in random order, each that
-    still fits. ngram, span: see `choose_runs`. lexicon: entries in random order, each
-    that still fits; then words outside all entries.
+    still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon: entries in
+    random order, each that still fits; then words outside all entries.
 
     Args:
       max_words: of an n-gram or span; 0: as published.
       entry_types: of the lexicon, separated by commas. Unit lexicon: entries that are
         chosen first ("": all); other units: entries that count as one word.
+      candidates: one of `masking.TOKEN_SETS`.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
     """
-    candidate = ~vocab.is_special[text.token]
+    if candidates == "ordinary":
+        candidate = ~vocab.is_special[text.token]
+    else:
+        candidate = np.arange(text.token.shape[1]) < text.length[:, None]
     if unit == "token":
         return counter_rng.choose_subset(key, "choose", candidate, count)
     start = (text.flags & WORD) > 0
@@ -71,8 +76,9 @@ def choose_units(
         start = begins | (start & ~inside)
     if unit == "word":
         return counter_rng.choose_words(key, "choose", start, candidate, count)
+    choose = choose_spans if unit == "span" else choose_runs
     lengths = run_lengths(unit, max_words)
-    return choose_runs(key, "choose", start, candidate, count, lengths)
+    return choose(key, "choose", start, candidate, count, lengths)
 
 
 def find_entries(
@@ -167,6 +173,60 @@ def choose_runs(
     return chosen
 
 
+def choose_spans(
+    key: np.ndarray,
+    role: str,
+    start: np.ndarray,
+    candidate: np.ndarray,
+    budget: np.ndarray,
+    lengths: np.ndarray,
+) -> np.ndarray:
+    """[B, L] bool: spans of whole words, each from the word of a random token on.
+
+    The token is any candidate that is not yet chosen. The span's number of words is
+    drawn from `lengths`; words that are chosen already count, so that spans may touch
+    and merge. A span ends before a special or the text's end, and within a word where
+    the budget ends (facebookresearch/SpanBERT, masking.py, PairWithSpanMaskingScheme).
+
+    Args:
+      start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
+      budget: [B] tokens; exactly as many are chosen, where there are as many.
+      lengths: [N] probabilities of 1..N words.
+    """
+    words = _word_table(start, candidate, extra=len(lengths))
+    bits = counter_rng.random_bits(key, role, start.shape[1])
+    order = words.shuffled(_least_of_words(bits, candidate, words))
+    draw = counter_rng.uniform(key, f"{role} words", start.shape[1])
+    cumulative = np.cumsum(lengths)[:-1]
+    ahead, taken = np.arange(len(lengths)), np.zeros(words.exists.shape, bool)
+    left, live = np.array(budget, np.int64), np.arange(len(start))
+    last = np.zeros(len(start), np.int64)  # the last word of the last span
+    for turn in range(order.shape[1]):
+        live = live[(left[live] > 0) & (turn < words.count[live])]
+        if not len(live):
+            break
+        word = order[live, turn]
+        at = live[:, None], word[:, None] + ahead
+        joined = words.joined[at] | (ahead == 0)
+        joined = np.logical_and.accumulate(joined, axis=1)
+        drawn = draw[live, words.begin[live, word]]
+        num = np.searchsorted(cumulative, drawn, side="right") + 1
+        new = joined & (ahead < num[:, None]) & ~taken[at]
+        new &= ~taken[live, word][:, None]
+        size = np.where(new, words.end[at] - words.begin[at], 0)
+        new &= np.cumsum(size, axis=1) - size < left[live, None]
+        taken[at] |= new
+        left[live] -= np.where(new, size, 0).sum(axis=1)
+        over = live[left[live] < 0]
+        last[over] = (word + np.where(new, ahead, 0).max(axis=1))[left[live] < 0]
+    chosen = np.zeros(start.shape, bool)
+    chosen[candidate] = np.repeat(taken[words.exists], words.size)
+    row, position = np.arange(len(start)), np.arange(start.shape[1])
+    end = words.end[row, last][:, None]
+    cut = (position < end) & (position >= end + np.minimum(left, 0)[:, None])
+    return chosen & ~cut
+
+
 class _WordTable(NamedTuple):
     """The words of each row in order, then N columns without words: [B, W + N]."""
 
@@ -185,6 +245,19 @@ class _WordTable(NamedTuple):
         score[~self.exists[:, : len(word)]] = counter_rng.MAX_UINT64
         score.sort(axis=1)
         return (score & counter_rng.INDEX_MASK).astype(np.intp)
+
+
+def _least_of_words(
+    bits: np.ndarray, candidate: np.ndarray, words: _WordTable
+) -> np.ndarray:
+    """[B, L] uint64: at the first token of each word, the least of its tokens' bits."""
+    least = np.zeros_like(bits)
+    if len(words.size):
+        row = np.nonzero(words.exists)[0]
+        first = words.begin[words.exists]
+        edges = np.cumsum(words.size) - words.size
+        least[row, first] = np.minimum.reduceat(bits[candidate], edges)
+    return least
 
 
 def _word_table(start: np.ndarray, candidate: np.ndarray, extra: int) -> _WordTable:

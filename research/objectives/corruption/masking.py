@@ -13,7 +13,9 @@ from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
 
 ROUNDINGS = ("nearest", "up", "random")
-RANDOM_TOKENS = ("ordinary", "all")
+TOKEN_SETS = ("ordinary", "all")
+"""What may be chosen, or drawn as a random token: not specials, or everything. Only
+systems whose released code does so choose or draw specials."""
 DRAW_UNITS = ("token", "span")
 
 TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
@@ -37,7 +39,7 @@ def mask_budget(
 
     rounding: of rate * tokens.
       nearest: to the nearest integer, ties to the even one, and at least 1 (BERT).
-      up: to the next integer (SpanBERT).
+      up: to the next integer.
       random: floor(rate * tokens + u) with u uniform in [0, 1), keyed by row
         (fairseq): its mean is rate * tokens, and it may be 0.
     """
@@ -51,6 +53,11 @@ def mask_budget(
     return np.where(num_tokens > 0, np.minimum(count, max_count), 0).astype(np.int64)
 
 
+def random_ids(vocab: VocabInfo, random_tokens: str) -> np.ndarray:
+    """The ids that a random token is drawn from, for one of TOKEN_SETS."""
+    return vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+
+
 def mask_random_tokens(
     token: np.ndarray,
     candidate: np.ndarray,
@@ -62,17 +69,24 @@ def mask_random_tokens(
     max_count: int,
     mask_fraction: float,
     random_fraction: float,
+    random_tokens: str = "ordinary",
+    token_weight: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """BERT's masking of single tokens: overwrites `token` [B, L] in place.
 
     Chosen are round(rate * num_tokens) of the candidates [B, L] of a row, at most
-    `max_count`, at distinct positions; see `replace_chosen` for what they become.
+    `max_count`, at distinct positions, with equal probability or in proportion to
+    `token_weight` [V]; see `replace_chosen` for what they become.
 
     Returns:
       scored, target, weight [B, K] with K = `max_count`.
     """
     count = mask_budget(num_tokens, rate, max_count)
-    chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+    if token_weight is None:
+        chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+    else:
+        weight = token_weight[token] * candidate
+        chosen = counter_rng.choose_weighted(key, "choose", weight, count)
     return replace_chosen(
         token,
         chosen,
@@ -81,6 +95,7 @@ def mask_random_tokens(
         num_scored=max_count,
         mask_fraction=mask_fraction,
         random_fraction=random_fraction,
+        random_tokens=random_tokens,
     )
 
 
@@ -104,8 +119,7 @@ def replace_chosen(
       mask_fraction, random_fraction: probabilities of the first two.
       draw_unit: token: drawn for each position. span: drawn once for each unbroken run
         of chosen positions; random tokens are still drawn one by one.
-      random_tokens: ordinary: drawn from ordinary tokens. all: from the whole
-        vocabulary (BERT).
+      random_tokens: one of TOKEN_SETS.
 
     Returns:
       scored, target, weight [B, K].
@@ -117,7 +131,7 @@ def replace_chosen(
     draw = (bits >> np.uint64(32)) * 2.0**-32
     if draw_unit == "span":
         draw = np.take_along_axis(draw, _span_slots(scored, used)[0], axis=1)
-    pool = vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+    pool = random_ids(vocab, random_tokens)
     index = bits & np.uint64(2**32 - 1)
     index = index * np.uint64(len(pool)) >> np.uint64(32)
     new = np.where(draw < mask_fraction + random_fraction, pool[index], target)
@@ -126,19 +140,25 @@ def replace_chosen(
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
 
 
-def span_boundaries(scored: np.ndarray, weight: np.ndarray) -> dict[str, np.ndarray]:
+def span_boundaries(
+    scored: np.ndarray, weight: np.ndarray, special: np.ndarray
+) -> dict[str, np.ndarray]:
     """left, right, offset [B, K] of the span of each scored position.
 
     left and right are the unmasked positions next to the span, and offset counts
     positions of the span from 0. A span is an unbroken run of scored positions (Joshi
-    et al. 2020, 3.2; its released code joins spans that touch, too).
+    et al. 2020, 3.2). A span beside a `special` [B, L] is not predicted from it: its
+    offsets are L (facebookresearch/SpanBERT, masking.py, span_masking).
     """
     used = weight > 0
     first, last = (
         np.take_along_axis(scored, slot, axis=1) for slot in _span_slots(scored, used)
     )
-    each = {"left": first - 1, "right": last + 1, "offset": scored - first}
-    return {name: np.where(used, array, 0) for name, array in each.items()}
+    left, right = np.where(used, first - 1, 0), np.where(used, last + 1, 0)
+    beside = np.take_along_axis(special, left, axis=1)
+    beside |= np.take_along_axis(special, right, axis=1)
+    offset = np.where(beside, special.shape[1], scored - first)
+    return {"left": left, "right": right, "offset": np.where(used, offset, 0)}
 
 
 def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from research.batch import VocabInfo
 from research.data import counter_rng
+from research.objectives.corruption.masking import random_ids
 
 NUM_DEVIATIONS = 4
 """Standard deviations above its mean that an iid noise mask has room for: one text in
@@ -142,21 +143,24 @@ def replace_tokens(
     *,
     mask_fraction: float,
     random_fraction: float,
+    random_tokens: str = "ordinary",
     role: str = "replace",
 ) -> np.ndarray:
     """Tokens [B, R] whose hidden [B, R] ones are replaced, each independently.
 
     Args:
       mask_fraction: fraction that becomes the mask token.
-      random_fraction: fraction that becomes an ordinary token, which may be the same.
+      random_fraction: fraction that becomes a random token, which may be the same.
         The rest is unchanged.
+      random_tokens: one of `masking.TOKEN_SETS`.
     """
     draw = counter_rng.random_bits(key, role, token.shape[1])[hidden]
     uniform = (draw >> np.uint64(32)) * 2.0**-32
     other = draw & np.uint64(2**32 - 1)
-    other = other * np.uint64(len(vocab.ordinary_ids)) >> np.uint64(32)
+    pool = random_ids(vocab, random_tokens)
+    other = other * np.uint64(len(pool)) >> np.uint64(32)
     random = uniform < mask_fraction + random_fraction
-    new = np.where(random, vocab.ordinary_ids[other], token[hidden])
+    new = np.where(random, pool[other], token[hidden])
     replaced = np.array(token, np.int32)
     replaced[hidden] = np.where(uniform < mask_fraction, vocab.mask_id, new)
     return replaced

@@ -65,10 +65,9 @@ def pair(
 
     swapped: [B] bool, whether the second span comes before the first.
     """
-    num_raw = np.minimum(example.length, length - 3).astype(np.int64)
-    first = np.where(
-        example.first_length > 0, np.minimum(example.first_length, num_raw), num_raw
-    )
+    one = (example.first_length == 0) | (example.first_length >= example.length)
+    num_raw = np.minimum(example.length, length - 3 + one).astype(np.int64)
+    first = np.where(one, num_raw, np.minimum(example.first_length, num_raw))
     begin = np.stack([np.zeros_like(first), first], axis=1)
     size = np.stack([first, num_raw - first], axis=1)
     if swapped is not None:

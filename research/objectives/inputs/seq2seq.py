@@ -85,10 +85,15 @@ def loss_terms(
 ) -> dict[str, Term]:
     """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
 
+    The decoder attends to the encoder's positions of its own segment, by the array
+    `cross_segment` [B, L] if there is one.
+
     Args:
       z_loss: factor of log(Z)^2, see `losses.cross_entropy`.
     """
     encoded = net.encode(input_group(batch, "encoder_"))
+    if "cross_segment" in batch:
+        encoded = encoded._replace(segment=batch["cross_segment"])
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
     target, weight = batch["target"], batch["weight"]
     term, correct = cross_entropy(readout, target, weight, z_loss=z_loss)

@@ -17,7 +17,7 @@ DERIVABLE_UNITS = {
 }
 """Unit of text -> the other units that can be derived from it."""
 
-PAIR_UNITS = ("pair", "sentence_pair")
+PAIR_UNITS = ("pair", "sentence_pair", "halves")
 
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:

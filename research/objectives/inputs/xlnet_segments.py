@@ -28,13 +28,16 @@ def make_rows(
 ) -> Text:
     """Rows of text, eos and bos; or of two segments, an eos after each, and bos.
 
-    For two segments, the text of the last of `num_parts` parts is cut before a sentence
-    (at any token if no sentence starts there), all cuts equally likely. The first
-    segment ends at the cut. The second is what follows or, for a fraction of rows, as
-    many tokens from elsewhere, from the start of a sentence if there is one. The
-    released code (zihangdai/xlnet, data_utils.py) takes these from anywhere in the
-    row's stream; here they are from the next LOOKAHEAD lengths of text. A row whose
-    text is too short for one or the other is not cut, or its second segment follows.
+    For two segments, sentences are gathered from the last of `num_parts` parts on until
+    they fill the row, and cut before one of them, all cuts equally likely. The first
+    segment ends at the cut. The second is the rest or, for a fraction of rows and
+    wherever there is one sentence alone, other sentences that fill what is left of the
+    row. While both have too many tokens, the longer one, or else the second, loses its
+    last. The released code (zihangdai/xlnet, data_utils.py, _split_a_and_b) takes other
+    sentences from anywhere in the row's stream; here they are from the next LOOKAHEAD
+    lengths of text. Where that text is missing, a row has as many tokens as fit, is cut
+    at any token if there is no sentence, and its second segment follows. The sentence
+    that fills a backward row ends with the row: the text before it is not read.
 
     Args:
       backward: [B] bool, rows that are read from the end of their text.
@@ -56,6 +59,7 @@ def make_rows(
         starts,
         key,
         num_near,
+        backward,
         num_parts=num_parts,
         nonadjacent_rate=nonadjacent_rate,
     )
@@ -104,27 +108,47 @@ def _two_segments(
     starts: np.ndarray,
     key: np.ndarray,
     num_near: np.ndarray,
+    backward: np.ndarray,
     *,
     num_parts: int,
     nonadjacent_rate: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """begin, size [B, S] of both segments; the first includes what is before it."""
-    index = np.arange(starts.shape[1])
+    index, length = np.arange(starts.shape[1]), example.length.astype(np.int64)
     before = (num_near + 3) * (num_parts - 1) // num_parts
+    room, far = num_near - before, length - num_near
+    ahead = starts & (index < length[:, None])
+    end = np.where(backward, num_near, _first_start(ahead, num_near, length))
     inside = (index > before[:, None]) & (index < num_near[:, None])
     cuts = inside & starts
-    cuts = np.where(cuts.any(axis=1, keepdims=True), cuts, inside)
+    one_sentence = ~cuts.any(axis=1)
+    cuts = np.where(one_sentence[:, None], inside, cuts)
     cut = np.argmax(counter_rng.choose_subset(key, "cut", cuts, 1), axis=1)
     cut = np.where(cut > 0, cut, num_near)
+    cut = np.where(one_sentence & (far > 0), end, cut)
 
-    size = num_near - cut
+    size = np.maximum(room - (cut - before), 1)
     draw = counter_rng.uniform(key, "far", 2)
-    room = example.length - num_near - size + 1
-    nonadjacent = (draw[:, 0] < nonadjacent_rate) & (size > 0) & (room > 0)
-    begin = num_near + (draw[:, 1] * np.maximum(room, 1)).astype(np.int64)
+    nonadjacent = ((draw[:, 0] < nonadjacent_rate) & (cut < num_near)) | one_sentence
+    nonadjacent &= far >= size
+    begin = num_near + (draw[:, 1] * np.maximum(far - size + 1, 1)).astype(np.int64)
+    second_end = np.where(nonadjacent, _first_start(ahead, begin + size, length), end)
     # Back to the start of the sentence, unless that is in the row itself.
-    beyond = starts & (index >= num_near[:, None]) & (index <= begin[:, None])
-    start = index.size - 1 - np.argmax(beyond[:, ::-1], axis=1)
-    begin = np.where(beyond.any(axis=1), start, begin)
-    begin = np.stack([np.zeros_like(cut), np.where(nonadjacent, begin, cut)], axis=1)
-    return begin, np.stack([cut, size], axis=1)
+    earlier = ahead & (index >= num_near[:, None]) & (index <= begin[:, None])
+    start = index.size - 1 - np.argmax(earlier[:, ::-1], axis=1)
+    begin = np.where(earlier.any(axis=1), start, begin)
+    begin = np.where(nonadjacent, begin, np.minimum(cut, end))
+
+    first, second = cut - before, second_end - begin
+    over = np.maximum(first + second - room, 0)
+    uneven = np.minimum(over, abs(first - second))
+    from_first = np.where(first > second, uneven, 0) + (over - uneven) // 2
+    begin = np.stack([np.zeros_like(cut), begin], axis=1)
+    size = np.stack([cut - from_first, second - (over - from_first)], axis=1)
+    return begin, size
+
+
+def _first_start(starts: np.ndarray, position: np.ndarray, end: np.ndarray):
+    """[B]: the first start at or after `position` [B]; `end` [B] if there is none."""
+    after = starts & (np.arange(starts.shape[1]) >= position[:, None])
+    return np.where(after.any(axis=1), after.argmax(axis=1), end)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from research.batch import EVALUATION_STEP, NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
+from research.batch import EVALUATION_STEP, NEXT, OTHER_DOCUMENT, TextSpec
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
@@ -68,11 +68,11 @@ def test_the_spans_of_a_pair_are_concatenated(make, unit):
         )
     num = len(index.label)
     np.testing.assert_array_equal(rows["label"][:num], index.label)
-    assert {*index.label} == {
-        NEXT,
-        OTHER_DOCUMENT,
-    } and NONADJACENT not in index.label
-    assert (rows["first_length"][:num] < rows["weight"][:num].sum(1)).all()
+    labels = {NEXT} if unit == "halves" else {NEXT, OTHER_DOCUMENT}
+    assert {*index.label} == labels
+    two = rows["first_length"][:num] < rows["weight"][:num].sum(1)
+    np.testing.assert_array_equal(two, index.second_length > 0)
+    assert two.all() == (unit != "halves")
     assert (rows["first_length"][num:] == 0).all() and (rows["label"][num:] == -1).all()
 
 

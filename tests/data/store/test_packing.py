@@ -1,5 +1,7 @@
 """Rows are whole sentences, pairs are BERT's, and truncated tokens are counted."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ shards = st.lists(
     st.lists(st.integers(0, 60), min_size=1, max_size=5), min_size=1, max_size=4
 )
 lengths = st.integers(2, 50)
+bert_units = st.sampled_from(["pair", "sentence_pair"])
 
 
 def spans(built):
@@ -151,7 +154,53 @@ def test_pairs_equal_those_of_berts_script(sizes, length, other, short):
         assert 0 <= made.second[row] - b[0] <= made.truncated
 
 
-@given(shards, lengths, st.sampled_from(example_index.PAIR_UNITS))
+def electra_rows(text, length, short_rate):
+    """ELECTRA's ExampleBuilder on lists, with our random numbers: (A, B) of each row.
+
+    Every sentence behind the first of B is B's.
+    """
+    rows = []
+    for d, (begin, end) in enumerate(itertools.pairwise(text.first)):
+        chunk, turn = [], 0
+        for s in range(begin, end):
+            chunk.append(list(range(text.start[s], text.end[s])))
+            die = counter_rng.uniform(key_of(d, turn), "target", 2)[0]
+            target = 5 + int(die[1] * (length - 4)) if die[0] < short_rate else length
+            if sum(map(len, chunk)) < target and s < end - 1:
+                continue
+            coin, one = counter_rng.uniform(key_of(d, turn), "halves", 2)[0]
+            half, a, b = 100_000 if one < 0.1 else (target - 3) // 2, [], []
+            for sentence in chunk:
+                fits = not a or len(a) + len(sentence) < half
+                if not b and (fits or (len(a) < half and coin < 0.5)):
+                    a += sentence
+                else:
+                    b += sentence
+            a = a[: length - 2]
+            rows.append((a, b[: max(0, length - len(a) - 3)]))
+            chunk, turn = [], turn + 1
+    return rows
+
+
+@given(shards, st.integers(6, 60), st.sampled_from([0, 0.5]))
+@settings(max_examples=60, deadline=None)
+def test_halves_equal_those_of_electras_script(sizes, length, short):
+    text = packing.find_sentences(toy_objectives.Stream(sizes))
+    if not len(text.start):
+        return
+    made = packing.make_pairs(text, TextSpec("halves", length - 2, short_rate=short))
+    expected = electra_rows(text, length, short)
+    assert made.length.tolist() == [len(a) for a, _ in expected]
+    assert made.second_length.tolist() == [len(b) for _, b in expected]
+    assert made.start.tolist() == [a[0] for a, _ in expected]
+    assert made.second[made.second_length > 0].tolist() == [
+        b[0] for _, b in expected if b
+    ]
+    kept = made.length.sum() + made.second_length.sum()
+    assert made.truncated == text.ends[-1] - kept
+
+
+@given(shards, lengths, bert_units)
 @settings(max_examples=60, deadline=None)
 def test_only_truncation_skips_text(tmp_path_factory, sizes, length, unit):
     stream = toy_objectives.Stream(sizes)
@@ -201,6 +250,7 @@ def test_the_cache_key_of_pairs_holds_every_option(tmp_path):
         text_spec._replace(nonadjacent_rate=0.5),
         text_spec._replace(short_rate=0.5),
         text_spec._replace(unit="sentence_pair"),
+        text_spec._replace(unit="halves"),
     ]
     built = [example_index.build_index(stream, each, 0, tmp_path) for each in specs]
     assert len({each.fingerprint for each in built}) == len(specs)

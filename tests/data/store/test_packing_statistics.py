@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
-from research.data.store import example_index, packing
+from research.data.store import packing
 from tests.testing import toy_objectives
 
 
@@ -27,7 +27,7 @@ def sentence_numbers(text, made):
     return last, np.searchsorted(text.start, made.second, side="right") - 1
 
 
-@pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
+@pytest.mark.parametrize("unit", ["pair", "sentence_pair"])
 def test_labels_state_the_relation_of_the_second_span_to_the_first(unit):
     text = packing.find_sentences(even_stream())
     made = packing.make_pairs(
@@ -42,7 +42,7 @@ def test_labels_state_the_relation_of_the_second_span_to_the_first(unit):
     assert (two[made.label == NONADJACENT] > one[made.label == NONADJACENT] + 1).all()
 
 
-@pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
+@pytest.mark.parametrize("unit", ["pair", "sentence_pair"])
 @pytest.mark.parametrize(("other", "nonadjacent"), [(0.5, 0.0), (0.3, 0.3), (0.0, 0.0)])
 def test_labels_occur_at_their_rates(unit, other, nonadjacent):
     """Among pairs with a choice, within 4.5 standard deviations (p < 1e-5)."""
@@ -93,6 +93,21 @@ def test_a_fraction_of_documents_is_packed_shorter():
     rate = 0.25 * 18 / 19  # 2 .. 20, and 20 is not shorter
     assert abs(short - rate) < 4.5 * np.sqrt(rate * (1 - rate) / 1500)
     assert (np.bincount(target, minlength=21)[2:20] > 0).all()
+
+
+def test_the_first_half_ends_at_a_sentence_before_or_after_the_middle():
+    """And a tenth of the rows have one segment alone; 4.5 standard deviations."""
+    text = packing.find_sentences(even_stream((400,) * 1500, sentence=5))
+    made = packing.make_pairs(text, TextSpec("halves", 40))
+    full = made.length + made.second_length >= 39
+    pairs = made.second_length > 0
+    for fraction, rate in (
+        ((~pairs[full]).mean(), 0.1),
+        ((made.length[full & pairs] == 15).mean(), 0.5),
+        ((made.length[full & pairs] == 20).mean(), 0.5),
+    ):
+        deviation = np.sqrt(rate * (1 - rate) / full.sum())
+        assert abs(fraction - rate) < 5 * deviation
 
 
 def test_truncation_takes_from_both_ends_equally():

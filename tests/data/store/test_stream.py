@@ -159,6 +159,16 @@ def test_a_stream_is_built_once_per_text_vocabulary_and_separator(
     assert again.fingerprint == stream.fingerprint
 
 
+def test_tokens_are_counted(vocabularies, tmp_path, monkeypatch):
+    stream = build(vocabularies["unigram"], tmp_path, "eos")
+    token, _ = read_all(stream)
+    size = vocabularies["unigram"].vocab.size
+    count = np.bincount(token, minlength=size)
+    np.testing.assert_array_equal(stream.count_tokens(size), count)
+    monkeypatch.setattr("research.data.store.stream.MAX_COUNTED", 10)
+    assert stream.count_tokens(size).sum() == 10
+
+
 def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatch):
     monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 2**12)
     monkeypatch.setattr(tokenize, "MAX_KNOWN_UNITS", 2**8)

@@ -86,7 +86,7 @@ def test_eighty_ten_ten(draw_unit):
         assert 0.08 < (drawn[:, 1:] & drawn[:, :-1])[pair].mean() < 0.12
 
 
-@pytest.mark.parametrize("random_tokens", masking.RANDOM_TOKENS)
+@pytest.mark.parametrize("random_tokens", masking.TOKEN_SETS)
 def test_random_tokens_are_uniform(random_tokens):
     fields = {"random_tokens": random_tokens, "draw_unit": "span"}
     chosen = chosen_runs(3000)
@@ -103,13 +103,16 @@ def test_boundaries_are_the_unmasked_positions_around_a_span():
     chosen[0] = False
     chosen[1, 1:65] = True  # one span as long as a text
     scored, used = input_format.scored_positions(chosen, 64)
-    found = masking.span_boundaries(scored, used.astype(np.float32))
+    special = np.zeros(chosen.shape, bool)
+    special[2:, [0, -1]] = True
+    found = masking.span_boundaries(scored, used.astype(np.float32), special)
     for row, slot in zip(*np.nonzero(used), strict=True):
         position = scored[row, slot]
         left, right = found["left"][row, slot], found["right"][row, slot]
         assert not chosen[row, [left, right]].any()
         assert chosen[row, left + 1 : right].all() and left < position < right
-        assert found["offset"][row, slot] == position - left - 1
+        offset = 66 if special[row, [left, right]].any() else position - left - 1
+        assert found["offset"][row, slot] == offset
     for array in found.values():
         assert not array[~used].any() and array.dtype == np.int32
 

@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "nonadjacent second segments are never drawn",
         SEGMENTS,
-        "nonadjacent = (draw[:, 0] < nonadjacent_rate) & (size > 0) & (room > 0)",
-        "nonadjacent = (draw[:, 0] < 0) & (size > 0) & (room > 0)",
+        "nonadjacent = ((draw[:, 0] < nonadjacent_rate) &",
+        "nonadjacent = ((draw[:, 0] < 0) &",
         TEST_PAIRS,
         "half_of_the_second_segments",
     ),
@@ -217,5 +217,13 @@ MUTANTS = [
         'return "full"',
         "tests/objectives/test_classify.py",
         "a_decoder_is_causal",
+    ),
+    Mutant(
+        "XLNet's first segment is never trimmed",
+        SEGMENTS,
+        "from_first = np.where(first > second, uneven, 0) + (over - uneven) // 2",
+        "from_first = 0 * uneven",
+        TEST_PAIRS,
+        "two_segments_and_the_class_token",
     ),
 ]

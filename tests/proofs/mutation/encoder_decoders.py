@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant(
         "random tokens may be padding or the end of the text",
         SPANS,
-        "vocab.ordinary_ids[other], token[hidden])",
+        "pool[other], token[hidden])",
         "other.astype(np.int32), token[hidden])",
         TEST_NOISE,
         "random_and_never_special",
@@ -178,7 +178,7 @@ MUTANTS = [
     Mutant(
         "kept and random tokens of the span are not scored",
         MASS,
-        "weight = used & ~vocab.is_special[target]",
+        "weight = used & (all_tokens | ~vocab.is_special[target])",
         "weight = used & np.isin(target, encoder, invert=True)",
         TEST_MASS,
         "mostly_masked_but_always_scored",
@@ -202,5 +202,21 @@ MUTANTS = [
         "return np.arange(len(key)) % len(rates) + 0 * key.astype(np.int64)",
         TEST_MIX,
         "at_the_mixing_rates",
+    ),
+    Mutant(
+        "no span of MASS predicts eos",
+        MASS,
+        "self._draw_begin(key, num_raw + all_tokens - size)",
+        "self._draw_begin(key, np.maximum(num_raw - size, 0))",
+        TEST_MASS,
+        "may_predict_eos",
+    ),
+    Mutant(
+        "MASS's decoder attends to the encoder's masks, which the field forbids",
+        SEQ2SEQ,
+        'if "cross_segment" in batch:',
+        'if "cross_segments" in batch:',
+        TEST_MASS,
+        "unmasked_positions_alone",
     ),
 ]
