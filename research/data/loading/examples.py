@@ -12,6 +12,7 @@ from research.batch import (
     Example,
     VocabInfo,
 )
+from research.data import counter_rng
 from research.data.store.example_index import Index
 from research.data.store.stream import Stream
 
@@ -63,11 +64,22 @@ def label_table(corpus: IndexedCorpus, vocab: VocabInfo) -> np.ndarray:
 
 
 def read_spans(
-    corpus: IndexedCorpus, row: np.ndarray, width: int, pad_id: int
+    corpus: IndexedCorpus,
+    row: np.ndarray,
+    width: int,
+    pad_id: int,
+    key: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Arrays of an Example for rows [n] of the index; a pair's spans are joined."""
+    """Arrays of an Example for rows [n] of the index; a pair's spans are joined.
+
+    Args:
+      key: [n] uint64, by which `TextSpec.random_start` draws where rows start; None:
+        they start where the index says.
+    """
     stream, index = corpus
     start, first_length = index.start[row], index.length[row]
+    if key is not None:
+        start, first_length = _draw_starts(corpus, start, width, key)
     length = first_length
     token, flags = stream.gather(start, length, width, pad_id)
     document = np.searchsorted(stream.document_offsets, start, side="right") - 1
@@ -87,3 +99,19 @@ def read_spans(
         "first_length": first_length,
         "document": document,
     }
+
+
+def _draw_starts(
+    corpus: IndexedCorpus, start: np.ndarray, width: int, key: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Starts [n] moved by up to a stride, and lengths [n] of the rows from there.
+
+    All tokens of the stride are equally likely; only at the end of a shard a row starts
+    early enough to have `width` tokens, or where it was.
+    """
+    shard = corpus.stream.shard_offsets
+    end = shard[np.searchsorted(shard, start, side="right")]
+    offset = counter_rng.uniform(key, "random start", 1)[:, 0] * corpus.index.stride
+    latest = np.maximum(start, end - width)
+    start = np.minimum(start + offset.astype(np.int64), latest)
+    return start, np.minimum(width, end - start).astype(np.int32)

@@ -74,14 +74,16 @@ class TextSource:
         self.seed = seed
         self.batch_size = batch_size
         self.dupe_factor = dupe_factor
-        self.contiguous = objective.text_spec(length).contiguous
-        self.reverse = self.contiguous and objective.text_spec(length).reverse
+        text_spec = objective.text_spec(length)
+        self.contiguous = text_spec.contiguous
+        self.reverse = self.contiguous and text_spec.reverse
         self.schedule = make_schedule(rates.values())
         self.sizes = np.array([len(corpus.index.start) for corpus in corpora])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
         self._length = length
-        self._width = objective.text_spec(length).length
+        self._width = text_spec.length
+        self._random_start = text_spec.random_start
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([corpus.stream.num_documents for corpus in corpora])
         self._first_document = np.cumsum(documents) - documents
@@ -169,8 +171,7 @@ class TextSource:
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
         )
         example.label[backward] = BACKWARD
-        key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
-        key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
+        key = self._row_key(corpus, row, epoch, seed)
         return self._corrupt(example, key, self._first[corpus] + position)
 
     def training_step(
@@ -215,11 +216,21 @@ class TextSource:
                 )
             label = indexed.index.label[row[own]]
             example.label[own] = self._labels[i][label]
-            arrays = read_spans(indexed, row[own], self._width, self.vocab.pad_id)
+            start_key = None
+            if self._random_start:
+                start_key = self._row_key(corpus[own], row[own], epoch[own], seed)
+            arrays = read_spans(
+                indexed, row[own], self._width, self.vocab.pad_id, start_key
+            )
             arrays["document"] += self._first_document[i]
             for name, array in arrays.items():
                 getattr(example, name)[own] = array
         return example, row
+
+    def _row_key(self, corpus, row, epoch, seed: int) -> np.ndarray:
+        """[n] uint64: the keys of rows of the index in their epochs."""
+        key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
+        return counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
 
     def _evaluation_rows(self, corpus: np.ndarray, position: np.ndarray):
         """Rows at positions of the text, with the corruption of evaluations."""

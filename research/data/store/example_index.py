@@ -29,6 +29,7 @@ class Index(NamedTuple):
     # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
     second_length: np.ndarray | None  # [N] int32, at least 1
+    stride: int  # of a stream, tokens from one start to the next; else 0
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
 
@@ -55,7 +56,7 @@ def build_index(
       stream: an example starts every `stride` tokens of a shard (if that is 0, every
         `text_spec.stride` or else `text_spec.length` tokens) and has `text_spec.length`
         tokens, or what is left of the shard; so the number of examples depends only on
-        the stride.
+        the stride. Where `text_spec.random_start` moves the start is drawn later.
       document: the beginning of a document, without its separator.
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
@@ -110,6 +111,7 @@ def build_index(
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
     return Index(
         **dict.fromkeys(PAIR_DTYPES) | arrays,
+        stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
     )

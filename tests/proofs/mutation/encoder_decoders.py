@@ -203,4 +203,20 @@ MUTANTS = [
         TEST_MIX,
         "at_the_mixing_rates",
     ),
+    Mutant(
+        "parts of a mixture that read less never read the end of a window",
+        "research/objectives/inputs/shared_input.py",
+        "spec.random_start or spec.length < longest.length for spec",
+        "spec.random_start for spec",
+        TEST_MIX,
+        "rows_start_at_random_tokens",
+    ),
+    Mutant(
+        "rows with a random start begin at the same tokens in every epoch",
+        "research/data/loading/examples.py",
+        "start = np.minimum(start + offset.astype(np.int64), latest)",
+        "start = np.minimum(start, latest)",
+        "tests/data/loading/test_text_source.py",
+        "random_starts_are_uniform",
+    ),
 ]
