@@ -9,6 +9,9 @@ separator divides; there are no segments and no sentence loss.
 Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static masking),
 objective.format with doc_sentences, segment_pair, sentence_pair, and
 objective.sentence_task=nsp.
+
+Departs: white space is text, line ends included; the released preprocessing strips and
+encodes each line by itself (fairseq, examples/roberta/multiprocessing_bpe_encoder.py).
 """
 
 from experiments import base
