@@ -26,8 +26,14 @@ VERSION = 1
 
 LARGE_BYTES = 2**26
 """Bytes of text from which on the cost of a training is printed."""
-COST = {"unigram": (1, 1), "bpe": (1, 1), "wordpiece": (1, 1), "bytebpe": (1, 1)}
-"""Seconds and MB of memory of a training on a MB of text: TODO"""
+COST = {
+    "unigram": (3.2, 23),
+    "bpe": (0.15, 9),
+    "wordpiece": (0.45, 6),
+    "bytebpe": (0.45, 7),
+}
+"""Seconds of one core and MB of memory for a MB of text: measured on 75 MB of English
+Wikipedia and novels (unigram: 32 MB), 8,192 pieces, on an AMD EPYC."""
 
 
 def special_pieces(sentinels: int) -> list[str]:
@@ -103,7 +109,7 @@ def _print_cost(tokenizer_type: str, num_bytes: int) -> None:
         seconds, memory = (each * num_bytes / 1e6 for each in COST[tokenizer_type])
         print(
             f"it is trained on {num_bytes / 1e6:,.0f} MB of text, which takes about "
-            f"{seconds / 60:.0f} min and {memory / 1e3:.1f} GB of memory; "
+            f"{seconds / 60:.0f} min of one core and {memory / 1e3:.1f} GB of memory; "
             "data.vocabulary_sample sets how much text is taken at most",
             file=sys.stderr,
         )

@@ -248,6 +248,15 @@ def test_an_alpha_sets_the_rates_of_joined_corpora():
     assert sample(corpora[0], alpha=0.5) == sample(corpora[0])
 
 
+def test_the_cost_of_a_training_on_much_text_is_printed(capsys):
+    train_tokenizer._print_cost("unigram", 10**7)
+    assert not capsys.readouterr().err
+    train_tokenizer._print_cost("unigram", 10**9)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "1,000 MB of text" in line and "53 min" in line and "23.0 GB" in line
+    assert "data.vocabulary_sample" in line
+
+
 def test_the_cache_key_depends_on_all_options():
     both = join_corpora([corpus_of(make_lines(n, 30), str(n)) for n in (1, 2)])
 
