@@ -64,7 +64,7 @@ MUTANTS = [
         SAMPLE,
         "smallest = _SmallestHashes(options.max_bytes)",
         "smallest = _SmallestHashes(2**23)",
-        TEST_VOCABULARY,
+        "tests/data/tokenizers/test_tokenizer_sample.py",
         "smallest_hashes",
     ),
     Mutant(
