@@ -27,13 +27,13 @@ VERSION = 1
 LARGE_BYTES = 2**26
 """Bytes of text from which on the cost of a training is printed."""
 COST = {
-    "unigram": (3.2, 23),
+    "unigram": (2.7, 23),
     "bpe": (0.15, 9),
     "wordpiece": (0.45, 6),
     "bytebpe": (0.45, 7),
 }
 """Seconds of one core and MB of memory for a MB of text: measured on 75 MB of English
-Wikipedia and novels (unigram: 32 MB), 8,192 pieces, on an AMD EPYC."""
+Wikipedia and novels, 8,192 pieces, on an AMD EPYC."""
 
 
 def special_pieces(sentinels: int) -> list[str]:

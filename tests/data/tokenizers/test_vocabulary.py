@@ -186,7 +186,7 @@ def test_the_cost_of_a_training_on_much_text_is_printed(capsys):
     assert not capsys.readouterr().err
     train_tokenizer._print_cost("unigram", 10**9)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "1,000 MB of text" in line and "53 min" in line and "23.0 GB" in line
+    assert "1,000 MB of text" in line and "45 min" in line and "23.0 GB" in line
     assert "data.vocabulary_sample" in line
 
 
