@@ -12,6 +12,7 @@ has random_fraction=0.1 and poisson_lambda=3.5.
 
 Departs: the optimizer is not in the paper, it is that command's (Adam to 4e-4); the
 batch of base is not published either. The large run keeps dropout in its last 10 %.
+White space is text, line ends included; fairseq strips and encodes each line by itself.
 """
 
 from experiments import base

@@ -32,6 +32,11 @@ class Data:
     vocabulary: str = "unigram"  # unigram | bpe | wordpiece | bytebpe | a model file |
     # a run's workdir
     vocabulary_size: int = number(8192, least=1)  # pieces, including special ones
+    vocabulary_sample: int = number(10**9, least=1)  # bytes of text, at most, that a
+    # vocabulary is trained on: the lines with the smallest hashes
+    whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
+    # of it becomes one space, also between lines; auto: keep if vocabulary is bytebpe,
+    # the only one that can
     sentinels: int = number(100, least=0)  # special pieces that stand for hidden spans
     separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate

@@ -4,13 +4,15 @@ python -m launch.train --config=experiments/gpt2.py:tiny --workdir=runs/gpt2
 
 Each token is predicted from those before it. A row holds consecutive documents with a
 separator between them, which attend to each other; with
---config.objective.documents=apart they do not.
+--config.objective.documents=apart they do not. Bytes are all of the text: line ends,
+indentation and repeated spaces are tokens too, cut as in the released encoder.
 
 Look at: valid/lm with documents apart, which cannot use the text before a document.
 
 Departs: the optimizer is GPT's, since the paper gives neither its learning rate
 ("manually tuned") nor its number of steps; 600,000 steps are those of open
-reproductions. Sizes are the first two of four; "large" has 24 layers (345M).
+reproductions. A row begins with bos, not with the token before it. Sizes are the first
+two of four; "large" has 24 layers (345M).
 """
 
 from experiments import base

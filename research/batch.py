@@ -62,9 +62,12 @@ class TextSpec(NamedTuple):
     contiguous: bool = False
 
     # Streams: tokens from the start of one example to the next, 0 for data.stride;
-    # whether half of the rows read their stream from its end to its start.
+    # whether half of the rows read their stream from its end to its start; whether a
+    # row starts at a random token of its stride, drawn by its key, so that a row of
+    # which only the beginning is read may begin anywhere.
     stride: int = 0
     reverse: bool = False
+    random_start: bool = False
 
 
 class Lexicon(NamedTuple):

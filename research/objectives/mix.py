@@ -22,7 +22,12 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads the longest text of its parts; each part truncates it to its own length.
+    """Reads the longest text of its parts, of which each part reads the beginning.
+
+    Where the parts of a stream differ in length, rows start at random tokens (see
+    `shared_input.common_text_spec`): an epoch has an example for each `data.stride`
+    tokens, by default as many as the longest part reads, so a part that reads half of
+    that sees half of the text in an epoch, and other halves in others.
 
     The part of a row is drawn by the row's key, with the mixing rates at the row's
     step. Arrays are as large as the largest part's. The loss is that of the first part,

@@ -34,7 +34,8 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 class Objective:
     """Reads text, specials of which bos (the class token) is last, and K queries.
 
-    A row is cut into parts, each with its own permutation; a part attends to all of the
+    A row is cut into parts, each with its own permutation (zihangdai/xlnet,
+    data_utils.py, one call of `_local_perm` for each); a part attends to all of the
     earlier parts and to none of the later (the released code's reused half; 1 part: the
     paper's formula). Targets and specials have a random rank; all other tokens of the
     part precede them and attend to each other.
@@ -124,9 +125,9 @@ class Objective:
 
         index = np.arange(length)
         part = (index >= edge[:, 1:-1, None]).sum(axis=1)
-        first = np.take_along_axis(edge, part, axis=1)
         start = (text.flags & WORD) > 0
         if backward.any():  # spans are placed in the order of the text
+            first = np.take_along_axis(edge, part, axis=1)
             last = np.take_along_axis(edge, part + 1, axis=1) - 1
             reverse = backward[:, None] & (index < num_tokens)
             order = np.where(reverse, first + last - index, index)
@@ -140,11 +141,10 @@ class Objective:
         else:
             chosen = self._choose_targets(key, start, ~special, edge)
 
-        order = counter_rng.permutation(key, "order", -(-length // num_parts))
-        offset = np.minimum(index - first, order.shape[1] - 1)
-        base = part * (order.shape[1] + 1)
-        drawn = base + np.take_along_axis(order, offset, axis=1)
-        rank = np.where(chosen | special, drawn, base - 1).astype(np.int32)
+        # Within each part it is a permutation of the part, independent of the others.
+        order = counter_rng.permutation(key, "order", length)
+        base = part * (length + 1)
+        rank = np.where(chosen | special, base + order, base - 1).astype(np.int32)
         position = np.where(backward[:, None], length - 1 - index, index)
         content = input_format.full_input(token, text.length) | {
             "position": position.astype(np.int32),
@@ -165,13 +165,16 @@ class Objective:
     def _choose_targets(self, key, start, candidate, edge) -> np.ndarray:
         """[B, L] bool: spans, and single tokens up to the number wanted in each part.
 
+        What is not a multiple of the parts goes to the first ones: 43 and 42 of 85
+        (zihangdai/xlnet, data_utils.py, num_predict_0 and num_predict_1).
+
         Args:
           start, candidate: [B, L] bool, of the text's own order.
           edge: [B, P + 1], where parts begin and end.
         """
         num_parts = self.num_permutations
         total = edge[:, -1:] // self.tokens_per_target
-        goal = np.diff(total * np.arange(num_parts + 1) // num_parts, axis=1)
+        goal = np.diff(-(-total * np.arange(num_parts + 1) // num_parts), axis=1)
         chosen = np.zeros(start.shape, bool)
         if self.max_span:
             chosen = counter_rng.choose_spans(

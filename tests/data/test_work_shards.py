@@ -22,6 +22,7 @@ from research.data.tokenizers import vocabulary
 from research.distributed.file_lock import file_lock
 
 DATA = {"vocabulary": "bytebpe", "vocabulary_size": 400, "sentinels": 5, "alpha": 0.0}
+DATA |= {"vocabulary_sample": 2**23, "whitespace": "auto"}
 NUM_FILES = 7
 
 BUILD = """

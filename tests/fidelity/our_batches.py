@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from research.data.loading.examples import read_spans
 
 from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
@@ -75,7 +74,7 @@ def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(stream, spec, 0, Path(folder))
         row = np.arange(len(index.start))
-        arrays = read_spans((stream, index), row, spec.length, VOCAB.pad_id)
+        arrays = index.read(row, spec.length, VOCAB.pad_id)
         label = np.array(index.label)
     zero = np.zeros_like(row)
     arrays |= {"corpus": zero, "step": zero, "label": label}

@@ -85,6 +85,13 @@ def test_arrays_are_as_large_as_the_largest_parts():
     assert objective.text_spec(LENGTH).length == longest
 
 
+def test_rows_start_at_random_tokens_if_parts_read_texts_of_different_lengths():
+    assert make_denoisers().text_spec(LENGTH).random_start
+    parts = {"a": {}, "b": {"unit": "word"}}
+    equal = objectives.make_objective("mix", base_objective="mlm", parts=parts)
+    assert not equal.text_spec(LENGTH).random_start
+
+
 def test_without_parts_it_equals_the_base_objective():
     objective, alone = (
         objectives.make_objective("mix", base_objective="dae"),

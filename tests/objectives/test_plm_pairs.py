@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import SENTENCE, WORD
+from research.batch import SENTENCE, WORD, TextSpec
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -180,7 +180,7 @@ def test_the_next_row_starts_after_the_reused_part():
     assert plm_pair(nonadjacent_rate=0.0).text_spec(512).length == 509
     assert plm_pair(num_permutations=1).text_spec(512).stride == 509
     single = objectives.make_objective("plm").text_spec(512)
-    assert single == ("stream", 510, 0.0, 0.0, 0.0, False, 0, False)
+    assert single == TextSpec("stream", 510)
 
 
 def test_single_targets_are_equally_likely_anywhere():

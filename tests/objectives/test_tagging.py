@@ -48,7 +48,9 @@ def encoder(request):
     lines = [line for name in sorted(topics)[:12] for line in topics[name].split("\n")]
     read = lambda: [line for line in lines if line.strip()]  # noqa: E731
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
-    model = train_tokenizer.train(corpus, request.param, 700, 7)
+    model = train_tokenizer.train(
+        corpus, train_tokenizer.Options(request.param, 700, 7)
+    )
     return vocabulary.Vocabulary(model, vocabulary.find_special_tokens(model, 7))
 
 

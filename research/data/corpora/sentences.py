@@ -1,20 +1,28 @@
 """The units (words) of a text, and the rule for where a sentence starts.
 
-A unit is text between white space, cut again after each Chinese full stop. Whether a
-sentence starts at a unit depends only on that unit and the one before it, so both
-answers can be computed once per distinct unit: see `sentence_traits`.
+A unit is text between white space, cut again after each Chinese full stop; where white
+space is kept it is a unit too. Whether a sentence starts at a unit depends only on that
+unit and the one before it that is not white space, so both answers can be computed once
+per distinct unit: see `sentence_traits`.
 """
 
 import re
 
-JOINED = "\x1f"
-"""Prefix of a unit that no white space separates from the unit before it."""
+JOINED, NO_SPACE = "\ud800", "\ud801"
+"""Prefixes of units without a space before them: of one after a Chinese full stop, and,
+where white space is kept, of any. They are lone surrogates, which no text has."""
 
-ENDS, OPENS = 1, 2
-"""Bits of a unit's traits: a sentence may end with it; a sentence may start with it."""
+ENDS, OPENS, BLANK, NEWLINE = 1, 2, 4, 8
+"""Bits of a unit's traits: a sentence may end with it; a sentence may start with it; it
+is white space; it has a line's end."""
 
 _STOPS = "。！？｡"
 _CHINESE = re.compile(rf"[^{_STOPS}]*[{_STOPS}]+[”’」』）》\"']*|[^{_STOPS}]+")
+_SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""Unicode's property White_Space, for a class of characters in a pattern."""
+_LITERAL_UNIT = re.compile(
+    rf" ([^{_SPACE}]+)|([{_SPACE}]+(?![^{_SPACE}])|[^{_SPACE}]+|[{_SPACE}])"
+)
 _END = re.compile(r"([.!?…]+)[\"'”’»)\]}*_`]*$")
 _CHINESE_END = re.compile(rf"[{_STOPS}]+[”’」』）》\"']*$")
 _OPENING_MARKS = "\"'“‘«([{*_`¿¡-–—"
@@ -41,14 +49,47 @@ def split_units(paragraph: str) -> list[str]:
     return units
 
 
+def split_literally(text: str) -> list[str]:
+    """The units of a text with all of its white space: together they are the text.
+
+    A unit is a word, with the space before it if there is one, or other white space.
+    Units end where a piece of GPT-2's tokenizer ends (openai/gpt-2, src/encoder.py, the
+    pattern `pat`), so they can be encoded one by one: the last white space character
+    before a word belongs to the word if it is a space, else it is a unit. After a
+    Chinese full stop a word is cut if a letter or a digit follows.
+    """
+    units = [word or NO_SPACE + other for word, other in _LITERAL_UNIT.findall(text)]
+    if text.isascii() or not any(stop in text for stop in _STOPS):
+        return units
+    cut = []
+    for unit in units:
+        first, *rest = _CHINESE.findall(unit)
+        cut.append(first)
+        for part in rest:
+            if part[0].isalnum():
+                cut.append(NO_SPACE + part)
+            else:
+                cut[-1] += part
+    return cut
+
+
+def spell_unit(unit: str) -> str:
+    """The text of a unit, with the space before it."""
+    return unit[1:] if unit[0] in (JOINED, NO_SPACE) else " " + unit
+
+
 def sentence_traits(unit: str) -> int:
     """Whether a sentence may end with, and start with, this unit: ENDS | OPENS.
 
     A sentence starts at a unit with OPENS that follows a unit with ENDS. A unit after a
-    Chinese full stop (`JOINED`) always has OPENS.
+    Chinese full stop (`JOINED`) always has OPENS. White space has BLANK instead, and
+    NEWLINE if a paragraph ends in it.
     """
     if unit.startswith(JOINED):
         return OPENS | _ends(unit[1:])
+    unit = unit.removeprefix(NO_SPACE)
+    if unit.isspace():
+        return BLANK | NEWLINE * ("\n" in unit)
     head = unit[0] if unit[0] not in _OPENING_MARKS else unit.lstrip(_OPENING_MARKS)[:1]
     opens = OPENS if head.isalnum() and not head.islower() else 0
     return opens | _ends(unit)

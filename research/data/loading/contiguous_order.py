@@ -1,8 +1,13 @@
 """The order of rows that continue from step to step, for objectives with a memory."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 
-# n rows, N examples of an epoch
+from research.errors import UserError
+
+# n rows, N examples of an epoch, C corpora
 
 
 def reads_backward(row: np.ndarray, epoch: np.ndarray) -> np.ndarray:
@@ -37,3 +42,34 @@ def contiguous_position(
     epoch, nth = np.divmod(step, steps)
     nth = np.where(reads_backward(row, epoch) & reverse, steps - 1 - nth, nth)
     return epoch, row * steps + nth + epoch % 2 * (num - num_rows * steps)
+
+
+class ContiguousRows(NamedTuple):
+    """How the rows of a batch are divided among corpora, with `TextSpec.contiguous`."""
+
+    corpus: np.ndarray  # [batch_size] int64
+    number: np.ndarray  # [batch_size] int64, of a row among those of its corpus
+    num_rows: np.ndarray  # [C] int64, rows of each corpus
+
+
+def divide_rows(
+    corpus: np.ndarray, number: np.ndarray, sizes: Mapping[str, int]
+) -> ContiguousRows:
+    """The rows of a batch, divided among corpora.
+
+    Args:
+      corpus, number: [batch_size], as the mixture's schedule gives them.
+      sizes: the name of each corpus -> its examples.
+
+    Raises:
+      UserError: a corpus has no row, or fewer examples than rows.
+    """
+    num_rows = np.bincount(corpus, minlength=len(sizes))
+    for (name, size), num in zip(sizes.items(), num_rows, strict=True):
+        if not 0 < num <= size:
+            raise UserError(
+                f"train.batch={len(corpus)} gives {num} rows to {name}, which has "
+                f"{size} examples; this objective reads contiguous streams, so each "
+                "corpus needs at least one row and one example for each row"
+            )
+    return ContiguousRows(corpus, number, num_rows)

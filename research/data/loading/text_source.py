@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,15 @@ from research.batch import (
 from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
-from research.data.loading.contiguous_order import contiguous_position, reads_backward
+from research.data.loading.contiguous_order import (
+    ContiguousRows,
+    contiguous_position,
+    divide_rows,
+    reads_backward,
+)
 from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
 from research.data.store.example_index import Index
-from research.errors import UserError
 
 # n rows, N examples of an epoch, C corpora of a mixture
 
@@ -32,14 +36,6 @@ EVALUATION_SEED = 0
 ROWS_PER_CALL = 256
 """Rows that one call makes where they are read in order: about where the overhead of
 NumPy's calls is smallest."""
-
-
-class ContiguousRows(NamedTuple):
-    """How the rows of a batch are divided among corpora, with `TextSpec.contiguous`."""
-
-    corpus: np.ndarray  # [batch_size] int64
-    number: np.ndarray  # [batch_size] int64, of a row among those of its corpus
-    num_rows: np.ndarray  # [C] int64, rows of each corpus
 
 
 class TextSource:
@@ -82,13 +78,15 @@ class TextSource:
         self.seed = seed
         self.batch_size = batch_size
         self.dupe_factor = dupe_factor
-        self.contiguous = objective.text_spec(length).contiguous
-        self.reverse = self.contiguous and objective.text_spec(length).reverse
+        text_spec = objective.text_spec(length)
+        self.contiguous = text_spec.contiguous
+        self.reverse = self.contiguous and text_spec.reverse
         self.sizes = np.array([len(index.start) for index in indices])
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
         self._length = length
-        self._width = objective.text_spec(length).length
+        self._width = text_spec.length
+        self._random_start = text_spec.random_start
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
@@ -178,8 +176,7 @@ class TextSource:
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
         )
         example.label[backward] = BACKWARD
-        key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
-        key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
+        key = self._row_key(corpus, row, epoch, seed)
         return self._corrupt(example, key, self._first[corpus] + position)
 
     def training_step(
@@ -227,11 +224,19 @@ class TextSource:
                     position[own], self.sizes[i], seed=seed, epoch=epoch[own]
                 )
             example.label[own] = self._labels[i][index.label[row[own]]]
-            arrays = index.read(row[own], self._width, self.vocab.pad_id)
+            start_key = None
+            if self._random_start:
+                start_key = self._row_key(corpus[own], row[own], epoch[own], seed)
+            arrays = index.read(row[own], self._width, self.vocab.pad_id, start_key)
             arrays["document"] += self._first_document[i]
             for name, array in arrays.items():
                 getattr(example, name)[own] = array
         return example, row
+
+    def _row_key(self, corpus, row, epoch, seed: int) -> np.ndarray:
+        """[n] uint64: the keys of rows of the index in their epochs."""
+        key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
+        return counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
 
     def _evaluation_rows(self, corpus: np.ndarray, position: np.ndarray):
         """Rows at positions of the text, with the corruption of evaluations."""
@@ -253,16 +258,8 @@ class TextSource:
 
     @functools.cached_property
     def _contiguous_rows(self) -> ContiguousRows:
-        corpus, number = self.schedule.locate(np.arange(self.batch_size))
-        num_rows = np.bincount(corpus, minlength=len(self.indices))
-        for name, num, size in zip(self.rates, num_rows, self.sizes, strict=True):
-            if not 0 < num <= size:
-                raise UserError(
-                    f"train.batch={self.batch_size} gives {num} rows to {name}, which "
-                    f"has {size} examples; this objective reads contiguous streams, so "
-                    "each corpus needs at least one row and one example for each row"
-                )
-        return ContiguousRows(corpus, number, num_rows)
+        located = self.schedule.locate(np.arange(self.batch_size))
+        return divide_rows(*located, dict(zip(self.rates, self.sizes, strict=True)))
 
     def _corrupt(self, example: Example, key, number) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self.vocab, self._length)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from research.batch import TextSpec
-from research.data import cache
+from research.data import cache, counter_rng
 from research.data.store import packing
 from research.data.store.stream import Stream
 from research.errors import UserError, unknown
@@ -30,12 +30,22 @@ class Index(NamedTuple):
     # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
     second_length: np.ndarray | None  # [N] int32; 0 in a row of one span
+    stride: int  # of a stream, tokens from one start to the next; else 0
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
 
-    def read(self, row: np.ndarray, width: int, pad_id: int) -> dict[str, np.ndarray]:
-        """Arrays of an Example for rows [n] of the index; a pair's spans are joined."""
+    def read(
+        self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """Arrays of an Example for rows [n] of the index; a pair's spans are joined.
+
+        Args:
+          key: [n] uint64, by which `TextSpec.random_start` draws where rows start;
+            None: they start where the index says.
+        """
         start, first_length = self.start[row], self.length[row]
+        if key is not None:
+            start, first_length = self._draw_starts(start, width, key)
         length = first_length
         token, flags = self.stream.gather(start, length, width, pad_id)
         document = np.searchsorted(self.stream.document_offsets, start, side="right")
@@ -55,6 +65,21 @@ class Index(NamedTuple):
             "first_length": first_length,
             "document": document - 1,
         }
+
+    def _draw_starts(
+        self, start: np.ndarray, width: int, key: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Starts [n] moved by up to a stride, and lengths [n] of the rows from there.
+
+        All tokens of the stride are equally likely; only at the end of a shard a row
+        starts early enough to have `width` tokens, or where it was.
+        """
+        shard = self.stream.shard_offsets
+        end = shard[np.searchsorted(shard, start, side="right")]
+        offset = counter_rng.uniform(key, "random start", 1)[:, 0] * self.stride
+        latest = np.maximum(start, end - width)
+        start = np.minimum(start + offset.astype(np.int64), latest)
+        return start, np.minimum(width, end - start).astype(np.int32)
 
 
 class Spans(NamedTuple):
@@ -79,7 +104,7 @@ def build_index(
       stream: an example starts every `stride` tokens of a shard (if that is 0, every
         `text_spec.stride` or else `text_spec.length` tokens) and has `text_spec.length`
         tokens, or what is left of the shard; so the number of examples depends only on
-        the stride.
+        the stride. Where `text_spec.random_start` moves the start is drawn later.
       document: the beginning of a document, without its separator.
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
@@ -135,6 +160,7 @@ def build_index(
     return Index(
         stream,
         **dict.fromkeys(PAIR_DTYPES) | arrays,
+        stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
     )

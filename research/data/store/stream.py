@@ -173,6 +173,7 @@ def build_stream(
         "corpus": corpus.fingerprint(),
         "split": split,
         "vocabulary": vocabulary.sha256,
+        "keep_whitespace": vocabulary.keep_whitespace,
         "unk": vocabulary.vocab.unk_id,
         "separator": vocabulary.vocab.eos_id if separator == "eos" else None,
         "shard_tokens": shard_tokens,

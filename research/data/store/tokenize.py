@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
+from research.data.corpora import sentences
 from research.data.corpora.corpus import Corpus, Document
-from research.data.corpora.sentences import ENDS, OPENS, sentence_traits, split_units
+from research.data.corpora.sentences import BLANK, ENDS, NEWLINE, OPENS
 from research.data.progress import progress
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.data.work_shards import ShardResult
@@ -53,30 +54,32 @@ class StreamTokenizer:
         """The tokens of the texts, each followed by the separator."""
         if len(self._numbers) > MAX_KNOWN_UNITS:
             self._reset()
-        units, paragraphs, documents = [], [], []
+        units, documents = [], []
         for text in texts:
             documents.append(len(units))
-            for paragraph in text.split("\n"):
-                found = split_units(paragraph)
-                if found:
-                    paragraphs.append(len(units))
-                    units += found
+            if self._vocabulary.keep_whitespace:
+                units += sentences.split_literally(text)
+            else:
+                for paragraph in text.split("\n"):
+                    units += sentences.split_units(paragraph)
+                    units.append(_LINE_END)
             if self._separator_ids:
                 units.append(_SEPARATOR)
         number = np.fromiter(
             map(self._numbers.__getitem__, units), np.int64, len(units)
         )
         self._encode_new_units()
-        return self._look_up(number, paragraphs, documents)
+        return self._look_up(number, np.array(documents, np.int64))
 
-    def _look_up(
-        self, number: np.ndarray, paragraphs: list[int], documents: list[int]
-    ) -> Tokens:
+    def _look_up(self, number: np.ndarray, documents: np.ndarray) -> Tokens:
         """The tokens of units.
+
+        A paragraph starts at a document's first unit, and at the first word after a
+        line's end; so does a sentence.
 
         Args:
           number: [U] int64, the number of each unit.
-          paragraphs, documents: the indices into `number` at which they start.
+          documents: [D] int64, the indices into `number` at which they start.
         """
         count = self._count[number]
         first = np.cumsum(count) - count  # [U]: the token at which a unit starts
@@ -84,22 +87,33 @@ class StreamTokenizer:
         index = np.repeat(self._first[number] - first, count) + np.arange(total)
         flags = self._flags[index]
         traits = self._traits[number]
-        starts = np.zeros(len(number), bool)
-        starts[1:] = (traits[:-1] & ENDS > 0) & (traits[1:] & OPENS > 0)
-        starts[paragraphs] = True
+        word = np.flatnonzero(traits & BLANK == 0)
+        before, after = word[:-1], word[1:]
+        document = np.searchsorted(documents, word, side="right")
+        inside = document[:-1] == document[1:]
+        line = np.cumsum(traits & NEWLINE > 0)
+        paragraphs = np.zeros(len(number), bool)
+        paragraphs[after[inside & (line[before] < line[after])]] = True
+        paragraphs[documents] = True
+        starts = paragraphs.copy()
+        follows = inside & (traits[before] & ENDS > 0) & (traits[after] & OPENS > 0)
+        starts[after[follows]] = True
         flags[first[starts]] |= SENTENCE
         flags[first[paragraphs]] |= PARAGRAPH
         flags[first[documents]] |= DOCUMENT
         return Tokens(self._token[index], flags, first[documents], first[starts])
 
     def _reset(self) -> None:
-        """Drops all units but the separator."""
-        self._numbers = _UnitNumbers()
+        """Drops all units but the separator, and lines' ends where they are no text."""
+        known = {_SEPARATOR: len(self._separator_ids)}
+        if not self._vocabulary.keep_whitespace:
+            known[_LINE_END] = 0
+        self._numbers = _UnitNumbers(known)
         self._token = np.array(self._separator_ids, np.int32)
         self._flags = np.zeros(len(self._separator_ids), np.uint8)
-        self._count = np.array([len(self._separator_ids)], np.int64)
-        self._first = np.zeros(1, np.int64)
-        self._traits = np.zeros(1, np.uint8)
+        self._count = np.array(list(known.values()), np.int64)
+        self._first = np.zeros(len(known), np.int64)
+        self._traits = np.array([BLANK, BLANK | NEWLINE][: len(known)], np.uint8)
 
     def _encode_new_units(self) -> None:
         """Appends the tokens of the units that have just been numbered."""
@@ -108,7 +122,7 @@ class StreamTokenizer:
             return
         encoded = self._vocabulary.encode_units(new)
         first = len(self._token) + np.cumsum(encoded.count) - encoded.count
-        traits = np.fromiter(map(sentence_traits, new), np.uint8, len(new))
+        traits = np.fromiter(map(sentences.sentence_traits, new), np.uint8, len(new))
         self._token = np.concatenate([self._token, encoded.token])
         self._flags = np.concatenate([self._flags, encoded.flags])
         self._count = np.concatenate([self._count, encoded.count])
@@ -117,14 +131,16 @@ class StreamTokenizer:
 
 
 _SEPARATOR = " "
-"""The unit between documents; no word is white space."""
+"""The unit between documents; no unit of a text is white space without a prefix."""
+_LINE_END = sentences.NO_SPACE + "\n"
+"""The unit between paragraphs; where white space is not kept it has no tokens."""
 
 
 class _UnitNumbers(dict):
-    """Unit to number; a new unit gets the next number. `_SEPARATOR` is number 0."""
+    """Unit to number; a new unit gets the next number, after those of `known`."""
 
-    def __init__(self):
-        super().__init__({_SEPARATOR: 0})
+    def __init__(self, known: Iterable[str]):
+        super().__init__({unit: number for number, unit in enumerate(known)})
         self.new: list[str] = []
 
     def __missing__(self, unit: str) -> int:

@@ -87,12 +87,16 @@ class HuggingFaceModel:
 
     def __init__(self, data: bytes):
         self.data = data
-        model = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
+        state = json.loads(data)
+        before = state.get("pre_tokenizer") or {}
+        for step in before.get("pretokenizers", [before]):
+            if "add_prefix_space" in step:
+                step["add_prefix_space"] = False  # units have their own space
+        model = tokenizers.Tokenizer.from_str(json.dumps(state))
         model.encode_special_tokens = True  # "<mask>" in a text is text
         model.no_padding()
         model.no_truncation()
         self._model = model
-        state = json.loads(data)
         self.tokenizer_type = _tokenizer_type(state)
         vocabulary = model.get_vocab(with_added_tokens=True)
         self.pieces = [""] * (max(vocabulary.values()) + 1)

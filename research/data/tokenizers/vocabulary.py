@@ -50,15 +50,16 @@ class Encoded(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Pieces and special ids; `decode` undoes `encode` up to white space.
+    """Pieces and special ids; `decode` undoes `encode`.
 
-    Runs of white space become one space, and white space at the ends is removed.
-    WordPiece also loses the white space around punctuation and unknown text;
-    SentencePiece decodes its own mark, U+2581, as a space.
+    Where white space is not kept, a run of it becomes one space, and at the ends of a
+    text it is removed; WordPiece also loses the white space around punctuation and
+    unknown text. SentencePiece decodes its own mark, U+2581, as a space.
     """
 
     model: tokenizer_models.TokenizerModel
     vocab: VocabInfo
+    keep_whitespace: bool = False
 
     @property
     def tokenizer_type(self) -> str:
@@ -72,14 +73,15 @@ class Vocabulary:
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Token ids [T] int32 of a text, and [T] bool: a word starts there."""
-        encoded = self.encode_units(sentences.split_units(text))
+        if self.keep_whitespace:
+            encoded = self.encode_units(sentences.split_literally(text))
+        else:
+            encoded = self.encode_units(sentences.split_units(text))
         return encoded.token, encoded.flags == WORD
 
     def encode_units(self, units: Sequence[str]) -> Encoded:
-        """The tokens of units that `sentences.split_units` returned."""
-        joined = sentences.JOINED
-        spelled = [u[1:] if u.startswith(joined) else " " + u for u in units]
-        token, count = self.model.encode(spelled)
+        """The tokens of units of `sentences.split_units` or `split_literally`."""
+        token, count = self.model.encode(list(map(sentences.spell_unit, units)))
         if not count.all():  # a unit has no token, a control character for example
             first = np.cumsum(count) - count
             token = np.insert(token, first[count == 0], self.vocab.unk_id)
@@ -89,7 +91,8 @@ class Vocabulary:
     def decode(self, token: Sequence[int] | np.ndarray) -> str:
         """The text of token ids; special ids have no text."""
         text = b"".join(self._piece_bytes[i] for i in np.asarray(token))
-        return text.decode("utf-8", "replace").strip(" ")
+        decoded = text.decode("utf-8", "replace")
+        return decoded if self.keep_whitespace else decoded.strip(" ")
 
     def save(self, folder: Path) -> Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
@@ -126,8 +129,9 @@ class Vocabulary:
 
     @functools.cached_property
     def _starts_with_space(self) -> np.ndarray:
-        """[V] bool: pieces with a mark that they start a word."""
-        return np.array([text[:1] == b" " for text in self._piece_bytes])
+        """[V] bool: WordPiece's pieces that start a word, also inside a unit."""
+        wordpiece = self.tokenizer_type == "wordpiece"
+        return np.array([wordpiece and text[:1] == b" " for text in self._piece_bytes])
 
 
 def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
@@ -135,53 +139,84 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
 
     Args:
       data: has `vocabulary` (a tokenizer type, or a model file), `vocabulary_size`,
-        `sentinels` and `alpha` (for a joined corpus).
+        `vocabulary_sample`, `sentinels`, `whitespace` and `alpha` (for a joined
+        corpus).
 
     Raises:
-      UserError: there is no such type or file, or the size does not fit the corpus.
+      UserError: there is no such type or file, the size does not fit the corpus, or
+        white space is to be kept and cannot be.
     """
     if data.vocabulary not in train_tokenizer.TOKENIZER_TYPES:
-        return load_vocabulary(data.vocabulary, data.sentinels)
+        return load_vocabulary(data.vocabulary, data.sentinels, data.whitespace)
     corpus = corpus.vocabulary_source or corpus
-    options = (data.vocabulary, data.vocabulary_size, data.sentinels, data.alpha)
+    options = train_tokenizer.Options(
+        data.vocabulary,
+        data.vocabulary_size,
+        data.sentinels,
+        tokenizer_sample.Options(
+            data.vocabulary_sample,
+            _keeps_whitespace(data.vocabulary, data.whitespace),
+            data.alpha,
+        ),
+    )
 
     def create(folder: Path) -> dict:
-        model = train_tokenizer.train(corpus, *options, cache_dir)
+        model = train_tokenizer.train(corpus, options, cache_dir)
         Vocabulary(model, find_special_tokens(model, data.sentinels)).save(folder)
         return {}
 
-    key = cache_key(corpus, *options)
+    key = cache_key(corpus, options)
     if not cached_meta(cache_dir, "vocabulary", key):
-        tokenizer_sample.sample_work_shards(corpus, data.alpha, cache_dir)
+        tokenizer_sample.sample_work_shards(corpus, options.sampling, cache_dir)
     folder = get_or_create(cache_dir, "vocabulary", key, create)
-    return load_vocabulary(folder, data.sentinels)
+    return load_vocabulary(folder, data.sentinels, data.whitespace)
 
 
-def cache_key(
-    corpus: Corpus, tokenizer_type: str, size: int, sentinels: int, alpha: float = 0.0
-) -> dict:
+def cache_key(corpus: Corpus, options: train_tokenizer.Options) -> dict:
     """Everything that a trained vocabulary depends on."""
-    library = sentencepiece if tokenizer_type in ("unigram", "bpe") else tokenizers
-    limits = [tokenizer_sample.MAX_SAMPLE_BYTES, tokenizer_sample.MAX_LINE_BYTES]
-    sampling = {"alpha": alpha} if alpha and corpus.parts else {}
-    return sampling | {
+    sentencepieces = options.tokenizer_type in ("unigram", "bpe")
+    library = sentencepiece if sentencepieces else tokenizers
+    limits = [tokenizer_sample.MAX_LINE_BYTES, train_tokenizer.NUM_THREADS]
+    sampling = options.sampling
+    rates = {"alpha": sampling.alpha} if sampling.alpha and corpus.parts else {}
+    return rates | {
         "corpus": corpus.fingerprint(),
-        "kind": tokenizer_type,
-        "size": size,
-        "sentinels": sentinels,
+        "kind": options.tokenizer_type,
+        "size": options.size,
+        "sentinels": options.sentinels,
+        "max_bytes": sampling.max_bytes,
+        "keep_whitespace": sampling.keep_whitespace,
         "library": library.__version__,
-        "rules": [*limits, train_tokenizer.NUM_THREADS, train_tokenizer.VERSION],
+        "rules": [*limits, train_tokenizer.VERSION],
     }
 
 
-def load_vocabulary(path: str | os.PathLike, sentinels: int) -> Vocabulary:
+def _keeps_whitespace(tokenizer_type: str, whitespace: str) -> bool:
+    """Whether text keeps its white space, by `data.whitespace` and the vocabulary.
+
+    Raises:
+      UserError: the vocabulary cannot spell all white space.
+    """
+    if whitespace == "keep" and tokenizer_type != "bytebpe":
+        raise UserError(
+            f"data.whitespace is keep, but a {tokenizer_type} vocabulary cannot spell "
+            "all white space; set data.vocabulary=bytebpe or data.whitespace=collapse"
+        )
+    return whitespace != "collapse" and tokenizer_type == "bytebpe"
+
+
+def load_vocabulary(
+    path: str | os.PathLike, sentinels: int, whitespace: str = "auto"
+) -> Vocabulary:
     """The vocabulary in a file, or in a folder that holds one of `MODEL_FILES`.
 
     Args:
       sentinels: the number of sentinel ids that the vocabulary shall have at least.
+      whitespace: keep, collapse or auto, as `data.whitespace`.
 
     Raises:
-      UserError: there is no such file, or it is not a known type of vocabulary.
+      UserError: there is no such file, it is not a known type of vocabulary, or white
+        space is to be kept and the vocabulary cannot spell it.
     """
     file = Path(path).expanduser()
     if file.is_dir():
@@ -197,7 +232,8 @@ def load_vocabulary(path: str | os.PathLike, sentinels: int) -> Vocabulary:
         model = tokenizer_models.parse_model(file.read_bytes(), file.name)
     except UserError as error:
         raise UserError(f"data.vocabulary is {str(path)!r}: {error}") from error
-    return Vocabulary(model, find_special_tokens(model, sentinels))
+    keep = _keeps_whitespace(model.tokenizer_type, whitespace)
+    return Vocabulary(model, find_special_tokens(model, sentinels), keep)
 
 
 def find_special_tokens(

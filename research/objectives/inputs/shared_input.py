@@ -23,10 +23,12 @@ PAIR_UNITS = ("pair", "sentence_pair", "halves")
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     """The text that is read for all parts; `derive_example` then gives each its own.
 
-    Parts of one unit read the longest of their texts. Of several units, the others have
-    to be derivable from one. From a pair: whole sentences and streams, which take both
-    spans where the second follows the first, and else the first span; from a pair of
-    segments also a pair of sentences, those on either side of the segments' boundary.
+    Parts of one unit read the longest of their texts, or its beginning. If parts of a
+    stream differ in length, rows start at random tokens: so the parts that read less
+    read every token equally often. Of several units, the others have to be derivable
+    from one. From a pair: whole sentences and streams, which take both spans where the
+    second follows the first, and else the first span; from a pair of segments also a
+    pair of sentences, those on either side of the segments' boundary.
 
     Args:
       parts: name -> objective.
@@ -46,11 +48,18 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
             "objectives that are trained together read one text, but none of their "
             f"texts contains the others ({listed})"
         )
-    return max(common, key=lambda spec: spec.length)
+    longest = max(common, key=lambda spec: spec.length)
+    if longest.unit != "stream" or longest.contiguous:
+        return longest
+    random_start = any(
+        spec.random_start or spec.length < longest.length for spec in specs.values()
+    )
+    return longest._replace(random_start=random_start)
 
 
 def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     """Whether text of `spec` can be derived from text of `base`."""
+    spec, base = (each._replace(random_start=False) for each in (spec, base))
     if spec.unit == base.unit:
         same = spec if spec.unit in PAIR_UNITS else spec._replace(length=base.length)
         return same == base

@@ -1,7 +1,10 @@
 """Rows made from text: pairs, corpora, steps, dupe_factor, contiguous streams."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from research.batch import EVALUATION_STEP, NEXT, OTHER_DOCUMENT, TextSpec
 from research.data.loading.text_source import TextSource
@@ -118,6 +121,36 @@ def test_corruption_repeats_after_dupe_factor_epochs(make, dupe_factor):
         make(toy_objectives.Objective(), dupe_factor=7).rows(np.arange(7 * num)),
         concatenate(fresh.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)),
     )
+
+
+class RandomStart(toy_objectives.Objective):
+    """Rows start at random tokens of their stride."""
+
+    def text_spec(self, length):
+        return TextSpec("stream", length, random_start=True)
+
+
+def test_random_starts_are_uniform_over_the_stride_and_within_the_shard(make):
+    """So whatever reads only the beginning of rows reads all tokens equally often."""
+    data, stream = make(RandomStart()), LONG_STREAMS[0]
+    (corpus,) = data.source.corpora
+    num, width = data.num_examples, 8
+    rows = data.rows(np.arange(200 * num))
+    position = {pair: n for n, pair in enumerate(pairwise(stream.token.tolist()))}
+    assert len(position) == stream.num_tokens - 1
+    starts = np.array([position[pair] for pair in map(tuple, rows["token"][:, :2])])
+    end = stream.shard_offsets[np.searchsorted(stream.shard_offsets, starts, "right")]
+    length = rows["weight"].sum(1).astype(int)
+    np.testing.assert_array_equal(length, np.minimum(width, end - starts))
+    token, flags = stream.gather(starts, length, width, pad=0)
+    np.testing.assert_array_equal(rows["token"], token)
+    np.testing.assert_array_equal(rows["flags"], flags)
+    start = corpus.index.start
+    start = start[np.searchsorted(start, starts, side="right") - 1]
+    assert (length[end - start >= width] == width).all()
+    offset = np.bincount((starts - start)[end - start >= 2 * width])
+    assert len(offset) == width and stats.chisquare(offset).pvalue > 1e-4
+    assert_same_batch(data.batch(77), {k: v[77 * 4 : 78 * 4] for k, v in rows.items()})
 
 
 CONTIGUOUS = toy_objectives.Objective(contiguous=True)

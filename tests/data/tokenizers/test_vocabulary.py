@@ -1,5 +1,6 @@
 """A vocabulary rebuilds text, encodes no text to a special id, and finds its words."""
 
+import itertools
 import unicodedata
 from types import SimpleNamespace
 
@@ -94,7 +95,7 @@ def test_training_is_deterministic_and_ignores_the_order_of_lines(
 ):
     lines = make_lines(0)
     model = train_tokenizer.train(
-        corpus_of(lines[::-1]), tokenizer_type, SIZE, SENTINELS
+        corpus_of(lines[::-1]), train_tokenizer.Options(tokenizer_type, SIZE, SENTINELS)
     )
     assert model.data == vocabularies[tokenizer_type].model.data
 
@@ -168,62 +169,41 @@ def test_a_file_that_is_not_a_vocabulary_gives_a_one_line_error(
 @pytest.mark.parametrize("size", [200, 50_000])
 def test_a_size_that_does_not_fit_names_the_key(tmp_path, tokenizer_type, size):
     config = SimpleNamespace(
-        vocabulary=tokenizer_type, vocabulary_size=size, sentinels=SENTINELS, alpha=0.0
+        vocabulary=tokenizer_type,
+        vocabulary_size=size,
+        vocabulary_sample=10**9,
+        sentinels=SENTINELS,
+        whitespace="auto",
+        alpha=0.0,
     )
     with pytest.raises(UserError, match="vocabulary_size") as error:
         vocabulary.load_or_train(config, corpus_of(make_lines(0, 50)), tmp_path)
     assert "\n" not in str(error.value)
 
 
-def test_the_sample_keeps_the_smallest_hashes(monkeypatch, capsys):
-    lines = make_lines(2, 300)
-    whole = tokenizer_sample.sample_lines(corpus_of(lines))
-    assert sorted(whole) == sorted(lines)
-    monkeypatch.setattr(tokenizer_sample, "MAX_SAMPLE_BYTES", 5_000)
-    some = tokenizer_sample.sample_lines(corpus_of(lines))
-    size = sum(len(line.encode()) for line in some)
-    assert 5_000 <= size < 5_000 + max(len(line.encode()) for line in lines)
-    assert whole[: len(some)] == some[: len(some)] or set(some) < set(whole)
-    assert tokenizer_sample.sample_lines(corpus_of(lines[::-1])) == some
-    capsys.readouterr()
-    monkeypatch.setattr(tokenizer_sample, "MAX_LINE_BYTES", 60)
-    short = tokenizer_sample.sample_lines(corpus_of(lines))
-    assert all(len(line.encode()) <= 60 for line in short)
-    assert "longer than 60 bytes" in capsys.readouterr().err
+def test_the_cost_of_a_training_on_much_text_is_printed(capsys):
+    train_tokenizer._print_cost("unigram", 10**7)
+    assert not capsys.readouterr().err
+    train_tokenizer._print_cost("unigram", 10**9)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "1,000 MB of text" in line and "45 min" in line and "23.0 GB" in line
+    assert "data.vocabulary_sample" in line
 
 
-def test_an_alpha_sets_the_rates_of_joined_corpora(monkeypatch):
-    texts = [make_lines(seed, 40 * seed) for seed in (1, 4)]
-    corpora = [corpus_of(lines, str(len(lines))) for lines in texts]
-    both = join_corpora(corpora)
-    sizes = [sum(len(line.encode()) for line in lines) for lines in texts]
-    assert sorted(tokenizer_sample.sample_lines(both)) == sorted(texts[0] + texts[1])
-    for alpha, max_bytes in ((0.5, 2**23), (0.3, 2**23), (0.5, 3000)):
-        monkeypatch.setattr(tokenizer_sample, "MAX_SAMPLE_BYTES", max_bytes)
-        lines = tokenizer_sample.sample_lines(both, alpha)
-        own = [[line for line in lines if line in set(text)] for text in texts]
-        assert own[0] + own[1] == lines
-        total = min(max_bytes, sum(sizes))
-        for sampled, size in zip(own, sizes, strict=True):
-            expected = total * (size**alpha / sum(s**alpha for s in sizes))
-            num_bytes = sum(len(line.encode()) for line in sampled)
-            assert -1 <= num_bytes - expected <= tokenizer_sample.MAX_LINE_BYTES
-        if max_bytes > sum(sizes):  # all small-corpus lines, some repeated
-            assert set(own[0]) == set(texts[0]) and len(own[0]) > len(texts[0])
-            assert len(own[1]) == len(set(own[1])) < len(texts[1])
-    alone = tokenizer_sample.sample_lines(corpora[0])
-    assert tokenizer_sample.sample_lines(corpora[0], 0.5) == alone
-
-
-def test_the_cache_key_of_a_joined_corpus_depends_on_alpha():
+def test_the_cache_key_depends_on_all_options():
     both = join_corpora([corpus_of(make_lines(n, 30), str(n)) for n in (1, 2)])
-    keys = [
-        vocabulary.cache_key(both, "bpe", 400, 5, alpha) for alpha in (0.0, 0.3, 0.5)
-    ]
-    assert keys[0] != keys[1] != keys[2] != keys[0]
+
+    def key(corpus, size=400, **sampling):
+        sampling = tokenizer_sample.Options(**sampling)
+        return vocabulary.cache_key(
+            corpus, train_tokenizer.Options("bpe", size, 5, sampling)
+        )
+
+    keys = [key(both), key(both, 401), key(both, alpha=0.3), key(both, alpha=0.5)]
+    keys += [key(both, max_bytes=2**23), key(both, keep_whitespace=True)]
+    assert all(a != b for a, b in itertools.combinations(keys, 2))
     (one, *_) = both.parts
-    without = vocabulary.cache_key(one, "bpe", 400, 5)
-    assert vocabulary.cache_key(one, "bpe", 400, 5, 0.3) == without
+    assert key(one, alpha=0.3) == key(one)
 
 
 def _word_start_bytes(text: str) -> set[int]:

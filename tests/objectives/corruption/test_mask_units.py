@@ -193,7 +193,9 @@ def vocabularies():
     corpus = Corpus("topics", lambda split: map(Document, read()), read)
     made = {}
     for tokenizer_type in train_tokenizer.TOKENIZER_TYPES:
-        model = train_tokenizer.train(corpus, tokenizer_type, 500, 7)
+        model = train_tokenizer.train(
+            corpus, train_tokenizer.Options(tokenizer_type, 500, 7)
+        )
         made[tokenizer_type] = vocabulary.Vocabulary(
             model, vocabulary.find_special_tokens(model, 7)
         )

@@ -109,7 +109,7 @@ def test_texts_of_one_unit_are_truncated():
     base = shared_input.common_text_spec(
         make_parts(TextSpec("stream", 12), TextSpec("stream", 20)), 0
     )
-    assert base == TextSpec("stream", 20)
+    assert base == TextSpec("stream", 20, random_start=True)
     found = shared_input.derive_example(
         example, base, TextSpec("stream", 12), VOCAB.pad_id
     )
@@ -119,6 +119,18 @@ def test_texts_of_one_unit_are_truncated():
     same = shared_input.derive_example(example, base, base, VOCAB.pad_id)
     for array, expected in zip(same, example, strict=True):
         np.testing.assert_array_equal(array, expected)
+
+
+def test_rows_start_at_random_tokens_where_texts_of_a_stream_differ_in_length():
+    short, long = TextSpec("stream", 12), TextSpec("stream", 20)
+    mixed = shared_input.common_text_spec(make_parts(short, long, short), 0)
+    assert mixed == long._replace(random_start=True)
+    for specs in [(mixed, long), (long, mixed), (mixed, short)]:
+        assert shared_input.common_text_spec(make_parts(*specs), 0) == mixed
+    assert shared_input.common_text_spec(make_parts(mixed, PAIR), 0) == PAIR
+    assert shared_input.common_text_spec(make_parts(long, long), 0) == long
+    recurrent = [spec._replace(contiguous=True) for spec in (short, long)]
+    assert shared_input.common_text_spec(make_parts(*recurrent), 0) == recurrent[1]
 
 
 @pytest.mark.parametrize(

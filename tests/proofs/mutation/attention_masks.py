@@ -39,8 +39,8 @@ MUTANTS = [
     Mutant(
         "all tokens attend to specials, which the paper ranks as targets",
         PLM,
-        "rank = np.where(chosen | special, drawn, base - 1)",
-        "rank = np.where(chosen, drawn, base - 1)",
+        "rank = np.where(chosen | special, base + order, base - 1)",
+        "rank = np.where(chosen, base + order, base - 1)",
         TEST_PLM,
         "attention_of_every_pair",
         pitfall=2,
@@ -57,10 +57,27 @@ MUTANTS = [
     Mutant(
         "one order for both halves: the reused half attends to the other",
         PLM,
-        "base = part * (order.shape[1] + 1)",
+        "base = part * (length + 1)",
         "base = 0 * part",
         TEST_PLM,
         "attention_of_every_pair",
+    ),
+    Mutant(
+        "both halves of a row have the same order",
+        PLM,
+        'order = counter_rng.permutation(key, "order", length)',
+        'order = np.tile(counter_rng.permutation(key, "order", -(-length // 2)), 2)\n'
+        "        order = order[:, :length]",
+        TEST_PLM,
+        "an_order_of_its_own",
+    ),
+    Mutant(
+        "the larger share of targets goes to the last half of a row",
+        PLM,
+        "-(-total * np.arange(num_parts + 1) // num_parts)",
+        "total * np.arange(num_parts + 1) // num_parts",
+        TEST_PLM,
+        "one_token_in_six",
     ),
     Mutant(
         "XLNet's class token comes first",

@@ -219,4 +219,20 @@ MUTANTS = [
         TEST_MASS,
         "unmasked_positions_alone",
     ),
+    Mutant(
+        "parts of a mixture that read less never read the end of a window",
+        "research/objectives/inputs/shared_input.py",
+        "spec.random_start or spec.length < longest.length for spec",
+        "spec.random_start for spec",
+        TEST_MIX,
+        "rows_start_at_random_tokens",
+    ),
+    Mutant(
+        "rows with a random start begin at the same tokens in every epoch",
+        "research/data/store/example_index.py",
+        "start = np.minimum(start + offset.astype(np.int64), latest)",
+        "start = np.minimum(start, latest)",
+        "tests/data/loading/test_text_source.py",
+        "random_starts_are_uniform",
+    ),
 ]

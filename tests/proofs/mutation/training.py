@@ -202,8 +202,9 @@ MUTANTS = [
     Mutant(
         "static masks belong to a position of the shuffled order, not to an example",
         TEXT_SOURCE,
-        "key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)",
-        "key = counter_rng.row_key(seed, key_epoch, self._first[corpus] + position)",
+        "key = self._row_key(corpus, row, epoch, seed)\n        return self._corrupt",
+        "key = self._row_key(corpus, position, epoch, seed)\n"
+        "        return self._corrupt",
         TEST_TEXT_SOURCE,
         "corruption_repeats",
     ),

@@ -1,0 +1,78 @@
+"""Vocabularies and token streams: white space, samples of text, cache keys."""
+
+from tests.proofs.mutation import Mutant
+
+SENTENCES = "research/data/corpora/sentences.py"
+VOCABULARY = "research/data/tokenizers/vocabulary.py"
+SAMPLE = "research/data/tokenizers/tokenizer_sample.py"
+TOKENIZE = "research/data/store/tokenize.py"
+
+TEST_VOCABULARY = "tests/data/tokenizers/test_vocabulary.py"
+TEST_WHITESPACE = "tests/data/tokenizers/test_whitespace.py"
+
+MUTANTS = [
+    Mutant(
+        "byte-level BPE never sees a line's end or an indentation",
+        VOCABULARY,
+        'whitespace != "collapse" and tokenizer_type == "bytebpe"',
+        'whitespace == "keep" and tokenizer_type == "bytebpe"',
+        TEST_WHITESPACE,
+        "rebuilds_every_text",
+    ),
+    Mutant(
+        "a vocabulary is trained on single spaces, though text keeps its white space",
+        SAMPLE,
+        "            if keep_whitespace:\n                yield from _LINE",
+        "            if False:\n                yield from _LINE",
+        TEST_WHITESPACE,
+        "indentation_and_empty_lines",
+    ),
+    Mutant(
+        "a word takes all of the spaces before it, unlike in GPT-2",
+        SENTENCES,
+        "[{_SPACE}]+(?![^{_SPACE}])|",
+        "",
+        TEST_WHITESPACE,
+        "as_the_library_cuts",
+    ),
+    Mutant(
+        "lines do not end paragraphs where white space is kept",
+        SENTENCES,
+        'BLANK | NEWLINE * ("\\n" in unit)',
+        "BLANK",
+        TEST_WHITESPACE,
+        "paragraphs_are_known",
+    ),
+    Mutant(
+        "blank text at the start of a document is a sentence of its own",
+        TOKENIZE,
+        "inside = document[:-1] == document[1:]",
+        "inside = document[:-1] <= document[1:]",
+        TEST_WHITESPACE,
+        "paragraphs_are_known",
+    ),
+    Mutant(
+        "streams with and without their white space share a place in the cache",
+        "research/data/store/stream.py",
+        '"keep_whitespace": vocabulary.keep_whitespace,',
+        "",
+        TEST_WHITESPACE,
+        "streams_are_cached",
+    ),
+    Mutant(
+        "a vocabulary sees 8 MiB of text, however much is asked for",
+        SAMPLE,
+        "smallest = _SmallestHashes(options.max_bytes)",
+        "smallest = _SmallestHashes(2**23)",
+        "tests/data/tokenizers/test_tokenizer_sample.py",
+        "smallest_hashes",
+    ),
+    Mutant(
+        "vocabularies of samples of any size share a place in the cache",
+        "research/data/tokenizers/train_tokenizer.py",
+        '"max_bytes": sampling.max_bytes,',
+        "",
+        TEST_VOCABULARY,
+        "cache_key_depends",
+    ),
+]
