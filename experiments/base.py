@@ -87,15 +87,19 @@ class Optimizer:
     )
     power: float = number(1.0, above=0)  # of a polynomial schedule
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice("linear", ("linear", "constant"))  # linear: up to the peak;
-    # constant: at the peak (T5)
+    warmup: str = choice("linear", ("linear", "factor", "constant"))  # linear: up to
+    # the peak; factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
+    decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
+    # from: the end of the warm-up, or step 0 (BERT)
     final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
     beta1: float = number(0.9, least=0, below=1)
     beta2: float = number(0.98, least=0, below=1)
     epsilon: float = number(1e-6, least=0)
     bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
     # the code derived from it (ALBERT, ELECTRA, XLNet)
-    weight_decay: float = number(0.01, least=0)  # decoupled; not of biases and norms
+    weight_decay: float = number(0.01, least=0)  # decoupled
+    decay_params: str = choice("matrices", ("matrices", "query_biases", "all"))  # what
+    # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none

@@ -24,7 +24,7 @@ def use_bert_settings(config):
     config.model.update(norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)
-    config.optimizer.bias_correction = False
+    config.optimizer.update(bias_correction=False, decay_from="start")
 
 
 def get_config(size: str = "small"):

@@ -11,10 +11,12 @@ from experiments import base
 from research import models
 from research.batch import INPUT_ARRAYS
 from research.errors import UserError
+from research.models.layers.relative import PositionFeatures, RelativeTerms
 from research.run.optimizer import (
+    QUERY_BIASES,
+    decayed_params,
     make_optimizer,
     make_schedule,
-    weight_decay_mask,
 )
 from tests.testing.model_options import model_options
 
@@ -76,10 +78,74 @@ def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
         assert rate(step) == pytest.approx(0.1 + 0.9 * (1 - step / 50) ** 2)
 
 
+def test_berts_decay_counts_from_step_0_and_the_warm_up_replaces_its_start():
+    """10 steps, 4 of them warm-up, peak 1 (google-research/bert, optimization.py)."""
+    keys = dict(decay_from="start", warmup_steps=4, learning_rate=1.0)
+    rate = make_schedule(section(schedule="linear", **keys), 10)
+    expected = [0, 0.25, 0.5, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]
+    np.testing.assert_allclose([rate(step) for step in range(11)], expected, atol=1e-6)
+    cosine = make_schedule(section(schedule="cosine", **keys), 10)
+    assert cosine(2) == pytest.approx(0.5)
+    assert cosine(5) == pytest.approx(0.5) and cosine(10) == pytest.approx(0, abs=1e-6)
+
+
+def test_electras_warm_up_is_a_factor_of_the_decay():
+    """google-research/electra, model/optimization.py."""
+    keys = dict(decay_from="start", warmup="factor", warmup_steps=4, learning_rate=1.0)
+    rate = make_schedule(section(schedule="linear", **keys), 10)
+    expected = [0, 0.25 * 0.9, 0.5 * 0.8, 0.75 * 0.7, 0.6, 0.5]
+    np.testing.assert_allclose([rate(step) for step in range(6)], expected, atol=1e-6)
+
+
 def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
-    assert weight_decay_mask(PARAMS) == {"dense": {"kernel": True, "bias": False}}
+    assert decayed_params(PARAMS) == {"dense": {"kernel": True, "bias": False}}
     others = {"relative": {"position_bias": 0, "kernel": 0}, "norm": {"scale": 0}}
-    assert jax.tree.leaves(weight_decay_mask(others)) == [False, True, False]
+    assert jax.tree.leaves(decayed_params(others)) == [False, True, False]
+
+
+def test_xlnet_also_decays_its_query_biases_and_fairseq_every_parameter():
+    params = {
+        "relative": {"content_bias": 0, "position_bias": 0, "segment_bias": 0},
+        "norm": {"scale": 0, "bias": 0},
+    }
+    assert jax.tree.leaves(decayed_params(params, "query_biases")) == [
+        *(False, False),  # of the norm
+        *(True, True, True),
+    ]
+    assert all(jax.tree.leaves(decayed_params(params, "all")))
+    assert set(QUERY_BIASES) == params["relative"].keys() == set(relative_biases())
+
+
+def relative_biases():
+    """The biases of queries in a network with XLNet's attention."""
+    options = model_options(
+        position="relative", token_type_encoding="relative", token_types=2
+    )
+    terms = RelativeTerms(options, 1.0)
+    inputs = jnp.zeros((1, 2, options.heads, options.head_width))
+    features = PositionFeatures(
+        sinusoids=jnp.zeros((1, 2, options.width)), token_type=jnp.zeros((1, 2, 2))
+    )
+    params = jax.eval_shape(
+        lambda key: terms.init(key, inputs, inputs, features, features),
+        jax.random.key(0),
+    )["params"]
+    return [name for name in params if name.endswith("bias")]
+
+
+def test_the_optimizer_decays_what_decay_params_names():
+    """Without gradients a step multiplies what decays by 1 - rate x weight decay."""
+    params = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones(4)}}
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    keys = dict(name="adamw", weight_decay=0.1, learning_rate=0.5, warmup_steps=0)
+
+    def after(which):
+        optimizer = make_optimizer(section(decay_params=which, **keys), 500)
+        left = train(optimizer, params, [zeros])["dense"]
+        return float(left["kernel"][0, 0]), float(left["bias"][0])
+
+    assert after("matrices") == pytest.approx((0.95, 1.0))
+    assert after("all") == pytest.approx((0.95, 0.95))
 
 
 @pytest.mark.parametrize("name", legal_values("name"))
