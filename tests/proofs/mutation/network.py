@@ -194,6 +194,14 @@ MUTANTS = [
         "padded_rows",
     ),
     Mutant(
+        "XLM's biases start at 0, not as PyTorch's",
+        "research/models/layers/dense.py",
+        "bias_init = uniform(bound, self.axes[1])",
+        "pass",
+        TEST_NETWORK,
+        "xlm_initialises",
+    ),
+    Mutant(
         "weight decay applies to biases and norms",
         OPTIMIZER,
         'return which == "all" or not (name == "scale" or name.endswith("bias"))',
