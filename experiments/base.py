@@ -120,6 +120,9 @@ class Train:
     """The loop."""
 
     steps: int = number(1000, least=1)
+    phases: list = dataclasses.field(default_factory=list)  # [end, changes], ...: up to
+    # that fraction of the steps these keys have other values; [0.9, {"data.length":
+    # 128}]; lengths, batches, micro-batches and rates of dropout may change
     batch: int = number(32, least=1)  # examples a step, over all devices
     accumulate: int = number(1, least=1)  # micro-batches a step
     init_from: str = ""  # workdir or checkpoint whose parameters to start from
