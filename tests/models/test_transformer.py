@@ -215,25 +215,6 @@ def test_t5_initialises_by_fan_in(make_options, make_group):
     assert not [p for p, _ in jax.tree.leaves_with_path(params) if "bias" in str(p)]
 
 
-def test_xlm_initialises_as_pytorch_does(make_options, make_group):
-    options = make_options(
-        **dict(width=64, feedforward=256, heads=2, token_types=3, init="xlm")
-    )
-    params = initial_params(models.Transformer(options, size=500), make_group())
-    tables = params["token"]["rows"], params["place"]["position"]
-    for table in (*tables, params["place"]["kind"]):
-        np.testing.assert_allclose(np.std(table), 64**-0.5, rtol=0.15)
-    block = params["stack"]["blocks"]
-    for dense, fan_in in (
-        (block["attention"]["query"], 64),
-        (block["attention"]["out"], 64),
-        (block["feedforward"]["out"], 256),
-    ):
-        for leaf in jax.tree.leaves(dense):
-            assert 0.9 * fan_in**-0.5 < np.abs(leaf).max() <= fan_in**-0.5
-            np.testing.assert_allclose(np.std(leaf), (3 * fan_in) ** -0.5, rtol=0.15)
-
-
 def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
     group = make_group()
     network = models.Transformer(make_options(dtype="bfloat16"), size=50)

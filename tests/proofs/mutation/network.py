@@ -15,6 +15,7 @@ TEST_POSITIONS = "tests/models/layers/test_positions.py"
 TEST_NETWORK = "tests/models/test_transformer.py"
 TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 TEST_OPTIMIZER = "tests/run/test_optimizer.py"
+TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
     Mutant(
@@ -198,7 +199,7 @@ MUTANTS = [
         "research/models/layers/dense.py",
         "bias_init = uniform(bound, self.axes[1])",
         "pass",
-        TEST_NETWORK,
+        "tests/models/test_init.py",
         "xlm_initialises",
     ),
     Mutant(
@@ -222,7 +223,7 @@ MUTANTS = [
         OPTIMIZER,
         "first = 0 if from_start else 1  #",
         "first = 0  #",
-        TEST_OPTIMIZER,
+        TEST_SCHEDULES,
         "the_peak_is_reached",
     ),
     Mutant(
@@ -230,7 +231,7 @@ MUTANTS = [
         OPTIMIZER,
         "origin = 0 if from_start else warmup  #",
         "origin = warmup  #",
-        TEST_OPTIMIZER,
+        TEST_SCHEDULES,
         "counts_from_step_0",
     ),
     Mutant(
@@ -238,7 +239,7 @@ MUTANTS = [
         OPTIMIZER,
         "(step + first) / warmup * decay(jnp.maximum(step - origin, 0))",
         "(step + first) / warmup * peak",
-        TEST_OPTIMIZER,
+        TEST_SCHEDULES,
         "factor_of_the_decay",
     ),
     Mutant(

@@ -129,7 +129,7 @@ MUTANTS = [
         "research/run/parts.py",
         "train_batches(part.program, start, stop)",
         "train_batches(part.program, 0, stop)",
-        "tests/test_train.py",
+        "tests/run/test_parts.py",
         "each_phase_reads",
         pitfall=18,
     ),
@@ -138,7 +138,7 @@ MUTANTS = [
         "research/run/parts.py",
         "program if own else build_program(phase.config, devices)",
         "program",
-        "tests/test_train.py",
+        "tests/run/test_parts.py",
         "each_phase_reads",
     ),
     Mutant(
@@ -146,7 +146,7 @@ MUTANTS = [
         "research/run/parts.py",
         "for (stop, config), *_ in parts:",
         "for (stop, config), *_ in parts[-1:]:",
-        "tests/test_train.py",
+        "tests/run/test_parts.py",
         "resumes_in_any_of_its_phases",
     ),
     Mutant(
