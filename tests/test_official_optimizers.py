@@ -1,7 +1,8 @@
 """The optimizer of each published system is that of its paper and official code.
 
 StructBERT, WKLM, InfoWord, BERT-wwm, ERNIE 2.0 and UL2 have no official code for
-pretraining, and UniLM's starts from BERT: each says so in its experiment.
+pretraining: their values are the papers', and BERT's or T5's where these are silent.
+UniLM continues from BERT, which ours does not.
 """
 
 from pathlib import Path
