@@ -67,9 +67,9 @@ class Model:
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     shared_layers: bool = False  # one block's parameters serve all layers
-    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))  #
+    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))
     # normal: std 0.02; truncated: at twice that; gpt2: residual projections scaled by
-    # depth; t5, xlm: by width
+    # depth; t5 and xlm: by width
     dropout: float = number(0.0, least=0, below=1)  # embeddings, attention, blocks
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
