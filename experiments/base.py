@@ -72,8 +72,9 @@ class Model:
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
     shared_layers: bool = False  # one block's parameters serve all layers
-    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5"))  # normal: std
-    # 0.02; truncated: at twice that; gpt2: residual projections scaled by depth
+    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))
+    # normal: std 0.02; truncated: at twice that; gpt2: residual projections scaled by
+    # depth; t5 and xlm: by width
     dropout: float = number(0.0, least=0, below=1)  # embeddings, attention, blocks
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
@@ -92,15 +93,19 @@ class Optimizer:
     )
     power: float = number(1.0, above=0)  # of a polynomial schedule
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice("linear", ("linear", "constant"))  # linear: up to the peak;
-    # constant: at the peak (T5)
+    warmup: str = choice("linear", ("linear", "factor", "constant"))  # linear: up to
+    # the peak; factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
+    decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
+    # from: the end of the warm-up, or step 0 (BERT)
     final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
     beta1: float = number(0.9, least=0, below=1)
     beta2: float = number(0.98, least=0, below=1)
     epsilon: float = number(1e-6, least=0)
     bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
     # the code derived from it (ALBERT, ELECTRA, XLNet)
-    weight_decay: float = number(0.01, least=0)  # decoupled; not of biases and norms
+    weight_decay: float = number(0.01, least=0)  # decoupled
+    decay_params: str = choice("matrices", ("matrices", "query_biases", "all"))  # what
+    # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
@@ -120,6 +125,9 @@ class Train:
     """The loop."""
 
     steps: int = number(1000, least=1)
+    phases: list = dataclasses.field(default_factory=list)  # [end, changes], ...: up to
+    # that fraction of the steps these keys have other values; [0.9, {"data.length":
+    # 128}]; lengths, batches, micro-batches and rates of dropout may change
     batch: int = number(32, least=1)  # examples a step, over all devices
     accumulate: int = number(1, least=1)  # micro-batches a step
     init_from: str = ""  # workdir or checkpoint whose parameters to start from

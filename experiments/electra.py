@@ -30,6 +30,7 @@ PUBLISHED = {  # rate, generator_size, batch, steps, learning_rate
 def get_config(size: str = "small"):
     config = base.get_config("base" if size == "electra_small" else size)
     bert.use_bert_settings(config)
+    config.optimizer.warmup = "factor"
     config.objective.update(name="electra", format="segment_pair")
     config.model.token_types = 2
     if size == "electra_small":

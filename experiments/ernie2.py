@@ -35,7 +35,7 @@ TASKS = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.model.update(norm_placement="post", dropout=0.1, token_types=2 * len(TASKS))
-    config.optimizer.update(schedule="rsqrt", beta2=0.98, weight_decay=0.01)
+    config.optimizer.update(schedule="rsqrt", beta2=0.98, epsilon=1e-8)
     if size in base.PUBLISHED:
         config.train.update(steps=200_000, batch=768)
         config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)

@@ -29,6 +29,7 @@ def get_config(size: str = "small"):
     config.objective.update(candidates="all", random_tokens="all")
     config.objective.cross_attention = "unmasked"
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
+    config.model.init = "xlm"
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)
     if size in base.PUBLISHED:

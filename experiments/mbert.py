@@ -12,8 +12,8 @@ the languages apart.
 Look at: what the smallest language gains, against data.alpha=1: the first valid/loss of
 a run on that language alone, with train.init_from and data.vocabulary naming this one.
 
-Departs: text is packed into pairs once, not once for each masking; the first 90 % of
-steps have the length of the others (released: 128, then 512).
+Departs: text is packed into pairs once, not once for each masking. The budget is
+BERT's, 90 % of the steps at length 128; that of the released model is not published.
 """
 
 from experiments import base, bert

@@ -29,6 +29,7 @@ def get_config(size: str = "small"):
     config.objective.candidates = "all"
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip_norm=0.0)
+    config.optimizer.decay_params = "all"
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 50_265
         config.train.update(steps=500_000, batch=8192)

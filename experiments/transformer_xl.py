@@ -28,7 +28,7 @@ def get_config(size: str = "small"):
     )
     config.model.update(activation="relu", norm_epsilon=1e-5, dropout=0.1)
     config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
-    config.optimizer.update(weight_decay=0.0, clip_norm=0.25)
+    config.optimizer.update(weight_decay=0.0, clip_norm=0.25, decay_from="start")
     if size == "base":
         config.data.length = 150
         config.model.update(layers=16, width=410, heads=10, feedforward=2100)

@@ -13,7 +13,8 @@ answering "original".
 
 Departs: mentions are found by their spelling, not by links; an entity has one name; a
 text is not repeated with ten corruptions, but has new ones each time. Base starts from
-BERT's parameters (train.init_from), as in the paper.
+BERT's parameters (train.init_from), as in the paper. There is no official code: beside
+the paper's rate, batch and steps the optimizer is BERT's.
 """
 
 from experiments import base, bert

@@ -35,7 +35,8 @@ def get_config(size: str = "small"):
     )
     config.model.update(activation="gelu_tanh", dropout=0.1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
-    config.optimizer.bias_correction = False
+    config.optimizer.update(bias_correction=False, decay_params="query_biases")
+    config.optimizer.final_fraction = 1e-3
     if size == "base":
         config.train.update(steps=1_000_000, batch=256)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=10_000)

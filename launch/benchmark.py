@@ -38,22 +38,25 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.distributed import sharding
     from research.distributed.peers import Peers
     from research.run.flops import compile_step
-    from research.run.setup import build_program, train_batches
+    from research.run.parts import Part, steps_and_batches
+    from research.run.phases import Phase
+    from research.run.setup import build_program
     from research.train import Loop
 
     program = build_program(config)
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    batches = train_batches(program, 0, turns * steps + 1)
+    part = Part(Phase(turns * steps + 1, config), program, step, cost)
+    batches = steps_and_batches([part], 0)
     tokens = config.train.batch * config.data.length
     bare, looped = [], []
     with (
         sharding.context(program.mesh),
         progress("benchmark", turns * steps) as report,
     ):
-        loop = Loop(program, step, config, workdir, Peers())
-        batch = next(batches)
+        loop = Loop(program, [part], config, workdir, Peers())
+        _, batch = next(batches)
         loop.state = jax.block_until_ready(step(loop.state, batch))
         for turn in range(turns):
             began = time.monotonic()

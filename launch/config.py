@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from experiments import base
 from research import fields, objectives
 from research.errors import UserError, unknown
+from research.run.phases import run_phases
 
 OPEN_SECTIONS = ("data.mixture", "objective.parts")
 """Sections whose keys are the user's own; JSON replaces one as a whole."""
@@ -44,6 +45,8 @@ def load_config(
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)
+    for phase in run_phases(config):
+        _check_sections(phase.config)
     objectives.make_objective(**config.objective)
     return config
 
@@ -197,15 +200,17 @@ _FROM_TEXT = {
     dict: lambda text: dict(json.loads(text)),
     float: float,
     int: int,
+    list: lambda text: list(json.loads(text)),
     str: str,
     tuple: lambda text: tuple(json.loads(f"[{text.strip('()[]')}]")),
 }
-_ACCEPTED = {float: int | float, tuple: tuple | list}
+_ACCEPTED = {float: int | float, list: tuple | list, tuple: tuple | list}
 _TYPE_NAMES = {
     bool: "true or false",
     dict: "a JSON object",
     float: "a number",
     int: "an int",
+    list: "a JSON list",
     str: "text",
     tuple: "a list such as 1,2",
 }

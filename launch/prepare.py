@@ -23,6 +23,7 @@ from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
 from research.run.json_files import write_json
+from research.run.phases import run_phases
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,7 +71,10 @@ def run(args) -> int:
     config = load_config(args.config, args.overrides)
     if args.shards:
         return _run_shards(args)
-    data = open_data(config, objectives.make_objective(**config.objective))
+    objective = objectives.make_objective(**config.objective)
+    for phase in run_phases(config):
+        open_data(phase.config, objective)  # the index of its length
+    data = open_data(config, objective)
     _print_counts(data.counts)
     if args.output:
         folder = epath.Path(args.output)

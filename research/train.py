@@ -17,19 +17,23 @@ from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
 from research.run import provenance
-from research.run.flops import compile_step
 from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter
+from research.run.parts import (
+    Part,
+    build_parts,
+    compile_parts,
+    cost_facts,
+    run_lines,
+    steps_and_batches,
+    tokens_seen,
+)
 from research.run.setup import (
     Program,
-    build_program,
     count_parameters,
     eval_batches,
     initial_state,
     make_eval_zeros,
-    summary_lines,
-    tokens_per_step,
-    train_batches,
 )
 from research.run.workdir import (
     check_same_run,
@@ -75,17 +79,17 @@ def train(
 def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict:
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.to_dict()
-    program = build_program(config, devices)
+    program, parts = build_parts(config, devices)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
     compile_start = time.monotonic()
-    step, cost = compile_step(program)
+    parts = compile_parts(parts)
     compile_seconds = time.monotonic() - compile_start
     compiled = f"compiled in {compile_seconds:.1f} s"
-    for line in (*summary_lines(program, config, cost), compiled):
+    for line in (*run_lines(program, parts, config), compiled):
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
-        loop = Loop(program, step, config, workdir, peers)
+        loop = Loop(program, parts, config, workdir, peers)
         if jax.process_index() == 0:  # now that the run is that of its checkpoints
             write_json(workdir / "config.json", config_dict)
             if program.data.vocabulary:
@@ -95,20 +99,15 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "steps": config.train.steps,
         "metrics": loop.writer.latest(),
         "parameters": count_parameters(program.abstract_state.params),
-        "tokens_seen": config.train.steps * tokens_per_step(config),
         "tokens_scored": loop.tokens_scored,
-        "flops_per_step": cost.flops,
-        "flops_per_token": cost.flops / tokens_per_step(config),
-        "recomputed_flops_per_step": cost.recomputed_flops,
-        "peak_bytes": cost.peak_bytes,
+        **cost_facts(parts),
         "compile_seconds": compile_seconds,
         "train_seconds": loop.seconds,
         "wall_seconds": time.monotonic() - start_time,
         "config": config_dict,
         "provenance": origin,
     }
-    if jax.process_index() == 0:
-        write_result(workdir, result)
+    write_result(workdir, result)
     return result
 
 
@@ -134,9 +133,9 @@ class Loop:
     """
 
     def __init__(
-        self, program: Program, step: Any, config: Any, workdir: Any, peers: Peers
+        self, program: Program, parts: list[Part], config: Any, workdir: Any, peers: Any
     ):
-        self.program, self.step, self.config = program, step, config
+        self.program, self.parts, self.config = program, parts, config
         self.workdir, self.peers = epath.Path(workdir), peers
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
         restored = self.checkpoints.restore(program.abstract_state)
@@ -163,7 +162,7 @@ class Loop:
     def run(self) -> None:
         """Trains to the last step and closes all files."""
         num_steps = self.config.train.steps
-        batches = train_batches(self.program, self.steps_done, num_steps)
+        batches = steps_and_batches(self.parts, self.steps_done)
         try:
             if processes.broadcast_from_process_0(self._lacks_evaluation()):
                 self._evaluate()
@@ -178,11 +177,11 @@ class Loop:
             batches.close()
         self.close()
 
-    def run_steps(self, stop: int, batches: Iterator[dict], report: Callable) -> None:
+    def run_steps(self, stop: int, batches: Iterator, report: Callable) -> None:
         """Trains to step `stop`, with the logging, evaluation and saving due meanwhile.
 
         Args:
-          batches: those of the steps that are left.
+          batches: the compiled step and the batch of each of the steps that are left.
           report: called as report(steps_done, note) after each step.
         """
         train, pending = self.config.train, None
@@ -191,7 +190,8 @@ class Loop:
             if self.peers.should_stop():
                 self._log(*(pending or self._sums()), partial=not pending)
                 self._stop()
-            self.state = self.step(self.state, next(batches))
+            step, batch = next(batches)
+            self.state = step(self.state, batch)
             self.steps_done += 1
             if pending:
                 self._log(*pending)
@@ -262,12 +262,12 @@ class Loop:
         self.clock = now
         if partial:
             return
-        num_tokens = (step - self.logged_step) * tokens_per_step(self.config)
-        tokens_per_second = num_tokens / self.window_seconds
+        seen, before = (tokens_seen(self.parts, n) for n in (step, self.logged_step))
+        tokens_per_second = (seen - before) / self.window_seconds
         self.logged_step, self.window_seconds = step, 0.0
         self.tokens_scored += num_scored(sums)
         line = {f"train/{name}": value for name, value in means.items()}
-        line["tokens_seen"] = step * tokens_per_step(self.config)
+        line["tokens_seen"] = seen
         line["tokens_scored"] = self.tokens_scored
         self.writer.write(step, line)
         speed = {"seconds": self.seconds, "tokens_per_second": tokens_per_second}

@@ -1,72 +1,25 @@
 """The train loop on a small corpus: a resumed run equals an uninterrupted one."""
 
 import contextlib
-import random
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
-from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
-from research.distributed.peers import Peers
 from research.errors import PreemptedError, UserError
+from research.run import parts as run_parts
 from research.run.metric_writer import read_metrics
 from research.run.setup import build_program
 from research.run.workdir import read_result
-
-WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
+from tests.testing import tiny_runs
+from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A corpus of a few hundred sentences, and the cache beside it."""
-    folder = tmp_path_factory.mktemp("data")
-    draw = random.Random(0)
-    documents = [
-        ". ".join(" ".join(draw.choices(WORDS, k=8)) for _ in range(6)) + "."
-        for _ in range(300)
-    ]
-    (folder / "corpus").mkdir()
-    (folder / "corpus" / "text.txt").write_text("\n\n".join(documents))
-    return folder
-
-
-def tiny_config(folder, objective="mlm", **overrides):
-    settings = {
-        "data.corpus": str(folder / "corpus"),
-        "data.cache_dir": str(folder / "cache"),
-        "data.held_out": 0.1,
-        "data.vocabulary": "unigram",
-        "data.vocabulary_size": 384,
-        "data.length": 32,
-        "model.layers": 1,
-        "model.width": 32,
-        "model.heads": 2,
-        "model.feedforward": 64,
-        "model.dropout": 0.0,
-        "optimizer.warmup_steps": 2,
-        "optimizer.learning_rate": 0.01,
-        "train.steps": 12,
-        "train.batch": 16,
-        "train.log_every": 3,
-        "train.eval_every": 6,
-        "train.checkpoint_every": 5,
-    }
-    return load_config(f"experiments/{objective}.py", settings | overrides)
-
-
-def train(config, workdir, devices=1):
-    return loop.train(config, workdir, devices=jax.devices()[:devices])
-
-
-def last_params(workdir):
-    folder = workdir / "checkpoints"
-    path = folder / str(next(finished_steps(folder))) / "params"
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        return jax.tree.map(np.asarray, checkpointer.restore(path))
+    return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
@@ -127,18 +80,6 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
     assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
 
 
-class StoppingPeers(Peers):
-    """Stops the run at the nth check."""
-
-    def __init__(self, nth):
-        super().__init__()
-        self.checks_left = nth
-
-    def should_stop(self):
-        self.checks_left -= 1
-        return self.checks_left == 0
-
-
 def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path):
     """On 8, then 4, then 2 devices: the same text, and the losses of one device.
 
@@ -166,7 +107,7 @@ def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path)
 
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     order = []
-    log, compile_step = loop.Loop._log, loop.compile_step
+    log, compile_step = loop.Loop._log, run_parts.compile_step
 
     def recording_compile(program):
         step, cost = compile_step(program)
@@ -181,7 +122,7 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
         order.append(f"read {step}")
         log(self, step, *args, **kwargs)
 
-    monkeypatch.setattr(loop, "compile_step", recording_compile)
+    monkeypatch.setattr(run_parts, "compile_step", recording_compile)
     monkeypatch.setattr(loop.Loop, "_log", recording_log)
     changes = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
     train(tiny_config(folder, **changes), tmp_path)
@@ -292,7 +233,7 @@ def test_evaluation_has_one_batch_in_flight(folder, tmp_path, monkeypatch):
     one = train(
         tiny_config(folder, "lm", **many, **{"data.stride": 8}), tmp_path / "one"
     )
-    monkeypatch.setattr(loop, "build_program", recording_build)
+    monkeypatch.setattr(run_parts, "build_program", recording_build)
     config = tiny_config(folder, "lm", **many, **split, **{"data.stride": 8})
     eight = train(config, tmp_path / "eight", devices=8)
     assert len(calls) > 50 and all(calls)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 from launch.reports.tables import Curve, Grid, Rows, Table
 
@@ -69,10 +70,13 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
 
 
 def _draw_trial(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) -> None:
-    tokens_per_step = trial.result["tokens_seen"] / trial.result["steps"]
+    logged = [line for line in trial.metrics if "tokens_seen" in line]
+    known = [{"step": 0, "tokens_seen": 0}, *logged]
+    known.append(trial.result | {"step": trial.result["steps"]})
+    steps, tokens = ([each[key] for each in known] for key in ("step", "tokens_seen"))
     for index, metric in enumerate(metrics):
         points = [
-            (line["step"] * tokens_per_step / 1e6, line[metric])
+            (np.interp(line["step"], steps, tokens) / 1e6, line[metric])
             for line in trial.metrics
             if metric in line
         ]

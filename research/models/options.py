@@ -26,6 +26,9 @@ class Options:
     - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
       by 1 / sqrt(head width), and features of a tied readout are scaled by
       1 / sqrt(width) (Raffel et al. 2020, the released code).
+    - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
+      layers: U(-1 / sqrt(fan-in), 1 / sqrt(fan-in)) for kernels and biases
+      (facebookresearch/XLM, xlm/model/transformer.py: Embedding, Linear).
 
     `position` only chooses the position scheme, except that with "relative" the only
     biases of attention layers are those of the relative terms (Dai et al. 2019, section

@@ -12,9 +12,20 @@ import optax
 from research import models
 from research.errors import UserError
 
+QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
+"""Parameters of `research.models.layers.relative.RelativeTerms`."""
+
 
 def make_schedule(config: Any, steps: int) -> optax.Schedule:
     """The learning rate by step: a warm-up to the peak, then the named decay.
+
+    With decay_from "start" the decay counts from step 0, and the warm-up replaces its
+    first steps: the rate is peak x step / warmup_steps before warmup_steps, and with a
+    linear schedule peak x (1 - step / steps) from there on (google-research/bert,
+    optimization.py; openai/finetune-transformer-lm, opt.py, with a cosine). With
+    "warmup" it counts from the end of the warm-up, and the rate of step s of the
+    warm-up is peak x (s + 1) / warmup_steps, so that step 0 already learns; fairseq,
+    XLNet and XLM are one step behind there.
 
     rsqrt is peak x sqrt(warmup_steps / step); with a constant warm-up of 10,000 steps
     and a peak of 0.01 that is T5's 1 / sqrt(max(step, 10,000)) (Raffel et al. 2020,
@@ -34,11 +45,16 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
             f"optimizer.warmup_steps={warmup} leaves nothing of train.steps={steps}; "
             "make it smaller"
         )
-    decay_steps, end = steps - warmup, peak * config.final_fraction
+    from_start = config.decay_from == "start"
+    origin = 0 if from_start else warmup  # the step from which the decay counts
+    decay_steps, end = steps - origin, peak * config.final_fraction
 
-    def rsqrt(step):
+    def rsqrt(count):
         start = max(warmup, 1)
-        return peak * (start / (start + jnp.maximum(step, 0))) ** 0.5
+        after = (
+            jnp.maximum(count, start) if from_start else start + jnp.maximum(count, 0)
+        )
+        return peak * (start / after) ** 0.5
 
     decays = {
         "constant": lambda: optax.constant_schedule(peak),
@@ -54,15 +70,30 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     decay = decays[config.schedule]()
     if not warmup:
         return decay
-    # Step 0 already has a rate above 0: peak / warmup, 2 peak / warmup, ..., peak.
-    rise = optax.linear_schedule(peak / warmup, peak, max(warmup - 1, 1))
-    if config.warmup == "constant":
-        rise = optax.constant_schedule(peak)
-    return optax.join_schedules([rise, decay], [warmup])
+    first = 0 if from_start else 1  # at step 0, of warmup_steps parts of the peak
+    rises = {
+        "linear": optax.linear_schedule(
+            first * peak / warmup, peak, max(warmup - first, 1)
+        ),
+        "factor": lambda step: (
+            (step + first) / warmup * decay(jnp.maximum(step - origin, 0))
+        ),
+        "constant": optax.constant_schedule(peak),
+    }
+    return optax.join_schedules(
+        [rises[config.warmup], lambda count: decay(count + warmup - origin)], [warmup]
+    )
 
 
-def weight_decay_mask(params: Any) -> Any:
-    """True for matrices and embeddings, False for biases and the scales of norms.
+def decayed_params(params: Any, which: str = "matrices") -> Any:
+    """True for each parameter that `weight_decay` applies to.
+
+    - "matrices": matrices and embeddings, but no biases and scales of norms (Devlin et
+      al. 2019, the released code).
+    - "query_biases": also the biases that relative attention adds to its queries, r_w,
+      r_r and r_s (zihangdai/xlnet, model_utils.py, include_in_weight_decay).
+    - "all": every parameter (fairseq/optim/adam.py, to which the trainer hands all
+      parameters as one group).
 
     The parameters of blocks are stacked over layers, so a bias is recognised by its
     name, not by the number of its dims.
@@ -70,7 +101,9 @@ def weight_decay_mask(params: Any) -> Any:
 
     def is_decayed(path, _):
         name = str(path[-1].key)
-        return name != "scale" and not name.endswith("bias")
+        if which == "query_biases" and name in QUERY_BIASES:
+            return True
+        return which == "all" or not (name == "scale" or name.endswith("bias"))
 
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
@@ -83,12 +116,14 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """
     rate = optax.scale_by_learning_rate(make_schedule(config, steps))
     adam = partial(_scale_by_adam, config)
-    decay = partial(optax.add_decayed_weights, config.weight_decay, weight_decay_mask)
+    decayed = partial(decayed_params, which=config.decay_params)
+    decay = partial(optax.add_decayed_weights, config.weight_decay, decayed)
+    trust_ratio = partial(_scale_by_trust_ratio, decayed)
     makers = {
         "adamw": lambda: [adam(), decay(), rate],
         "adam": lambda: [adam(), rate],
         "adafactor": lambda: [*_adafactor(), decay(), rate],
-        "lamb": lambda: [adam(), decay(), optax.stateless(_scale_by_trust_ratio), rate],
+        "lamb": lambda: [adam(), decay(), optax.stateless(trust_ratio), rate],
         "sgd": lambda: [optax.trace(config.beta1), rate],
     }
     chain = makers[config.name]()
@@ -145,10 +180,10 @@ def _rms(x):
     return jnp.sqrt(jnp.mean(jnp.square(x)))
 
 
-def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
+def _scale_by_trust_ratio(decayed: Callable, updates: Any, params: Any) -> Any:
     """LAMB's updates, each as long as its parameter (You et al. 2020).
 
-    Biases and norms keep Adam's updates, as in ALBERT's released code.
+    Parameters that do not decay keep Adam's updates, as in ALBERT's released code.
     """
 
     def scale(update, param):
@@ -158,7 +193,7 @@ def _scale_by_trust_ratio(updates: Any, params: Any) -> Any:
 
     return jax.tree.map(
         lambda is_scaled, scaled, update: scaled if is_scaled else update,
-        weight_decay_mask(params),
+        decayed(params),
         _by_matrix(scale, updates, params),
         updates,
     )

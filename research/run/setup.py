@@ -1,7 +1,7 @@
 """Builds what a run needs from its config: data, network, mesh, compiled functions."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,6 @@ from research.batch import ArraySpec, VocabInfo
 from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
-from research.run.flops import Cost
 from research.run.optimizer import make_optimizer
 from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
@@ -203,11 +202,6 @@ def count_parameters(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def tokens_per_step(config: Any) -> int:
-    """Tokens of a global batch, counted before corruption."""
-    return config.train.batch * config.data.length
-
-
 def train_batches(program: Program, start: int, stop: int) -> Iterator[dict]:
     """The batches of steps start to stop, prefetched to the devices."""
     rows = sharding.rows_of_process(program.abstract_batch)
@@ -239,15 +233,21 @@ def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
     return jax.jit(zeros, out_shardings=jax.tree.map(lambda x: x.sharding, start))
 
 
-def summary_lines(program: Program, config: Any, cost: Cost) -> Iterator[str]:
-    """What a user reads about a run before its first step."""
+def summary_lines(
+    program: Program, config: Any, cost: Mapping[str, float]
+) -> Iterator[str]:
+    """What a user reads about a run before its first step.
+
+    Args:
+      cost: `research.run.parts.cost_facts`.
+    """
     mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
     parameters = count_parameters(program.abstract_state.params)
     yield (
         f"{config.objective.name}: {parameters:,} parameters, "
-        f"{cost.flops / 1e9:,.1f} GFLOP a step, "
-        f"{cost.flops / tokens_per_step(config) / 1e6:,.1f} MFLOP a token, "
-        f"{cost.peak_bytes / 2**20:,.0f} MiB a device on mesh {mesh}"
+        f"{cost['flops_per_step'] / 1e9:,.1f} GFLOP a step, "
+        f"{cost['flops_per_token'] / 1e6:,.1f} MFLOP a token, "
+        f"{cost['peak_bytes'] / 2**20:,.0f} MiB a device on mesh {mesh}"
     )
     counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
     yield f"text: {', '.join(counts)}" if counts else "text: not counted"

@@ -126,8 +126,9 @@ def read_result(workdir: epath.Path) -> dict[str, Any]:
 
 
 def write_result(workdir: epath.Path, result: dict[str, Any]) -> None:
-    """Writes result.json with a digest of its content."""
-    write_json(workdir / "result.json", result | {"digest": _digest(result)})
+    """Writes result.json with a digest of its content, in process 0."""
+    if jax.process_index() == 0:
+        write_json(workdir / "result.json", result | {"digest": _digest(result)})
 
 
 def config_digest(config: dict) -> str:

@@ -1,4 +1,4 @@
-"""Schedules at their corners, optimizers against NumPy, weight decay by parameter."""
+"""Optimizers against NumPy, weight decay by parameter."""
 
 from operator import itemgetter
 
@@ -10,11 +10,11 @@ import pytest
 from experiments import base
 from research import models
 from research.batch import INPUT_ARRAYS
-from research.errors import UserError
+from research.models.layers.relative import PositionFeatures, RelativeTerms
 from research.run.optimizer import (
+    QUERY_BIASES,
+    decayed_params,
     make_optimizer,
-    make_schedule,
-    weight_decay_mask,
 )
 from tests.testing.model_options import model_options
 
@@ -32,54 +32,55 @@ def section(**changes):
     return config
 
 
-@pytest.mark.parametrize("name", legal_values("schedule"))
-def test_the_peak_is_reached_when_the_warm_up_ends(name):
-    rate = make_schedule(
-        section(schedule=name, warmup_steps=10, learning_rate=0.5), 100
-    )
-    rates = np.array([rate(step) for step in range(100)])
-    assert rates[0] == pytest.approx(0.05)
-    assert rates[9] == pytest.approx(0.5)
-    assert rates[10] == pytest.approx(0.5)
-    assert rates.argmax() in (9, 10)
-    assert (np.diff(rates[:10]) > 0).all() and (np.diff(rates[10:]) <= 0).all()
-
-
-@pytest.mark.parametrize("name", ["linear", "cosine"])
-def test_the_decay_ends_with_the_run(name):
-    config = section(
-        schedule=name, warmup_steps=0, final_fraction=0.1, learning_rate=1.0
-    )
-    rate = make_schedule(config, 50)
-    assert rate(50) == pytest.approx(0.1) and rate(25) == pytest.approx(0.55)
-
-
-def test_rsqrt_is_the_peak_times_sqrt_of_warm_up_over_step():
-    rate = make_schedule(
-        section(schedule="rsqrt", warmup_steps=10, learning_rate=1.0), 99
-    )
-    assert rate(40) == pytest.approx((10 / 40) ** 0.5)
-
-
-def test_t5s_rate_is_constant_and_then_falls_with_the_square_root_of_the_step():
-    """1 / sqrt(max(t, 10,000)) (Raffel et al. 2020, section 3.1.2)."""
-    keys = dict(schedule="rsqrt", warmup="constant", warmup_steps=10_000)
-    rate = make_schedule(section(learning_rate=0.01, **keys), 2**19)
-    for step in (0, 1, 9_999, 10_000, 10_001, 250_000, 2**19 - 1):
-        assert rate(step) == pytest.approx(max(step, 10_000) ** -0.5, rel=1e-6)
-
-
-def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
-    keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
-    rate = make_schedule(section(learning_rate=1.0, **keys), 50)
-    for step in (0, 10, 49, 50):
-        assert rate(step) == pytest.approx(0.1 + 0.9 * (1 - step / 50) ** 2)
-
-
 def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():
-    assert weight_decay_mask(PARAMS) == {"dense": {"kernel": True, "bias": False}}
+    assert decayed_params(PARAMS) == {"dense": {"kernel": True, "bias": False}}
     others = {"relative": {"position_bias": 0, "kernel": 0}, "norm": {"scale": 0}}
-    assert jax.tree.leaves(weight_decay_mask(others)) == [False, True, False]
+    assert jax.tree.leaves(decayed_params(others)) == [False, True, False]
+
+
+def test_xlnet_also_decays_its_query_biases_and_fairseq_every_parameter():
+    params = {
+        "relative": {"content_bias": 0, "position_bias": 0, "segment_bias": 0},
+        "norm": {"scale": 0, "bias": 0},
+    }
+    assert jax.tree.leaves(decayed_params(params, "query_biases")) == [
+        *(False, False),  # of the norm
+        *(True, True, True),
+    ]
+    assert all(jax.tree.leaves(decayed_params(params, "all")))
+    assert set(QUERY_BIASES) == params["relative"].keys() == set(relative_biases())
+
+
+def relative_biases():
+    """The biases of queries in a network with XLNet's attention."""
+    options = model_options(
+        position="relative", token_type_encoding="relative", token_types=2
+    )
+    terms = RelativeTerms(options, 1.0)
+    inputs = jnp.zeros((1, 2, options.heads, options.head_width))
+    features = PositionFeatures(
+        sinusoids=jnp.zeros((1, 2, options.width)), token_type=jnp.zeros((1, 2, 2))
+    )
+    params = jax.eval_shape(
+        lambda key: terms.init(key, inputs, inputs, features, features),
+        jax.random.key(0),
+    )["params"]
+    return [name for name in params if name.endswith("bias")]
+
+
+def test_the_optimizer_decays_what_decay_params_names():
+    """Without gradients a step multiplies what decays by 1 - rate x weight decay."""
+    params = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones(4)}}
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    keys = dict(name="adamw", weight_decay=0.1, learning_rate=0.5, warmup_steps=0)
+
+    def after(which):
+        optimizer = make_optimizer(section(decay_params=which, **keys), 500)
+        left = train(optimizer, params, [zeros])["dense"]
+        return float(left["kernel"][0, 0]), float(left["bias"][0])
+
+    assert after("matrices") == pytest.approx((0.95, 1.0))
+    assert after("all") == pytest.approx((0.95, 0.95))
 
 
 @pytest.mark.parametrize("name", legal_values("name"))
@@ -94,11 +95,6 @@ def test_every_optimizer_reduces_the_loss(name):
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
         params = jax.tree.map(jnp.add, params, updates)
     assert loss(params) < loss(PARAMS)
-
-
-def test_a_warm_up_as_long_as_the_run_is_refused():
-    with pytest.raises(UserError, match=r"optimizer\.warmup_steps=100"):
-        make_optimizer(section(warmup_steps=100), 100)
 
 
 def params_and_grads(seed, *, steps=4):

@@ -65,6 +65,15 @@ def normal(options: Options, std: float, *names: str | None):
     return nn.with_logical_partitioning(draw(std), names)
 
 
+def uniform(bound: float, *names: str | None):
+    """An initialiser U(-bound, bound) of a parameter with logical axis names."""
+
+    def draw(key, shape, dtype=jnp.float32):
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return nn.with_logical_partitioning(draw, names)
+
+
 def constant(value: float, *names: str | None):
     """An initialiser with one value, of a parameter with logical axis names."""
     return nn.with_logical_partitioning(nn.initializers.constant(value), names)
@@ -140,11 +149,16 @@ class Dense(nn.Module):
             std = self.scale * x.shape[-1] ** -0.5
         elif options.init == "gpt2" and self.residual:
             std = 0.02 * (2 * options.layers) ** -0.5
-        shape = (x.shape[-1], self.size)
-        kernel = self.param("kernel", normal(options, std, *self.axes), shape)
+        kernel_init = normal(options, std, *self.axes)
+        bias_init = constant(0.0, self.axes[1])
+        if options.init == "xlm":
+            bound = x.shape[-1] ** -0.5
+            kernel_init = uniform(bound, *self.axes)
+            bias_init = uniform(bound, self.axes[1])
+        kernel = self.param("kernel", kernel_init, (x.shape[-1], self.size))
         y = checkpoint_name(dense_matmul(x, kernel), DENSE_PRODUCT)
         if options.bias and self.bias:
-            bias = self.param("bias", constant(0.0, self.axes[1]), (self.size,))
+            bias = self.param("bias", bias_init, (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
         return y
 

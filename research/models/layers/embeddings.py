@@ -31,6 +31,11 @@ def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.A
     return nn.with_logical_constraint(found, STATE_AXES)
 
 
+def embedding_std(options: Options, width: int) -> float:
+    """The standard deviation of initial embeddings [any, width]."""
+    return width**-0.5 if options.init == "xlm" else 0.02
+
+
 class TokenEmbedding(nn.Module):
     """One vector [E] for each entry of a vocabulary."""
 
@@ -39,8 +44,9 @@ class TokenEmbedding(nn.Module):
 
     def setup(self):
         num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-        std = 1.0 if self.options.init == "t5" else 0.02
-        shape = (num_rows, self.options.table_width)
+        width = self.options.table_width
+        t5, shape = self.options.init == "t5", (num_rows, width)
+        std = 1.0 if t5 else embedding_std(self.options, width)
         init = normal(self.options, std, "vocab", "embed")
         self.table_VE = self.param("rows", init, shape)
 
@@ -76,8 +82,8 @@ class InputEmbedding(nn.Module):
                     f"model.max_length is {options.max_length}, but the network reads "
                     f"{length} positions; it must be at least that"
                 )
-            std = 0.01 if options.init == "gpt2" else 0.02
-            shape = (options.max_length, width)
+            gpt2, shape = options.init == "gpt2", (options.max_length, width)
+            std = 0.01 if gpt2 else embedding_std(options, width)
             init = normal(options, std, None, "embed")
             table = self.param("position", init, shape)
             x = x + lookup(table, group["position"])
@@ -85,7 +91,7 @@ class InputEmbedding(nn.Module):
             x = x + sinusoids(group["position"], width)
         if options.token_types and options.token_type_encoding == "absolute":
             shape = (options.token_types, width)
-            init = normal(options, 0.02, None, "embed")
+            init = normal(options, embedding_std(options, width), None, "embed")
             table = self.param("kind", init, shape)  # its name in every checkpoint
             x = x + lookup(table, group["token_type"])
         if options.has_embedding_norm:

@@ -15,6 +15,7 @@ TEST_POSITIONS = "tests/models/layers/test_positions.py"
 TEST_NETWORK = "tests/models/test_transformer.py"
 TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 TEST_OPTIMIZER = "tests/run/test_optimizer.py"
+TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
     Mutant(
@@ -194,10 +195,18 @@ MUTANTS = [
         "padded_rows",
     ),
     Mutant(
+        "XLM's biases start at 0, not as PyTorch's",
+        "research/models/layers/dense.py",
+        "bias_init = uniform(bound, self.axes[1])",
+        "pass",
+        "tests/models/test_init.py",
+        "xlm_initialises",
+    ),
+    Mutant(
         "weight decay applies to biases and norms",
         OPTIMIZER,
-        'return name != "scale" and not name.endswith("bias")',
-        'return name != "scales"',
+        'return which == "all" or not (name == "scale" or name.endswith("bias"))',
+        'return which == "all" or not name == "scales"',
         TEST_OPTIMIZER,
         "weight_decay_leaves_out",
     ),
@@ -212,10 +221,50 @@ MUTANTS = [
     Mutant(
         "the first step of a warm-up has the rate 0",
         OPTIMIZER,
-        "optax.linear_schedule(peak / warmup, peak, max(warmup - 1, 1))",
-        "optax.linear_schedule(0.0, peak, warmup)",
-        TEST_OPTIMIZER,
+        "first = 0 if from_start else 1  #",
+        "first = 0  #",
+        TEST_SCHEDULES,
         "the_peak_is_reached",
+    ),
+    Mutant(
+        "BERT's rate decays from the end of its warm-up, not from step 0",
+        OPTIMIZER,
+        "origin = 0 if from_start else warmup  #",
+        "origin = warmup  #",
+        TEST_SCHEDULES,
+        "counts_from_step_0",
+    ),
+    Mutant(
+        "ELECTRA's warm-up replaces the decay, as in BERT",
+        OPTIMIZER,
+        "(step + first) / warmup * decay(jnp.maximum(step - origin, 0))",
+        "(step + first) / warmup * peak",
+        TEST_SCHEDULES,
+        "factor_of_the_decay",
+    ),
+    Mutant(
+        "XLNet's biases of queries do not decay",
+        OPTIMIZER,
+        'if which == "query_biases" and name in QUERY_BIASES:',
+        'if which == "query_biases" and name in ():',
+        TEST_OPTIMIZER,
+        "also_decays_its_query_biases",
+    ),
+    Mutant(
+        "weight decay applies to matrices alone, whatever decay_params says",
+        OPTIMIZER,
+        "decayed = partial(decayed_params, which=config.decay_params)",
+        "decayed = decayed_params",
+        TEST_OPTIMIZER,
+        "decays_what_decay_params_names",
+    ),
+    Mutant(
+        "BART's epsilon is RoBERTa's, not that of fairseq's default",
+        "experiments/bart.py",
+        "beta2=0.999, epsilon=1e-8",
+        "beta2=0.999, epsilon=1e-6",
+        "tests/test_official_optimizers.py",
+        "bart",
     ),
     Mutant(
         "LAMB and AdaFactor take norms over all stacked layers",

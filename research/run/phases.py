@@ -1,0 +1,78 @@
+"""The phases of a run: parts of its steps in which some keys have other values.
+
+    config.train.phases = [[0.9, {"data.length": 128}]]
+
+gives the first nine tenths of the steps rows of 128 tokens and the others rows of
+data.length, as in BERT. Parameters, optimizer state, step and schedule go on. So does
+the example counter, which is the step times the batch size: the batch of step s is that
+of step s in a run that has the phase's values from its start. It stays a function of
+(data, seed, step), on any number of hosts and after a restart in any phase.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from research.errors import UserError, unknown
+
+PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
+"""Keys that may change within a run, beside the rates of dropout: the shapes of
+parameters do not depend on them."""
+
+
+class Phase(NamedTuple):
+    """Steps that share one config."""
+
+    stop: int  # the step before which it ends
+    config: Any  # the run's, with the values of this phase
+
+
+def run_phases(config: Any) -> list[Phase]:
+    """The phases of config.train.phases; after the last the config is as it is.
+
+    A phase without changes has `config` itself; one without steps is left out.
+
+    Raises:
+      UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], or a
+        key cannot change, or not to that value.
+    """
+    phases, steps, last = [], config.train.steps, 0.0
+    for end, changes in _checked_items(config.train.phases):
+        if not last < end <= 1:
+            raise UserError(
+                "train.phases: phases end at ascending fractions of the steps in "
+                f"(0, 1], not at {last:g} and then {end:g}"
+            )
+        phases.append(Phase(round(end * steps), _with(config, changes)))
+        last = end
+    phases.append(Phase(steps, config))
+    starts = [0, *(phase.stop for phase in phases[:-1])]
+    return [p for start, p in zip(starts, phases, strict=True) if start < p.stop]
+
+
+def _checked_items(items: Any) -> Iterator[tuple[float, dict[str, Any]]]:
+    for item in items:
+        match item:
+            case [int() | float() as end, dict() as changes]:
+                yield end, changes
+            case _:
+                raise UserError(
+                    f"train.phases: {item!r} is not a phase; write [end, changes], as "
+                    '[0.9, {"data.length": 128}]'
+                )
+
+
+def _with(config: Any, changes: dict[str, Any]) -> Any:
+    """A copy of the config with other values of some keys; itself without any."""
+    if not changes:
+        return config
+    rates = (f"model.{key}" for key in config.model if "dropout" in key)
+    legal = [*PHASE_KEYS, *rates]
+    for key in changes:
+        if key not in legal:
+            raise unknown("key of train.phases", key, legal)
+    copy = config.copy_and_resolve_references()
+    try:
+        copy.update_from_flattened_dict(changes)
+    except TypeError as error:
+        raise UserError(f"train.phases: {error}") from error
+    return copy

@@ -1,0 +1,77 @@
+"""Runs with phases: each reads its own batches, and all are one run."""
+
+import jax
+import numpy as np
+import pytest
+
+from research import train as loop
+from research.distributed import sharding
+from research.errors import PreemptedError, UserError
+from research.run import parts as run_parts
+from research.run.flops import step_flops
+from research.run.metric_writer import read_metrics
+from tests.testing import tiny_runs
+from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
+
+
+PHASES = {
+    "train.phases": [[0.5, {"data.length": 16, "train.batch": 8}]],
+    "train.steps": 6,
+    "train.log_every": 2,
+    "train.eval_every": 0,
+}
+
+
+def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
+    program, parts = run_parts.build_parts(tiny_config(folder, **PHASES))
+    short, long = (
+        run_parts.build_program(
+            tiny_config(folder, **{"data.length": length, "train.batch": batch})
+        )
+        for length, batch in ((16, 8), (32, 16))
+    )
+    marked = [part._replace(step=mark) for part, mark in zip(parts, "sl", strict=True)]
+    with sharding.context(program.mesh):
+        found = list(run_parts.steps_and_batches(marked, 1))
+    assert [mark for mark, _ in found] == ["s", "s", "l", "l", "l"]
+    sources = (short, short, long, long, long)
+    for step, (source, (_, batch)) in enumerate(zip(sources, found, strict=True), 1):
+        jax.tree.map(
+            np.testing.assert_array_equal, batch, source.data.train.batch(step)
+        )
+    both = {part.program.data.fingerprint for part in parts}
+    assert len(both) == 2 and program.data.fingerprint not in both
+
+
+def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
+    """Stopped at step 1, in the first phase, and at step 5, in the last."""
+    config = tiny_config(folder, **PHASES)
+    result = train(config, tmp_path / "whole")
+    for nth in (2, 5):
+        with pytest.raises(PreemptedError):
+            peers = StoppingPeers(nth)
+            loop.train(config, tmp_path / "run", devices=jax.devices()[:1], peers=peers)
+    resumed = train(config, tmp_path / "run")
+    workdirs = tmp_path / "whole", tmp_path / "run"
+    jax.tree.map(np.testing.assert_array_equal, *map(last_params, workdirs))
+    whole, again = map(read_metrics, workdirs)
+    assert again == whole and resumed["metrics"] == result["metrics"]
+    tokens = [line["tokens_seen"] for line in whole if "tokens_seen" in line]
+    assert tokens == [2 * 8 * 16, 3 * 8 * 16 + 16 * 32, 3 * 8 * 16 + 3 * 16 * 32]
+    assert result["tokens_seen"] == tokens[-1]
+    flops = [step_flops(part.program)[0] for part in run_parts.build_parts(config)[1]]
+    assert result["flops_per_step"] == pytest.approx(sum(flops) / 2)
+    assert result["flops_per_token"] == pytest.approx(sum(flops) * 3 / tokens[-1])
+
+
+def test_streams_that_continue_from_step_to_step_have_one_length(folder, tmp_path):
+    changes = PHASES | {"objective.mem_len": 32, "model.position": "relative"}
+    with pytest.raises(
+        UserError, match=r"train\.phases: rows of objective lm continue"
+    ):
+        train(tiny_config(folder, "lm", **changes), tmp_path)

@@ -1,0 +1,87 @@
+"""Learning rates by step: warm-ups, and decays at their corners."""
+
+import numpy as np
+import pytest
+
+from experiments import base
+from research.errors import UserError
+from research.run.optimizer import make_schedule
+
+
+def legal_values(key):
+    """The values that experiments/base.py declares for a key of the section."""
+    return base.Optimizer.__dataclass_fields__[key].metadata["values"]
+
+
+def section(**changes):
+    config = base.get_config().optimizer
+    config.update(changes)
+    return config
+
+
+@pytest.mark.parametrize("name", legal_values("schedule"))
+def test_the_peak_is_reached_when_the_warm_up_ends(name):
+    rate = make_schedule(
+        section(schedule=name, warmup_steps=10, learning_rate=0.5), 100
+    )
+    rates = np.array([rate(step) for step in range(100)])
+    assert rates[0] == pytest.approx(0.05)
+    assert rates[9] == pytest.approx(0.5)
+    assert rates[10] == pytest.approx(0.5)
+    assert rates.argmax() in (9, 10)
+    assert (np.diff(rates[:10]) > 0).all() and (np.diff(rates[10:]) <= 0).all()
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine"])
+def test_the_decay_ends_with_the_run(name):
+    config = section(
+        schedule=name, warmup_steps=0, final_fraction=0.1, learning_rate=1.0
+    )
+    rate = make_schedule(config, 50)
+    assert rate(50) == pytest.approx(0.1) and rate(25) == pytest.approx(0.55)
+
+
+def test_rsqrt_is_the_peak_times_sqrt_of_warm_up_over_step():
+    rate = make_schedule(
+        section(schedule="rsqrt", warmup_steps=10, learning_rate=1.0), 99
+    )
+    assert rate(40) == pytest.approx((10 / 40) ** 0.5)
+
+
+def test_t5s_rate_is_constant_and_then_falls_with_the_square_root_of_the_step():
+    """1 / sqrt(max(t, 10,000)) (Raffel et al. 2020, section 3.1.2)."""
+    keys = dict(schedule="rsqrt", warmup="constant", warmup_steps=10_000)
+    rate = make_schedule(section(learning_rate=0.01, **keys), 2**19)
+    for step in (0, 1, 9_999, 10_000, 10_001, 250_000, 2**19 - 1):
+        assert rate(step) == pytest.approx(max(step, 10_000) ** -0.5, rel=1e-6)
+
+
+def test_a_polynomial_decay_is_a_power_of_the_remaining_fraction():
+    keys = dict(schedule="polynomial", power=2.0, final_fraction=0.1, warmup_steps=0)
+    rate = make_schedule(section(learning_rate=1.0, **keys), 50)
+    for step in (0, 10, 49, 50):
+        assert rate(step) == pytest.approx(0.1 + 0.9 * (1 - step / 50) ** 2)
+
+
+def test_berts_decay_counts_from_step_0_and_the_warm_up_replaces_its_start():
+    """10 steps, 4 of them warm-up, peak 1 (google-research/bert, optimization.py)."""
+    keys = dict(decay_from="start", warmup_steps=4, learning_rate=1.0)
+    rate = make_schedule(section(schedule="linear", **keys), 10)
+    expected = [0, 0.25, 0.5, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]
+    np.testing.assert_allclose([rate(step) for step in range(11)], expected, atol=1e-6)
+    cosine = make_schedule(section(schedule="cosine", **keys), 10)
+    assert cosine(2) == pytest.approx(0.5)
+    assert cosine(5) == pytest.approx(0.5) and cosine(10) == pytest.approx(0, abs=1e-6)
+
+
+def test_electras_warm_up_is_a_factor_of_the_decay():
+    """google-research/electra, model/optimization.py."""
+    keys = dict(decay_from="start", warmup="factor", warmup_steps=4, learning_rate=1.0)
+    rate = make_schedule(section(schedule="linear", **keys), 10)
+    expected = [0, 0.25 * 0.9, 0.5 * 0.8, 0.75 * 0.7, 0.6, 0.5]
+    np.testing.assert_allclose([rate(step) for step in range(6)], expected, atol=1e-6)
+
+
+def test_a_warm_up_as_long_as_the_run_is_refused():
+    with pytest.raises(UserError, match=r"optimizer\.warmup_steps=100"):
+        make_schedule(section(warmup_steps=100), 100)

@@ -1,0 +1,73 @@
+"""Runs of the train loop that take seconds, on a corpus of a few hundred sentences."""
+
+import random
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from launch.config import load_config
+from research import train as loop
+from research.checkpoints.checkpoint import finished_steps
+from research.distributed.peers import Peers
+
+WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
+
+
+def write_corpus(folder):
+    """A corpus of a few hundred sentences, and the cache beside it."""
+    draw = random.Random(0)
+    documents = [
+        ". ".join(" ".join(draw.choices(WORDS, k=8)) for _ in range(6)) + "."
+        for _ in range(300)
+    ]
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "text.txt").write_text("\n\n".join(documents))
+    return folder
+
+
+def tiny_config(folder, objective="mlm", **overrides):
+    settings = {
+        "data.corpus": str(folder / "corpus"),
+        "data.cache_dir": str(folder / "cache"),
+        "data.held_out": 0.1,
+        "data.vocabulary": "unigram",
+        "data.vocabulary_size": 384,
+        "data.length": 32,
+        "model.layers": 1,
+        "model.width": 32,
+        "model.heads": 2,
+        "model.feedforward": 64,
+        "model.dropout": 0.0,
+        "optimizer.warmup_steps": 2,
+        "optimizer.learning_rate": 0.01,
+        "train.steps": 12,
+        "train.batch": 16,
+        "train.log_every": 3,
+        "train.eval_every": 6,
+        "train.checkpoint_every": 5,
+    }
+    return load_config(f"experiments/{objective}.py", settings | overrides)
+
+
+def train(config, workdir, devices=1):
+    return loop.train(config, workdir, devices=jax.devices()[:devices])
+
+
+def last_params(workdir):
+    folder = workdir / "checkpoints"
+    path = folder / str(next(finished_steps(folder))) / "params"
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        return jax.tree.map(np.asarray, checkpointer.restore(path))
+
+
+class StoppingPeers(Peers):
+    """Stops the run at the nth check."""
+
+    def __init__(self, nth):
+        super().__init__()
+        self.checks_left = nth
+
+    def should_stop(self):
+        self.checks_left -= 1
+        return self.checks_left == 0
