@@ -6,6 +6,7 @@ message was killed, or its machine failed. In both cases the hub informs the oth
 and they exit at once.
 """
 
+import hmac
 import secrets
 import socket
 import threading
@@ -19,6 +20,9 @@ KILLED = "was killed, or its machine is gone"
 
 NEWS_TIMEOUT_S = 5.0
 """Seconds within which the news that another process has ended arrives, if any."""
+
+MAX_UNKNOWN = 32
+"""Connections whose sender is not known yet; further ones wait."""
 
 CONNECT_TIMEOUT_S = 20.0
 """Seconds after which a process that has not connected to the hub counts as lost."""
@@ -57,11 +61,13 @@ class Hub:
         self.num_checks: dict[int, int] = {}  # calls of `should_stop`, by process
         self.stop_reason = ""
         self.final_message: dict[str, Any] = {}  # the one that ends the run
+        self.unknown = threading.Semaphore(MAX_UNKNOWN)
         start_thread(self._accept, "hub")
         start_thread(self._find_missing, "hub timeout")
 
     def _accept(self) -> None:
         while True:
+            self.unknown.acquire()  # released in `_serve`
             connection, _ = self.server.accept()
             start_thread(self._serve, "hub client", JsonSocket(connection))
 
@@ -73,8 +79,10 @@ class Hub:
                 self._process_ended(index, self.lost_exit_code, KILLED)
 
     def _serve(self, client: JsonSocket) -> None:
-        hello = next(iter(client), {})
-        if hello.get("token") != self.address.token:
+        hello = client.receive_first()
+        self.unknown.release()
+        token = str(hello.get("token")).encode()
+        if not hmac.compare_digest(token, self.address.token.encode()):
             client.close()
             return
         index = hello["index"]

@@ -4,11 +4,19 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 DEAD_PEER_TIMEOUT_S = 10
 """Seconds after which the system gives up a machine that no longer answers."""
+
+
+FIRST_MESSAGE_TIMEOUT_S = 10.0
+"""Seconds within which the first message of a connection has to be complete."""
+
+MAX_FIRST_BYTES = 4096
+"""Length of the first message, which comes before its sender is known."""
 
 
 class JsonSocket:
@@ -29,6 +37,22 @@ class JsonSocket:
         line = (json.dumps(message) + "\n").encode()
         with self.lock, contextlib.suppress(OSError):
             self.connection.sendall(line)
+
+    def receive_first(self) -> dict[str, Any]:
+        """The first message; {} if it is late, too long or no JSON object."""
+        deadline, data = time.monotonic() + FIRST_MESSAGE_TIMEOUT_S, b""
+        try:
+            while not data.endswith(b"\n"):
+                self.connection.settimeout(max(0.01, deadline - time.monotonic()))
+                part = self.connection.recv(MAX_FIRST_BYTES - len(data))
+                if not part:
+                    return {}
+                data += part
+            self.connection.settimeout(None)
+            message = json.loads(data)
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return message if isinstance(message, dict) else {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The received messages, until the connection is closed."""

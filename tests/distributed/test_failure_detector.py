@@ -1,12 +1,17 @@
 """When one process of a run ends, the others exit and print the reason."""
 
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
+
+from research.distributed import failure_detector, json_socket
 
 LOST_EXIT_CODE, TIMEOUT_S = 75, 10.0
 
@@ -153,3 +158,29 @@ def test_a_process_that_has_left_may_exit():
     leave = "time.sleep(index / 4); peers.leave(); say('left')"
     codes, output, errors = Processes(leave, leave, leave).end()
     assert codes == [0, 0, 0] and output == ["left\n"] * 3 and errors == [""] * 3
+
+
+def test_strangers_neither_stop_the_hub_nor_fill_its_memory(monkeypatch):
+    monkeypatch.setattr(json_socket, "FIRST_MESSAGE_TIMEOUT_S", 0.5)
+    errors = []
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    address = failure_detector.Hub(2, "localhost", lost_exit_code=75).address
+
+    def connect():
+        return socket.create_connection(address[:2], timeout=TIMEOUT_S)
+
+    idle = [connect() for _ in range(2 * failure_detector.MAX_UNKNOWN)]
+    lines = [b"[1]\n", b"{}\n", b"\xff\n", b"[" * 4000 + b"\n", b"x" * 2**20]
+    lines.append(json.dumps({"token": [1], "index": 0, "host": "x"}).encode() + b"\n")
+    for line in lines:
+        with connect() as stranger:
+            with contextlib.suppress(OSError):  # closed while it sends
+                stranger.sendall(line)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b""
+    with connect() as known:
+        hello = {"token": address.token, "index": 1, "host": "here"}
+        known.sendall(json.dumps(hello).encode() + b"\n")
+        assert json.loads(known.makefile().readline()) == {"welcome": True}
+    assert all(each.recv(1) == b"" for each in idle)
+    assert not errors
