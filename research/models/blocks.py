@@ -27,6 +27,7 @@ from research.models.layers.dense import (
     normal,
 )
 from research.models.layers.positions import NUM_BUCKETS
+from research.models.layers.relative import relative_biases
 from research.models.options import Options
 
 
@@ -76,7 +77,7 @@ class Block(nn.Module):
             return Norm(options, name=name)(x) if pre_norm else x
 
         def add(x, y, name):
-            x = x + dropout(self, y)
+            x = x + dropout(self, y, "residual")
             return x if pre_norm else Norm(options, name=name)(x)
 
         def at_scored(states):
@@ -174,17 +175,18 @@ class Stack(nn.Module):
             return after, lax.stop_gradient(x[:, slice(*memorize)])
 
         dropout_keys = mems_state = None
-        if options.dropout and self.has_rng("dropout"):
+        if options.has_dropout and self.has_rng("dropout"):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
         if mems is not None:
             mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
         layers = self.param("blocks", init), dropout_keys, mems_state
         x, inputs = _run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
+        x = dropout(self, x, "output")
         return x if mems is None else (x, jnp.moveaxis(inputs, 0, 1))
 
     def _self_inputs(self, group, num_keys, mems):
-        """What all layers' self-attention reads; T5's bias table is theirs together."""
+        """What all layers' self-attention reads, and parameters that they share."""
         options, bias_table = self.options, None
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
@@ -197,10 +199,20 @@ class Stack(nn.Module):
             mems_segment=None if mems is None else mems.segment,
             bias_table=bias_table,
         )
-        return prepare(options, inputs)
+        prepared = prepare(options, inputs)
+        if options.shared_relative_biases:
+            prepared = prepared._replace(relative_biases=relative_biases(self))
+        sinusoids = prepared.key.sinusoids
+        if sinusoids is not None:
+            sinusoids = dropout(self, sinusoids, "position")
+            prepared = prepared._replace(key=prepared.key._replace(sinusoids=sinusoids))
+        return prepared
 
     def _cross(self, group, encoded):
         inputs = cross_attention_inputs(group["segment"], encoded.segment)
+        if self.options.cross_output == "token_type":
+            query = inputs.query._replace(token_type=group["token_type"])
+            inputs = inputs._replace(query=query)
         return encoded.states, prepare(self.options, inputs)
 
 

@@ -7,10 +7,12 @@ the arrays once per stack, and `dense_attention`.
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from research.models.layers.attention_inputs import AttentionInputs
@@ -31,11 +33,12 @@ class PreparedInputs(NamedTuple):
     query: PositionFeatures
     key: PositionFeatures
     mask: Any  # of the implementation, with a method `at(scored)`
+    relative_biases: Mapping[str, jax.Array] | None = None  # of all layers together
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
         """The same for the queries at the scored positions alone."""
         query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
-        return PreparedInputs(query, self.key, self.mask.at(scored_BP))
+        return self._replace(query=query, mask=self.mask.at(scored_BP))
 
 
 def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
@@ -64,21 +67,21 @@ class Attention(nn.Module):
           source_BMD: states that keys and values are made of; None: `states_BLD`.
         """
         options = self.options
-        num_heads, head_width = options.heads, options.head_width
+        num_heads, key_width = options.heads, options.key_width
         inner, outer = ("embed", "heads"), ("heads", "embed")
         t5 = options.init == "t5"
         init_scales = {
-            "query": head_width**-0.5 if t5 else 1.0,
+            "query": key_width**-0.5 if t5 else 1.0,
             "key": 1.0,
             "value": 1.0,
         }
-        dense = partial(Dense, options, options.width)
-        if options.position == "relative":
-            dense = partial(dense, bias=False)
+        dense = partial(Dense, options, bias=options.position != "relative")
 
         def project(name, state):
-            state = dense(inner, scale=init_scales[name], name=name)(state)
-            return state.reshape(*state.shape[:2], num_heads, head_width)
+            layer = dense(
+                options.attention_width, inner, scale=init_scales[name], name=name
+            )
+            return layer(state).reshape(*state.shape[:2], num_heads, key_width)
 
         source = states_BLD if source_BMD is None else source_BMD
         query = project("query", states_BLD)
@@ -86,17 +89,23 @@ class Attention(nn.Module):
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)
-        relative, scale = None, 1.0 if t5 else head_width**-0.5
+        relative, scale = None, 1.0 if t5 else key_width**-0.5
         if inputs.query.has_relative_terms:
             terms = RelativeTerms(options, scale, name="relative")
-            query, key, relative = terms(query, key, inputs.query, inputs.key)
+            query, key, relative = terms(
+                query, key, inputs.query, inputs.key, inputs.relative_biases
+            )
         else:
             query = query * scale
         drop = None
-        if options.dropout and self.has_rng("dropout"):
-            drop = partial(dropout, self)
+        if options.dropout_rate("attention") and self.has_rng("dropout"):
+            drop = partial(dropout, self, place="attention")
         out = dense_attention(
             query, key, value, inputs.mask, relative=relative, drop=drop
         )
-        out = out.reshape(*out.shape[:2], options.width)
-        return dense(outer, residual=True, name="out")(out)
+        out = out.reshape(*out.shape[:2], options.attention_width)
+        dense_out = partial(dense, options.width, outer, residual=True)
+        if inputs.query.output is None:
+            return dense_out(name="out")(out)
+        by_type = [dense_out(name=f"out_{n}")(out) for n in range(options.token_types)]
+        return jnp.einsum("blc,cbld->bld", inputs.query.output, jnp.stack(by_type))

@@ -15,7 +15,7 @@ class TokenArrays(NamedTuple):
     rank: jax.Array | None = None  # read for keys
     reach: jax.Array | None = None  # read for queries
     position: jax.Array | None = None  # None: attention ignores positions
-    token_type: jax.Array | None = None  # likewise
+    token_type: jax.Array | None = None  # likewise; queries of an encoder choose by it
 
 
 class AttentionInputs(NamedTuple):
