@@ -10,6 +10,8 @@ Look at: model.embedding_width=0 and model.shared_layers=False, the paper's Tabl
 4; objective.sentence_task=none, nsp or sop_released. The last is the released code, in
 which a pair of two documents (where no second sentence was left) counts as swapped.
 
+GELU is the released modeling.py's, by tanh.
+
 Departs: the released version 1 has dropout, version 2 none; this is version 1.
 """
 
@@ -26,7 +28,7 @@ def get_config(size: str = "small"):
     config.objective.update(name="mlm", unit="ngram", random_tokens="all")
     config.objective.update(format="segment_pair", sentence_task="sop")
     config.model.update(shared_layers=True, embedding_width=config.model.width // 2)
-    config.model.token_types = 2
+    config.model.update(token_types=2, activation="gelu_tanh")
     config.optimizer.update(name="lamb", learning_rate=1e-2)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_000

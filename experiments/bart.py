@@ -33,6 +33,7 @@ def get_config(size: str = "small"):
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=50_265, sentinels=0)
         config.model.layers //= 2  # of each side: 6 and 12
+        config.model.max_length = 1024
         config.optimizer.update(learning_rate=4e-4, warmup_steps=10_000)
         config.train.update(steps=1_000_000)
     if size == "large":

@@ -11,6 +11,9 @@ Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phra
 Look at: train/mlm at the two changes: each stage is harder than the one before. The
 evaluation uses the last stage.
 
+The network is that of the released config/ernie_config.json (ReLU) and of Paddle's
+layer norm.
+
 Departs: the paper names no optimizer; BERT's is used. Its dialogue model (three roles)
 is left out; the lexicon replaces its chunker and its tagger.
 """
@@ -23,7 +26,7 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
-    config.model.token_types = 2
+    config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 18_000
         config.train.update(steps=1_000_000, batch=256)

@@ -11,8 +11,9 @@ Look at: valid/plm with --config.objective.mem_len=0, or max_span=0, or
 direction=forward: rows 5 to 7 of the paper's table 6.
 
 Departs: a nonadjacent second segment is from the text ahead, not from anywhere in the
-stream; the softmax has no bias. Base follows BERT-base, as in table 6. Large has the
-paper's batch of 8192 (the README's command: 2048).
+stream; dropout of relative positions is of a key's position, not of a distance. Base
+follows BERT-base, as in table 6. Large has the paper's batch of 8192 (the README's
+command: 2048).
 """
 
 from experiments import base
@@ -31,7 +32,8 @@ def get_config(size: str = "small"):
     config.model.update(
         norm_placement="post", embedding_norm="never", norm_epsilon=1e-12
     )
-    config.model.update(activation="gelu_tanh", dropout=0.1)
+    config.model.update(activation="gelu_tanh", output_head="bias", dropout=0.1)
+    config.model.update(position_dropout=-1, feedforward_dropout=-1, output_dropout=-1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.bias_correction = False
     if size == "base":
