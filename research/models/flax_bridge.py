@@ -48,7 +48,7 @@ def unbox(params: Any) -> Any:
 EMBEDDINGS = (
     "token",
     "decoder_token",
-    "query",
+    "query_embedding",
     "place",
     "encoder_place",
     "decoder_place",

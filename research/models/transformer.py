@@ -56,7 +56,7 @@ class Transformer(nn.Module):
         # The names are those of the parameters in checkpoints.
         options = self.options
         _refuse_encoder_decoder_keys(options)
-        self.query_embedding = QueryEmbedding(options, name="query")
+        self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
             self.token = TokenEmbedding(options, self.size)
         if self.shared_embedding is None:

@@ -83,7 +83,7 @@ def log_p(params, text, target, known) -> float:
     tokens = [*text, VOCAB.eos_id, VOCAB.bos_id]
     block = jax.tree.map(lambda leaf: leaf[0], p["stack"]["blocks"])
     attention = {name: leaf["kernel"] for name, leaf in block["attention"].items()}
-    x = p["query"]["vector"][0] + position[target]
+    x = p["query_embedding"]["vector"][0] + position[target]
     if known:
         source = np.array([table[tokens[n]] + position[n] for n in known])
         source = layer_norm(source, block["attention_norm"])

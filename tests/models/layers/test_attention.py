@@ -271,7 +271,7 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
         params["stack"],
         2,
         rows[text] + position_rows[:length],
-        np.float64(params["query"]["vector"]) + position_rows[hidden],
+        np.float64(params["query_embedding"]["vector"]) + position_rows[hidden],
         order[None, :] <= order[:, None],
         order[None, :] < order[hidden][:, None],
     )
