@@ -13,6 +13,8 @@ Look at: model.embedding_width=0 and model.shared_layers=False, the paper's Tabl
 4; objective.sentence_task=none, nsp or sop. The last is the paper's sentence, which
 leaves pairs of two documents without a label.
 
+GELU is the released modeling.py's, by tanh.
+
 Departs: pairs are packed once, not once for each masking; an n-gram ends at a separator
 (create_masked_lm_predictions lets it cross). The released version 1 has dropout,
 version 2 none; this is version 1.
@@ -32,7 +34,7 @@ def get_config(size: str = "small"):
     config.objective.update(format="segment_pair", sentence_task="sop_released")
     config.data.dupe_factor = 40
     config.model.update(shared_layers=True, embedding_width=config.model.width // 2)
-    config.model.token_types = 2
+    config.model.update(token_types=2, activation="gelu_tanh")
     config.optimizer.update(name="lamb", learning_rate=1e-2)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 30_000

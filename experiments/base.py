@@ -2,12 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 from ml_collections import ConfigDict
 
 from research.fields import choice, fraction, number
 
 SPLITS = ("train", "valid", "test")
+dropout_rate = partial(number, least=-1, below=1)
 
 
 @dataclass
@@ -52,10 +54,14 @@ class Model:
     """The network; see research/models/options.py."""
 
     layers: int = number(4, least=1)  # blocks (of each of encoder and decoder)
+    decoder_layers: int = number(0, least=0)  # blocks of a decoder; 0: layers
     width: int = number(256, least=1)  # of the residual stream
-    heads: int = number(4, least=1)  # divides width
+    heads: int = number(4, least=1)  # divides width, if head_width is 0
+    head_width: int = number(0, least=0)  # of one head; 0: width / heads
     feedforward: int = number(1024, least=1)  # width inside the feed-forward layer
     embedding_width: int = number(0, least=0)  # of the token table; 0: width
+    scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
+    shared_embeddings: bool = True  # encoder and decoder have one token table
     max_length: int = number(512, least=1)  # rows of a table of learned positions
     token_types: int = number(0, least=0)  # sentence A or B, language, ...; 0: none
     token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
@@ -68,14 +74,30 @@ class Model:
     position: str = choice(
         "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
     )  # relative: Transformer-XL's, which mems need
+    shared_relative_biases: bool = False  # all layers have the same biases u and v of
+    # relative positions and token types
+    cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
+    # attention to an encoder; token_type: one for each token type of the decoder (MASS)
     activation: str = choice("gelu", ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"))
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
+    output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
+    # before the softmax: the output table alone; with a bias; with BERT's transform and
+    # a bias; auto: the objective's choice (transform where masked tokens are predicted)
+    output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
+    # table: also those that pad the table to a multiple of 128 (T5)
     shared_layers: bool = False  # one block's parameters serve all layers
     init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))
     # normal: std 0.02; truncated: at twice that; gpt2: residual projections scaled by
-    # depth; t5 and xlm: by width
-    dropout: float = number(0.0, least=0, below=1)  # embeddings, attention, blocks
+    # depth; t5, xlm: by fan-in
+    dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
+    embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
+    position_dropout: float = dropout_rate(0.0)  # of relative positions
+    attention_dropout: float = dropout_rate(-1.0)  # of attention weights
+    feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
+    residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
+    output_dropout: float = dropout_rate(0.0)  # of the output of a stack
+    head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes

@@ -10,6 +10,9 @@ Nine tenths of the steps of base and large have rows of 128 tokens, the others o
 Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls much;
 --config.objective.sentence_task=none, the paper's ablation, which keeps the pairs.
 
+GELU is the first release's, by erf (fe35475 of google-research/bert, October 2018, as
+the models of the paper); since February 2019 (bee6030) its modeling.py has tanh.
+
 Departs: pairs are packed once, not once for each masking; a vocabulary that is trained
 here is cased.
 """

@@ -11,6 +11,9 @@ Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phra
 Look at: train/mlm at the two changes: each stage is harder than the one before. The
 evaluation uses the last stage.
 
+The network is that of the released config/ernie_config.json (ReLU) and of Paddle's
+layer norm.
+
 Departs: the paper names no optimizer; the released code's is used (Adam, and 8,192
 tokens on each of 8 devices). Its dialogue model (three roles) is left out; the lexicon
 replaces its chunker and its tagger. The released code masks each unit with probability
@@ -27,7 +30,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
     config.optimizer.update(bias_correction=True, epsilon=1e-8)
-    config.model.token_types = 2
+    config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=18_000, length=128)
         config.train.update(steps=1_000_000, batch=65_536 // 128)

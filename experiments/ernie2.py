@@ -24,8 +24,7 @@ SIZES = ("tiny", "small", "base", "large")
 SLICES = {"base": ("v5e:16x16", {"mesh.fsdp": 16})}
 TASKS = {
     "masked": {"objective": "mlm", "unit": "lexicon", "entry_types": "phrase, entity"},
-    "capital": {"objective": "tagging", "task": "capital"},
-    "document": {"objective": "tagging", "task": "document"},
+    **{key: {"objective": "tagging", "task": key} for key in ("capital", "document")},
     "order": {"objective": "sentences", "task": "reorder"},
     "distance": {"objective": "sentences", "task": "distance"},
     "discourse": {"objective": "sentences", "task": "discourse"},
@@ -35,6 +34,7 @@ TASKS = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.model.update(norm_placement="post", dropout=0.1, token_types=2 * len(TASKS))
+    config.model.update(norm_epsilon=1e-5, init="truncated")
     config.optimizer.update(schedule="rsqrt", beta2=0.98, epsilon=1e-8)
     if size in base.PUBLISHED:
         config.train.update(steps=200_000, batch=768)

@@ -5,8 +5,10 @@ python -m launch.train --config=experiments/mass.py:tiny --workdir=runs/mass
 A span of half the tokens is masked for the encoder (80 % masks, 10 % random, 10 %
 unchanged); the decoder reads the span alone, at its positions, and all of it is scored;
 it attends to the encoder's positions without a mask. One span in five begins the text,
-one in five ends it with eos (released code, trainer.py, EncDecTrainer). Corpora of
-data.mixture are languages, each with a token type where model.token_types is set.
+one in five ends it with eos (released code, trainer.py, EncDecTrainer). The two corpora
+of data.mixture are languages: token types, each with its own output layer of attention
+to the encoder (released: attention_setting v1). Encoder and decoder have a token table
+each; the decoder's is also the softmax's, with a bias.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
@@ -29,7 +31,8 @@ def get_config(size: str = "small"):
     config.objective.update(candidates="all", random_tokens="all")
     config.objective.cross_attention = "unmasked"
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
-    config.model.init = "xlm"
+    config.model.update(init="xlm", shared_embeddings=False, output_head="bias")
+    config.model.update(token_types=2, cross_output="token_type")
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)
     if size in base.PUBLISHED:

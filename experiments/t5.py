@@ -4,15 +4,17 @@ python -m launch.train --config=experiments/t5.py:tiny --workdir=runs/t5
 
 15 % of the tokens are hidden in spans of 3 on average, which the decoder writes. The
 model is v1.0: RMS norms, no biases, 32 relative position buckets for each stack,
-unscaled logits, one token table. Adafactor scales each parameter's update by the
-parameter's own size; its learning rate is 1 / sqrt(step) from step 10,000 on.
+unscaled logits, one token table, of which all 32,128 rows are in the softmax. Adafactor
+scales each parameter's update by the parameter's own size; its learning rate is
+1 / sqrt(step) from step 10,000 on.
 
 Look at: rows of the paper's Tables 4 to 7, which differ only in
 --config.objective.noise_mask, replacement, target, rate and mean_span. Their baseline
 is noise_mask=iid at train.steps=524288 and train.batch=128; base and large are the
 published models' 1M steps of 2,048 rows.
 
-Departs: one corpus instead of the multi-task mixture of the published models.
+Departs: one corpus instead of the multi-task mixture of the published models; dropout
+is drawn for each position (Mesh TensorFlow: once for all positions of a row).
 """
 
 from experiments import base
@@ -26,7 +28,8 @@ def get_config(size: str = "small"):
     config.data.separator = "none"
     config.objective.update(name="dae", rate=0.15, mean_span=3.0, z_loss=1e-4)
     config.model.update(norm="rmsnorm", norm_epsilon=1e-6, position="t5", init="t5")
-    config.model.update(activation="relu", bias=False, dropout=0.1)
+    config.model.update(activation="relu", bias=False, output_rows="table")
+    config.model.update(dropout=0.1, feedforward_dropout=-1, output_dropout=-1)
     config.optimizer.update(name="adafactor", schedule="rsqrt", learning_rate=1e-2)
     config.optimizer.update(warmup="constant", weight_decay=0.0, clip_norm=0.0)
     if size in base.PUBLISHED:

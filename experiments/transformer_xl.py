@@ -9,9 +9,10 @@ in an evaluation.
 Look at: valid/lm with --config.objective.mem_len=0, which is higher the shorter a row.
 
 Departs: pieces and a full softmax instead of WikiText-103's 267,735 words and the
-adaptive softmax over them; token embeddings are not scaled by sqrt(width); attention
-has the same dropout; mem_len is the same in evaluation as in training (paper: 640,
-1600).
+adaptive softmax over them; dropout of relative positions is of a key's position, not of
+a distance; scales of norms start at 1 (released: N(1, 0.02)). An evaluation has the
+paper's mems (base 640, large 1600), but rows of the training's length, no clamped
+distances, and more keys for later positions of a row.
 """
 
 from experiments import base
@@ -22,11 +23,11 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsd
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.objective.name = "lm"
-    config.model.update(
-        position="relative", norm_placement="post", embedding_norm="never"
-    )
-    config.model.update(activation="relu", norm_epsilon=1e-5, dropout=0.1)
+    config.model.update(position="relative", shared_relative_biases=True)
+    config.model.update(norm_placement="post", norm_epsilon=1e-5, activation="relu")
+    config.model.update(embedding_norm="never", scale_embeddings=True)
+    config.model.update(output_head="bias", feedforward_dropout=-1, output_dropout=-1)
+    config.model.update(dropout=0.1, attention_dropout=0.0, position_dropout=-1)
     config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
     config.optimizer.update(weight_decay=0.0, clip_norm=0.25, decay_from="start")
     if size == "base":
@@ -36,8 +37,9 @@ def get_config(size: str = "small"):
         config.optimizer.update(learning_rate=2.5e-4, warmup_steps=0)
     if size == "large":
         config.data.length = 384
-        config.model.update(layers=18, dropout=0.2)
+        config.model.update(layers=18, dropout=0.2, attention_dropout=0.2)
         config.train.update(steps=4_000_000, batch=128)
         config.optimizer.update(learning_rate=2.5e-4, warmup_steps=16_000)
-    config.objective.mem_len = config.data.length
+    config.objective.update(name="lm", mem_len=config.data.length)
+    config.objective.eval_mem_len = {"base": 640, "large": 1600}.get(size, 0)
     return config

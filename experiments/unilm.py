@@ -32,7 +32,7 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.optimizer.decay_from = "warmup"
     config.objective.update(name="unilm", random_tokens="all")
-    config.model.token_types = 6
+    config.model.update(token_types=6, norm_epsilon=1e-5)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996
         config.train.update(steps=770_000, batch=330)

@@ -34,7 +34,7 @@ def get_config(size: str = "small"):
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1
     )
-    config.model.init = "xlm"
+    config.model.update(output_head="bias", init="xlm")
     config.optimizer.update(name="adam", schedule="rsqrt", epsilon=1e-8, clip_norm=5.0)
     config.optimizer.weight_decay = 0.0
     if size in base.PUBLISHED:

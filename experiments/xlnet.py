@@ -13,8 +13,9 @@ direction=forward: rows 5 to 7 of the paper's table 6.
 Departs: a nonadjacent second segment is from the text ahead, not from anywhere in the
 stream; in backward rows the sentence that fills a row ends with it, so that the first
 segment of an adjacent pair keeps its end (data_utils.py, _split_a_and_b, may trim
-either); the softmax has no bias. Base follows BERT-base, as in table 6. Large has the
-paper's batch of 8192 (the README's command: 2048).
+either); dropout of relative positions is of a key's position, not of a distance. Base
+follows BERT-base, as in table 6. Large has the paper's batch of 8192 (the README's
+command: 2048).
 """
 
 from experiments import base
@@ -33,7 +34,8 @@ def get_config(size: str = "small"):
     config.model.update(
         norm_placement="post", embedding_norm="never", norm_epsilon=1e-12
     )
-    config.model.update(activation="gelu_tanh", dropout=0.1)
+    config.model.update(activation="gelu_tanh", output_head="bias", dropout=0.1)
+    config.model.update(position_dropout=-1, feedforward_dropout=-1, output_dropout=-1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-6, weight_decay=0.01)
     config.optimizer.update(bias_correction=False, decay_params="query_biases")
     config.optimizer.final_fraction = 1e-3

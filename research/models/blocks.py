@@ -25,6 +25,7 @@ from research.models.layers.dense import (
 )
 from research.models.layers.dense_attention import AttentionInputs
 from research.models.layers.positions import NUM_BUCKETS
+from research.models.layers.relative import relative_biases
 from research.models.options import Options
 
 
@@ -74,7 +75,7 @@ class Block(nn.Module):
             return Norm(options, name=name)(x) if pre_norm else x
 
         def add(x, y, name):
-            x = x + dropout(self, y)
+            x = x + dropout(self, y, "residual")
             return x if pre_norm else Norm(options, name=name)(x)
 
         def at_scored(states):
@@ -172,17 +173,18 @@ class Stack(nn.Module):
             return after, lax.stop_gradient(x[:, slice(*memorize)])
 
         dropout_keys = mems_state = None
-        if options.dropout and self.has_rng("dropout"):
+        if options.has_dropout and self.has_rng("dropout"):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
         if mems is not None:
             mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
         layers = self.param("blocks", init), dropout_keys, mems_state
         x, inputs = _run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
+        x = dropout(self, x, "output")
         return x if mems is None else (x, jnp.moveaxis(inputs, 0, 1))
 
     def _self_inputs(self, group, num_keys, mems):
-        """What all layers' self-attention reads; T5's bias table is theirs together."""
+        """What all layers' self-attention reads, and parameters that they share."""
         options, bias_table = self.options, None
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
@@ -191,13 +193,22 @@ class Stack(nn.Module):
         query = input_group(group)
         key = {name: array[:, :num_keys] for name, array in query.items()}
         mems_segment = None if mems is None else mems.segment
-        return prepare(
-            options, AttentionInputs(query, key, self.pattern, mems_segment, bias_table)
-        )
+        inputs = AttentionInputs(query, key, self.pattern, mems_segment, bias_table)
+        prepared = prepare(options, inputs)
+        if options.shared_relative_biases:
+            prepared = prepared._replace(relative_biases=relative_biases(self))
+        if options.position == "relative":
+            relative = prepared.key.relative
+            sinusoids = dropout(self, relative.sinusoids, "position")
+            relative = relative._replace(sinusoids=sinusoids)
+            prepared = prepared._replace(key=prepared.key._replace(relative=relative))
+        return prepared
 
     def _cross(self, group, encoded):
         # Only segments: ranks and positions of the two sides are on different scales.
         query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
+        if self.options.cross_output == "token_type":
+            query["token_type"] = group["token_type"]
         return encoded.states, prepare(self.options, AttentionInputs(query, key))
 
 

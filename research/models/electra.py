@@ -82,6 +82,7 @@ def generator_options(options: Options, fraction: float) -> Options:
         options,
         width=width,
         heads=max(1, width // HEAD_WIDTH),
+        head_width=0,
         feedforward=4 * width,
         embedding_width=options.table_width,
     )

@@ -1,7 +1,8 @@
-"""The encoder-decoder: two stacks with one token embedding."""
+"""The encoder-decoder: two stacks, with one token embedding or two."""
 
 # B batch, L length of the decoder, M of the encoder, P scored positions, D width
 
+import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -17,7 +18,8 @@ class EncoderDecoder(nn.Module):
     """T5, BART: a bidirectional encoder, and a causal decoder that attends to it.
 
     A decoder query attends to the encoder's positions with its own segment, whatever
-    their rank. Each stack has `options.layers` blocks.
+    their rank. Each stack has `options.layers` blocks, unless the decoder has
+    `options.decoder_layers`. The readout has the decoder's token table.
 
     Attributes:
       size: entries of the vocabulary.
@@ -32,10 +34,15 @@ class EncoderDecoder(nn.Module):
         # The names are those of the parameters in checkpoints.
         options = self.options
         self.token = TokenEmbedding(options, self.size)
+        self.target_token = self.token
+        if not options.shared_embeddings:
+            self.target_token = TokenEmbedding(options, self.size, name="decoder_token")
         self.encoder_embedding = InputEmbedding(options, name="encoder_place")
         self.encoder = Stack(options, "full")
         self.decoder_embedding = InputEmbedding(options, name="decoder_place")
-        self.decoder = Stack(options, "causal")
+        num_layers = options.decoder_layers or options.layers
+        decoder_options = dataclasses.replace(options, layers=num_layers)
+        self.decoder = Stack(decoder_options, "causal")
         self.output = VocabHead(options, self.size)
         self.named_heads = {
             name: Head(options, spec, name=f"answer_{name}")
@@ -53,12 +60,13 @@ class EncoderDecoder(nn.Module):
     ) -> jax.Array:
         """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`."""
         token = group["token"]
-        x = self.decoder_embedding(self.token(token), group, length=token.shape[1])
+        x = self.target_token(token)
+        x = self.decoder_embedding(x, group, length=token.shape[1])
         return self.decoder(x, group, encoded=encoded, scored=scored)
 
     def readout(self, states: jax.Array) -> Readout:
         """The vocabulary head at states [..., D]."""
-        return self.output(states, self.token.table_VE)
+        return self.output(states, self.target_token.table_VE)
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""

@@ -45,7 +45,14 @@ def unbox(params: Any) -> Any:
     )
 
 
-EMBEDDINGS = ("token", "place", "encoder_place", "decoder_place")
+EMBEDDINGS = (
+    "token",
+    "decoder_token",
+    "query_embedding",
+    "place",
+    "encoder_place",
+    "decoder_place",
+)
 STACKS = ("stack", "encoder", "decoder")
 
 

@@ -10,6 +10,17 @@ import dataclasses
 
 from research.errors import UserError
 
+DROPOUT_PLACES = (
+    "embedding",
+    "position",
+    "attention",
+    "feedforward",
+    "residual",
+    "output",
+    "head",
+)
+"""Where a network may have dropout, each at a rate of its own."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -27,22 +38,31 @@ class Options:
       by 1 / sqrt(head width), and features of a tied readout are scaled by
       1 / sqrt(width) (Raffel et al. 2020, the released code).
     - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
-      layers: U(-1 / sqrt(fan-in), 1 / sqrt(fan-in)) for kernels and biases
-      (facebookresearch/XLM, xlm/model/transformer.py: Embedding, Linear).
+      layers: kernels and biases uniform within 1 / sqrt(fan-in) (XLM's
+      model/transformer.py, `Embedding` and `Linear`; MASS derives from it).
 
     `position` only chooses the position scheme, except that with "relative" the only
     biases of attention layers are those of the relative terms (Dai et al. 2019, section
     3.3).
+
+    Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
+    GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
+    Transformer-XL and XLNet also inside feed-forward layers and at the output of a
+    stack, the last two at relative positions too.
 
     Raises:
       UserError: two values are incompatible.
     """
 
     layers: int
+    decoder_layers: int
     width: int
     heads: int
+    head_width: int
     feedforward: int
     embedding_width: int
+    scale_embeddings: bool
+    shared_embeddings: bool
     max_length: int
     token_types: int
     norm: str
@@ -50,37 +70,77 @@ class Options:
     norm_epsilon: float
     embedding_norm: str
     position: str
+    shared_relative_biases: bool
+    cross_output: str
     token_type_encoding: str
     activation: str
     bias: bool
     tie_embeddings: bool
+    output_head: str
+    output_rows: str
     shared_layers: bool
     init: str
     dropout: float
+    embedding_dropout: float
+    position_dropout: float
+    attention_dropout: float
+    feedforward_dropout: float
+    residual_dropout: float
+    output_dropout: float
+    head_dropout: float
     dtype: str
     remat: str
     scan_unroll: int
 
     def __post_init__(self):
-        if self.width % self.heads:
+        if not self.head_width and self.width % self.heads:
             raise UserError(
-                f"model.heads is {self.heads}; it must divide model.width {self.width}"
+                f"model.heads is {self.heads}; it must divide model.width "
+                f"{self.width}, or set model.head_width"
             )
-        if self.position == "rotary" and self.head_width % 2:
+        if self.position == "rotary" and self.key_width % 2:
             raise UserError(
                 f"model.position rotary needs an even width of heads, "
-                f"not {self.width} / {self.heads} = {self.head_width}"
+                f"not {self.key_width}"
             )
-
         if self.position == "relative" and self.width % 2:
             raise UserError(
                 f"model.position relative needs an even model.width, not {self.width}"
             )
-        if self.token_type_encoding == "relative" and self.token_types < 2:
+        for key in ("token_type_encoding relative", "cross_output token_type"):
+            name, value = key.split()
+            if getattr(self, name) == value and self.token_types < 2:
+                raise UserError(
+                    f"model.{key} needs model.token_types of at least 2, "
+                    f"not {self.token_types}"
+                )
+        is_relative = "relative" in (self.position, self.token_type_encoding)
+        if self.shared_relative_biases and not is_relative:
             raise UserError(
-                "model.token_type_encoding relative needs model.token_types of at "
-                f"least 2, not {self.token_types}"
+                "model.shared_relative_biases needs model.position relative, "
+                f"not {self.position}"
             )
+        if self.position_dropout > 0 and self.position != "relative":
+            raise UserError(
+                "model.position_dropout needs model.position relative, "
+                f"not {self.position}"
+            )
+        for place in DROPOUT_PLACES:
+            if -1 < getattr(self, f"{place}_dropout") < 0:
+                raise UserError(
+                    f"model.{place}_dropout is at least 0, or -1 for that of "
+                    f"model.dropout, not {getattr(self, f'{place}_dropout')}"
+                )
+
+    def dropout_rate(self, place: str) -> float:
+        """The rate at one of `DROPOUT_PLACES`."""
+        rate = getattr(self, f"{place}_dropout")
+        return self.dropout if rate < 0 else rate
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether there is dropout at any place."""
+        return any(self.dropout_rate(place) > 0 for place in DROPOUT_PLACES)
 
     @property
     def has_embedding_norm(self) -> bool:
@@ -90,9 +150,14 @@ class Options:
         return self.embedding_norm == "always"
 
     @property
-    def head_width(self) -> int:
-        """Width of one head."""
-        return self.width // self.heads
+    def key_width(self) -> int:
+        """Width of the queries, keys and values of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def attention_width(self) -> int:
+        """Width of the queries, keys and values of all heads."""
+        return self.heads * self.key_width
 
     @property
     def table_width(self) -> int:

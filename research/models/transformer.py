@@ -12,7 +12,11 @@ from flax import linen as nn
 
 from research.errors import UserError
 from research.models.blocks import Mems, Stack
-from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
+from research.models.layers.embeddings import (
+    InputEmbedding,
+    QueryEmbedding,
+    TokenEmbedding,
+)
 from research.models.layers.heads import (
     BoundaryHead,
     Head,
@@ -51,6 +55,8 @@ class Transformer(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
+        _refuse_encoder_decoder_keys(options)
+        self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
             self.token = TokenEmbedding(options, self.size)
         if self.shared_embedding is None:
@@ -87,7 +93,8 @@ class Transformer(nn.Module):
         Args:
           scored: [B, P] positions; the result then is the states [B, P, D] of these
             alone. It equals gathering them afterwards, but the last block is cheaper.
-          num_keys: only the first so many positions serve as keys; None: all.
+          num_keys: only the first so many positions serve as keys; the others are
+            queries, which read one vector in place of their tokens. None: all.
           mems: `empty_mems` in the first step, then what the previous step returned:
             state [B, layers, N, D], inputs of each block; segment [B, N], 0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
@@ -96,8 +103,14 @@ class Transformer(nn.Module):
           UserError: there are mems, but positions are not relative.
         """
         token, embedding = self.embeddings()
-        length = num_keys or group["token"].shape[1]
-        x = embedding(token(group["token"]), group, length=length)
+        rows, length = group["token"].shape
+        if num_keys is None:
+            x = token(group["token"])
+        else:
+            query = self.query_embedding(rows, length - num_keys)
+            x = jnp.concatenate([token(group["token"][:, :num_keys]), query], axis=1)
+            length = num_keys
+        x = embedding(x, group, length=length)
         stack = self.stack if self.shared_stack is None else self.shared_stack
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
         if mems is None:
@@ -149,3 +162,14 @@ class Transformer(nn.Module):
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
         return self.named_heads[name](states)
+
+
+def _refuse_encoder_decoder_keys(options: Options) -> None:
+    """Raises UserError: a key is set that only an encoder-decoder has."""
+    without = {"decoder_layers": 0, "shared_embeddings": True, "cross_output": "shared"}
+    for name, value in without.items():
+        if getattr(options, name) != value:
+            raise UserError(
+                f"model.{name} is {getattr(options, name)}, but the network of this "
+                f"objective has no decoder beside an encoder; it must be {value}"
+            )

@@ -65,7 +65,15 @@ class Objective(Protocol):
         """The Flax module it trains, unbound; options: `research.models.Options`."""
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
-        """Named sums and weights, never means; and the recurrent carry, or ()."""
+        """Named sums and weights, never means; and the recurrent carry, or ().
+
+        An objective whose evaluation has another carry also has `for_evaluation()`.
+        """
+
+
+def for_evaluation(objective: Objective) -> Objective:
+    """The objective that scores the batches of an evaluation: itself, or its own."""
+    return getattr(objective, "for_evaluation", lambda: objective)()
 
 
 def names() -> list[str]:

@@ -46,6 +46,8 @@ class Objective:
     # token instead
     unit: str = choice("word", ("word", "token"))  # what is hidden and counted whole
     text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
+    label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
+    # probability that is spread over the vocabulary
 
     family = "DAE"
     pattern = "full"
@@ -126,4 +128,5 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""
-        return seq2seq.loss_terms("bart", net, batch), ()
+        smoothing = self.label_smoothing
+        return seq2seq.loss_terms("bart", net, batch, label_smoothing=smoothing), ()

@@ -39,6 +39,9 @@ class Objective:
     architecture: str = choice("encoder", ("encoder", "decoder", "encdec"))
     bos: str = choice("first", ("first", "last"))  # where an encoder's bos is
     pool: str = choice("token", ("token", "mean"))  # the state that is classified
+    head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh, and
+    # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
+    # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
 
     family = "supervised"
     supports_accumulation = True
@@ -99,7 +102,8 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the documents have no labels."""
         _check_labels(vocab)
-        heads = {"label": len(vocab.labels)}
+        hidden = "none" if self.head == "linear" else "tanh"
+        heads = {"label": models.HeadSpec(len(vocab.labels), hidden, dropout=True)}
         if self.architecture == "encdec":
             return models.EncoderDecoder(options, size=vocab.size, heads=heads)
         return models.Transformer(

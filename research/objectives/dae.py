@@ -59,6 +59,8 @@ class Objective:
     replacement: str = choice("sentinel", REPLACEMENTS)
     target: str = choice("spans", TARGETS)
     mode: str = choice("", MODES)  # of the token before the encoder's text (UL2)
+    label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
+    # probability that is spread over the vocabulary
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
     family = "DAE"
@@ -144,7 +146,8 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
-        return seq2seq.loss_terms("dae", net, batch, self.z_loss), ()
+        factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        return seq2seq.loss_terms("dae", net, batch, **factors), ()
 
     def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
         """[B, R] bool: what is hidden; `max_raw`: raw tokens of the longest text."""

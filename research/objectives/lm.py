@@ -6,7 +6,7 @@ the reversed text, positions included.
 
 # B batch, L length, S segments of a row
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class Objective:
     prefix: str = choice("none", ("none", "random"))  # positions that see each other
     documents: str = choice("joined", ("joined", "apart"))  # apart: no attention across
     mem_len: int = number(0, least=0)  # positions of the mems before a row; 0: no mems
+    eval_mem_len: int = number(0, least=0)  # the same in an evaluation; 0: mem_len
 
     family = "LM"
     supports_accumulation = True
@@ -70,6 +71,14 @@ class Objective:
                 "mem_len above 0 needs direction forward, prefix none and documents "
                 "joined"
             )
+        if self.eval_mem_len and not self.mem_len:
+            raise ValueError("eval_mem_len above 0 needs mem_len above 0")
+
+    def for_evaluation(self) -> "Objective":
+        """The objective with the mems of an evaluation."""
+        if not self.eval_mem_len:
+            return self
+        return replace(self, mem_len=self.eval_mem_len, eval_mem_len=0)
 
     @property
     def pattern(self) -> str:

@@ -52,6 +52,8 @@ class Objective:
     decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
     # first: a mask (paper) or the token before the span (released code)
     text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
+    label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
+    # probability that is spread over the vocabulary
 
     family = "DAE"
     pattern = "full"
@@ -126,7 +128,8 @@ class Objective:
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""
-        return seq2seq.loss_terms("mass", net, batch), ()
+        smoothing = self.label_smoothing
+        return seq2seq.loss_terms("mass", net, batch, label_smoothing=smoothing), ()
 
     def _draw_begin(self, key: np.ndarray, last: np.ndarray) -> np.ndarray:
         """[B]: the raw token at which the span begins, in 0..last [B]."""

@@ -30,6 +30,7 @@ class Program(NamedTuple):
     evaluate: Callable
     abstract_state: State  # shapes with shardings
     abstract_batch: dict  # of the global batch, likewise
+    abstract_eval_carry: Any  # of an evaluation, likewise
     replicated_dims: list[str]  # those that the mesh does not divide
 
 
@@ -60,10 +61,17 @@ def build_program(
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
     network = objective.network(options, vocab)
+    evaluated = objectives.for_evaluation(objective)
     batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
     init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
     with sharding.context(mesh):
         boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
+        eval_carry = boxed.carry
+        if evaluated is not objective:
+            other = make_init(
+                evaluated, network, optimizer, batch_spec, config.train.batch
+            )
+            eval_carry = jax.eval_shape(lambda: other(jax.random.key(0))).carry
     shardings = state_shardings(boxed, optimizer, mesh)
     rows = sharding.batch_sharding(mesh)
 
@@ -74,7 +82,7 @@ def build_program(
             optimizer,
             seed=config.seed,
             accumulate=config.train.accumulate,
-            dropout=config.model.dropout > 0,
+            dropout=options.has_dropout,
             log_every=config.train.log_every,
         )
         return jax.jit(step, donate_argnums=0, out_shardings=shardings)
@@ -91,7 +99,7 @@ def build_program(
         step=step,
         step_without_remat=step_without_remat,
         evaluate=jax.jit(
-            make_evaluate(objective, network, seed=config.seed),
+            make_evaluate(evaluated, network, seed=config.seed),
             out_shardings=(sharding.replicated(mesh), shardings.carry),
         ),
         abstract_state=jax.tree.map(
@@ -107,6 +115,10 @@ def build_program(
             )
             for name, spec in batch_spec.items()
         },
+        abstract_eval_carry=jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rows),
+            eval_carry,
+        ),
         replicated_dims=sharding.replicated_dims(
             models.logical_axes(boxed.params), models.unbox(boxed.params), mesh
         ),
@@ -225,7 +237,7 @@ def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
     """A function that makes the sums and the carry that an evaluation starts from."""
     state = program.abstract_state
     sums = {name: leaf for name, leaf in state.sums.items() if name != GRADIENT_NORM}
-    start = sums, state.carry
+    start = sums, program.abstract_eval_carry
 
     def zeros() -> tuple[Any, Any]:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)

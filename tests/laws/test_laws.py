@@ -37,8 +37,8 @@ def own_dependencies(call: Call) -> np.ndarray:
     The mask has to be transitive, so that several layers reach no further than one.
     """
     mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
-    mask[:, call.num_keys :] &= call.num_keys is None
-    mask |= np.eye(len(mask), dtype=bool)
+    is_key = np.arange(len(mask)) < (call.num_keys or len(mask))
+    mask = is_key & (mask | np.eye(len(mask), dtype=bool))  # queries read no tokens
     assert (mask == (mask.astype(int) @ mask > 0)).all()
     return mask
 

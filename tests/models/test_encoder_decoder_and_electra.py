@@ -1,5 +1,7 @@
 """Networks of two stacks: what each attends to, and which parameters they share."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,6 +71,66 @@ def test_scored_states_of_a_decoder_are_the_gathered_ones(
     assert_close(run(params, True), run(params, False))
 
 
+def test_a_decoder_may_have_its_own_depth_and_token_table(make_options, make_group):
+    options = make_options(layers=2, decoder_layers=3, shared_embeddings=False)
+    network = models.EncoderDecoder(options, size=50)
+    group = make_group()
+    states = lambda net: net.readout(net.states(group, net.encode(group)))  # noqa: E731
+    params = shapes_of(network, states)
+    depths = [
+        params[side]["blocks"]["feedforward"]["in"]["bias"].shape[0]
+        for side in ("encoder", "decoder")
+    ]
+    assert depths == [2, 3]
+    assert params["decoder_token"]["rows"].shape == params["token"]["rows"].shape
+    depth = models.layer_depths(params)
+    assert depth["decoder_token"]["rows"] == 0
+    assert depth["decoder"]["blocks"]["feedforward"]["in"]["bias"].tolist() == [1, 2, 3]
+
+
+def test_a_decoder_reads_and_writes_its_own_token_table(
+    make_options, make_group, make_params
+):
+    options = make_options(layers=1, shared_embeddings=False)
+    network, group = models.EncoderDecoder(options, size=50), make_group()
+
+    def outputs(net):
+        encoded = net.encode(group)
+        return encoded.states, net.readout(net.states(group, encoded))
+
+    params = make_params(network, outputs)
+    states, readout = models.apply(network, params, outputs)
+    rows = params["decoder_token"]["rows"]
+    np.testing.assert_array_equal(readout.table, rows)
+    changed = params | {"decoder_token": {"rows": -rows}}
+    same, other = models.apply(network, changed, outputs)
+    np.testing.assert_array_equal(states, same)
+    assert np.abs(readout.feature - other.feature).max() > 1e-3
+
+
+def test_cross_attention_has_an_output_layer_for_each_token_type(
+    make_options, make_group, make_params, assert_close
+):
+    """MASS's attention_setting v1 (MASS-unsupNMT's transformer.py, `out_lin`)."""
+    options = make_options(layers=1, token_types=2, cross_output="token_type")
+    network, encoder = models.EncoderDecoder(options, size=50), make_group(seed=1)
+    row_type = np.array([[0], [1]], np.int32)
+    group = make_group(token_type=np.tile(row_type, (1, 12)))
+    states = lambda net: net.states(group, net.encode(encoder))  # noqa: E731
+    params = make_params(network, states)
+    found = models.apply(network, params, states)
+
+    shared = dataclasses.replace(options, cross_output="shared")
+    one_layer = models.EncoderDecoder(shared, size=50)
+    cross = params["decoder"]["blocks"]["cross"]
+    outs = [cross.pop("out_0"), cross.pop("out_1")]
+    for row, out in enumerate(outs):
+        cross["out"] = out
+        expected = models.apply(one_layer, params, states)
+        assert_close(found[row], expected[row])
+        assert np.abs(found[1 - row] - expected[1 - row]).max() > 1e-2
+
+
 def outputs_of_both(group):
     """The generator's readout and the discriminator's head "replaced"."""
 
@@ -94,8 +156,10 @@ def test_a_generator_is_as_deep_with_heads_of_the_published_width(
     width, heads, fraction, expected, make_options
 ):
     options = make_options(width=width, heads=heads, layers=12, embedding_width=128)
+    options = dataclasses.replace(options, head_width=32)  # the discriminator's alone
     generator = electra.generator_options(options, fraction)
     assert (generator.width, generator.heads) == expected
+    assert generator.key_width == 64
     assert generator.feedforward == 4 * generator.width
     assert (generator.layers, generator.table_width) == (12, 128)
 

@@ -15,10 +15,11 @@ HALF = 6
 def make_network(make_options, make_params):
     """A causal network with relative positions, and random parameters."""
 
-    def make(group, **changes):
+    def make(group, num_keys=None, **changes):
         options = make_options(layers=3, position="relative", **changes)
         network = models.Transformer(options, size=50, pattern="causal")
-        return network, make_params(network, lambda net: net.states(group))
+        states = lambda net: net.states(group, num_keys=num_keys)  # noqa: E731
+        return network, make_params(network, states)
 
     return make
 
@@ -109,8 +110,8 @@ def test_mems_are_the_last_of_the_reused_positions(make_network, make_group):
     """XLNet: neither appended queries nor positions that are repeated become mems."""
     first, second = split_in_half(make_group(causal=True))
     second["segment"] = np.array([[1] * HALF, [1, 1, 0, 0, 0, 0]], np.int32)
-    network, params = make_network(first)
     kw = {"num_keys": 5, "reuse_len": 4}
+    network, params = make_network(first, num_keys=5)
     (_, one), (_, two) = run_parts(network, params, [first, second], 6, **kw)
     np.testing.assert_array_equal(one["segment"], [[0, 0, 1, 1, 1, 1]] * 2)
     np.testing.assert_array_equal(two["segment"][0], [1] * 6)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from research import objectives
+from research import models, objectives
 from research.batch import attention_mask, input_group
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 VOCAB = vocab()
 EXAMPLE = texts(14, [14, 5, 1, 0, 9], VOCAB)._replace(
@@ -40,6 +41,19 @@ def test_the_classified_token(fields, prefix, token):
     last = batch[prefix + "segment"].sum(axis=1) - 1
     at_end = batch["scored"][:, 0] == np.maximum(last, 0)
     assert at_end.all() or fields == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "activation"), [({}, "tanh"), ({"head": "linear"}, "none")]
+)
+@pytest.mark.parametrize("architecture", ["encoder", "encdec"])
+def test_a_classifier_is_tanh_or_linear_with_dropout(fields, activation, architecture):
+    objective = objectives.make_objective(
+        "classify", architecture=architecture, **fields
+    )
+    network = objective.network(model_options(), VOCAB)
+    expected = models.HeadSpec(len(VOCAB.labels), activation, dropout=True)
+    assert network.heads == {"label": expected}
 
 
 def test_both_sides_of_an_encoder_decoder_read_the_same_text():

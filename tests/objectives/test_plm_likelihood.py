@@ -75,15 +75,15 @@ def layer_norm(x, p):
 def log_p(params, text, target, known) -> float:
     """log p(token at `target` | the tokens at the positions `known`), in NumPy.
 
-    One pre-norm block, in which a mask token at the target's position attends to the
-    known tokens.
+    One pre-norm block, in which the query vector at the target's position attends to
+    the known tokens.
     """
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     table, position = p["token"]["rows"], p["place"]["position"]
     tokens = [*text, VOCAB.eos_id, VOCAB.bos_id]
     block = jax.tree.map(lambda leaf: leaf[0], p["stack"]["blocks"])
     attention = {name: leaf["kernel"] for name, leaf in block["attention"].items()}
-    x = table[VOCAB.mask_id] + position[target]
+    x = p["query_embedding"]["vector"][0] + position[target]
     if known:
         source = np.array([table[tokens[n]] + position[n] for n in known])
         source = layer_norm(source, block["attention_norm"])

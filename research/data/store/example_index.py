@@ -74,8 +74,8 @@ class Index(NamedTuple):
         All tokens of the stride are equally likely; only at the end of a shard a row
         starts early enough to have `width` tokens, or where it was.
         """
-        shard = self.stream.shard_offsets
-        end = shard[np.searchsorted(shard, start, side="right")]
+        ends = self.stream.shard_offsets
+        end = ends[np.searchsorted(ends, start, side="right")]
         offset = counter_rng.uniform(key, "random start", 1)[:, 0] * self.stride
         latest = np.maximum(start, end - width)
         start = np.minimum(start + offset.astype(np.int64), latest)

@@ -5,12 +5,15 @@ pass on its opaque result. A kernel replaces two calls here: `dense_mask`, by wh
 makes of the arrays once per stack, and `dense_attention`.
 """
 
-# B batch, L queries, M keys, H heads, K head width, D width, P scored positions
+# B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
+# C token types
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from research.models.layers.dense import Dense, dropout, gather_positions
@@ -33,6 +36,7 @@ class PositionFeatures(NamedTuple):
 
     rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     relative: RelativeFeatures | None = None
+    output: jax.Array | None = None  # [B, L, C] one-hot, of the layer after attention
 
 
 class PreparedInputs(NamedTuple):
@@ -41,11 +45,12 @@ class PreparedInputs(NamedTuple):
     query: PositionFeatures
     key: PositionFeatures
     mask: Any  # of the implementation, with a method `at(scored)`
+    relative_biases: Mapping[str, jax.Array] | None = None  # of all layers together
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
         """The same for the queries at the scored positions alone."""
         query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
-        return PreparedInputs(query, self.key, self.mask.at(scored_BP))
+        return self._replace(query=query, mask=self.mask.at(scored_BP))
 
 
 def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
@@ -54,10 +59,15 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     if "position" in inputs.query:
         if options.position == "rotary":
             positions = inputs.query["position"], inputs.key["position"]
-            rotary = [rotary_angles(each, options.head_width) for each in positions]
+            rotary = [rotary_angles(each, options.key_width) for each in positions]
         if "relative" in (options.position, options.token_type_encoding):
             relative = relative_features(options, inputs)
     query, key = map(PositionFeatures, rotary, relative)
+    if "position" not in inputs.query and "token_type" in inputs.query:
+        by_type = jax.nn.one_hot(
+            inputs.query["token_type"], options.token_types, dtype=options.dtype
+        )
+        query = query._replace(output=by_type)
     return PreparedInputs(query, key, dense_mask(inputs))
 
 
@@ -81,21 +91,21 @@ class Attention(nn.Module):
           source_BMD: states that keys and values are made of; None: `states_BLD`.
         """
         options = self.options
-        num_heads, head_width = options.heads, options.head_width
+        num_heads, key_width = options.heads, options.key_width
         inner, outer = ("embed", "heads"), ("heads", "embed")
         t5 = options.init == "t5"
         init_scales = {
-            "query": head_width**-0.5 if t5 else 1.0,
+            "query": key_width**-0.5 if t5 else 1.0,
             "key": 1.0,
             "value": 1.0,
         }
-        dense = partial(Dense, options, options.width)
-        if options.position == "relative":
-            dense = partial(dense, bias=False)
+        dense = partial(Dense, options, bias=options.position != "relative")
 
         def project(name, state):
-            state = dense(inner, scale=init_scales[name], name=name)(state)
-            return state.reshape(*state.shape[:2], num_heads, head_width)
+            layer = dense(
+                options.attention_width, inner, scale=init_scales[name], name=name
+            )
+            return layer(state).reshape(*state.shape[:2], num_heads, key_width)
 
         source = states_BLD if source_BMD is None else source_BMD
         query = project("query", states_BLD)
@@ -103,18 +113,22 @@ class Attention(nn.Module):
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)
-        relative, scale = None, 1.0 if t5 else head_width**-0.5
+        relative, scale = None, 1.0 if t5 else key_width**-0.5
         if inputs.query.relative is not None:
             features = inputs.query.relative, inputs.key.relative
             terms = RelativeTerms(options, scale, name="relative")
-            query, key, relative = terms(query, key, *features)
+            query, key, relative = terms(query, key, *features, inputs.relative_biases)
         else:
             query = query * scale
         drop = None
-        if options.dropout and self.has_rng("dropout"):
-            drop = partial(dropout, self)
+        if options.dropout_rate("attention") and self.has_rng("dropout"):
+            drop = partial(dropout, self, place="attention")
         out = dense_attention(
             query, key, value, inputs.mask, relative=relative, drop=drop
         )
-        out = out.reshape(*out.shape[:2], options.width)
-        return dense(outer, residual=True, name="out")(out)
+        out = out.reshape(*out.shape[:2], options.attention_width)
+        dense_out = partial(dense, options.width, outer, residual=True)
+        if inputs.query.output is None:
+            return dense_out(name="out")(out)
+        by_type = [dense_out(name=f"out_{n}")(out) for n in range(options.token_types)]
+        return jnp.einsum("blc,cbld->bld", inputs.query.output, jnp.stack(by_type))

@@ -65,6 +65,11 @@ def normal(options: Options, std: float, *names: str | None):
     return nn.with_logical_partitioning(draw(std), names)
 
 
+def constant(value: float, *names: str | None):
+    """An initialiser with one value, of a parameter with logical axis names."""
+    return nn.with_logical_partitioning(nn.initializers.constant(value), names)
+
+
 def uniform(bound: float, *names: str | None):
     """An initialiser U(-bound, bound) of a parameter with logical axis names."""
 
@@ -74,14 +79,20 @@ def uniform(bound: float, *names: str | None):
     return nn.with_logical_partitioning(draw, names)
 
 
-def constant(value: float, *names: str | None):
-    """An initialiser with one value, of a parameter with logical axis names."""
-    return nn.with_logical_partitioning(nn.initializers.constant(value), names)
+def bias_init(options: Options, fan_in: int, *names: str | None):
+    """The initialiser of the bias of a dense layer with `fan_in` inputs."""
+    if options.init == "xlm":
+        return uniform(fan_in**-0.5, *names)
+    return constant(0.0, *names)
 
 
-def dropout(module: nn.Module, x: jax.Array) -> jax.Array:
-    """Dropout of x at rate `model.dropout`, if the module has a "dropout" key."""
-    rate = module.options.dropout
+def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
+    """Dropout of x at the rate of a place, if the module has a "dropout" key.
+
+    Args:
+      place: one of `DROPOUT_PLACES` of the options.
+    """
+    rate = module.options.dropout_rate(place)
     if not rate or not module.has_rng("dropout"):
         return x
     keep = jax.random.bernoulli(module.make_rng("dropout"), 1 - rate, x.shape)
@@ -143,24 +154,24 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        options = self.options
-        std = 0.02
-        if options.init == "t5":
-            std = self.scale * x.shape[-1] ** -0.5
-        elif options.init == "gpt2" and self.residual:
-            std = 0.02 * (2 * options.layers) ** -0.5
-        kernel_init = normal(options, std, *self.axes)
-        bias_init = constant(0.0, self.axes[1])
-        if options.init == "xlm":
-            bound = x.shape[-1] ** -0.5
-            kernel_init = uniform(bound, *self.axes)
-            bias_init = uniform(bound, self.axes[1])
-        kernel = self.param("kernel", kernel_init, (x.shape[-1], self.size))
+        options, fan_in = self.options, x.shape[-1]
+        kernel = self.param("kernel", self._kernel_init(fan_in), (fan_in, self.size))
         y = checkpoint_name(dense_matmul(x, kernel), DENSE_PRODUCT)
         if options.bias and self.bias:
-            bias = self.param("bias", bias_init, (self.size,))
+            init = bias_init(options, fan_in, self.axes[1])
+            bias = self.param("bias", init, (self.size,))
             y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
         return y
+
+    def _kernel_init(self, fan_in):
+        options, std = self.options, 0.02
+        if options.init == "xlm":
+            return uniform(fan_in**-0.5, *self.axes)
+        if options.init == "t5":
+            std = self.scale * fan_in**-0.5
+        elif options.init == "gpt2" and self.residual:
+            std = 0.02 * (2 * options.layers) ** -0.5
+        return normal(options, std, *self.axes)
 
 
 class Norm(nn.Module):
@@ -198,4 +209,5 @@ class FeedForward(nn.Module):
         y = activation(Dense(options, options.feedforward, inner, name="in")(x))
         if options.activation in GATED:
             y *= Dense(options, options.feedforward, inner, name="gate")(x)
+        y = dropout(self, y, "feedforward")
         return Dense(options, x.shape[-1], outer, residual=True, name="out")(y)

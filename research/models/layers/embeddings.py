@@ -31,11 +31,6 @@ def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.A
     return nn.with_logical_constraint(found, STATE_AXES)
 
 
-def embedding_std(options: Options, width: int) -> float:
-    """The standard deviation of initial embeddings [any, width]."""
-    return width**-0.5 if options.init == "xlm" else 0.02
-
-
 class TokenEmbedding(nn.Module):
     """One vector [E] for each entry of a vocabulary."""
 
@@ -43,16 +38,45 @@ class TokenEmbedding(nn.Module):
     size: int
 
     def setup(self):
+        options = self.options
         num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
-        width = self.options.table_width
-        t5, shape = self.options.init == "t5", (num_rows, width)
-        std = 1.0 if t5 else embedding_std(self.options, width)
-        init = normal(self.options, std, "vocab", "embed")
+        std = 1.0 if options.init == "t5" else _std(options)
+        shape = (num_rows, options.table_width)
+        init = normal(options, std, "vocab", "embed")
         self.table_VE = self.param("rows", init, shape)
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:
         """[B, L, E]."""
-        return lookup(self.table_VE, token_BL, "vocab")
+        x_BLE = lookup(self.table_VE, token_BL, "vocab")
+        options = self.options
+        return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
+
+
+class QueryEmbedding(nn.Module):
+    """The vector [E] that stands for the token of every query that is no key.
+
+    XLNet's queries know the position of their target, and no token (Yang et al. 2019,
+    section 2.3; `mask_emb` in the released modeling.py, where it has TensorFlow's
+    default initial values, Glorot's).
+    """
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, batch: int, count: int) -> jax.Array:
+        """[B, count, E]."""
+        init = nn.with_logical_partitioning(
+            nn.initializers.glorot_uniform(), (None, "embed")
+        )
+        vector_1E = self.param("vector", init, (1, self.options.table_width))
+        shape = (batch, count, self.options.table_width)
+        x_BKE = jnp.broadcast_to(vector_1E[None], shape)
+        return nn.with_logical_constraint(x_BKE, STATE_AXES)
+
+
+def _std(options: Options) -> float:
+    """The initial standard deviation of a table, unless the scheme has another."""
+    return options.table_width**-0.5 if options.init == "xlm" else 0.02
 
 
 class InputEmbedding(nn.Module):
@@ -82,8 +106,8 @@ class InputEmbedding(nn.Module):
                     f"model.max_length is {options.max_length}, but the network reads "
                     f"{length} positions; it must be at least that"
                 )
-            gpt2, shape = options.init == "gpt2", (options.max_length, width)
-            std = 0.01 if gpt2 else embedding_std(options, width)
+            std = 0.01 if options.init == "gpt2" else _std(options)
+            shape = (options.max_length, width)
             init = normal(options, std, None, "embed")
             table = self.param("position", init, shape)
             x = x + lookup(table, group["position"])
@@ -91,9 +115,9 @@ class InputEmbedding(nn.Module):
             x = x + sinusoids(group["position"], width)
         if options.token_types and options.token_type_encoding == "absolute":
             shape = (options.token_types, width)
-            init = normal(options, embedding_std(options, width), None, "embed")
+            init = normal(options, _std(options), None, "embed")
             table = self.param("kind", init, shape)  # its name in every checkpoint
             x = x + lookup(table, group["token_type"])
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)
-        return dropout(self, x.astype(options.dtype))
+        return dropout(self, x.astype(options.dtype), "embedding")

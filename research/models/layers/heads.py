@@ -13,9 +13,11 @@ from research.models.layers.dense import (
     ACTIVATIONS,
     Dense,
     Norm,
+    bias_init,
     constant,
     dropout,
     normal,
+    uniform,
 )
 from research.models.layers.dense_attention import HIDDEN
 from research.models.layers.embeddings import lookup
@@ -31,7 +33,7 @@ class Readout(NamedTuple):
     feature: jax.Array  # [..., E]
     table: jax.Array  # [V, E] float32
     bias: jax.Array  # [V] float32, -1e9 at rows past `size`
-    size: int  # rows of the table that are in use
+    size: int  # rows of the table that the softmax counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +41,7 @@ class HeadSpec:
     """The layers of a named head; an int n in its place means HeadSpec(n).
 
     BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
-    head is HeadSpec(n, "none").
+    head is HeadSpec(n, "none"). Heads of pretraining have no dropout.
 
     Raises:
       ValueError: the activation is unknown, or a size is too small.
@@ -48,6 +50,7 @@ class HeadSpec:
     size: int  # output values
     activation: str = ""  # of the hidden layer; "": model.activation; none: no layer
     hidden: int = 0  # width of the hidden layer; 0: model.width
+    dropout: bool = False  # before the last layer, at rate model.head_dropout
 
     def __post_init__(self):
         legal = ("", "none", "tanh", *ACTIVATIONS)
@@ -61,7 +64,7 @@ class HeadSpec:
 
 
 class Head(nn.Module):
-    """A classifier of states with n values: dense, activation, dropout, dense."""
+    """A classifier of states with n values: dense, activation, dense."""
 
     options: Options
     spec: HeadSpec | int
@@ -77,7 +80,9 @@ class Head(nn.Module):
         if spec.activation != "none":
             x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
             name = spec.activation or options.activation
-            x = dropout(self, jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x))
+            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+        if spec.dropout:
+            x = dropout(self, x, "head")
         return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)
 
 
@@ -86,8 +91,8 @@ class VocabHead(nn.Module):
 
     Attributes:
       size: entries of the vocabulary.
-      transform: with BERT's layers before the table (dense, activation, norm) and a
-        bias.
+      transform: whether it has BERT's layers before the table (dense, activation, norm)
+        and a bias, unless `model.output_head` names what it has.
     """
 
     options: Options
@@ -99,8 +104,10 @@ class VocabHead(nn.Module):
         """The readout of states [..., D]; with tied embeddings by the token table."""
         options, table_VE = self.options, token_table_VE
         num_rows, width = table_VE.shape
-        x = states
-        if self.transform:
+        x, layers = states, options.output_head
+        if layers == "auto":
+            layers = "transform" if self.transform else "table"
+        if layers == "transform":
             x = Dense(options, width, ("embed", None), name="dense")(x)
             x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))
         elif x.shape[-1] != width:
@@ -108,13 +115,16 @@ class VocabHead(nn.Module):
         if not options.tie_embeddings:
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, "vocab", "embed")
+            if options.init == "xlm":
+                init = uniform(width**-0.5, "vocab", "embed")
             table_VE = self.param("rows", init, table_VE.shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
         bias_V = jnp.zeros(num_rows)
-        if self.transform:
-            bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
-        return Readout(x, table_VE, _hide_padding_rows(bias_V, self.size), self.size)
+        if layers != "table":
+            init = bias_init(options, width, "vocab")
+            bias_V = self.param("bias", init, (num_rows,))
+        return _readout(options, x, table_VE, bias_V, self.size)
 
 
 class BoundaryHead(nn.Module):
@@ -151,9 +161,17 @@ class BoundaryHead(nn.Module):
             init = normal(options, 0.02, "vocab", "embed")
             table_VE = self.param("rows", init, table_VE.shape)
         bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
-        return Readout(x, table_VE, _hide_padding_rows(bias_V, self.size), self.size)
+        return _readout(options, x, table_VE, bias_V, self.size)
 
 
-def _hide_padding_rows(bias_V, size):
-    """The bias, with HIDDEN at the rows that pad the vocabulary."""
-    return jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)
+def _readout(options, feature, table_VE, bias_V, size):
+    """The readout, whose softmax leaves out the rows that pad the vocabulary of `size`.
+
+    With `model.output_rows` table it counts them: T5's table of 32,100 pieces has
+    32,128 rows, all of them in the softmax (Mesh TensorFlow's transformer.py, where
+    `vocab_divisor` is 128).
+    """
+    if options.output_rows == "table":
+        return Readout(feature, table_VE, bias_V, len(table_VE))
+    bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)
+    return Readout(feature, table_VE, bias_V, size)

@@ -4,16 +4,21 @@ The logit of a query q at position i and a key k at position j is
 (q + u) . k + (q + v) . W r(i - j), where r(d) are sines and cosines of d (Dai et al.
 2019, section 3.3). With relative token types it also has the term (q + b) . s, where s
 is one of two vectors: for keys of the query's own type, and for keys of another (Yang
-et al. 2019, section 2.5). The projection W, the biases u, v and b, and the vectors s
-are parameters of each layer. There is no dropout of r.
+et al. 2019, section 2.5). The projection W and the vectors s are parameters of each
+layer; so are the biases u, v and b, unless all layers share them
+(`model.shared_relative_biases`).
 
 Since sin(i - j) = sin i cos j - cos i sin j, and likewise for cosines, the second term
 is the product of a function of the query with a function of the position j alone. So it
-is exact for any positions and needs neither a table of distances nor a gather.
+is exact for any positions and needs neither a table of distances nor a gather. Dropout
+of r (`model.position_dropout`) is that of the function of the position j, once for a
+stack: a sine or cosine that is dropped is missing at all distances from j, where the
+released codes drop those of one distance.
 """
 
 # B batch, L queries, M keys, N mems, H heads, K head width, D width, C token types
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -48,6 +53,7 @@ def relative_features(
     key_position_BM = inputs.key["position"]
     dtype, mems = jnp.dtype(options.dtype), inputs.mems_segment
     num_mems = 0 if mems is None else mems.shape[1]
+    one_hot = partial(jax.nn.one_hot, num_classes=options.token_types, dtype=dtype)
     if options.position == "relative":
         # Relative to the first position: float32 cannot tell large neighbours apart.
         first_B1 = query_position_BL[:, :1]
@@ -59,7 +65,6 @@ def relative_features(
         query = query._replace(sinusoids=sinusoids(position_BL))
         key = key._replace(sinusoids=sinusoids(position_BM).astype(dtype))
     if options.token_type_encoding == "relative":
-        one_hot = partial(jax.nn.one_hot, num_classes=options.token_types, dtype=dtype)
         mems_BN = jnp.zeros((len(query_position_BL), num_mems), jnp.int32)
         type_BM = jnp.concatenate([mems_BN, inputs.key["token_type"]], axis=1)
         query = query._replace(token_type=one_hot(inputs.query["token_type"]))
@@ -70,6 +75,17 @@ def relative_features(
 def _sinusoids(position_BL, width):
     angle_BLD = sinusoid_angles(position_BL, width // 2)
     return jnp.concatenate([jnp.cos(angle_BLD), jnp.sin(angle_BLD)], axis=-1)
+
+
+def relative_biases(module: nn.Module) -> dict[str, jax.Array]:
+    """The biases u, v and b [heads x head width], as parameters of the module."""
+    options, names = module.options, []
+    if options.position == "relative":
+        names += ["position_bias", "content_bias"]
+    if options.token_type_encoding == "relative":
+        names += ["segment_bias"]
+    init, shape = normal(options, 0.02, "heads"), (options.attention_width,)
+    return {name: module.param(name, init, shape) for name in names}
 
 
 class RelativeTerms(nn.Module):
@@ -89,8 +105,12 @@ class RelativeTerms(nn.Module):
         key_BMHK: jax.Array,
         query_features: RelativeFeatures,
         key_features: RelativeFeatures,
+        shared_biases: Mapping[str, jax.Array] | None = None,
     ):
         """The factors of the logits.
+
+        Args:
+          shared_biases: as `relative_biases` makes them; None: each layer has its own.
 
         Returns:
           query [B, L, H, any] and key [B, M, H, any], whose product is the content term
@@ -99,14 +119,23 @@ class RelativeTerms(nn.Module):
             None without relative positions.
         """
         options, query, relative = self.options, query_BLHK, None
+        biases = shared_biases or relative_biases(self)
+        biases_11HK = {
+            name: bias.astype(query.dtype).reshape(
+                1, 1, options.heads, options.key_width
+            )
+            for name, bias in biases.items()
+        }
         if options.position == "relative":
-            query_rel = self._position_query(query_BLHK, query_features.sinusoids)
+            query_rel = self._position_query(
+                query + biases_11HK["position_bias"], query_features.sinusoids
+            )
             relative = query_rel, key_features.sinusoids
-            query = query + self._bias("content_bias", query.dtype)
+            query = query + biases_11HK["content_bias"]
         query, key = query * self.scale, key_BMHK
         if options.token_type_encoding == "relative":
             type_logits_BLHC = self._token_type_logits(
-                query_BLHK, query_features.token_type
+                query_BLHK + biases_11HK["segment_bias"], query_features.token_type
             )
             type_BMHC = jnp.broadcast_to(
                 key_features.token_type[:, :, None],
@@ -116,23 +145,16 @@ class RelativeTerms(nn.Module):
             key = jnp.concatenate([key, type_BMHC], axis=-1)
         return query, key, relative
 
-    def _bias(self, name, dtype):
-        """[1, 1, H, K]: a bias of the queries."""
-        options = self.options
-        bias = self.param(name, normal(options, 0.02, "heads"), (options.width,))
-        return bias.astype(dtype).reshape(1, 1, options.heads, options.head_width)
-
     def _position_query(self, query_BLHK, sinusoids_BLD):
         """[B, L, H, D]: W^T (q + v), rotated by the angles of the query's position."""
         options = self.options
         init = normal(options, 0.02, "embed", "heads")
-        kernel = self.param("kernel", init, (options.width, options.width))
+        kernel = self.param("kernel", init, (options.width, options.attention_width))
         kernel_HKD = jnp.moveaxis(
-            kernel.reshape(-1, options.heads, options.head_width), 0, 2
+            kernel.reshape(-1, options.heads, options.key_width), 0, 2
         )
-        query = query_BLHK + self._bias("position_bias", query_BLHK.dtype)
         by_head = jax.vmap(dense_matmul, in_axes=(2, 0), out_axes=2)
-        both_BLHD = by_head(query * self.scale, kernel_HKD).astype(jnp.float32)
+        both_BLHD = by_head(query_BLHK * self.scale, kernel_HKD).astype(jnp.float32)
         sine, cosine = jnp.split(both_BLHD, 2, axis=-1)
         cos, sin = jnp.split(sinusoids_BLD[:, :, None], 2, axis=-1)
         rotated = (cosine * cos + sine * sin, cosine * sin - sine * cos)
@@ -146,9 +168,8 @@ class RelativeTerms(nn.Module):
         """
         options = self.options
         init = normal(options, 0.02, None, "heads")
-        vectors = self.param("segment", init, (2, options.width))
+        vectors = self.param("segment", init, (2, options.attention_width))
         same, other = vectors.astype(query_BLHK.dtype)
-        difference_HK = (same - other).reshape(options.heads, options.head_width)
-        query = query_BLHK + self._bias("segment_bias", query_BLHK.dtype)
-        logits_BLH = jnp.einsum("blhk,hk->blh", query * self.scale, difference_HK)
+        difference_HK = (same - other).reshape(options.heads, options.key_width)
+        logits_BLH = jnp.einsum("blhk,hk->blh", query_BLHK * self.scale, difference_HK)
         return logits_BLH[..., None] * token_type_BLC[:, :, None]

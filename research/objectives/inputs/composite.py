@@ -112,14 +112,17 @@ def make_parts(
     Raises:
       UserError: an unknown objective or field, or a value the objective refuses; names
         the part.
-      ValueError: a schedule that is none; names the part.
+      ValueError: a schedule that is none, or a part whose evaluation differs from its
+        training; names the part.
     """
     made, schedules = {}, {}
     for name, pairs in parts:
         fields = dict(pairs)
         value = fields.pop(schedule_key, 1.0)
         objective = base_objective or fields.pop("objective", name)
-        made[name] = _make_part(name, objective, fields)
+        made[name] = part = _make_part(name, objective, fields)
+        if objectives.for_evaluation(part) is not part:
+            raise ValueError(f"part {name!r} cannot have other mems in an evaluation")
         schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
     return Parts(made, schedules)
 

@@ -81,7 +81,12 @@ def make_batch(
 
 
 def loss_terms(
-    name: str, net: Any, batch: dict, z_loss: float = 0.0
+    name: str,
+    net: Any,
+    batch: dict,
+    *,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> dict[str, Term]:
     """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
 
@@ -89,12 +94,14 @@ def loss_terms(
     `cross_segment` [B, L] if there is one.
 
     Args:
-      z_loss: factor of log(Z)^2, see `losses.cross_entropy`.
+      label_smoothing, z_loss: `smoothing` and `z_loss` of `losses.cross_entropy`.
     """
     encoded = net.encode(input_group(batch, "encoder_"))
     if "cross_segment" in batch:
         encoded = encoded._replace(segment=batch["cross_segment"])
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
     target, weight = batch["target"], batch["weight"]
-    term, correct = cross_entropy(readout, target, weight, z_loss=z_loss)
+    term, correct = cross_entropy(
+        readout, target, weight, smoothing=label_smoothing, z_loss=z_loss
+    )
     return {name: term, "accuracy": Term(correct, term.weight, 0.0)}

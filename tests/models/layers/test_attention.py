@@ -75,8 +75,8 @@ def test_deep_causal_states_depend_on_no_later_token(
 def test_only_the_first_positions_serve_as_keys(make_options, make_group, make_params):
     network = models.Transformer(make_options(layers=1), size=50)
     group = make_group(1, 8)
-    params = make_params(network, lambda net: net.states(group))
-    expected = (np.arange(8) < 5)[None] | np.eye(8, dtype=bool)
+    params = make_params(network, lambda net: net.states(group, num_keys=5))
+    expected = np.tile(np.arange(8) < 5, (8, 1))  # the others do not read their tokens
     np.testing.assert_array_equal(
         dependence(network, params, group, num_keys=5), expected
     )
@@ -240,14 +240,15 @@ def two_streams(params, layers, content, query, content_mask, query_mask):
 
 
 def test_appended_queries_equal_two_streams(make_options, make_group, make_params):
-    length, hidden, mask_token = 9, np.array([6, 1, 4, 7]), 3
+    """The second stream starts from one vector, whatever tokens its group names."""
+    length, hidden = 9, np.array([6, 1, 4, 7])
     random = np.random.default_rng(0)
     order = np.full(length, -1)
     order[hidden] = random.permutation(len(hidden))
     position = np.concatenate([np.arange(length), hidden])
     text = random.integers(5, 50, length)
     arrays = {
-        "token": np.concatenate([text, np.full(len(hidden), mask_token)]),
+        "token": np.concatenate([text, hidden]),
         "position": position,
         "rank": np.concatenate([order, np.full(len(hidden), batch.NEVER)]),
         "reach": np.concatenate([order, order[hidden] - 1]),
@@ -270,7 +271,7 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
         params["stack"],
         2,
         rows[text] + position_rows[:length],
-        rows[mask_token] + position_rows[hidden],
+        np.float64(params["query_embedding"]["vector"]) + position_rows[hidden],
         order[None, :] <= order[:, None],
         order[None, :] < order[hidden][:, None],
     )

@@ -1,7 +1,6 @@
-"""Heads of all kinds, the boundary head, biLMs, embedding norms, initial values."""
+"""Heads of all kinds, the boundary head, biLMs, embedding norms."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,6 +40,70 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
         assert own["dense"]["kernel"].shape == (16, 5)
     actual = models.apply(network, params, label)
     np.testing.assert_allclose(actual, dense(expected, own["out"]), atol=1e-5)
+
+
+def test_only_a_head_of_fine_tuning_has_dropout(make_options, make_params):
+    """At its own rate, before its last layer (BERT: 0.1; RoBERTa, BART: 0)."""
+    states = np.ones((2, 400), np.float32)
+    heads = {
+        "sop": models.HeadSpec(2, "tanh"),
+        "label": models.HeadSpec(2, "none", 0, True),
+    }
+    key = jax.random.key(0)
+
+    def outputs(options, key=None):
+        network = models.Transformer(options, size=50, heads=heads)
+        fn = lambda net: {name: net.head(name, states) for name in heads}  # noqa: E731
+        params = make_params(network, fn)
+        kernel = params["answer_label"]["out"]["kernel"]
+        params["answer_label"]["out"]["kernel"] = np.ones_like(kernel)
+        params["answer_label"]["out"]["bias"] = np.zeros(2, np.float32)
+        return models.apply(network, params, fn, key)
+
+    options = make_options(width=400, dropout=0.5, head_dropout=0.25)
+    off, on = outputs(options), outputs(options, key)
+    np.testing.assert_array_equal(off["sop"], on["sop"])
+    np.testing.assert_allclose(off["label"], 400, rtol=1e-6)
+    kept = np.array(on["label"]) * 0.75  # each that stays is divided by 1 - rate
+    np.testing.assert_allclose(kept, np.round(kept), atol=1e-3)
+    assert (np.abs(kept - 300) < 6 * (400 * 0.75 * 0.25) ** 0.5).all()
+    assert not np.array_equal(off["label"], on["label"])
+
+
+@pytest.mark.parametrize(
+    ("output_head", "own"),
+    [
+        ("auto", {"dense", "norm", "bias"}),
+        ("transform", {"dense", "norm", "bias"}),
+        ("bias", {"bias"}),
+        ("table", set()),
+    ],
+)
+def test_an_output_head_is_the_objectives_unless_it_is_named(
+    output_head, own, make_options, make_params
+):
+    """XLM's PredLayer is a tied table with a bias (model/transformer.py)."""
+    states = np.ones((2, 16), np.float32)
+    options = make_options(output_head=output_head)
+    for transform in (True, False):
+        network = models.Transformer(options, size=50, transform=transform)
+        params = make_params(network, lambda net: net.readout(states))
+        auto_without = output_head == "auto" and not transform
+        expected = set() if auto_without else own
+        assert set(params.get("output", {})) == expected
+    readout = models.apply(network, params, lambda net: net.readout(states))
+    if output_head == "bias":
+        np.testing.assert_array_equal(readout.feature, states)
+        np.testing.assert_array_equal(readout.bias[:50], params["output"]["bias"][:50])
+
+
+def test_the_softmax_counts_all_rows_of_t5s_table(make_options, make_params):
+    states = np.ones((2, 16), np.float32)
+    network = models.Transformer(make_options(output_rows="table"), size=200)
+    params = make_params(network, lambda net: net.readout(states))
+    readout = models.apply(network, params, lambda net: net.readout(states))
+    assert (readout.table.shape, readout.size) == ((256, 16), 256)
+    np.testing.assert_array_equal(readout.bias, 0)
 
 
 def test_an_illegal_head_is_refused():
@@ -120,20 +183,3 @@ def test_post_norm_models_have_an_embedding_norm_unless_configured(
     assert has_norm(norm_placement="post") and not has_norm(norm_placement="pre")
     assert has_norm(embedding_norm="always")
     assert not has_norm(norm_placement="post", embedding_norm="never")
-
-
-def test_truncated_initial_values_stay_within_two_deviations(make_options, make_group):
-    group = make_group()
-    options = make_options(width=64, feedforward=256, token_types=2, init="truncated")
-    network = models.Transformer(options, size=500)
-    made = models.unbox(
-        jax.jit(lambda key: models.init(network, lambda net: net.states(group), key))(
-            jax.random.key(0)
-        )
-    )
-    drawn = [x for p, x in jax.tree.leaves_with_path(made) if jnp.std(x) > 0]
-    assert len(drawn) == 3 + 6
-    # The standard deviation of N(0, 1) truncated at 2 is 0.8796.
-    for leaf in drawn:
-        assert np.abs(leaf).max() <= 0.04
-        np.testing.assert_allclose(np.std(leaf), 0.02 * 0.8796, rtol=0.15)

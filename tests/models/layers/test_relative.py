@@ -1,5 +1,7 @@
 """Relative terms of attention equal the published formulas, for any positions."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +12,19 @@ from research.models.layers.attention import Attention, prepare
 from research.models.layers.dense_attention import AttentionInputs, additive_mask
 from research.models.layers.positions import sinusoids
 
-# B batch, L queries, M keys, H heads, K head width, D width
+# B batch, L queries, M keys, H heads, K head width, D width, INNER width of all heads
 
-B, L, M, HEADS, WIDTH = 2, 7, 5, 2, 16
+B, L, M, HEADS, WIDTH, INNER = 2, 7, 5, 2, 16, 12
 
 
 def make_case(make_options, **changes):
     """Options, states, a group with arbitrary positions, a mask and parameters."""
     options = make_options(
-        position="relative", token_type_encoding="relative", token_types=3, **changes
+        position="relative",
+        token_type_encoding="relative",
+        token_types=3,
+        head_width=INNER // HEADS,
+        **changes,
     )
     random = np.random.default_rng(0)
     states = random.normal(size=(B, L, WIDTH)).astype(np.float32)
@@ -28,11 +34,12 @@ def make_case(make_options, **changes):
     }
     mask = random.random((B, L, M)) < 0.7
     mask[0, 3] = False
-    params = {"relative": {"kernel": (WIDTH, WIDTH), "segment": (2, WIDTH)}}
+    params = {"relative": {"kernel": (WIDTH, INNER), "segment": (2, INNER)}}
     for name in ("content_bias", "position_bias", "segment_bias"):
-        params["relative"][name] = (WIDTH,)
-    for name in ("query", "key", "value", "out"):
-        params[name] = {"kernel": (WIDTH, WIDTH)}
+        params["relative"][name] = (INNER,)
+    for name in ("query", "key", "value"):
+        params[name] = {"kernel": (WIDTH, INNER)}
+    params["out"] = {"kernel": (INNER, WIDTH)}
     draw = lambda shape: random.normal(0, 0.4, shape).astype(np.float32)  # noqa: E731
     params = jax.tree.map(draw, params, is_leaf=lambda x: isinstance(x, tuple))
     return options, states, group, mask, params
@@ -105,6 +112,31 @@ def test_it_is_the_published_formula_in_value_and_gradient(make_options, assert_
     assert_close(value_and_grad(lambda *x: ours(options, *x)), expected)
 
 
+def test_biases_that_all_layers_share_are_parameters_of_the_stack(
+    make_options, make_group, make_params, assert_close
+):
+    """Transformer-XL's u and v (released mem_transformer.py: r_w_bias, r_r_bias)."""
+    group, relative = make_group(token_type=np.eye(2, 12, dtype=np.int32)), "relative"
+    options = make_options(
+        position=relative, token_type_encoding=relative, token_types=2
+    )
+    own = models.Transformer(options, size=50)
+    shared = dataclasses.replace(options, shared_relative_biases=True)
+    network = models.Transformer(shared, size=50)
+    states = lambda net: net.states(group)  # noqa: E731
+    params = make_params(network, states)
+    names = {"content_bias", "position_bias", "segment_bias"}
+    stack = params["stack"]
+    assert names < set(stack)
+    assert not names & set(stack["blocks"]["attention"][relative])
+    biases = {name: np.stack([stack[name]] * 2) for name in names}
+    copies = jax.tree.map(lambda leaf: leaf, params)
+    copies["stack"]["blocks"]["attention"][relative] |= biases
+    assert_close(
+        models.apply(network, params, states), models.apply(own, copies, states)
+    )
+
+
 def test_with_dropout_the_mean_is_the_result_without(make_options):
     """Dropout of probabilities takes another path through dense attention."""
     options, states, group, mask, params = make_case(make_options, dropout=0.2)
@@ -157,7 +189,8 @@ def shifted(params, states, num_mems):
 def test_with_mems_it_equals_the_shift_of_rows(backwards, make_options):
     """In a row with decreasing positions the distances have the other sign."""
     _, states, _, _, params = make_case(make_options)
-    options, row, num_mems = make_options(position="relative"), states[:1], 3
+    options = make_options(position="relative", head_width=INNER // HEADS)
+    row, num_mems = states[:1], 3
     step = -1 if backwards else 1
     group = {"position": 40 + step * np.arange(L - num_mems, dtype=np.int32)[None]}
     past = np.arange(L)[None] <= np.arange(num_mems, L)[:, None]

@@ -69,7 +69,7 @@ MUTANTS = [
     ),
     Mutant(
         "vocabularies of samples of any size share a place in the cache",
-        "research/data/tokenizers/train_tokenizer.py",
+        "research/data/tokenizers/vocabulary.py",
         '"max_bytes": sampling.max_bytes,',
         "",
         TEST_VOCABULARY,

@@ -1,0 +1,46 @@
+"""A run's program: what of the config reaches its compiled functions."""
+
+import jax
+import pytest
+
+from launch.config import load_config
+from research.errors import UserError
+from research.run.setup import build_program
+from tests.testing.example_batches import vocab
+
+
+def make_program(keys):
+    small = {"data.length": 8, "train.batch": 2, "model.layers": 1}
+    config = load_config("experiments/lm.py", small | keys)
+    return build_program(config, jax.devices()[:1], vocab())
+
+
+def test_dropout_at_one_place_alone_is_part_of_the_step():
+    def step(rate):
+        program = make_program({"model.attention_dropout": rate})
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        return lowered.as_text()
+
+    assert step(0.1) != step(0.0) == step(-1.0)
+
+
+def test_an_evaluation_may_have_more_mems_than_training():
+    """Transformer-XL is trained with 150 and evaluated with 640 (Dai et al. 2019)."""
+    lens = {"objective.mem_len": 8, "objective.eval_mem_len": 20}
+    program = make_program(lens | {"model.position": "relative"})
+    state, carry = program.abstract_state, program.abstract_eval_carry
+    assert state.carry["state"].shape == (2, 1, 8, 256)
+    assert carry["state"].shape == (2, 1, 20, 256)
+    sums = {name: state.sums[name] for name in ("lm", "accuracy")}
+    batch = program.abstract_batch
+    after = jax.eval_shape(program.evaluate, state.params, carry, sums, batch)[1]
+    assert after["state"].shape == (2, 1, 20, 256)
+
+
+def test_mems_of_an_evaluation_alone_are_refused():
+    with pytest.raises(UserError, match="eval_mem_len above 0 needs mem_len above 0"):
+        load_config("experiments/lm.py", {"objective.eval_mem_len": 20})
+    parts = {"lm": {"mem_len": 8, "eval_mem_len": 20}}
+    with pytest.raises(UserError, match="part 'lm' cannot have other mems"):
+        keys = {"objective.name": "joint", "objective.parts": parts}
+        load_config("experiments/lm.py", keys)
