@@ -24,7 +24,6 @@ SIZES = ("tiny", "small", "base")
 
 def get_config(size: str = "small"):
     config = bert.get_config(size)
-    config.data.dupe_factor = 0
     config.objective.update(unit="word", entry_types="word")
     config.model.activation = "gelu_tanh"  # of BERT's code since February 2019
     config.optimizer.update(name="lamb", learning_rate=1e-2)

@@ -31,6 +31,7 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.optimizer.update(bias_correction=True, epsilon=1e-8)
     config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
+    config.model.max_length = 513
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=18_000, length=128)
         config.train.update(steps=1_000_000, batch=65_536 // 128)

@@ -37,6 +37,7 @@ def get_config(size: str = "small"):
     config.model.update(norm_epsilon=1e-5, init="truncated")
     config.optimizer.update(schedule="rsqrt", beta2=0.98, epsilon=1e-8)
     if size in base.PUBLISHED:
+        config.data.update(vocabulary="wordpiece", vocabulary_size=30_522)
         config.train.update(steps=200_000, batch=768)
         config.optimizer.update(learning_rate=5e-5, warmup_steps=4_000)
     starts = [n * config.train.steps // len(TASKS) for n in range(len(TASKS) + 1)]

@@ -36,7 +36,7 @@ def get_config(size: str = "small"):
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)
     if size in base.PUBLISHED:
-        config.data.update(length=128, vocabulary_size=60_000, sentinels=0)
+        config.data.update(length=102, vocabulary_size=60_000, sentinels=0)
         config.model.update(layers=6, width=1024, heads=8, feedforward=4096)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=4000)
         config.train.update(steps=200_000, batch=24)
