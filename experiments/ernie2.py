@@ -26,8 +26,7 @@ TASKS = {
     "masked": {"objective": "mlm", "unit": "lexicon", "entry_types": "phrase, entity"},
     **{key: {"objective": "tagging", "task": key} for key in ("capital", "document")},
     "order": {"objective": "sentences", "task": "reorder"},
-    "distance": {"objective": "sentences", "task": "distance"},
-    "discourse": {"objective": "sentences", "task": "discourse"},
+    **{t: {"objective": "sentences", "task": t} for t in ("distance", "discourse")},
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from experiments import base
 from research import models
 from research.batch import INPUT_ARRAYS
-from research.models.layers.relative import PositionFeatures, RelativeTerms
+from research.models.layers.relative import RelativeFeatures, RelativeTerms
 from research.run.optimizer import (
     QUERY_BIASES,
     decayed_params,
@@ -57,8 +57,8 @@ def relative_biases():
         position="relative", token_type_encoding="relative", token_types=2
     )
     terms = RelativeTerms(options, 1.0)
-    inputs = jnp.zeros((1, 2, options.heads, options.head_width))
-    features = PositionFeatures(
+    inputs = jnp.zeros((1, 2, options.heads, options.key_width))
+    features = RelativeFeatures(
         sinusoids=jnp.zeros((1, 2, options.width)), token_type=jnp.zeros((1, 2, 2))
     )
     params = jax.eval_shape(

@@ -133,7 +133,6 @@ class RandomStart(toy_objectives.Objective):
 def test_random_starts_are_uniform_over_the_stride_and_within_the_shard(make):
     """So whatever reads only the beginning of rows reads all tokens equally often."""
     data, stream = make(RandomStart()), LONG_STREAMS[0]
-    (corpus,) = data.source.corpora
     num, width = data.num_examples, 8
     rows = data.rows(np.arange(200 * num))
     position = {pair: n for n, pair in enumerate(pairwise(stream.token.tolist()))}
@@ -145,7 +144,7 @@ def test_random_starts_are_uniform_over_the_stride_and_within_the_shard(make):
     token, flags = stream.gather(starts, length, width, pad=0)
     np.testing.assert_array_equal(rows["token"], token)
     np.testing.assert_array_equal(rows["flags"], flags)
-    start = corpus.index.start
+    start = data.source.indices[0].start
     start = start[np.searchsorted(start, starts, side="right") - 1]
     assert (length[end - start >= width] == width).all()
     offset = np.bincount((starts - start)[end - start >= 2 * width])
