@@ -13,6 +13,13 @@ dropout_rate = partial(number, least=-1, below=1)
 
 
 @dataclass
+class Run:
+    """The keys outside all sections."""
+
+    seed: int = number(0, least=0, below=2**31)  # of parameters, order, noise, dropout
+
+
+@dataclass
 class Data:
     """The text, its vocabulary, and the order in which it is read."""
 
@@ -221,7 +228,7 @@ def get_config(size: str = "small") -> ConfigDict:
 
 def every_key() -> ConfigDict:
     """All keys with their defaults; `objective` gets its own from its module."""
-    config = ConfigDict({"seed": 0})  # of parameters, order, noise and dropout
+    config = ConfigDict(dataclasses.asdict(Run()))
     config.update({name: dataclasses.asdict(keys()) for name, keys in SECTIONS.items()})
     config.objective = ConfigDict({"name": "mlm"})  # a module of research/objectives
     return config

@@ -245,10 +245,12 @@ def _check_sections(config: ConfigDict) -> None:
                 raise unknown(
                     "config key", f"{name}.{key}", [f"{name}.{k}" for k in known]
                 )
-        try:
+    try:
+        fields.check(base.Run(config.seed))
+        for name, section in base.SECTIONS.items():
             fields.check(section(**config[name]), prefix=f"{name}.")
-        except ValueError as error:
-            raise UserError(str(error)) from error
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _pair(item: str) -> tuple[str, str]:

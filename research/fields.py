@@ -8,6 +8,7 @@ def __post_init__(self):
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,8 @@ def check(instance: Any, *, prefix: str = "") -> None:
         if not all(_HOLDS[name](value, bound) for name, bound in bounds.items()):
             legal = " and ".join(_WORDS[name].format(b) for name, b in bounds.items())
             raise ValueError(f"{prefix}{field.name} is {legal}, not {value}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{prefix}{field.name} is a finite number, not {value}")
 
 
 def check_sum(instance: Any, *names: str) -> None:

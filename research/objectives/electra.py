@@ -62,8 +62,8 @@ class Objective:
     mask_fraction: float = fraction(0.85)  # of the chosen: becomes the mask token; the
     # rest stays
     task: str = choice("replaced", TASKS)  # of the discriminator
-    coef: float = 50.0  # weight of the discriminator's loss; the generator's has 1. For
-    # tasks that predict tokens both losses are of one size: 1
+    coef: float = number(50.0, least=0)  # weight of the discriminator's loss; the
+    # generator's has 1. For tasks that predict tokens both losses are of one size: 1
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
     tie: str = choice("embedding", models.TIE_CHOICES)  # what both share; embedding:

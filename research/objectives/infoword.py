@@ -45,7 +45,8 @@ class Objective:
     """
 
     max_ngram: int = number(5, least=1)  # tokens; all sizes from 1 are equally likely
-    coef: float = 1.0  # weight of the n-grams' loss; that of masked tokens has 1
+    coef: float = number(1.0, least=0)  # weight of the n-grams' loss; that of masked
+    # tokens has 1
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token

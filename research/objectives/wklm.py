@@ -53,7 +53,8 @@ class Objective:
     # one after an unreplaced mention is replaced with p = replace_rate / (1 -
     # replace_rate), one after a replaced mention never
     entry_types: str = ""  # of data.lexicon, separated by commas; "": all
-    coef: float = 1.0  # weight of the mentions' loss; that of masked tokens has 1
+    coef: float = number(1.0, least=0)  # weight of the mentions' loss; that of masked
+    # tokens has 1
     rate: float = number(0.05, above=0, below=1)  # fraction of a row's tokens that is
     # chosen, outside mentions
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token

@@ -191,15 +191,15 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("data.length=0", "data.length is at least 1, not 0"),
         ("data.stride=-1", "data.stride is at least 0, not -1"),
         ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
-        ("data.reader=tfds", "data.reader is native or seqio, not 'tfds'"),
-        ("data.separator=space", "data.separator is eos or none, not 'space'"),
         ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
-        ("model.norm=batchnorm", "layernorm or rmsnorm, not 'batchnorm'"),
         ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),
         ("model.norm_epsilon=nan", "model.norm_epsilon is above 0, not nan"),
         ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),
         ("optimizer.layer_decay=0", "above 0 and at most 1, not 0.0"),
+        ("optimizer.learning_rate=inf", "learning_rate is a finite number, not inf"),
         ("train.steps=0", "train.steps is at least 1, not 0"),
+        ("seed=-1", "seed is at least 0 and below 2147483648, not -1"),
+        (f"seed={2**70}", "seed is at least 0 and below 2147483648, not"),
     ],
 )
 def test_a_value_that_is_not_legal_is_refused(override, said):
@@ -221,9 +221,14 @@ def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
         config.load_config(str(file))
 
 
-def test_the_declared_defaults_are_legal():
-    for name, section in base.SECTIONS.items():
-        fields.check(section(), prefix=f"{name}.")
+def test_every_number_has_declared_bounds_and_a_legal_default():
+    sections = [base.Run, *base.SECTIONS.values()]
+    for section in sections:
+        fields.check(section())
+    for section in [*sections, *map(objectives.objective_class, objectives.names())]:
+        for field in dataclasses.fields(section):
+            if type(field.default) in (int, float):
+                assert field.metadata.get("bounds"), f"{section}.{field.name}"
 
 
 def test_a_size_of_a_file_that_has_sizes(tmp_path):
