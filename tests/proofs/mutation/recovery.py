@@ -1,0 +1,117 @@
+"""Losses and mix-ups of files, of runs and of machines, which went unseen."""
+
+from tests.proofs.mutation import Mutant
+
+WORKDIR = "research/run/workdir.py"
+TEST_WORKDIR = "tests/run/test_workdir.py"
+TEST_TABLES = "tests/launch/reports/test_tables.py"
+TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
+
+MUTANTS = [
+    Mutant(
+        "two runs write one workdir",
+        WORKDIR,
+        "if jax.process_index() != 0 or",
+        "if jax.process_index() == 0 or",
+        TEST_WORKDIR,
+        "second_run_is_refused",
+    ),
+    Mutant(
+        "the digest of a config lacks the seed",
+        WORKDIR,
+        "return _digest(fixed_keys(config))",
+        'return _digest({**fixed_keys(config), "seed": 0})',
+        TEST_WORKDIR,
+        "digest_leaves_out",
+    ),
+    Mutant(
+        "a refused start leaves its own config.json",
+        "research/train.py",
+        "    provenance.write_provenance(workdir, config_dict, origin)\n",
+        "    provenance.write_provenance(workdir, config_dict, origin)\n"
+        '    write_json(workdir / "config.json", config_dict)\n',
+        "tests/test_train.py",
+        "resumed_equals",
+    ),
+    Mutant(
+        "tokens are counted anew where metrics.jsonl is lost",
+        "research/train.py",
+        'facts["seconds"], facts["tokens_scored"]',
+        'facts["seconds"], 0.0',
+        "tests/test_train.py",
+        "resumes_on_other_devices or resumed_equals",
+    ),
+    Mutant(
+        "a damaged line hides all lines after it",
+        "research/run/json_files.py",
+        "        except ValueError as error:  # also bytes that are not UTF-8\n"
+        "            raise",
+        "        except ValueError as error:\n            break\n            raise",
+        "tests/run/test_metric_writer.py",
+        "damaged_line",
+    ),
+    Mutant(
+        "a renamed checkpoint is restored as the step of its name",
+        "research/checkpoints/checkpoint.py",
+        'if restored.facts["step"] != step:',
+        "if False:",
+        "tests/checkpoints/test_checkpoint.py",
+        "renamed_checkpoint",
+    ),
+    Mutant(
+        "a result that was edited by hand reaches the table",
+        WORKDIR,
+        'if result.pop("digest", None) != _digest(result):',
+        'if not result.pop("digest", None):',
+        TEST_TABLES,
+        "not_its_runs",
+    ),
+    Mutant(
+        "another trial's result reaches the table",
+        "launch/reports/tables.py",
+        "            trial.check_result()\n",
+        "            trial.result\n",
+        TEST_TABLES,
+        "not_its_runs",
+    ),
+    Mutant(
+        "the id of a trial leads out of the workdir",
+        "launch/sweeps/sweep_plan.py",
+        'TRIAL_ID.fullmatch(row["id"]).group()',
+        'row["id"]',
+        TEST_TABLES,
+        "damaged_plan",
+    ),
+    Mutant(
+        "a shell runs what stands in an override",
+        "launch/backends/sky.py",
+        'line = " ".join(map(shlex.quote, words))',
+        'line = " ".join(words)',
+        "tests/launch/backends/test_rendered.py",
+        "runs_nothing",
+    ),
+    Mutant(
+        "a folder beside the mount counts as mounted",
+        "launch/backends/gke.py",
+        "path.is_relative_to(self.mount)",
+        "str(path).startswith(self.mount)",
+        "tests/launch/backends/test_rendered.py",
+        "pod_can_read",
+    ),
+    Mutant(
+        "a stranger holds the hub's memory and its threads",
+        "research/distributed/json_socket.py",
+        "part = self.connection.recv(MAX_FIRST_BYTES - len(data))",
+        "part = self.connection.recv(2**16)",
+        TEST_DETECTOR,
+        "strangers",
+    ),
+    Mutant(
+        "a stranger's first message ends a thread of the hub",
+        "research/distributed/json_socket.py",
+        "return message if isinstance(message, dict) else {}",
+        "return message",
+        TEST_DETECTOR,
+        "strangers",
+    ),
+]
