@@ -30,12 +30,12 @@ def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
     return here[used], batch["target"][used]
 
 
-def mask_share(system: System):
+def mask_fraction(system: System):
     here, _ = chosen_tokens(batch_of(system)[0])
     return np.mean(here == VOCAB.mask_id), 0.85 if system.name == "electra" else 0.8
 
 
-def random_share(system: System):
+def random_fraction(system: System):
     here, target = chosen_tokens(batch_of(system)[0])
     return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
 
@@ -153,7 +153,7 @@ def mass_begins(system: System) -> tuple[np.ndarray, np.ndarray]:
 
 
 def noise_counts(system: System) -> tuple[np.ndarray, np.ndarray]:
-    """Hidden tokens, spans, and the share of spans of one token: ours, official."""
+    """Hidden tokens, spans, and the fraction of spans of one token: ours, official."""
     batch, text, _ = batch_of(system)
     objective, raw = objective_of(system)[0], text.length[0]
     hidden = round(raw * objective.rate)
@@ -187,14 +187,14 @@ def single_rows(sizes) -> float:
     return np.mean(sizes[:, 1] == 0)
 
 
-def first_share(sizes) -> float:
+def first_fraction(sizes) -> float:
     two = sizes[sizes[:, 1] > 0]
     return np.mean(two[:, 0] / two.sum(axis=1))
 
 
 STATISTICS: dict[str, Callable] = {
-    "share of masks among chosen tokens": mask_share,
-    "share of random tokens among chosen tokens": random_share,
+    "fraction of masks among chosen tokens": mask_fraction,
+    "fraction of random tokens among chosen tokens": random_fraction,
     "chosen tokens of a full row": num_chosen,
     "spread of the number of chosen tokens": spread_of_chosen,
     "chosen and shuffled tokens of a full row": chosen_or_shuffled,
@@ -214,7 +214,7 @@ STATISTICS: dict[str, Callable] = {
         xlnet_masks, lambda mask: run_lengths(mask).mean()
     ),
     "masks a word": of_pair(bart_counts, lambda counts: counts[0]),
-    "share of text that remains": of_pair(bart_counts, lambda counts: counts[1]),
+    "fraction of text that remains": of_pair(bart_counts, lambda counts: counts[1]),
     "spans at the start": of_pair(mass_begins, lambda shares: shares[0]),
     "spans at the end": of_pair(mass_begins, lambda shares: shares[1]),
     "hidden tokens": of_pair(noise_counts, lambda counts: counts[0]),
@@ -224,13 +224,13 @@ STATISTICS: dict[str, Callable] = {
         pairs_by(official_rules.electra_segments), single_rows
     ),
     "first segment of two": of_pair(
-        pairs_by(official_rules.electra_segments), first_share
+        pairs_by(official_rules.electra_segments), first_fraction
     ),
     "rows of two documents": of_pair(
         pairs_by(official_rules.bert_pairs), lambda rows: rows[:, 2].mean()
     ),
     "first segment of a pair": of_pair(
-        pairs_by(official_rules.bert_pairs), first_share
+        pairs_by(official_rules.bert_pairs), first_fraction
     ),
 }
 """Name of a row -> system to ours and the official rule's value."""

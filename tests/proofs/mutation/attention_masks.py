@@ -72,7 +72,7 @@ MUTANTS = [
         "an_order_of_its_own",
     ),
     Mutant(
-        "the larger share of targets goes to the last half of a row",
+        "the larger half of the targets goes to the last half of a row",
         PLM,
         "-(-total * np.arange(num_parts + 1) // num_parts)",
         "total * np.arange(num_parts + 1) // num_parts",
