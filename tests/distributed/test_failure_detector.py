@@ -171,7 +171,9 @@ def test_strangers_neither_stop_the_hub_nor_fill_its_memory(monkeypatch):
 
     idle = [connect() for _ in range(2 * failure_detector.MAX_UNKNOWN)]
     lines = [b"[1]\n", b"{}\n", b"\xff\n", b"[" * 4000 + b"\n", b"x" * 2**20]
-    lines.append(json.dumps({"token": [1], "index": 0, "host": "x"}).encode() + b"\n")
+    for token, host in (([1], "x"), (address.token, "too long" * 999)):
+        hello = {"token": token, "index": 0, "host": host}
+        lines.append(json.dumps(hello).encode() + b"\n")
     for line in lines:
         with connect() as stranger:
             with contextlib.suppress(OSError):  # closed while it sends

@@ -7,6 +7,7 @@ import pytest
 
 from launch.reports import tables
 from launch.sweeps import sweep_plan
+from launch.sweeps.sweep_plan import TRIAL_ID
 from research.errors import UserError
 from research.evaluation.statistics import estimate, paired_test
 from tests.testing import fake_sweep
@@ -85,7 +86,7 @@ def test_a_result_that_is_not_its_runs_is_refused(tmp_path, damage, words):
     [
         lambda text: text[:100],
         lambda text: "[1]",
-        lambda text: text.replace('"id": "', '"id": "../../'),
+        lambda text: text.replace(TRIAL_ID.search(text)[0], "../../x"),
         lambda text: text.replace('"overrides"', '"override"'),
         lambda text: text.replace('"trials"', '"trial"'),
     ],
