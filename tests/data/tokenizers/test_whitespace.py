@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
@@ -69,6 +69,8 @@ def test_texts_are_cut_as_the_library_cuts_them_whole(kept):
 
     @settings(max_examples=300, deadline=None)
     @given(TEXTS)
+    @example("a   b\n\n  c \n")
+    @example(CODE[0])
     def check(text):
         expected = library.encode(text, add_special_tokens=False).ids
         assert kept.encode(text)[0].tolist() == expected
