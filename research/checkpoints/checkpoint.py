@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.iterdir():
                 if TEMPORARY in path.name or path.name.endswith(DELETED):
-                    path.rmtree()
+                    _delete_folder(path)
         self.checkpointer = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(
                 params=ocp.StandardCheckpointHandler(),
@@ -156,11 +157,8 @@ class Checkpoints:
                 facts=ocp.args.JsonRestore(),
             ),
         )
-        if restored.facts["step"] != step:
-            raise UserError(
-                f"{folder} holds step {restored.facts['step']}; rename it back, or "
-                "delete it to go on from the one before"
-            )
+        if (own := restored.facts["step"]) != step:
+            raise UserError(f"{folder} holds step {own}; rename it back, or delete it")
         state = State(params=restored.params, **restored.rest)
         return Restored(step, state, restored.facts)
 
@@ -234,6 +232,17 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     return {item: restored[item] for item in items}
 
 
+def _delete_folder(path: epath.Path) -> None:
+    """Deletes a folder to which threads of a failed save may still add files."""
+    for attempts_left in reversed(range(20)):
+        try:
+            return path.rmtree()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not attempts_left:
+                raise
+        time.sleep(0.1)
+
+
 def _write_error(error: BaseException | None) -> str:
     """The system's message where a file could not be written; "" if that is not it."""
     while error is not None:
@@ -250,10 +259,8 @@ def _saved_steps(folder: epath.Path) -> list[int]:
     """Steps of the folders with a final name, newest first."""
     if not folder.exists():
         return []
-    return sorted(
-        (int(path.name) for path in folder.iterdir() if path.name.isdigit()),
-        reverse=True,
-    )
+    steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    return sorted(steps, reverse=True)
 
 
 def finished_steps(folder: epath.Path) -> Iterator[int]:
@@ -287,7 +294,6 @@ def _check_same_shapes(folder: epath.Path, saved: Any, wanted: Any) -> None:
     for name in sorted(saved.keys() | wanted.keys()):
         if saved.get(name) != wanted.get(name):
             raise UserError(
-                f"{folder} is a checkpoint of another model: {name} has shape "
-                f"{saved.get(name)} there and {wanted.get(name)} in this config; use "
-                "its config or another workdir"
+                f"{folder} is of another model: {name} has shape {saved.get(name)} "
+                f"there, here {wanted.get(name)}; use its config or another workdir"
             )

@@ -53,7 +53,7 @@ MUTANTS = [
     Mutant(
         "a renamed checkpoint is restored as the step of its name",
         "research/checkpoints/checkpoint.py",
-        'if restored.facts["step"] != step:',
+        'if (own := restored.facts["step"]) != step:',
         "if False:",
         "tests/checkpoints/test_checkpoint.py",
         "renamed_checkpoint",
