@@ -7,7 +7,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
-from research.run.metric_writer import read_metrics
+from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
 
 
@@ -46,11 +46,9 @@ class Trial:
         own, found = fixed_keys(self.config), fixed_keys(result["config"])
         for key in self.parents:
             found[key] = epath.Path(found.get(key, "")).name
-        metrics = {name: value for line in self.metrics for name, value in line.items()}
-        metrics.pop("step", None)
         for source, expected, got in (
             ("the trial's config", own, found),
-            ("metrics.jsonl", metrics, result["metrics"]),
+            ("metrics.jsonl", latest_metrics(self.metrics), result["metrics"]),
         ):
             for key in sorted(expected.keys() | got.keys()):
                 if expected.get(key) != got.get(key):

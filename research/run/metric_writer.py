@@ -21,6 +21,13 @@ def read_metrics(workdir: epath.PathLike) -> list[dict[str, Any]]:
     return read_json_lines(epath.Path(workdir) / METRICS_FILE)
 
 
+def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
+    """The latest value of each metric in the lines of a metrics.jsonl."""
+    merged = {name: value for line in lines for name, value in line.items()}
+    merged.pop("step", None)
+    return merged
+
+
 class MetricWriter:
     """Appends lines to metrics.jsonl and speed.jsonl, and events for TensorBoard.
 
@@ -46,9 +53,7 @@ class MetricWriter:
 
     def latest(self) -> dict[str, float]:
         """The latest value of each metric."""
-        merged = {name: value for line in self.lines for name, value in line.items()}
-        merged.pop("step", None)
-        return merged
+        return latest_metrics(self.lines)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Writes the metrics of a step."""
