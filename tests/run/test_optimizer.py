@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import base
 from research import models
 from research.batch import INPUT_ARRAYS
 from research.models.layers.relative import RelativeFeatures, RelativeTerms
@@ -17,19 +16,9 @@ from research.run.optimizer import (
     make_optimizer,
 )
 from tests.testing.model_options import model_options
+from tests.testing.optimizer_section import legal_values, section
 
 PARAMS = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones((2, 4))}}
-
-
-def legal_values(key):
-    """The values that experiments/base.py declares for a key of the section."""
-    return base.Optimizer.__dataclass_fields__[key].metadata["values"]
-
-
-def section(**changes):
-    config = base.get_config().optimizer
-    config.update(changes)
-    return config
 
 
 def test_weight_decay_leaves_out_biases_and_norms_of_any_rank():

@@ -3,20 +3,9 @@
 import numpy as np
 import pytest
 
-from experiments import base
 from research.errors import UserError
 from research.run.optimizer import make_schedule
-
-
-def legal_values(key):
-    """The values that experiments/base.py declares for a key of the section."""
-    return base.Optimizer.__dataclass_fields__[key].metadata["values"]
-
-
-def section(**changes):
-    config = base.get_config().optimizer
-    config.update(changes)
-    return config
+from tests.testing.optimizer_section import legal_values, section
 
 
 @pytest.mark.parametrize("name", legal_values("schedule"))

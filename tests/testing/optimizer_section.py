@@ -1,0 +1,15 @@
+"""The optimizer's section of a config, and the values that are legal there."""
+
+from experiments import base
+
+
+def legal_values(key):
+    """The values that experiments/base.py declares for a key of the section."""
+    return base.Optimizer.__dataclass_fields__[key].metadata["values"]
+
+
+def section(**changes):
+    """The section at its defaults but for these keys."""
+    config = base.get_config().optimizer
+    config.update(changes)
+    return config
