@@ -12,6 +12,9 @@ from tests.testing.model_options import model_options
 
 SIZE = 200
 
+REMATERIALISATION = "nvoluntary full remat"
+"""What XLA's C++ code logs where it replicates a tensor for want of a better way."""
+
 
 def encoder(options, group):
     """An MLM: scored positions, BERT's head, token types, post-norm."""
@@ -164,5 +167,18 @@ def test_loss_and_gradient_are_the_same_on_a_mesh(name, assert_close, capfd):
         expected = loss_and_gradient(name, mesh_of(1, 1, 1))
         actual = loss_and_gradient(name, mesh_of(2, 2, 2))
     assert_close(actual, expected)
-    # XLA's C++ code logs where it replicates a tensor for want of a better way.
-    assert "nvoluntary" not in capfd.readouterr().err
+    assert REMATERIALISATION not in capfd.readouterr().err
+
+
+def test_xla_logs_an_involuntary_rematerialisation(capfd):
+    """The test above would see one: here XLA has no better way than to replicate."""
+    mesh = mesh_of(2, 2, 2)
+
+    def change_sharding(x):
+        for axes in ((("data", "fsdp"), None), ("fsdp", "data")):
+            where = jax.NamedSharding(mesh, jax.P(*axes))
+            x = jax.lax.with_sharding_constraint(jnp.sin(x), where)
+        return x
+
+    jax.jit(change_sharding).lower(jnp.ones((6, 10))).compile()
+    assert REMATERIALISATION in capfd.readouterr().err
