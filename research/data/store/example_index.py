@@ -185,7 +185,7 @@ def _find_damage(arrays: dict[str, np.ndarray | None], stream: Stream) -> str:
     spans = [("start", "length", 1), ("second", "second_length", 0)]
     for start, length, least in spans[: 1 + is_pair]:
         if not spans_in_shards(arrays[start], arrays[length], shards, least=least):
-            return f"{start}.npy or {length}.npy has spans outside the stream"
+            return f"{start}.npy with {length}.npy has spans outside the stream"
     num_labels = NONADJACENT + 1 if is_pair else len(stream.label_names)
     if not in_range(arrays["label"], -1, num_labels):
         return "label.npy has numbers out of their range"
