@@ -247,7 +247,7 @@ def test_rows_with_tokens_beyond_the_vocabulary_are_refused(vocabularies, tmp_pa
     (file,) = tmp_path.glob("stream/*/00000/token.bin")
     np.memmap(file, np.uint16, "r+")[5] = 60_000  # while a run reads it
     stream.gather(np.array([6]), np.array([9]), 9, 0)
-    with pytest.raises(UserError, match="beyond its vocabulary.*; delete"):
+    with pytest.raises(UserError, match=r"beyond its vocabulary.*; delete"):
         stream.gather(np.array([0]), np.array([9]), 9, 0)
 
 
