@@ -26,7 +26,7 @@ def run(args) -> None:
         config = load_config(args.config, {**args.overrides, "objective.name": name})
         tokens = config.train.batch * config.data.length
         try:
-            data = open_data(config, objectives.make_objective(**config.objective))
+            data = open_data(config, objectives.config_objective(config))
             rates[name] = max(
                 tokens * _batches_per_second(data.train) for _ in range(args.rounds)
             )

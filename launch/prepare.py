@@ -71,10 +71,10 @@ def run(args) -> int:
     config = load_config(args.config, args.overrides)
     if args.shards:
         return _run_shards(args)
-    objective = objectives.make_objective(**config.objective)
     for phase in run_phases(config):
-        open_data(phase.config, objective)  # the index of its length
-    data = open_data(config, objective)
+        # The index of its length.
+        open_data(phase.config, objectives.config_objective(phase.config))
+    data = open_data(config, objectives.config_objective(config))
     _print_counts(data.counts)
     if args.output:
         folder = epath.Path(args.output)

@@ -33,8 +33,10 @@ def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
         known = json.loads((folder / CHECKSUMS_FILE).read_text())
-        sizes = {name: size for name, (size, _) in known.items()}
-    except (OSError, ValueError, AttributeError):
+        sizes = {name: int(size) for name, (size, _) in known.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        sizes = {}
+    if not sizes:  # of a folder without files nothing is written
         return f"{CHECKSUMS_FILE} cannot be read"
 
     def damage_of(name: str) -> str:

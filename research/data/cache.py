@@ -1,18 +1,28 @@
 """A cache on disk; each folder is named by the hash of everything that made it."""
 
+import contextlib
 import hashlib
 import json
 import os
+import platform
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from etils import epath
+
+from research.checkpoints import checksums
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
 
 META_FILE = "meta.json"
-"""Written last: a folder without it is incomplete and is never read."""
+LARGE_BYTES = 2**32
+"""Bytes of a folder from which on its check is announced, as it takes seconds."""
+
+_INCOMPLETE = "incomplete"
+"""The damage of a folder that no process has finished."""
 
 
 def resolve_cache_dir(cache_dir: str) -> Path:
@@ -36,13 +46,16 @@ def fingerprint(value: Any) -> str:
 
 
 def read_meta(path: Path) -> dict | None:
-    """The `meta.json` of a cached folder; None if the folder is incomplete."""
-    try:
-        meta = json.loads((path / META_FILE).read_text(encoding="utf-8"))
-        sizes = {name: (path / name).stat().st_size for name in meta["files"]}
-    except (OSError, ValueError, KeyError):
+    """The `meta.json` of a cached folder; None if the folder is not complete.
+
+    The checksums are written last: a folder without them is incomplete. The files are
+    not compared with them; `get_or_create` does that.
+    """
+    if not checksums.has_checksums(epath.Path(path)):
         return None
-    return meta if sizes == meta["files"] else None
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        meta = json.loads((path / META_FILE).read_bytes())
+        return meta if isinstance(meta, dict) else None
 
 
 def get_or_create(
@@ -51,15 +64,22 @@ def get_or_create(
     cache_key: Mapping[str, Any],
     create: Callable[[Path], Mapping[str, Any]],
     *,
+    find_damage: Callable[[Path], str] = lambda path: "",
     wait: bool = True,
 ) -> Path:
     """The folder cache_dir/category/HASH; one process creates it and the others wait.
+
+    Each machine compares the files with their checksums when it first meets them, and
+    again when a file's size, time of change or inode is another. A damaged folder is
+    named on standard error and created again.
 
     Args:
       cache_key: everything that the content depends on, as JSON. HASH is its hash, so
         renaming a key of it makes every cached folder anew.
       create: fills the empty folder that it is given, and returns what `meta.json`
-        holds beside `cache_key` and the sizes of the files.
+        holds beside `cache_key`.
+      find_damage: the first file of a complete folder whose content cannot be right,
+        and how; "" if all can. It is called each time, so it has to be fast.
       wait: whether to wait for another process that is creating the folder; if not,
         the returned folder may be incomplete.
 
@@ -67,16 +87,21 @@ def get_or_create(
       UserError: the cache cannot be written.
     """
     path = cache_dir / category / fingerprint(cache_key)
-    if read_meta(path):
+    if not _find_damage(path, find_damage):
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         message = f"waiting for another process to make {category} {path.name}"
         with file_lock(_lock_path(path), wait_message=message, wait=wait) as lock:
-            if lock and not read_meta(path):
+            if lock and (damage := _find_damage(path, find_damage)):
+                if damage != _INCOMPLETE:
+                    print(f"{path}/{damage}; it is made again", file=sys.stderr)
                 shutil.rmtree(path, ignore_errors=True)
                 path.mkdir()
-                _write_meta(path, {"cache_key": cache_key, **create(path)})
+                meta = json.dumps({"cache_key": cache_key, **create(path)})
+                (path / META_FILE).write_text(meta, encoding="utf-8")
+                checksums.write_checksums(epath.Path(path))
+                _record_check(path, _file_states(path))
     except OSError as error:
         raise UserError(
             f"data.cache_dir: cannot write to {cache_dir} ({error.strerror}); "
@@ -99,15 +124,60 @@ def delete(cache_dir: Path, category: str, cache_key: Mapping[str, Any]) -> None
         with file_lock(_lock_path(path), wait=False) as lock:
             if lock and path.exists():  # no other process has deleted it meanwhile
                 shutil.rmtree(path)
+                for record in path.parent.glob(f"{path.name}.*{_CHECKED}"):
+                    record.unlink(missing_ok=True)
 
 
 def _lock_path(path: Path) -> Path:
     return path.with_suffix(".lock")
 
 
-def _write_meta(path: Path, meta: dict) -> None:
+def _find_damage(path: Path, find_damage: Callable[[Path], str]) -> str:
+    """The first file that is not as it was written, and how; "" if all are.
+
+    The bytes of files are not read where this machine has done so before.
+    """
+    if not checksums.has_checksums(epath.Path(path)):
+        return _INCOMPLETE
+    try:
+        states = _file_states(path)
+        if states != _checked_states(path):
+            size = sum(size for size, *_ in states.values())
+            if size >= LARGE_BYTES:
+                print(f"checking {size / 1e9:.1f} GB of {path}, once", file=sys.stderr)
+            if damage := checksums.find_damage(epath.Path(path)):
+                return damage
+            _record_check(path, states)
+        return find_damage(path)
+    except FileNotFoundError:  # another process has begun to make it again
+        return _INCOMPLETE
+
+
+_CHECKED = ".checked"
+
+
+def _record_path(path: Path) -> Path:
+    """What this machine knows of a folder; others of a shared cache have their own."""
+    return path.with_name(f"{path.name}.{platform.node()}{_CHECKED}")
+
+
+def _file_states(path: Path) -> dict[str, list[int]]:
+    """File -> size, time of change in ns and inode, of all files of a folder."""
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    sizes = {str(file.relative_to(path)): file.stat().st_size for file in files}
-    unfinished = path / (META_FILE + ".tmp")
-    unfinished.write_text(json.dumps({**meta, "files": sizes}), encoding="utf-8")
-    os.replace(unfinished, path / META_FILE)
+    stats = ((str(file.relative_to(path)), file.stat()) for file in files)
+    return {name: [s.st_size, s.st_mtime_ns, s.st_ino] for name, s in stats}
+
+
+def _checked_states(path: Path) -> dict[str, list[int]] | None:
+    """The states of the files when this machine checked them; None: it did not."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        return json.loads(_record_path(path).read_bytes())
+
+
+def _record_check(path: Path, states: dict[str, list[int]]) -> None:
+    """Records the states of checked files, if the cache can be written."""
+    record = _record_path(path)
+    unfinished = record.with_name(f"{record.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        unfinished.write_text(json.dumps(states), encoding="utf-8")
+        unfinished.replace(record)

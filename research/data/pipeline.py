@@ -226,6 +226,7 @@ def _make_data(
     counts: dict[str, int],
 ) -> Data:
     fingerprint = cache.fingerprint([train.fingerprint, held_out.fingerprint])
+    train.empty_rows(1)  # what its objective cannot hide is told before long work
     size = config.train.batch
     pipelines = (Pipeline(source, batch_size=size) for source in (train, held_out))
     return Data(vocab, *pipelines, fingerprint, counts)

@@ -37,6 +37,8 @@ def get_or_join(
     shards: Sequence[Any],
     create: Callable[[Path, Any], Mapping[str, Any]],
     join: Callable[[Path, list[ShardResult]], Mapping[str, Any]],
+    *,
+    find_damage: Callable[[Path], str] = lambda path: "",
 ) -> Path:
     """The folder cache_dir/category/HASH of `get_or_create`, joined from work shards.
 
@@ -45,6 +47,7 @@ def get_or_join(
         `meta.json` holds.
       join: fills the folder from the results of all work shards, in order, and returns
         what its `meta.json` holds.
+      find_damage: of a folder of either, as in `get_or_create`.
     """
     shard_category = f"{category}-shard"
     shard_keys = [{**cache_key, "portion": number} for number in range(len(shards))]
@@ -55,6 +58,7 @@ def get_or_join(
             shard_category,
             shard_keys[number],
             lambda folder: create(folder, shards[number]),
+            find_damage=find_damage,
             wait=wait,
         )
 
@@ -67,7 +71,9 @@ def get_or_join(
         if cached_meta(cache_dir, category, cache_key):
             break
         shard_folder(number, wait=False)
-    path = get_or_create(cache_dir, category, cache_key, create_joined)
+    path = get_or_create(
+        cache_dir, category, cache_key, create_joined, find_damage=find_damage
+    )
     for key in shard_keys:
         delete(cache_dir, shard_category, key)
     return path

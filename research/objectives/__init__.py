@@ -41,6 +41,9 @@ class Objective(Protocol):
     supports_accumulation: bool
     """Whether micro-batches may be scored separately; False if examples interact."""
 
+    min_length: int
+    """The least data.length at which a row has text and something that is scored."""
+
     def text_spec(self, length: int) -> TextSpec:
         """The text that one example takes, for a network input of `length` tokens."""
 
@@ -108,3 +111,18 @@ def make_objective(name: str, **fields: Any) -> Objective:
         return objective(**fields)
     except (TypeError, ValueError) as error:
         raise UserError(f"objective {name}: {error}") from error
+
+
+def config_objective(config: Any) -> Objective:
+    """The objective of a config.
+
+    Raises:
+      UserError: as `make_objective`; or data.length is too small for it.
+    """
+    objective, length = make_objective(**config.objective), config.data.length
+    if length < objective.min_length:
+        raise UserError(
+            f"data.length is {length}, but objective {config.objective.name} needs at "
+            f"least {objective.min_length} for its specials and something to score"
+        )
+    return objective

@@ -58,6 +58,11 @@ class Objective:
         if not any(getattr(self, name) for name in NOISE_RATES):
             raise ValueError(f"no noise: set one of {', '.join(NOISE_RATES)} above 0")
 
+    @property
+    def min_length(self) -> int:
+        """bos, a token, a mask inserted beside it, eos."""
+        return 3 + (self.insert_rate > 0)
+
     def text_spec(self, length: int) -> TextSpec:
         """The longest text that leaves room for bos, eos and all inserted masks."""
         num_raw = np.arange(1, length - 1)

@@ -45,6 +45,7 @@ class Objective:
 
     family = "supervised"
     supports_accumulation = True
+    min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
         check(self)
@@ -78,7 +79,7 @@ class Objective:
         """Lays out the text; the label is what is hidden.
 
         Raises:
-          UserError: the documents have no labels.
+          UserError: the documents have fewer than two labels.
         """
         _check_labels(vocab)
         token, num_tokens = input_format.add_special_tokens(
@@ -100,7 +101,7 @@ class Objective:
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: the documents have no labels."""
+        """Raises UserError: the documents have fewer than two labels."""
         _check_labels(vocab)
         hidden = "none" if self.head == "linear" else "tanh"
         heads = {"label": models.HeadSpec(len(vocab.labels), hidden, dropout=True)}
@@ -136,9 +137,10 @@ def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
 
 
 def _check_labels(vocab: VocabInfo) -> None:
-    """Raises UserError: the documents have no labels."""
-    if not vocab.labels:
+    """Raises UserError: the documents have fewer than two labels."""
+    if len(vocab.labels) < 2:
+        found = f"the label {vocab.labels[0]!r} alone" if vocab.labels else "no labels"
         raise UserError(
-            "objective classify needs labelled documents, but data.corpus has no "
-            "labels; docstrings has, and so has a .jsonl whose lines have a label"
+            "objective classify needs documents of two labels or more, but data.corpus "
+            f"has {found}; docstrings has, and so has a .jsonl whose lines have a label"
         )

@@ -105,6 +105,11 @@ class Objective:
             return modes + spans.max_iid_counts(raw, self.rate).spans + 1
         return modes + 1
 
+    @property
+    def min_length(self) -> int:
+        """The mode, a sentinel or a token, eos."""
+        return 2 + bool(self.mode)
+
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", self.lengths(length).raw)
 

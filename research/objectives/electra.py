@@ -89,6 +89,11 @@ class Objective:
         """K: 19 at length 128, 79 at 512 (the released code's)."""
         return max(1, int((self.rate + 0.005) * length))
 
+    @property
+    def min_length(self) -> int:
+        """bos, a token of each segment, eos."""
+        return 3 + (self.format == "segment_pair")
+
     def text_spec(self, length: int) -> TextSpec:
         if self.format == "stream":
             return TextSpec("stream", length - 2)

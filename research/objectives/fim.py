@@ -32,6 +32,7 @@ class Objective:
     family = "LM"
     pattern = "causal"
     supports_accumulation = True
+    min_length = 4  # three sentinels and a token
 
     def __post_init__(self):
         check(self)

@@ -58,6 +58,7 @@ class Objective:
     family = "contrastive"
     pattern = "full"
     supports_accumulation = False
+    min_length = 4  # bos, an n-gram and a token beside it, eos
 
     def __post_init__(self):
         check(self)

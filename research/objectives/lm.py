@@ -84,6 +84,11 @@ class Objective:
     def pattern(self) -> str:
         return "causal" if self.prefix == "none" else "general"
 
+    @property
+    def min_length(self) -> int:
+        """A token, or a prefix and a token; a carry compares two positions."""
+        return 2 if self.prefix == "random" or self.mem_len else 1
+
     def text_spec(self, length: int) -> TextSpec:
         if not self.mem_len:
             return TextSpec("stream", length)

@@ -58,6 +58,7 @@ class Objective:
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
+    min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
         check(self)

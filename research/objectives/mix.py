@@ -68,6 +68,10 @@ class Objective:
     def supports_accumulation(self) -> bool:
         return self._parts.supports_accumulation
 
+    @property
+    def min_length(self) -> int:
+        return self._parts.min_length
+
     def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts."""
         return self._parts.text_spec(length)

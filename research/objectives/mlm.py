@@ -111,6 +111,11 @@ class Objective:
         most = max_masked(self.rate, length)
         return min(most, self.max_predictions or most)
 
+    @property
+    def min_length(self) -> int:
+        """bos, a token, eos; of pairs two more."""
+        return 3 if self.format in SINGLE_FORMATS else sentence_pairs.MIN_LENGTH
+
     def text_spec(self, length: int) -> TextSpec:
         if self.format in SINGLE_FORMATS:
             return TextSpec(SINGLE_FORMATS[self.format], length - 2)

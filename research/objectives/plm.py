@@ -82,6 +82,13 @@ class Objective:
         """K: 85 at length 512."""
         return length // self.tokens_per_target
 
+    @property
+    def min_length(self) -> int:
+        """A target and the tokens that it stands among; two segments; specials."""
+        if self.format == "pair":
+            return max(5, self.tokens_per_target + 1)
+        return max(3, self.tokens_per_target)
+
     def text_spec(self, length: int) -> TextSpec:
         """A row's text and, for pairs, text ahead for nonadjacent segments."""
         pair = self.format == "pair"

@@ -58,6 +58,13 @@ class Objective:
     def __post_init__(self):
         check(self)
 
+    @property
+    def min_length(self) -> int:
+        """Specials, and a token of each piece; a connective has one, too."""
+        if self.task == "reorder":
+            return self.max_pieces + 2
+        return sentence_pairs.MIN_LENGTH + (self.task == "discourse")
+
     def text_spec(self, length: int) -> TextSpec:
         if self.task == "reorder":
             return TextSpec("passage", length - 1 - self.max_pieces)

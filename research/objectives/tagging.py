@@ -50,6 +50,7 @@ class Objective:
     family = "sentence"
     pattern = "full"
     supports_accumulation = True
+    min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
         check(self)

@@ -57,6 +57,7 @@ class Objective:
     family = "MLM"
     pattern = "full"
     supports_accumulation = True
+    min_length = 5  # four specials and a token
 
     def __post_init__(self):
         check(self)

@@ -77,6 +77,7 @@ class Objective:
     family = "LM"
     pattern = "general"
     supports_accumulation = True
+    min_length = 5  # bos, a token, eos, a token, eos
 
     def __post_init__(self):
         check(self)

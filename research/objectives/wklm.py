@@ -64,6 +64,7 @@ class Objective:
     family = "contrastive"
     pattern = "full"
     supports_accumulation = True
+    min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
         check(self)

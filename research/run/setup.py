@@ -47,7 +47,7 @@ def build_program(
     Raises:
       UserError: a value of the config that cannot be run.
     """
-    objective = objectives.make_objective(**config.objective)
+    objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
     sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
     if config.train.accumulate > 1 and not objective.supports_accumulation:

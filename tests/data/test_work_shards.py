@@ -72,12 +72,12 @@ def _build(files, cache, split="train"):
 
 
 def _bytes(cache):
-    """The content of every file of a cache except for locks."""
+    """The content of every file of a cache except for locks and a machine's checks."""
     found = [path for path in sorted(cache.rglob("*")) if path.is_file()]
     return {
         str(path.relative_to(cache)): path.read_bytes()
         for path in found
-        if path.suffix != ".lock"
+        if path.suffix not in (".lock", ".checked")
     }
 
 

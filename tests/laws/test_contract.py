@@ -130,6 +130,27 @@ def test_the_attention_mask_matches_the_pattern(name, fields, length):
 
 
 @all_cases
+def test_min_length_is_the_least_that_scores(name, fields):
+    objective = make_objective(name, fields)
+    assert scores_text(objective, objective.min_length)
+    if (name, "mem_len" in fields) != ("lm", True):  # its carry compares two positions
+        assert not scores_text(objective, objective.min_length - 1)
+
+
+def scores_text(objective, length: int) -> bool:
+    """Whether all arrays of weights of full rows have one above 0."""
+    try:
+        spec = objective.text_spec(length)
+        spans = 2 if spec.unit in ("pair", "sentence_pair", "halves") else 1
+        if spec.length < spans:
+            return False
+        _, batch = make_batch(objective, length, [spec.length] * 64)
+    except (IndexError, ValueError):  # such a length is refused before these
+        return False
+    return all(batch[weight].any() for weight in weight_names(batch))
+
+
+@all_cases
 def test_fields_are_plain_values(name, fields):
     objective = make_objective(name, fields)
     assert objective.family in objectives.FAMILIES

@@ -96,9 +96,10 @@ def test_only_labelled_documents_count():
     assert list(batch["label"][[0, 1, 4]]) == [0, 2, 1]
 
 
-def test_a_corpus_without_labels_is_refused():
-    unlabelled = vocab(labels=())
-    with pytest.raises(UserError, match=r"data\.corpus"):
+@pytest.mark.parametrize("labels", [(), ("only",)])
+def test_a_corpus_without_two_labels_is_refused(labels):
+    unlabelled = vocab(labels=labels)
+    with pytest.raises(UserError, match=r"data\.corpus has .*(no labels|'only' alone)"):
         corrupt(unlabelled)
     with pytest.raises(UserError, match=r"data\.corpus"):
         objectives.make_objective("classify").network(None, unlabelled)

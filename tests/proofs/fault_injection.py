@@ -4,15 +4,16 @@
         [--processes=2]
 
 The same command is started again and again. It is killed (SIGKILL, of one process) at a
-random moment: while it starts, between steps, or while it saves; at times it is asked
-to stop (SIGTERM). Then its parameters, optimizer state and metrics.jsonl are compared,
-bit by bit, with those of an uninterrupted run. With --devices=8,4,2 a run is also
-resumed on fewer and fewer devices and on other meshes: its losses must agree to 1e-5.
+random moment: while it starts, while it makes the vocabulary, the tokens or the index
+of a cache of which these were deleted, between steps, while it saves, or while it
+evaluates; at times it is asked to stop (SIGTERM). Then its parameters, optimizer state
+and metrics.jsonl are compared, bit by bit, with those of an uninterrupted run. With
+--devices=8,4,2 a run is also resumed on fewer and fewer devices and on other meshes:
+its losses must agree to 1e-5.
 """
 
-import multiprocessing
-import os
 import random
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from launch import cli
 from launch.cli import Parser, main
 from research.data.progress import progress
 from research.errors import UserError
+from tests.proofs.compare_runs import compare
 from tests.proofs.run_process import ProcessGroup, Run
 
 SMALL = {
@@ -37,13 +39,34 @@ SMALL = {
     "train.batch": 16,
     "train.steps": 240,
     "train.log_every": 6,
-    "train.eval_every": 80,
+    "train.eval_every": 60,
     "train.checkpoint_every": 10,
 }
 """A run of seconds that logs, evaluates and saves often."""
 
-FAULTS = {"starting": 3, "stepping": 5, "saving": 4, "sigterm": 1}
+FAULTS = {
+    "starting": 2,
+    "vocabulary": 1,
+    "stream": 1,
+    "index": 1,
+    "stepping": 4,
+    "saving": 3,
+    "evaluating": 3,
+    "sigterm": 1,
+}
 """The moment of a kill -> its relative frequency. The last is SIGTERM between steps."""
+
+CATEGORIES = ("vocabulary", "stream", "index")
+"""Of the cache, in the order in which they are made, each from those before it."""
+
+MOMENTS: dict[str, Callable[[ProcessGroup], Any]] = {
+    "saving": lambda group: group.run.unfinished_checkpoint(),
+    "evaluating": lambda group: group.run.is_evaluating(
+        SMALL["train.eval_every"], group.start_time
+    ),
+    **{c: lambda group, c=c: group.run.is_creating(c) for c in CATEGORIES},
+}
+"""Faults that can be seen from outside -> whether their moment is now."""
 
 MESHES = {
     8: {"data": 2, "fsdp": 2, "tensor": 2},
@@ -70,7 +93,7 @@ class FaultInjector:
         self.other_codes: Counter[int] = Counter()  # exit codes of the others
         self.errors: list[str] = []
         self.reference = make_run("uninterrupted")
-        self.start_time, self.run_time = run_uninterrupted(self.reference)
+        self.start_time, self.run_time, self.longest = run_uninterrupted(self.reference)
 
     def kill(self, num_kills: int) -> None:
         """Starts and kills runs until there were that many kills; compares each."""
@@ -88,12 +111,17 @@ class FaultInjector:
 
     def start_and_kill(self, run: Run, num_kills: int) -> int | None:
         """Starts a run and kills it; returns its exit code if it ended before that."""
-        group = run.start()
         fault = self.rng.choices([*FAULTS], FAULTS.values())[0]
+        if fault in CATEGORIES and self.kills.total() < num_kills:
+            for category in CATEGORIES[CATEGORIES.index(fault) :]:
+                shutil.rmtree(run.cache_dir / category, ignore_errors=True)
+        group = run.start()
         if self.kills.total() == num_kills or not self._wait_for(group, fault):
             return max(group.wait(), key=abs)
         victim = self.rng.randrange(run.processes)
         sigterm = fault == "sigterm"
+        if fault in MOMENTS and not MOMENTS[fault](group):  # it is over
+            fault = "stepping" if fault in ("saving", "evaluating") else "starting"
         seconds = group.kill(victim, signal.SIGTERM if sigterm else signal.SIGKILL)
         codes = group.wait()
         if not any(codes):
@@ -115,14 +143,12 @@ class FaultInjector:
         if fault == "starting":
             moment = fraction * self.start_time
             return group.wait_until(lambda: group.elapsed() > moment)
-        begins = (
-            run.unfinished_checkpoint
-            if fault == "saving"
-            else lambda: run.last_step() > first_step
-        )
+        if fault in MOMENTS:
+            begins, longest = lambda: MOMENTS[fault](group), self.longest[fault]
+        else:
+            begins, longest = lambda: run.last_step() > first_step, self.run_time / 5
         if not group.wait_until(begins):
             return False
-        longest = 0.1 if fault == "saving" else self.run_time / 5
         moment = group.elapsed() + fraction * longest
         return group.wait_until(lambda: group.elapsed() > moment)
 
@@ -142,53 +168,32 @@ class FaultInjector:
         return "\n".join([*lines, *(self.errors or [equal])])
 
 
-def run_uninterrupted(run: Run) -> tuple[float, float]:
-    """Seconds from a run's start to its first metrics, and from there to its end.
+def run_uninterrupted(run: Run) -> tuple[float, float, Counter[str]]:
+    """Seconds from a run's start to its first metrics, from there to its end, and of
+    the longest time that each of MOMENTS took.
 
     Raises:
       UserError: the run failed.
     """
+    began: dict[str, float] = {}
+    longest: Counter[str] = Counter()
+
+    def watch() -> bool:
+        for name, is_now in MOMENTS.items():
+            if is_now(group):
+                first = began.setdefault(name, group.elapsed())
+                longest[name] = max(longest[name], group.elapsed() - first)
+            else:
+                began.pop(name, None)
+        if "start" not in began and run.last_step():
+            began["start"] = group.elapsed()
+        return False
+
     group = run.start()
-    group.wait_until(run.last_step)
-    start_time = group.elapsed()
+    group.wait_until(watch)
     if any(group.wait()):
         raise UserError(f"{run.workdir} failed uninterrupted; see its log0.txt")
-    return start_time, group.elapsed() - start_time
-
-
-def compare(reference: Path, killed: Path) -> list[str]:
-    """`differences` in a fork, since this process must not use JAX: it forks runs."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(differences, (reference, killed))
-
-
-def differences(reference: Path, killed: Path) -> list[str]:
-    """What differs, bit by bit, between two finished runs, a line for each."""
-    import numpy as np
-
-    lines = []
-    texts = [(folder / "metrics.jsonl").read_text() for folder in (reference, killed)]
-    if texts[0] != texts[1]:
-        lines.append(f"{killed}/metrics.jsonl differs from that of {reference}")
-    expected, found = _arrays(reference), _arrays(killed)
-    if expected.keys() != found.keys():
-        lines.append(f"{killed} has other arrays than {reference}")
-    for name in expected.keys() & found.keys():
-        if not np.array_equal(expected[name], found[name], equal_nan=True):
-            lines.append(f"{killed}: {name} differs from that of {reference}")
-    return lines
-
-
-def _arrays(workdir: Path) -> dict[str, Any]:
-    """All arrays of a run's newest checkpoint, by name, on the host."""
-    import jax
-
-    from research.checkpoints.checkpoint import load_on_host, path_name
-    from research.checkpoints.partial_restore import newest_checkpoint
-
-    tree = load_on_host(newest_checkpoint(str(workdir)), "params", "rest")
-    return {path_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}
+    return began["start"], group.elapsed() - began["start"], longest
 
 
 def resume_on_fewer_devices(
@@ -244,6 +249,7 @@ def run(args) -> int:
             processes=1 if devices else args.processes,
             devices=devices,
             fork=args.fork,
+            cache_dir=cache,
         )
 
     injector = FaultInjector(make_run, random.Random(args.seed))

@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from launch import cli
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
-from research.run.metric_writer import read_metrics
+from research.checkpoints.checksums import CHECKSUMS_FILE
+from research.run.metric_writer import METRICS_FILE, read_metrics
 
 POLL_INTERVAL_S = 0.002
 RUN_TIMEOUT_S = 600.0
@@ -31,6 +32,7 @@ class Run(NamedTuple):
     processes: int = 1
     devices: int = 0  # simulated ones of each process; 0: what the environment says
     fork: bool = False  # whether to fork this process instead of starting Python
+    cache_dir: Path | None = None  # data.cache_dir of the flags, to watch it
 
     def start(self) -> "ProcessGroup":
         """Starts the command: all of its processes."""
@@ -70,6 +72,21 @@ class Run(NamedTuple):
     def last_checkpoint(self) -> int:
         """The step of the newest finished checkpoint; 0 if there is none."""
         return next(finished_steps(self.workdir / FOLDER), 0)
+
+    def is_evaluating(self, eval_every: int, since: float) -> bool:
+        """Whether the last line is the training's, at a step that is to be evaluated.
+
+        since: time.time(); lines that were written before it do not count.
+        """
+        *_, last = self.lines() or [{"step": 0}]
+        due = last["step"] > 0 and last["step"] % eval_every == 0
+        metrics = self.workdir / METRICS_FILE
+        return due and "train/loss" in last and metrics.stat().st_mtime > since
+
+    def is_creating(self, category: str) -> bool:
+        """Whether a folder of that category of the cache is incomplete."""
+        folders = self.cache_dir.glob(f"{category}/*/")
+        return any(not (path / CHECKSUMS_FILE).exists() for path in folders)
 
     def unfinished_checkpoint(self) -> str:
         """The name of the checkpoint that is being written; "" if none is."""
@@ -142,7 +159,7 @@ class ProcessGroup:
 
     def __init__(self, run: Run, processes: list[Process]):
         self.run, self.processes = run, processes
-        self.started = time.monotonic()
+        self.started, self.start_time = time.monotonic(), time.time()
 
     def elapsed(self) -> float:
         """Seconds since the start."""

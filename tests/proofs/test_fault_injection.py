@@ -14,7 +14,8 @@ from research.checkpoints.checkpoint import Checkpoints
 from research.run import setup
 from research.step import State
 from tests.distributed.test_multiprocess import FAST_COMPILE, corpus
-from tests.proofs import fault_injection
+from tests.proofs import compare_runs, fault_injection
+from tests.proofs.run_process import ProcessGroup, Run
 
 
 def test_a_run_killed_three_times_equals_an_uninterrupted_one(tmp_path):
@@ -63,16 +64,41 @@ def write_run(workdir, parameter, loss):
 
 def test_differences_are_named(runs, tmp_path):
     reference, killed = runs
-    assert fault_injection.differences(reference, killed) == []
+    assert compare_runs.differences(reference, killed) == []
     write_run(tmp_path / "other", 1.0 + 2**-23, 0.5)
-    lines = fault_injection.differences(reference, tmp_path / "other")
+    lines = compare_runs.differences(reference, tmp_path / "other")
     assert [line.split(": ")[1].split()[0] for line in sorted(lines)] == [
         "params/w",
         "rest/opt_state/0",
     ]
     write_run(tmp_path / "more", 1.0, 0.25)
-    (line,) = fault_injection.differences(reference, tmp_path / "more")
+    (line,) = compare_runs.differences(reference, tmp_path / "more")
     assert "metrics.jsonl differs" in line
+
+
+def test_the_moment_of_a_kill_is_seen_from_outside(tmp_path):
+    run = Run(tmp_path / "run", [], cache_dir=tmp_path / "cache")
+    group = ProcessGroup(run, [])
+    folder, metrics = tmp_path / "cache/index/0", run.workdir / "metrics.jsonl"
+    folder.mkdir(parents=True)
+    (run.workdir / "checkpoints").mkdir(parents=True)
+
+    def moments():
+        return {
+            name for name, is_now in fault_injection.MOMENTS.items() if is_now(group)
+        }
+
+    assert moments() == {"index"}
+    (folder / "checksums.json").touch()
+    assert moments() == set()
+    for step, expected in ((59, set()), (60, {"evaluating"})):
+        metrics.write_text(json.dumps({"step": step, "train/loss": 1.0}) + "\n")
+        assert moments() == expected
+    os.utime(metrics, (0, 0))  # of an earlier start
+    assert moments() == set()
+    with metrics.open("a") as file:
+        file.write(json.dumps({"step": 60, "valid/loss": 1.0}) + "\n")
+    assert moments() == set()
 
 
 def test_the_run_of_make_chaos_has_training_text(tmp_path):

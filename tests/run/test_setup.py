@@ -37,6 +37,20 @@ def test_an_evaluation_may_have_more_mems_than_training():
     assert after["state"].shape == (2, 1, 20, 256)
 
 
+@pytest.mark.parametrize(
+    ("name", "length", "least"),
+    [("lm", 0, 1), ("mlm", 2, 3), ("t5", 1, 2), ("plm", 5, 6)],
+)
+def test_a_length_without_room_is_refused_before_any_text_is_opened(
+    name, length, least
+):
+    config = load_config(f"experiments/{name}.py")
+    with config.unlocked():
+        config.data.length, config.data.corpus = length, "no such text"
+    with pytest.raises(UserError, match=f"length is {length}, .* at least {least} "):
+        build_program(config, jax.devices()[:1])
+
+
 def test_mems_of_an_evaluation_alone_are_refused():
     with pytest.raises(UserError, match="eval_mem_len above 0 needs mem_len above 0"):
         load_config("experiments/lm.py", {"objective.eval_mem_len": 20})

@@ -53,6 +53,7 @@ class Objective:
 
     pattern = "full"
     supports_accumulation = True
+    min_length = 1
 
     def text_spec(self, length):
         return TextSpec(

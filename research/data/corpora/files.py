@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from research.data import work_shards
@@ -92,7 +92,7 @@ def _read_file(file: Path) -> Iterator[Document]:
             gz = file.suffix == ".gz"
             lines = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if gz else raw
             suffix = Path(file.name.removesuffix(".gz")).suffix
-            for text, label in PARSERS[suffix](lines):
+            for text, label in PARSERS[suffix](_line_feeds(lines)):
                 yield Document(text, label, raw.tell())
     except _LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
@@ -100,6 +100,15 @@ def _read_file(file: Path) -> Iterator[Document]:
         raise UserError(f"{file}: not a complete gzip file ({error})") from error
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def _line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines; those of a file without line feeds end with carriage returns."""
+    for line in lines:
+        if line.endswith(b"\n"):
+            yield line
+        else:
+            yield from line.replace(b"\r", b"\n").splitlines(keepends=True)
 
 
 class _LineError(Exception):

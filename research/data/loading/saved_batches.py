@@ -2,6 +2,7 @@
 
 import io
 import json
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from etils import epath
 
 from research.batch import Lexicon, VocabInfo
+from research.data.cache import fingerprint
 from research.data.progress import progress
 from research.errors import UserError
 
@@ -66,14 +68,13 @@ class SavedSource:
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        with np.load(_read_bytes(self._folder / "empty.npz")) as row:
-            return {name: np.repeat(row[name], num, axis=0) for name in row.files}
+        row = _load_npz(self._folder / "empty.npz")
+        return {name: np.repeat(array, num, axis=0) for name, array in row.items()}
 
     def _read_file(self, number: int) -> dict[str, np.ndarray]:
         if self._cached_file[0] != number:
             path = self._folder / f"{self._split}-{number:06d}.npz"
-            with np.load(_read_bytes(path)) as file:
-                self._cached_file = number, dict(file)
+            self._cached_file = number, _load_npz(path)
         return self._cached_file[1]
 
 
@@ -112,6 +113,7 @@ def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None
         "counts": data.counts,
         "vocab": _vocab_to_json(data.vocab),
     }
+    meta["digest"] = fingerprint(json.loads(json.dumps(meta)))
     (folder / META_FILE).write_text(json.dumps(meta))
 
 
@@ -124,11 +126,12 @@ def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource
     """The vocabulary, train and eval sources, and counts of the folder data.task.
 
     Raises:
-      UserError: the batches were saved with another config or for fewer steps; or
-        rows continue from step to step, and the config has another batch size.
+      UserError: a file is damaged; the batches were saved with another config or for
+        fewer steps; or rows continue from step to step, and the config has another
+        batch size.
     """
     folder = epath.Path(config.data.task)
-    meta = json.loads((folder / META_FILE).read_text())
+    meta = _read_meta(folder / META_FILE)
     settings = json.loads(json.dumps(_batch_settings(config)))
     for key, saved in meta["made_of"].items():
         if settings.get(key) != saved:
@@ -189,5 +192,42 @@ def _save_npz(path: epath.Path, batch: dict[str, np.ndarray]) -> None:
     path.write_bytes(buffer.getvalue())
 
 
-def _read_bytes(path: epath.Path) -> io.BytesIO:
-    return io.BytesIO(path.read_bytes())
+def _load_npz(path: epath.Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, whose checksums the zip format has.
+
+    Raises:
+      UserError: it is missing or damaged.
+    """
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
+            return dict(file)
+    except (
+        FileNotFoundError,
+        ValueError,
+        EOFError,
+        OSError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise _damaged(path, error) from error
+
+
+def _read_meta(path: epath.Path) -> dict[str, Any]:
+    """The content of META_FILE, which has a digest of all its other entries.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    try:
+        meta = json.loads(path.read_bytes())
+        if meta.pop("digest") != fingerprint(meta):
+            raise ValueError("not as it was written")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    return meta
+
+
+def _damaged(path: epath.Path, error: Exception) -> UserError:
+    return UserError(
+        f"data.task: {path} is damaged ({error}); save the batches again with "
+        "launch.prepare --batches"
+    )

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import TextSpec
+from research.batch import NONADJACENT, TextSpec
 from research.data import cache, counter_rng
 from research.data.store import packing
+from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
 from research.errors import UserError, unknown
 
@@ -154,16 +155,41 @@ def build_index(
                 np.save(folder / f"{name}.npy", array.astype(dtype))
         return {"counts": _count_tokens(spans)}
 
-    folder = cache.get_or_create(cache_dir, "index", cache_key, create)
-    names = [*DTYPES, *(PAIR_DTYPES if text_spec.unit in PAIR_UNITS else ())]
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
+    is_pair = text_spec.unit in PAIR_UNITS
+
+    def find_damage(folder: Path) -> str:
+        return _find_damage(_load_arrays(folder, is_pair), stream)
+
+    folder = cache.get_or_create(
+        cache_dir, "index", cache_key, create, find_damage=find_damage
+    )
     return Index(
         stream,
-        **dict.fromkeys(PAIR_DTYPES) | arrays,
+        **_load_arrays(folder, is_pair),
         stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
     )
+
+
+def _load_arrays(folder: Path, is_pair: bool) -> dict[str, np.ndarray | None]:
+    """The arrays of an `Index`, memory-mapped; of pairs also those of second spans."""
+    names = [*DTYPES, *(PAIR_DTYPES if is_pair else ())]
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
+    return dict.fromkeys(PAIR_DTYPES) | arrays
+
+
+def _find_damage(arrays: dict[str, np.ndarray | None], stream: Stream) -> str:
+    """The first file whose numbers no index of the stream can have; "" if none."""
+    shards, is_pair = stream.shard_offsets, arrays["second"] is not None
+    spans = [("start", "length", 1), ("second", "second_length", 0)]
+    for start, length, least in spans[: 1 + is_pair]:
+        if not spans_in_shards(arrays[start], arrays[length], shards, least=least):
+            return f"{start}.npy with {length}.npy has spans outside the stream"
+    num_labels = NONADJACENT + 1 if is_pair else len(stream.label_names)
+    if not in_range(arrays["label"], -1, num_labels):
+        return "label.npy has numbers out of their range"
+    return ""
 
 
 def _stream_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:

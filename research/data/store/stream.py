@@ -12,11 +12,12 @@ from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
 from research.data.corpora.corpus import Corpus
 from research.data.store import tokenize
+from research.data.store.ranges import in_range
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
 
 MAX_COUNTED = 2**24
-"""Tokens that `Stream.count_tokens` reads at most."""
+"""Tokens that `Stream.count_tokens` and `Stream.find_damage` read at most."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +101,34 @@ class Stream:
 
         At most MAX_COUNTED tokens are read.
         """
-        most = -(-MAX_COUNTED // len(self._tokens))
-        return sum(np.bincount(token[:most], minlength=size) for token in self._tokens)
+        tokens = self._first_tokens()
+        return sum(np.bincount(token, minlength=size) for token in tokens)
+
+    def find_damage(self) -> str:
+        """The first file with a number that is out of its range; "" if none has.
+
+        All offsets and labels are read, and as many tokens as `count_tokens` reads;
+        `gather` checks the tokens of each row.
+        """
+        ranges = {
+            "token": (self._first_tokens(), 0, self.meta["vocabulary_size"]),
+            "labels": (self._map_shards("labels", np.int32), -1, len(self.label_names)),
+        }
+        for name, (arrays, low, high) in ranges.items():
+            for shard, array in zip(self.meta["shards"], arrays, strict=True):
+                if not in_range(array, low, high):
+                    return _out_of_range(shard, name)
+        for name in ("documents", "sentences"):
+            arrays = self._map_shards(name, np.int64)
+            for shard, array in zip(self.meta["shards"], arrays, strict=True):
+                if not in_range(array, 0, shard["tokens"] + 1, ascending=True):
+                    return _out_of_range(shard, name)
+        return ""
+
+    def _first_tokens(self) -> list[np.ndarray]:
+        """The first tokens of each shard, MAX_COUNTED in all."""
+        most = -(-MAX_COUNTED // max(1, len(self._tokens)))
+        return [token[:most] for token in self._tokens]
 
     def gather(
         self, start: np.ndarray, length: np.ndarray, width: int, pad: int
@@ -111,6 +138,9 @@ class Stream:
         Args:
           start, length: [B] int64, in tokens; a row lies within one shard.
           pad: the token beyond `length`, where the flags are 0.
+
+        Raises:
+          UserError: a token is not in the vocabulary.
         """
         start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
         shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
@@ -121,6 +151,11 @@ class Stream:
             rows = shard == n
             token[rows] = self._tokens[n].take(position[rows], mode="clip")
             flags[rows] = self._flags[n].take(position[rows], mode="clip")
+        if token.max(initial=0) >= self.meta["vocabulary_size"]:
+            raise UserError(
+                f"{self.path}: the stream is damaged (it has tokens beyond its "
+                "vocabulary); delete this folder, which the next start makes again"
+            )
         beyond = np.arange(width) >= length[:, None]
         if beyond.any():
             token[beyond], flags[beyond] = pad, 0
@@ -186,6 +221,9 @@ def build_stream(
             folder, corpus, split, vocabulary, separator_ids, shard_tokens
         )
 
+    def find_damage(folder: Path) -> str:
+        return Stream.open(folder).find_damage()
+
     def create(folder: Path) -> dict:
         return tokenize.check_stream(corpus, split, write(folder, corpus))
 
@@ -193,13 +231,19 @@ def build_stream(
         joined = tokenize.join_streams(folder, results)
         return tokenize.check_stream(corpus, split, joined)
 
-    if not corpus.work_shards:
-        return Stream.open(get_or_create(cache_dir, "stream", cache_key, create))
-    cache_key["portion"] = work_shards.MIN_SHARD_BYTES
-    folder = work_shards.get_or_join(
-        cache_dir, "stream", cache_key, corpus.work_shards, write, join
-    )
+    if corpus.work_shards:
+        cache_key["portion"] = work_shards.MIN_SHARD_BYTES
+        make = functools.partial(
+            work_shards.get_or_join, shards=corpus.work_shards, create=write, join=join
+        )
+    else:
+        make = functools.partial(get_or_create, create=create)
+    folder = make(cache_dir, "stream", cache_key, find_damage=find_damage)
     return Stream.open(folder)
+
+
+def _out_of_range(shard: dict, name: str) -> str:
+    return f"{shard['name']}/{name}.bin has numbers out of their range"
 
 
 def _map_file(path: Path, dtype: np.dtype | type) -> np.ndarray:

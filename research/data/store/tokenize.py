@@ -180,6 +180,7 @@ def write_stream(
     return {
         "shards": [shard.meta() for shard in shards],
         "dtype": np.dtype(dtype).name,
+        "vocabulary_size": vocab.size,
         "unknown": unknown,
         "separator_length": len(separator_ids),
         "label_names": list(label_numbers),
@@ -213,6 +214,7 @@ def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
     return {
         "shards": shards,
         "dtype": first["dtype"],
+        "vocabulary_size": first["vocabulary_size"],
         "unknown": sum(meta["unknown"] for _, meta in results),
         "separator_length": first["separator_length"],
         "label_names": list(label_numbers),

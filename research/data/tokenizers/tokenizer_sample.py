@@ -8,7 +8,6 @@ import array
 import hashlib
 import itertools
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +23,9 @@ from research.errors import UserError
 # n lines
 
 MAX_LINE_BYTES = 4192
-"""Bytes of a line, at most: SentencePiece silently skips longer ones."""
-VERSION = 2
+"""Bytes of a line, at most, since SentencePiece silently skips longer ones: these are
+cut, before a space if there is one."""
+VERSION = 3
 """To be raised when a change here draws other lines from the same text."""
 
 _LINE = re.compile(r"\s*\S[^\n]*|\s+")
@@ -42,14 +42,12 @@ class Options(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Lines of a training split, and counts of the lines that they were drawn from."""
+    """Lines of a training split, and the size of the text they were drawn from."""
 
     text: bytes | bytearray | np.ndarray  # UTF-8 of the lines
     start: np.ndarray  # [n] int64, where each line starts, by ascending hash
     size: np.ndarray  # [n] uint32, bytes of each line
-    num_bytes: int  # of all lines that are short enough
-    num_lines: int  # short enough or not
-    num_too_long: int  # lines longer than `MAX_LINE_BYTES`
+    num_bytes: int  # of all lines
 
     def lines(self) -> Iterator[bytes]:
         """The lines by ascending hash."""
@@ -83,8 +81,6 @@ def sample_lines(
     With an alpha, part i of a joined corpus gets the fraction
     `sampling_rates(sizes, alpha)[i]` of those bytes, or of all bytes there are if they
     are fewer. The lines of a part with less text are repeated.
-
-    Prints how many lines were skipped because they are longer than `MAX_LINE_BYTES`.
 
     Raises:
       UserError: there is no text.
@@ -122,12 +118,6 @@ def _sample(corpus: Corpus, options: Options, cache_dir: Path | None) -> Sample:
         sample = _merge(shards, options)
     else:
         sample = _sample_together(corpus, options, cache_dir)
-    if sample.num_too_long:
-        print(
-            f"vocabulary: {sample.num_too_long} of {sample.num_lines} lines are longer "
-            f"than {MAX_LINE_BYTES} bytes and were not trained on",
-            file=sys.stderr,
-        )
     if not len(sample.size):
         raise UserError(f"data.corpus {corpus.name!r} has no text in its train split")
     return sample
@@ -153,39 +143,52 @@ def _write(folder: Path, sample: Sample) -> dict:
     with (folder / "text.bin").open("wb") as file:
         file.writelines(sample.lines())
     np.save(folder / "size.npy", sample.size)
-    return {"counts": sample[3:]}
+    return {"num_bytes": sample.num_bytes}
 
 
 def _read(folder: Path, meta) -> Sample:
     size = np.load(folder / "size.npy")
     start = np.cumsum(size, dtype=np.int64) - size
     text = np.memmap(folder / "text.bin", np.uint8, "r") if len(size) else b""
-    return Sample(text, start, size, *meta["counts"])
+    return Sample(text, start, size, meta["num_bytes"])
 
 
 def _scan(corpus: Corpus, options: Options) -> Sample:
     """The sample of all lines of a corpus, in one pass."""
     smallest = _SmallestHashes(options.max_bytes)
-    num_bytes = num_lines = num_too_long = 0
+    num_bytes = 0
     for line in _lines(corpus, options.keep_whitespace):
-        data = line.encode("utf-8")
-        num_lines += 1
-        if len(data) > MAX_LINE_BYTES:
-            num_too_long += 1
-        else:
-            num_bytes += len(data)
-            smallest.add(data)
-    return Sample(*smallest.chosen(), num_bytes, num_lines, num_too_long)
+        for part in _cut(line.encode("utf-8"), options.keep_whitespace):
+            num_bytes += len(part)
+            smallest.add(part)
+    return Sample(*smallest.chosen(), num_bytes)
+
+
+def _cut(line: bytes, keep_whitespace: bool) -> Iterator[bytes]:
+    """The parts of a line of at most MAX_LINE_BYTES each, whole characters.
+
+    Where white space is kept, all parts together are the line.
+    """
+    begin = 0
+    while len(line) - begin > MAX_LINE_BYTES:
+        end = line.rfind(b" ", begin + 1, begin + MAX_LINE_BYTES + 1)
+        if end < 0:
+            end = begin + MAX_LINE_BYTES
+            while line[end] & 0xC0 == 0x80:  # inside a character of UTF-8
+                end -= 1
+        yield line[begin:end]
+        begin = end + (line[end : end + 1] == b" " and not keep_whitespace)
+    yield line[begin:]
 
 
 def _merge(samples: Iterable[Sample], options: Options) -> Sample:
-    smallest, counts = _SmallestHashes(options.max_bytes), np.zeros(3, np.int64)
+    smallest, num_bytes = _SmallestHashes(options.max_bytes), 0
     for sample in samples:
-        counts += sample[3:]
+        num_bytes += sample.num_bytes
         for line in sample.lines():
             if not smallest.add(line):
                 break  # all further lines have larger hashes
-    return Sample(*smallest.chosen(), *counts.tolist())
+    return Sample(*smallest.chosen(), num_bytes)
 
 
 class _SmallestHashes:

@@ -231,7 +231,7 @@ def load_vocabulary(
     try:
         model = tokenizer_models.parse_model(file.read_bytes(), file.name)
     except UserError as error:
-        raise UserError(f"data.vocabulary is {str(path)!r}: {error}") from error
+        raise UserError(f"data.vocabulary is {str(file)!r}: {error}") from error
     keep = _keeps_whitespace(model.tokenizer_type, whitespace)
     return Vocabulary(model, find_special_tokens(model, sentinels), keep)
 

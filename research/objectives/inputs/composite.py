@@ -37,6 +37,10 @@ class Parts(NamedTuple):
     def supports_accumulation(self) -> bool:
         return all(part.supports_accumulation for part in self.objectives.values())
 
+    @property
+    def min_length(self) -> int:
+        return max(part.min_length for part in self.objectives.values())
+
     def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts, see `common_text_spec`."""
         return shared_input.common_text_spec(self.objectives, length)

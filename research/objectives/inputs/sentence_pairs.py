@@ -38,6 +38,9 @@ distance      0: adjacent spans, 1: nonadjacent spans of one document, 2: spans 
 PAIR_FORMATS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
 """Formats of two spans -> the unit of text they take."""
 
+MIN_LENGTH = 5
+"""Tokens of the shortest row of two spans: three specials, and a token of each."""
+
 _OTHER_DOCUMENT_RATE = {
     "nsp": 1 / 2,
     "sop": 0.0,

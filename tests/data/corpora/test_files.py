@@ -64,6 +64,14 @@ def test_all_file_types_give_the_same_documents(tmp_path, suffix):
         assert 0 < last.amount_read <= corpus.size == path.stat().st_size
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_may_end_as_on_any_system(tmp_path, end):
+    text = f"One.{end}Two.{end}{end}Three.{end}{end}{end}Four."
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
+    assert [each.split() for each in found] == [["One.", "Two."], ["Three."], ["Four."]]
+
+
 def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 100)
     lines = [f"line {n}" for n in range(100)]

@@ -159,3 +159,8 @@ def test_the_fingerprint_changes_with_the_text_and_its_division(make):
 def test_an_error_names_the_key_of_the_wrong_value(make, key, value):
     with pytest.raises(UserError, match=rf"data\.{key}"):
         make("one", "lm", **{key: value})
+
+
+def test_too_few_sentinels_are_told_before_anything_is_compiled(make):
+    with pytest.raises(UserError, match=r"needs \d+ sentinels.*data\.sentinels: 0"):
+        make("one", "dae", sentinels=0)

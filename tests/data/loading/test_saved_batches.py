@@ -124,6 +124,24 @@ def test_an_incomplete_folder_is_refused(saved):
         small_data.open_small(config)
 
 
+@pytest.mark.parametrize("file", ["batches.json", "train-000000.npz", "empty.npz"])
+def test_a_damaged_file_is_named(tmp_path, file):
+    corpus = small_data.write_corpus(tmp_path, "text", seed=1)
+    config = small_data.config(corpus, tmp_path / "cache")
+    data, objective = small_data.open_small(config)
+    folder = epath.Path(tmp_path / "batches")
+    saved_batches.save_batches(config, data, folder, config.train.steps)
+    config.data.task, path = str(folder), folder / file
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[whole.index(b"320") if file.endswith("json") else len(whole) // 2] ^= 1
+    others = [whole[:-9], b"", b"[]", b"7", b"{}", b"[" * 99_999, b"\xff\0", flipped]
+    for content in others:
+        path.write_bytes(bytes(content))
+        with pytest.raises(UserError, match=f"{file} is damaged .*prepare --batches"):
+            open_data(config, objective).train.batch(0)
+
+
 def test_the_meta_file_is_json(saved):
     meta = json.loads((saved[2] / saved_batches.META_FILE).read_text())
     assert meta["rows"]["train"] == 320

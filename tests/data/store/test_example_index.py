@@ -1,5 +1,7 @@
 """An index covers every token, and objectives with one stride start at the same."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,6 +71,48 @@ def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length
     np.testing.assert_array_equal(built.label, stream.labels[size > 0])
     assert built.counts["skipped"] == np.maximum(size - length, 0).sum()
     assert built.counts["repeated"] == 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "name", "value"),
+    [
+        ("stream", "start", -3),
+        ("stream", "start", 20),  # across the end of a shard
+        ("stream", "length", 0),
+        ("document", "length", 2**31 - 1),
+        ("document", "label", 2),
+        ("halves", "second", 10**9),
+        ("halves", "second_length", -1),
+        ("halves", "label", 3),
+    ],
+)
+def test_spans_outside_the_stream_are_found_though_the_file_looks_unchanged(
+    tmp_path, capsys, unit, name, value
+):
+    stream, spec = toy_objectives.Stream(((7, 5, 9), (1, 39))), TextSpec(unit, 8)
+    expected = example_index.build_index(stream, spec, 0, tmp_path)
+    expected = {key: np.array(getattr(expected, key)) for key in ("start", "length")}
+    (file,) = tmp_path.glob(f"index/*/{name}.npy")
+    before, array = file.stat(), np.load(file, mmap_mode="r+")
+    array[2] = value
+    array.flush()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    again = example_index.build_index(stream, spec, 0, tmp_path)
+    assert f"{name}.npy" in capsys.readouterr().err
+    for key, array in expected.items():
+        np.testing.assert_array_equal(getattr(again, key), array)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
+def test_a_damaged_array_is_made_again(tmp_path, capsys, content):
+    stream, spec = toy_objectives.Stream(), TextSpec("stream", 8)
+    first = example_index.build_index(stream, spec, 0, tmp_path)
+    start = np.array(first.start)
+    (file,) = tmp_path.glob("index/*/start.npy")
+    file.write_bytes(content)
+    again = example_index.build_index(stream, spec, 0, tmp_path)
+    assert "start.npy has" in capsys.readouterr().err
+    np.testing.assert_array_equal(again.start, start)
 
 
 def test_the_cache_is_read_and_its_key_holds_every_argument(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A stream holds every token of its text, for any batch and shard size."""
 
+import os
 import tracemalloc
 from itertools import pairwise
 
@@ -188,6 +189,66 @@ def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatc
 
     peak(1)  # fills tables that are computed once
     assert peak(100) < 1.1 * peak(10)
+
+
+@pytest.fixture(scope="module")
+def built(vocabularies, tmp_path_factory):
+    """A cache with one stream, and the stream."""
+    cache = tmp_path_factory.mktemp("streams")
+    return cache, build(vocabularies["unigram"], cache)
+
+
+def overwrite(file, number, value, dtype):
+    """Writes one number, and hides it: time of change, size and inode are as before."""
+    before = file.stat()
+    array = np.memmap(file, dtype, "r+")
+    array[number] = value
+    array.flush()
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "dtype"),
+    [
+        ("token", 60_000, np.uint16),
+        ("documents", -1, np.int64),
+        ("documents", 10**9, np.int64),
+        ("sentences", 0, np.int64),  # they descend
+        ("labels", 7, np.int32),
+    ],
+)
+def test_numbers_out_of_their_range_are_found_though_the_file_looks_unchanged(
+    built, vocabularies, tmp_path, capsys, name, value, dtype
+):
+    _, expected = built
+    cache = tmp_path / "cache"
+    build(vocabularies["unigram"], cache)
+    (file,) = cache.glob(f"stream/*/00000/{name}.bin")
+    overwrite(file, 3, value, dtype)
+    again = build(vocabularies["unigram"], cache)
+    told = capsys.readouterr().err
+    assert f"00000/{name}.bin has numbers out of their range; it is made" in told
+    for found, wanted in zip(read_all(again), read_all(expected), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bytes_that_were_flipped_are_found(built, vocabularies, tmp_path, capsys):
+    _, expected = built
+    build(vocabularies["unigram"], tmp_path)
+    (file,) = tmp_path.glob("stream/*/00000/token.bin")
+    np.memmap(file, np.uint16, "r+")[5] ^= 1  # a legal token
+    again = build(vocabularies["unigram"], tmp_path)
+    assert "token.bin has other bytes; it is made again" in capsys.readouterr().err
+    np.testing.assert_array_equal(read_all(again)[0], read_all(expected)[0])
+
+
+def test_rows_with_tokens_beyond_the_vocabulary_are_refused(vocabularies, tmp_path):
+    stream = build(vocabularies["unigram"], tmp_path)
+    (file,) = tmp_path.glob("stream/*/00000/token.bin")
+    np.memmap(file, np.uint16, "r+")[5] = 60_000  # while a run reads it
+    stream.gather(np.array([6]), np.array([9]), 9, 0)
+    with pytest.raises(UserError, match=r"beyond its vocabulary.*; delete"):
+        stream.gather(np.array([0]), np.array([9]), 9, 0)
 
 
 def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):

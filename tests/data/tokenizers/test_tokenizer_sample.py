@@ -1,6 +1,7 @@
 """The sample of lines depends on the text alone, and has the size that is asked for."""
 
 import hashlib
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -47,12 +48,20 @@ def test_lines_of_equal_hash_are_sampled_in_an_order_of_their_own(monkeypatch):
         assert sample(corpus_of(lines), max_bytes=2) == ["c", "b"]
 
 
-def test_lines_that_are_too_long_are_counted(monkeypatch, capsys):
-    lines = make_lines(2, 300)
+@pytest.mark.parametrize("keep_whitespace", [False, True])
+def test_lines_that_are_too_long_are_cut(monkeypatch, keep_whitespace):
+    lines = [*make_lines(2, 30), "中文" * 99, "x" * 199, "a  " * 80]
     monkeypatch.setattr(tokenizer_sample, "MAX_LINE_BYTES", 60)
-    short = sample(corpus_of(lines))
-    assert all(len(line.encode()) <= 60 for line in short)
-    assert "longer than 60 bytes" in capsys.readouterr().err
+    parts = sample(corpus_of(lines), keep_whitespace=keep_whitespace)
+    assert max(len(part.encode()) for part in parts) <= 60
+    short = Counter(word for line in lines for word in line.split() if len(word) < 60)
+    assert short <= Counter(word for part in parts for word in part.split())
+    spaces = {} if keep_whitespace else {" ": ""}
+    characters = [
+        Counter("".join(texts).translate(str.maketrans(spaces)))
+        for texts in (lines, parts)
+    ]
+    assert characters[0] == characters[1]
 
 
 def test_an_alpha_sets_the_rates_of_joined_corpora():

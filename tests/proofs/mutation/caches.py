@@ -1,0 +1,117 @@
+"""The cache and its files: damage that is trained on, checks that are not made."""
+
+from tests.proofs.mutation import Mutant
+
+CACHE = "research/data/cache.py"
+STREAM = "research/data/store/stream.py"
+
+TEST_CACHE = "tests/data/test_cache.py"
+TEST_STREAM = "tests/data/store/test_stream.py"
+
+MUTANTS = [
+    Mutant(
+        "a cached folder is checked by the sizes of its files alone",
+        CACHE,
+        "if damage := checksums.find_damage(epath.Path(path)):",
+        'if damage := "":',
+        TEST_CACHE,
+        "damage_is_named",
+    ),
+    Mutant(
+        "every start reads all bytes of the cache",
+        CACHE,
+        "if states != _checked_states(path):",
+        "if True:",
+        TEST_CACHE,
+        "bytes_are_read_once",
+    ),
+    Mutant(
+        "a file that was replaced by one of the same size and time is not read again",
+        CACHE,
+        "[s.st_size, s.st_mtime_ns, s.st_ino]",
+        "[s.st_size, s.st_mtime_ns]",
+        TEST_CACHE,
+        "bytes_are_read_once",
+    ),
+    Mutant(
+        "offsets of documents and sentences may lie outside the stream",
+        STREAM,
+        'if not in_range(array, 0, shard["tokens"] + 1, ascending=True):',
+        "if False:",
+        TEST_STREAM,
+        "looks_unchanged",
+    ),
+    Mutant(
+        "a token beyond the vocabulary is trained on",
+        STREAM,
+        'if token.max(initial=0) >= self.meta["vocabulary_size"]:',
+        "if False:",
+        TEST_STREAM,
+        "beyond_the_vocabulary",
+    ),
+    Mutant(
+        "spans of the index may lie outside the stream",
+        "research/data/store/example_index.py",
+        'cache_dir, "index", cache_key, create, find_damage=find_damage',
+        'cache_dir, "index", cache_key, create',
+        "tests/data/store/test_example_index.py",
+        "looks_unchanged",
+    ),
+    Mutant(
+        "saved batches of another run are read where their description was changed",
+        "research/data/loading/saved_batches.py",
+        'if meta.pop("digest") != fingerprint(meta):',
+        'if not meta.pop("digest"):',
+        "tests/data/loading/test_saved_batches.py",
+        "damaged_file_is_named and json",
+    ),
+    Mutant(
+        "a vocabulary is not trained on lines that SentencePiece would skip",
+        "research/data/tokenizers/tokenizer_sample.py",
+        '        for part in _cut(line.encode("utf-8"), options.keep_whitespace):\n',
+        '        part = line.encode("utf-8")\n'
+        "        if len(part) <= MAX_LINE_BYTES:\n",
+        "tests/data/tokenizers/test_tokenizer_sample.py",
+        "too_long_are_cut",
+    ),
+    Mutant(
+        "a file whose lines end with carriage returns is one line",
+        "research/data/corpora/files.py",
+        "PARSERS[suffix](_line_feeds(lines))",
+        "PARSERS[suffix](lines)",
+        "tests/data/corpora/test_files.py",
+        "as_on_any_system",
+    ),
+    Mutant(
+        "a length without room for text is compiled",
+        "research/objectives/__init__.py",
+        "if length < objective.min_length:",
+        "if length < 0:",
+        "tests/run/test_setup.py",
+        "length_without_room",
+    ),
+    Mutant(
+        "prefix language modelling trains on nothing at length 1",
+        "research/objectives/lm.py",
+        'return 2 if self.prefix == "random" or self.mem_len else 1',
+        "return 2 if self.mem_len else 1",
+        "tests/laws/test_contract.py",
+        "min_length and lm",
+    ),
+    Mutant(
+        "too few sentinels are told after the compilation",
+        "research/data/pipeline.py",
+        "    train.empty_rows(1)",
+        "    pass",
+        "tests/data/loading/test_build.py",
+        "too_few_sentinels",
+    ),
+    Mutant(
+        "a classifier is trained on one label",
+        "research/objectives/classify.py",
+        "if len(vocab.labels) < 2:",
+        "if not vocab.labels:",
+        "tests/objectives/test_classify.py",
+        "without_two_labels",
+    ),
+]
