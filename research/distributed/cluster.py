@@ -92,9 +92,9 @@ def _exit_unless_connected(
 ) -> Iterator[None]:
     """Exits with one line if the other processes do not connect, or one of them ends.
 
-    JAX's client aborts the process where it loses process 0. On SIGABRT, from here on,
-    wait for the failure detector, which exits with its code; if nothing comes from it,
-    the abort proceeds.
+    JAX's client aborts the process where it loses process 0. On SIGABRT, exit with that
+    code instead; later wait for the failure detector, which exits with its own. If
+    nothing comes from it, the abort proceeds.
     """
 
     def give_up(reason: str) -> NoReturn:
@@ -104,12 +104,13 @@ def _exit_unless_connected(
     late = f" within {timeout_s} s; see the logs of the others, or raise --wait"
     timer = threading.Timer(timeout_s, give_up, [late])
     timer.daemon = True
+    ended = threading.Event()
 
     @ctypes.CFUNCTYPE(None, ctypes.c_int)
     def on_abort(_: int) -> None:
-        time.sleep(NEWS_TIMEOUT_S)
-        if timer.is_alive():
+        if not ended.is_set():
             give_up(f": one {KILLED}")
+        time.sleep(NEWS_TIMEOUT_S)
 
     _signal_handlers.append(on_abort)
     ctypes.CDLL(None).signal(int(signal.SIGABRT), on_abort)
@@ -119,4 +120,5 @@ def _exit_unless_connected(
     except jax.errors.JaxRuntimeError:
         give_up(f": one {KILLED}")
     finally:
+        ended.set()
         timer.cancel()

@@ -14,13 +14,16 @@ from tests.testing.connected_processes import LOST_EXIT_CODE, Processes
 
 LOST, DEAD = LOST_EXIT_CODE, -signal.SIGKILL
 WAIT = "time.sleep(60)"
-CONNECT = "cluster.ConnectedPeers = {} or cluster.ConnectedPeers"
+CONNECT = """
+def later(*_, **__): time.sleep(0.5) or die()  # JAX has connected the other by then
+cluster.ConnectedPeers = {} or cluster.ConnectedPeers
+"""
 
 
 @pytest.mark.parametrize(
     ("before", "after", "codes", "words"),
     [
-        (CONNECT.format("index == 0 and die"), WAIT, [DEAD, LOST], "one was killed"),
+        (CONNECT.format("index == 0 and later"), WAIT, [DEAD, LOST], "one was killed"),
         (CONNECT.format("index and die"), WAIT, [LOST, DEAD], "process 1 was killed"),
         ("", f"index and os.abort(); {WAIT}", [LOST, -signal.SIGABRT], "process 1 on"),
     ],
