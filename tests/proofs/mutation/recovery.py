@@ -8,6 +8,7 @@ TEST_TABLES = "tests/launch/reports/test_tables.py"
 DETECTOR = "research/distributed/failure_detector.py"
 CLUSTER = "research/distributed/cluster.py"
 TEST_CLUSTER = "tests/distributed/test_cluster.py"
+TEST_COMMAND = "tests/launch/test_train_command.py"
 TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
@@ -132,5 +133,21 @@ MUTANTS = [
         "True or host != ",
         TEST_CLUSTER,
         "its_own_address",
+    ),
+    Mutant(
+        "a signal while a command imports ends it by other codes, or a traceback",
+        "launch/__init__.py",
+        'if sys.argv[0] == "-m":',
+        "if False:",
+        TEST_COMMAND,
+        "while_a_command_starts",
+    ),
+    Mutant(
+        "Ctrl-C three times prints a traceback",
+        "launch/signals.py",
+        "    _at_once = True\n    raise KeyboardInterrupt",
+        "    raise KeyboardInterrupt",
+        TEST_COMMAND,
+        "while_a_command_starts",
     ),
 ]
