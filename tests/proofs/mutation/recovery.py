@@ -9,6 +9,7 @@ DETECTOR = "research/distributed/failure_detector.py"
 CLUSTER = "research/distributed/cluster.py"
 TEST_CLUSTER = "tests/distributed/test_cluster.py"
 TEST_COMMAND = "tests/launch/test_train_command.py"
+TEST_LOCAL = "tests/launch/backends/test_local.py"
 TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
@@ -149,5 +150,21 @@ MUTANTS = [
         "    raise KeyboardInterrupt",
         TEST_COMMAND,
         "while_a_command_starts",
+    ),
+    Mutant(
+        "stop signals another process with the recorded id",
+        "launch/backends/local.py",
+        "if started != process.process_start:",
+        "if False:",
+        TEST_LOCAL,
+        "only_the_same_process",
+    ),
+    Mutant(
+        "stop signals a process of this machine for one of another",
+        "launch/backends/local.py",
+        "if process.host != host:",
+        "if False:",
+        TEST_LOCAL,
+        "only_the_same_process",
     ),
 ]
