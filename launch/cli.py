@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from launch import signals
+from launch.signals import INTERRUPTED, PREEMPTED
 from research.errors import NonFiniteLossError, PreemptedError, UserError, unknown
 
-DONE, FAILED, MISTAKE, NON_FINITE, PREEMPTED, INTERRUPTED = 0, 1, 2, 3, 75, 130
+DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
 """Exit codes. An exception without a code of its own is a bug: it keeps its traceback.
 
 A backend restarts a run that was preempted (it was asked to stop, or another process
@@ -88,6 +90,7 @@ def main(
     own. Any other exception is raised.
     """
     try:
+        signals.raise_interrupts()
         code = run(parser.parse_args(argv))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
@@ -102,6 +105,7 @@ def main(
 
 def print_exit(code: int, message: str) -> int:
     """Prints the message of an exit code to stderr, and returns the code."""
+    signals.ignore_interrupts()
     is_error = code not in (PREEMPTED, INTERRUPTED)
     print(f"error: {message}" if is_error else message, file=sys.stderr, flush=True)
     return code
@@ -111,7 +115,7 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
     """The exit code of an error and its message in one line; None if it is a bug."""
     match error:
         case KeyboardInterrupt():
-            return INTERRUPTED, "interrupted; the same command continues from here"
+            return INTERRUPTED, f"interrupted; {signals.CONTINUES}"
         case OSError() if error.errno in MACHINE_ERRORS:
             path = f"{error.filename}: " if error.filename else ""
             return MISTAKE, f"{path}{MACHINE_ERRORS[error.errno]}"

@@ -2,6 +2,7 @@
 
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
     python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
+    python -m launch.sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
 override whose value is such a pair stands for the folder of that trial, which is then
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     workdir = absolute_path(args.workdir)
     match args.action:
         case "status":
-            status.print_status(header, trials, workdir)
+            status.print_status(header, trials, workdir, args.trial)
         case "logs":
             status.print_logs(trials, name=args.trial, num_lines=args.lines)
         case "stop":
@@ -146,7 +147,7 @@ def parser() -> Parser:
     parser.add_argument("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(sweep_plan.SCALES))
     parser.add_argument("--dry_run", action="store_true", help="only show the trials")
-    parser.add_argument("--trial", default="", help="logs: of which, by id or name")
+    parser.add_argument("--trial", default="", help="logs, status: by id or name")
     parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
     submit.add_flags(parser)
     return parser

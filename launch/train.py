@@ -19,20 +19,21 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
-from launch import cli
+from launch import cli, signals
 from launch.cli import Parser, main
 from launch.config import load_config
 
 
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
-    import jax  # after the config: a wrong key is reported without waiting for imports
+    with signals.exit_at_once():  # imported now: a wrong key is reported without delay
+        import jax
 
-    from research.data import cache
-    from research.distributed import processes
-    from research.distributed.cluster import join_cluster
-    from research.distributed.peers import Peers
-    from research.train import train
+        from research.data import cache
+        from research.distributed import processes
+        from research.distributed.cluster import join_cluster
+        from research.distributed.peers import Peers
+        from research.train import train
 
     cluster = processes.find_cluster(
         args.coordinator, args.num_processes, args.process_id
@@ -45,7 +46,10 @@ def run(args: argparse.Namespace) -> int:
     silence_orbax()
     peers = Peers(lost_exit_code=cli.PREEMPTED)
     if cluster:
-        peers = join_cluster(cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED)
+        with peers.handle_sigterm():  # this one alone, until it is connected
+            peers = join_cluster(
+                cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
+            )
     try:
         with peers.handle_sigterm():
             result = train(config, args.workdir, peers=peers)

@@ -6,8 +6,11 @@ are therefore complete even if drivers, backends or machines die.
 
 import dataclasses
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from etils import epath
 
@@ -54,6 +57,8 @@ class ProcessRecord:
     ended: float | None = None
     exit_code: int | None = None
     stop_requested: bool = False  # by the backend
+    process_start: str = ""  # of `pid`, as `process_start` says it
+    step: int | None = None  # the last one that was logged when the process ended
 
     @property
     def failure(self) -> str:
@@ -73,6 +78,21 @@ class ProcessRecord:
         """Writes the record to a job's folder, atomically."""
         name = f"{self.attempt}.{self.rank}.json"
         write_json(folder / FOLDER / name, dataclasses.asdict(self))
+
+
+def process_start(pid: int) -> str:
+    """When a process of this machine started, in the system's words; "": there is none.
+
+    A process id is given again; with the start it names one process.
+    """
+    if sys.platform == "linux":
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return ""
+        return status.rpartition(")")[2].split()[19]  # starttime of proc(5)
+    command = ["ps", "-o", "lstart=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,3 +172,17 @@ def describe_end(process: ProcessRecord) -> str:
     if process.exit_code == cli.DONE:
         return "ended without a result"
     return f"failed with exit code {process.exit_code}"
+
+
+def describe_attempt(number: int, attempt: Attempt) -> str:
+    """One line of a job's history: when, where, how it ended, and after which step."""
+    cause = attempt.root_cause
+    started = time.strftime("%d %b %H:%M:%S", time.localtime(cause.started))
+    end = cause.heartbeat if cause.ended is None else cause.ended
+    where, lasted = ", ".join(attempt.hosts), f"{(end - cause.started) / 60:.1f} min"
+    how = "done" if cause.exit_code == cli.DONE else describe_end(cause)
+    if attempt.alive:
+        how = "running"
+    steps = [p.step for p in attempt.processes if p.step is not None]
+    at = f"step {max(steps)}" if steps else "step unknown"
+    return f"attempt {number}: {started}, {where}, {lasted}, {how}, {at}"

@@ -3,13 +3,15 @@
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from etils import epath
 
 from launch.backends import attempt_log, run_attempt
-from launch.backends.attempt_log import Budget
+from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.backend import Job
 from launch.backends.resources import Resources
 from research.errors import UserError
@@ -48,12 +50,19 @@ class Backend:
         return [handle for handle in handles if self._is_alive(handle)]
 
     def cancel(self, handles: Iterable[str]) -> None:
+        """Sends SIGTERM to jobs, also those of another driver on this machine.
+
+        A line on standard error names each that it does not stop, and why.
+        """
         for handle in self.alive(handles):
             if handle in self._processes:
                 self._processes[handle].terminate()
-            else:
-                last = attempt_log.read_attempts(epath.Path(handle))[-1]
-                for process in last.processes:
+                continue
+            attempts = attempt_log.read_attempts(epath.Path(handle))
+            for process in attempts[-1].processes if attempts else ():
+                if reason := _reason_to_leave(process):
+                    print(f"{handle}: not stopped: {reason}", file=sys.stderr)
+                else:
                     os.kill(process.pid, signal.SIGTERM)
 
     def _is_alive(self, handle: str) -> bool:
@@ -61,3 +70,16 @@ class Backend:
         if handle in self._processes:
             return self._processes[handle].poll() is None
         return run_attempt.is_running(handle)
+
+
+def _reason_to_leave(process: ProcessRecord) -> str:
+    """Why the recorded process gets no signal; "" if it is there and the same."""
+    name, host = f"process {process.pid}", socket.gethostname()
+    if process.host != host:
+        return f"{name} is on {process.host}, and this is {host}; stop it there"
+    started = attempt_log.process_start(process.pid)
+    if not started:
+        return f"{name} has ended"
+    if started != process.process_start:
+        return f"{name} is another one than that of the job, which has ended"
+    return ""

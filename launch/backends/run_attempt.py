@@ -29,6 +29,8 @@ from launch import cli
 from launch.backends import attempt_log
 from launch.backends.attempt_log import Budget, ProcessRecord
 from research.distributed.file_lock import file_lock, is_locked
+from research.errors import UserError
+from research.run.metric_writer import read_metrics
 
 BUDGET_EXHAUSTED = 4
 """Exit code: the retry budget is used up, the command was not started."""
@@ -85,9 +87,16 @@ def run(
         earlier = [a for a in attempt_log.read_attempts(folder) if a.name != attempt]
         if attempt_log.no_retry_reason(earlier, budget):
             return BUDGET_EXHAUSTED
-        now = time.time()
+        now, pid = time.time(), os.getpid()
         record = ProcessRecord(
-            attempt, rank, budget.round, socket.gethostname(), os.getpid(), now, now
+            attempt,
+            rank,
+            budget.round,
+            socket.gethostname(),
+            pid,
+            now,
+            now,
+            process_start=attempt_log.process_start(pid),
         )
         record.write(folder)
         with _output(folder, rank) as output:
@@ -165,7 +174,17 @@ def _wait(
                 record.write(folder)
             continue
         code = 128 - code if code < 0 else code
-        return dataclasses.replace(record, ended=time.time(), exit_code=code)
+        return dataclasses.replace(
+            record, ended=time.time(), exit_code=code, step=_last_step(folder)
+        )
+
+
+def _last_step(folder: epath.Path) -> int | None:
+    """The last step that the command has logged; None if it logs none."""
+    try:
+        return max((line["step"] for line in read_metrics(folder)), default=None)
+    except UserError:  # a damaged file, of which the command itself tells
+        return None
 
 
 @contextlib.contextmanager

@@ -14,13 +14,19 @@ from research.errors import UserError
 
 
 def print_status(
-    header: Mapping[str, Any], trials: Sequence[Trial], workdir: epath.Path
+    header: Mapping[str, Any], trials: Sequence[Trial], workdir: epath.Path, name: str
 ) -> None:
     """Prints one line for the sweep and one for each trial.
 
     Args:
       header: content of `sweep.json`.
+      name: the beginning of an id or a part of a name; if given, each attempt at the
+        trials that it selects is a line below.
+
+    Raises:
+      UserError: `name` selects no trial.
     """
+    chosen = _select(trials, name) if name else []
     num_done = sum(trial.done for trial in trials)
     driver_text, driver = "no driver is running", scheduler.current_driver(workdir)
     if driver:
@@ -38,6 +44,10 @@ def print_status(
     for trial in trials:
         state, details = trial_status(trial, budget, submitted=trial.id in jobs)
         print(f"{trial.id}  {state:8}  {trial.name:{width}}  {details}".rstrip())
+    for trial in chosen:
+        print(f"==> {trial.name}")
+        for number, attempt in enumerate(attempt_log.read_attempts(trial.folder), 1):
+            print(attempt_log.describe_attempt(number, attempt))
 
 
 def trial_status(trial: Trial, budget: Budget, *, submitted: bool) -> tuple[str, str]:
@@ -79,16 +89,16 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
     Raises:
       UserError: `name` selects no trial.
     """
-    if name:
-        chosen = [t for t in trials if t.id.startswith(name) or name in t.name]
-        if not chosen:
-            raise UserError(
-                f"--trial={name}: no trial has this id or name; see `status`"
-            )
-    else:
-        chosen = [trial for trial in trials if not trial.done]
+    chosen = _select(trials, name) if name else [t for t in trials if not t.done]
     for trial in chosen:
         for path in sorted(trial.folder.glob("log*.txt")):
             print(f"==> {trial.name}: {shlex.quote(str(path))}")
             lines = path.read_text().splitlines()
             print("\n".join(lines[-num_lines:] if num_lines else lines))
+
+
+def _select(trials: Sequence[Trial], name: str) -> list[Trial]:
+    chosen = [t for t in trials if t.id.startswith(name) or name in t.name]
+    if not chosen:
+        raise UserError(f"--trial={name}: no trial has this id or name; see `status`")
+    return chosen

@@ -2,31 +2,27 @@
 
 import contextlib
 import ctypes
-import json
+import ipaddress
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from typing import NoReturn
 
 import jax
+from jax._src import clusters, distributed  # neither has a public name
 
 from research.distributed.failure_detector import (
+    HEARTBEAT_TIMEOUT_S,
     KILLED,
     NEWS_TIMEOUT_S,
-    Address,
     ConnectedPeers,
-    Hub,
 )
 from research.distributed.peers import Peers, exit_with_error
 from research.distributed.processes import FLAGS, Cluster
 from research.errors import UserError
-
-HEARTBEAT_TIMEOUT_S = 30
-"""Seconds after which JAX gives up a silent process; `Peers` notices it earlier."""
-
-HUB_KEY = "palimpsest/hub"
-"""Under which the hub's address stands in JAX's key-value store."""
 
 _signal_handlers: list[object] = []
 """Keeps the ctypes callbacks alive, to which C code holds no reference."""
@@ -41,47 +37,53 @@ def join_cluster(cluster: Cluster, *, timeout_s: int, lost_exit_code: int) -> Pe
       lost_exit_code: exit code of a process that lost another, or waited in vain.
 
     Raises:
-      UserError: the environment does not give what JAX needs to know.
+      UserError: the environment does not give what JAX needs to know, or process 0
+        cannot listen.
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # `Peers` does
-    address = cluster.coordinator
-    is_local = address and address.rpartition(":")[0] == "localhost"
+    jax.config.update("jax_enable_recoverability", True)  # `ConnectedPeers` exits
     with _exit_unless_connected(timeout_s, cluster, lost_exit_code):
         try:
             jax.distributed.initialize(
                 *cluster,
-                cluster_detection_method="deactivate" if address else None,
-                coordinator_bind_address=address if is_local else None,
+                cluster_detection_method="deactivate" if cluster.coordinator else None,
+                coordinator_bind_address=_bind_address(cluster, timeout_s),
                 initialization_timeout=timeout_s + 60,
                 heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT_S,
                 shutdown_timeout_seconds=HEARTBEAT_TIMEOUT_S,
             )
         except (RuntimeError, ValueError, OSError) as error:
+            if distributed.global_state.client:  # found, but one has ended since
+                raise
             reason = " ".join(str(error).split())[:300]
             raise UserError(
                 f"the other processes were not found ({reason}); name them by {FLAGS}"
             ) from error
-        return _connect_peers(timeout_s, lost_exit_code)
+        index, num_processes = jax.process_index(), jax.process_count()
+        if num_processes == 1:
+            return Peers(lost_exit_code=lost_exit_code)
+        client = distributed.global_state.client
+        return ConnectedPeers(
+            client, index, num_processes, lost_exit_code=lost_exit_code
+        )
 
 
-def _connect_peers(timeout_s: int, lost_exit_code: int) -> Peers:
-    """Starts the hub in process 0; the others get its address from there."""
-    index, num_processes = jax.process_index(), jax.process_count()
-    if num_processes == 1:
-        return Peers(lost_exit_code=lost_exit_code)
-    from jax._src import distributed  # its key-value store has no public name
+def _bind_address(cluster: Cluster, timeout_s: int) -> str | None:
+    """Where the coordinator listens in process 0: at its own address alone.
 
-    state = distributed.global_state
-    if index == 0:
-        host = state.coordinator_address.rpartition(":")[0].strip("[]")
-        hub = Hub(num_processes, host, lost_exit_code=lost_exit_code)
-        address = hub.address
-        state.client.key_value_set(HUB_KEY, json.dumps(address))
-    else:
-        value = state.client.blocking_key_value_get(HUB_KEY, 1000 * timeout_s)
-        address = Address(*json.loads(value))
-    return ConnectedPeers(index, num_processes, address, lost_exit_code=lost_exit_code)
+    None, all interfaces, if the machine knows its name only as a loopback address, as
+    Debian's /etc/hosts does, or if the environment variable of JAX says where.
+    """
+    find = clusters.ClusterEnv.auto_detect_unset_distributed_params
+    address = cluster.coordinator or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    address = address or find(*cluster, None, None, timeout_s)[0]
+    if not address or "JAX_COORDINATOR_BIND_ADDRESS" in os.environ:
+        return None
+    host = address.rpartition(":")[0].strip("[]")
+    found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    is_local = all(ipaddress.ip_address(ip.split("%")[0]).is_loopback for ip in found)
+    return None if is_local and host != "localhost" and host not in found else address
 
 
 @contextlib.contextmanager
@@ -90,9 +92,9 @@ def _exit_unless_connected(
 ) -> Iterator[None]:
     """Exits with one line if the other processes do not connect, or one of them ends.
 
-    JAX's client aborts the process where it notices the end of another one before
-    `Peers` does. On SIGABRT, from here on, wait for the failure detector, which exits
-    with its code; without news from it the abort proceeds.
+    JAX's client aborts the process where it loses process 0. On SIGABRT, exit with that
+    code instead; later wait for the failure detector, which exits with its own. If
+    nothing comes from it, the abort proceeds.
     """
 
     def give_up(reason: str) -> NoReturn:
@@ -102,12 +104,13 @@ def _exit_unless_connected(
     late = f" within {timeout_s} s; see the logs of the others, or raise --wait"
     timer = threading.Timer(timeout_s, give_up, [late])
     timer.daemon = True
+    ended = threading.Event()
 
     @ctypes.CFUNCTYPE(None, ctypes.c_int)
     def on_abort(_: int) -> None:
-        time.sleep(NEWS_TIMEOUT_S)
-        if timer.is_alive():
+        if not ended.is_set():
             give_up(f": one {KILLED}")
+        time.sleep(NEWS_TIMEOUT_S)
 
     _signal_handlers.append(on_abort)
     ctypes.CDLL(None).signal(int(signal.SIGABRT), on_abort)
@@ -117,4 +120,5 @@ def _exit_unless_connected(
     except jax.errors.JaxRuntimeError:
         give_up(f": one {KILLED}")
     finally:
+        ended.set()
         timer.cancel()

@@ -1,174 +1,68 @@
 """Detects when a process of a run ends, and stops all processes at the same step.
 
-Process 0 runs a hub to which every process, itself included, is connected. A process
-that ends for a known reason announces it first; one whose connection closes without a
-message was killed, or its machine failed. In both cases the hub informs the others,
-and they exit at once.
+All messages are keys of the store that JAX's coordinator keeps in process 0. A process
+that ends for a known reason writes it there first. One that is killed, or whose machine
+fails, sends the coordinator no more heartbeats; if that is process 0, calls of the
+store fail. In all three cases the others exit.
 """
 
-import hmac
-import secrets
+import contextlib
+import json
 import socket
 import threading
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-from research.distributed.json_socket import JsonSocket, listen
+from jax.errors import JaxRuntimeError
+
 from research.distributed.peers import Peers, exit_with_error, start_thread
 
 KILLED = "was killed, or its machine is gone"
 
+HEARTBEAT_TIMEOUT_S = 8
+"""Seconds without a heartbeat after which a process counts as lost."""
+
+POLL_INTERVAL_S = 1.0
+"""Seconds between two questions which processes are alive."""
+
 NEWS_TIMEOUT_S = 5.0
-"""Seconds within which the news that another process has ended arrives, if any."""
+"""Seconds within which the processes tell each other why they end."""
 
-MAX_UNKNOWN = 32
-"""Connections whose sender is not known yet; further ones wait."""
+PREFIX = "palimpsest"
+"""Of our keys; Orbax and JAX keep others in the same store."""
 
-CONNECT_TIMEOUT_S = 20.0
-"""Seconds after which a process that has not connected to the hub counts as lost."""
-
-
-class Address(NamedTuple):
-    """Where a hub listens, and the secret that a client has to send."""
-
-    host: str
-    port: int
-    token: str
-    name: str  # of the machine, for messages
-
-
-class Hub:
-    """Passes messages between the processes of a run; runs in process 0.
-
-    Args:
-      num_processes: of the run.
-      host: name or address by which the others reach this machine.
-      lost_exit_code: exit code of the processes that lost another one.
-    """
-
-    def __init__(self, num_processes: int, host: str, *, lost_exit_code: int):
-        self.num_processes, self.lost_exit_code = num_processes, lost_exit_code
-        is_local = host in ("localhost", "127.0.0.1", "::1")
-        self.server = listen("127.0.0.1" if is_local else "")
-        reached = "127.0.0.1" if is_local else host
-        port = self.server.getsockname()[1]
-        token, name = secrets.token_hex(16), socket.gethostname()
-        self.address = Address(reached, port, token, name)
-        self.lock = threading.Lock()
-        self.sockets: dict[int, JsonSocket] = {}
-        self.names: dict[int, str] = {}
-        self.left: set[int] = set()
-        self.num_checks: dict[int, int] = {}  # calls of `should_stop`, by process
-        self.stop_reason = ""
-        self.final_message: dict[str, Any] = {}  # the one that ends the run
-        self.unknown = threading.Semaphore(MAX_UNKNOWN)
-        start_thread(self._accept, "hub")
-        start_thread(self._find_missing, "hub timeout")
-
-    def _accept(self) -> None:
-        while True:
-            self.unknown.acquire()  # released in `_serve`
-            connection, _ = self.server.accept()
-            start_thread(self._serve, "hub client", JsonSocket(connection))
-
-    def _find_missing(self) -> None:
-        """Every process knows the address by now; one that is not connected is dead."""
-        time.sleep(CONNECT_TIMEOUT_S)
-        with self.lock:
-            for index in set(range(self.num_processes)) - self.sockets.keys():
-                self._process_ended(index, self.lost_exit_code, KILLED)
-
-    def _serve(self, client: JsonSocket) -> None:
-        hello = client.receive_first()
-        self.unknown.release()
-        token = str(hello.get("token")).encode()
-        if not hmac.compare_digest(token, self.address.token.encode()):
-            client.close()
-            return
-        index = hello["index"]
-        with self.lock:
-            self.names[index] = f"process {index} on {hello['host']}"
-            self.sockets[index] = client
-            client.send(**(self.final_message or {"welcome": True}))
-            if self.stop_reason:
-                client.send(pause=True)
-        for message in client:
-            with self.lock:
-                self._receive(index, message)
-        with self.lock:
-            if index not in self.left:
-                self._process_ended(index, self.lost_exit_code, KILLED)
-
-    def _receive(self, index: int, message: dict[str, Any]) -> None:
-        match message:
-            case {"code": code, "line": line}:
-                self._process_ended(index, code, f"ended: {line}")
-            case {"stop": reason}:
-                if not self.stop_reason:
-                    self.stop_reason = f"{self.names[index]}: {reason}"
-                    self._broadcast(pause=True)
-            case {"num_checks": number}:
-                self.num_checks[index] = number
-            case {"leave": True}:
-                self.left.add(index)
-                if len(self.left) == self.num_processes:
-                    self._broadcast(all_left=True)
-        answered = self.num_checks.keys() | self.left
-        if self.stop_reason and len(answered) == self.num_processes:
-            self._choose_stop()
-
-    def _choose_stop(self) -> None:
-        """All stop at the next check of the process that is furthest ahead."""
-        numbers, self.num_checks = list(self.num_checks.values()), {}
-        if 0 in numbers:  # no step has been done since the start
-            self._end_run(code=self.lost_exit_code, line=self.stop_reason, of=None)
-        elif numbers:
-            self._broadcast(stop_at=max(numbers) + 1)
-
-    def _process_ended(self, index: int, code: int, line: str) -> None:
-        name = self.names.get(index, f"process {index}")
-        self._end_run(code=code, line=f"{name} {line}", of=index)
-
-    def _end_run(self, **message: Any) -> None:
-        if not self.final_message:
-            self.final_message = message
-            self._broadcast(**message)
-
-    def _broadcast(self, **message: Any) -> None:
-        for index in sorted(self.sockets, reverse=True):  # process 0, ours, exits last
-            self.sockets[index].send(**message)
+LONGEST_MS = 2**31 - 1
 
 
 class ConnectedPeers(Peers):
-    """The connection of one process to the others of its run.
+    """This process among the others of its run.
 
     Args:
+      client: of JAX's coordinator, connected; the coordinator's processes are
+        recoverable, else JAX aborts all of them when one is lost.
       index: of this process.
       num_processes: of the run, at least 2.
-      address: of the hub.
       lost_exit_code: exit code for a run that is to be started again.
     """
 
     def __init__(
-        self, index: int, num_processes: int, address: Address, *, lost_exit_code: int
+        self, client: Any, index: int, num_processes: int, *, lost_exit_code: int
     ):
         super().__init__(lost_exit_code=lost_exit_code)
         self.index, self.num_processes = index, num_processes
-        self._connected, self._all_left = threading.Event(), threading.Event()
-        self._end_announced = threading.Event()
-        self._hub_name = f"process 0 on {address.name}"
-        try:
-            connection = socket.create_connection(address[:2], timeout=60)
-        except OSError:
-            exit_with_error(lost_exit_code, f"{self._hub_name} {KILLED}")
-        self._socket = JsonSocket(connection)
+        self._client, self._everyone = client, list(range(num_processes))
+        self._left = False
         host = socket.gethostname()
-        self._socket.send(token=address.token, index=index, host=host)
-        start_thread(self._receive, "peers")
-        self._connected.wait()  # else messages to all might miss this process
+        client.key_value_set(f"{PREFIX}/name/{index}", f"process {index} on {host}")
+        self._started = client.get_live_nodes(self._everyone)  # index -> a random id
+        names = self._read("name")  # all have written it: the call above waits for all
+        self._names = {i: names.get(str(i), f"process {i}") for i in self._everyone}
+        for watch in (self._watch_alive, self._watch_end, self._watch_stop):
+            start_thread(self._watch, watch.__name__, watch)
 
     def request_stop(self, reason: str) -> None:
-        self._socket.send(stop=reason)
+        self._write_once("stop", f"{self._names[self.index]}: {reason}")
 
     def announce_failure(self, code: int, line: str, *, await_cause: bool) -> None:
         """Announces why this process ends, if it is the first to end.
@@ -180,31 +74,103 @@ class ConnectedPeers(Peers):
             wait for news of it first.
         """
         if await_cause:
-            self._end_announced.wait(NEWS_TIMEOUT_S)
-        self._socket.send(code=code, line=line)
-        self._end_announced.wait(NEWS_TIMEOUT_S)
+            time.sleep(HEARTBEAT_TIMEOUT_S + 2 * POLL_INTERVAL_S)
+        line = f"{self._names[self.index]} ended: {line}"
+        message = {"code": code, "line": line, "of": self.index}
+        if not self._write_once("end", json.dumps(message)):
+            time.sleep(NEWS_TIMEOUT_S)  # `_watch_end` exits meanwhile
+        self._meet_last("end")
 
     def leave(self) -> None:
-        self._socket.send(leave=True)
-        self._all_left.wait()
+        try:
+            self._meet("leave")
+        except JaxRuntimeError:
+            threading.Event().wait()  # one is lost: `_watch_alive` exits
+        self._left = True
+        self._meet_last("left")
 
-    def _receive(self) -> None:
-        for message in self._socket:
-            match message:
-                case {"code": code, "line": line, "of": index}:
-                    if index == self.index:
-                        self._end_announced.set()
-                    else:
-                        exit_with_error(code, line)
-                case {"pause": True}:  # no process proceeds until "stop_at" arrives
-                    self._check_lock.acquire()
-                    self._socket.send(num_checks=self._num_checks)
-                case {"stop_at": number}:
-                    self._stop_at = number
-                    self._check_lock.release()
-                case {"welcome": True}:
-                    self._connected.set()
-                case {"all_left": True}:
-                    self._all_left.set()
-        if not (self._all_left.is_set() or self._end_announced.is_set()):
-            exit_with_error(self.lost_exit_code, f"{self._hub_name} {KILLED}")
+    def _watch(self, watch: Callable[[], None]) -> None:
+        """Runs a thread that watches; the store is in process 0 and fails with it."""
+        try:
+            watch()
+        except JaxRuntimeError:
+            self._exit(self.lost_exit_code, f"{self._names[0]} {KILLED}")
+
+    def _watch_alive(self) -> None:
+        """Exits when a process is lost, or was replaced by one that started later."""
+        alive = self._started
+        while len(alive) == self.num_processes and alive == self._started:
+            time.sleep(POLL_INTERVAL_S)
+            alive = self._client.get_live_nodes(self._everyone)
+        same = alive.items() & self._started.items()
+        lost = min(set(self._everyone) - dict(same).keys())
+        if self.index == 0:
+            time.sleep(POLL_INTERVAL_S)  # the others would name process 0 as lost
+        self._exit(self.lost_exit_code, f"{self._names[lost]} {KILLED}")
+
+    def _watch_end(self) -> None:
+        """Exits when another process has announced its end."""
+        message = json.loads(self._await("end"))
+        if message["of"] != self.index:
+            self._meet_last("end")
+            self._exit(message["code"], message["line"])
+
+    def _watch_stop(self) -> None:
+        """When one wants to stop, all stop at the next check of the furthest one."""
+        reason = self._await("stop")
+        with self._check_lock:  # no process goes on until the stop is chosen
+            key = f"{PREFIX}/checks/{self.index}"
+            self._client.key_value_set(key, str(self._num_checks))
+            self._meet("stop")
+            numbers = [int(number) for number in self._read("checks").values()]
+            if 0 in numbers:  # no step has been done since the start
+                self._meet_last("end")
+                self._exit(self.lost_exit_code, reason)
+            self._stop_at = max(numbers) + 1
+
+    def _exit(self, code: int, line: str) -> None:
+        """Ends this process, unless all have left: then each exits by itself."""
+        if not self._left:
+            exit_with_error(code, line)
+
+    def _meet(self, name: str) -> None:
+        """Waits until all processes are here; for ever, if one of them is lost."""
+        self._client.wait_at_barrier(f"{PREFIX}/{name}", LONGEST_MS)
+
+    def _meet_last(self, name: str) -> None:
+        """Waits so that process 0, whose end the others would notice, exits last.
+
+        Not for long, as one of them may be lost; and the others may miss the answer,
+        if process 0 has ended by then.
+        """
+
+        def meet() -> None:
+            with contextlib.suppress(JaxRuntimeError):
+                self._meet(name)
+
+        thread = start_thread(meet, name)
+        thread.join(NEWS_TIMEOUT_S if self.index == 0 else POLL_INTERVAL_S)
+
+    def _read(self, name: str) -> dict[str, str]:
+        """What the processes have written under a name, by index."""
+        items = self._client.key_value_dir_get(f"{PREFIX}/{name}")
+        return {key.rpartition("/")[2]: value for key, value in items}
+
+    def _write_once(self, name: str, value: str) -> bool:
+        """Whether this process was the first to write."""
+        try:
+            self._client.key_value_set(f"{PREFIX}/{name}", value)
+        except JaxRuntimeError:  # written before, or process 0 is lost
+            return False
+        return True
+
+    def _await(self, name: str) -> str:
+        """The value of a key as soon as it is written."""
+        while True:
+            try:
+                return self._client.blocking_key_value_get(
+                    f"{PREFIX}/{name}", LONGEST_MS
+                )
+            except JaxRuntimeError as error:
+                if "DEADLINE_EXCEEDED" not in str(error):
+                    raise

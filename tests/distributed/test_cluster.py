@@ -2,61 +2,80 @@
 
 import signal
 import socket
-import subprocess
-import sys
+import types
 
+import jax
 import pytest
 
-LOST, DEAD = 75, -signal.SIGKILL
+from research.distributed import cluster
+from research.distributed.processes import Cluster
+from research.errors import UserError
+from tests.testing.connected_processes import LOST_EXIT_CODE, Processes
 
-PROCESS = """
-import os, sys, time
-from research.distributed import cluster, failure_detector, processes
-index, port = int(sys.argv[1]), sys.argv[2]
-connect = cluster.ConnectedPeers
-def die(*_, **__): os.kill(os.getpid(), 9)
-exec(sys.argv[3])
-place = processes.Cluster("localhost:" + port, 2, index)
-peers = cluster.join_cluster(place, timeout_s=60, lost_exit_code=75)
-exec(sys.argv[4])
-time.sleep(60)
-"""
-SHORT_TIMEOUT = "failure_detector.CONNECT_TIMEOUT_S = 3"
-SLOW_DETECTOR = """
-exit_at_once = failure_detector.exit_with_error
-def exit_later(*args):
-    time.sleep(1)
-    exit_at_once(*args)
-failure_detector.exit_with_error = exit_later
+LOST, DEAD = LOST_EXIT_CODE, -signal.SIGKILL
+WAIT = "time.sleep(60)"
+CONNECT = """
+def later(*_, **__): time.sleep(0.5) or die()  # JAX has connected the other by then
+cluster.ConnectedPeers = {} or cluster.ConnectedPeers
 """
 
 
 @pytest.mark.parametrize(
     ("before", "after", "codes", "words"),
     [
-        (f"{SHORT_TIMEOUT}; cluster.Hub = index or die", "",
-         [DEAD, LOST], "one was killed"),
-        (f"{SHORT_TIMEOUT}; cluster.ConnectedPeers = index and die or connect", "",
-         [LOST, DEAD], "process 1 was killed"),
-        (SLOW_DETECTOR, "index or die()", [DEAD, LOST], "process 0 on"),
-        ("", "index and os.abort()", [LOST, -signal.SIGABRT], "process 1 on"),
+        (CONNECT.format("index == 0 and later"), WAIT, [DEAD, LOST], "one was killed"),
+        (CONNECT.format("index and die"), WAIT, [LOST, DEAD], "process 1 was killed"),
+        ("", f"index and os.abort(); {WAIT}", [LOST, -signal.SIGABRT], "process 1 on"),
     ],
-    ids=["before the hub", "before it connects", "JAX notices first", "an abort"],
-)  # fmt: skip
-def test_a_process_that_dies_is_named_and_the_other_exits(before, after, codes, words):
-    with socket.create_server(("localhost", 0)) as server:
-        port = str(server.getsockname()[1])
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS, str(index), port, before, after],
-            stderr=subprocess.PIPE,
-            text=True,
+    ids=["process 0 before it connects", "before it connects", "an abort"],
+)
+def test_a_process_that_dies_is_named_and_the_other_exits(
+    tmp_path, before, after, codes, words
+):
+    processes = Processes(tmp_path, after, after, before=before)
+    assert processes.end(timeout=60) == codes
+    [line] = processes.errors(codes.index(LOST))
+    assert words in line
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_process_lost_while_jax_connects_is_no_mistake(monkeypatch, found):
+    def initialize(*_, **__):
+        monkeypatch.setattr(cluster.distributed.global_state, "client", found or None)
+        raise jax.errors.JaxRuntimeError("UNAVAILABLE: Socket closed")
+
+    def exit_with_error(code, line):
+        raise SystemExit(f"{code} {line}")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    no_handler = types.SimpleNamespace(signal=lambda *_: None)
+    monkeypatch.setattr(cluster.ctypes, "CDLL", lambda _: no_handler)
+    monkeypatch.setattr(cluster, "exit_with_error", exit_with_error)
+    error, words = (SystemExit, "75 .*killed") if found else (UserError, "not found")
+    with pytest.raises(error, match=words):
+        cluster.join_cluster(
+            Cluster("localhost:1", 2, 1), timeout_s=60, lost_exit_code=75
         )
-        for index in range(2)
-    ]
-    errors = [process.communicate(timeout=120)[1] for process in running]
-    assert [process.returncode for process in running] == codes, errors
-    survivor = errors[codes.index(LOST)]
-    assert any(
-        line.startswith("error: ") and words in line for line in survivor.splitlines()
-    ), survivor
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "expected"),
+    [
+        ("localhost", "127.0.0.1", "localhost:1234"),
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1:1234"),
+        ("[::1]", "::1", "[::1]:1234"),
+        ("node1", "10.0.0.5", "node1:1234"),
+        ("node1", "127.0.1.1", None),  # Debian's own name in /etc/hosts
+    ],
+)
+def test_the_coordinator_listens_at_its_own_address(
+    monkeypatch, host, address, expected
+):
+    found = [(0, 0, 0, "", (address, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: found)
+    monkeypatch.delenv("JAX_COORDINATOR_BIND_ADDRESS", raising=False)
+    place = Cluster(f"{host}:1234", 2, 0)
+    assert cluster._bind_address(place, 60) == expected
+    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "[::]:1234")
+    assert cluster._bind_address(place, 60) is None

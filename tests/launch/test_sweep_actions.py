@@ -119,6 +119,22 @@ def test_status_shows_each_state_without_a_driver(do, backend):
     assert row.split()[1] == "running" and "step 5 of 7, on here" in row
 
 
+def test_status_of_a_trial_lists_each_attempt_at_it(do, backend):
+    codes = backend[1]
+    codes.update({0: 75, 1: fake_backend.LOST, 2: 2})
+    do("--retries=0")
+    first = sweep_plan.read_plan(do.workdir)[0]
+    file = first.folder / "attempts/00000.0.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"step": 5}))
+    lines = do("status", f"--trial={first.id[:6]}")[1].splitlines()
+    rows = lines[lines.index(f"==> {first.name}") + 1 :]
+    assert [row.split(":")[0] for row in rows] == [f"attempt {n}" for n in (1, 2, 3)]
+    ends = ["preempted, step 5", "lost with nowhere, step unknown", "exit code 2, step"]
+    for row, end in zip(rows, ends, strict=True):
+        assert ", nowhere, " in row and end in row
+    assert do("status", "--trial=nobody")[0] == 2
+
+
 def test_status_names_a_running_driver(do, backend):
     codes = backend[1]
     codes[0] = 2

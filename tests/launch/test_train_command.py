@@ -2,8 +2,11 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +78,38 @@ def test_a_loss_that_is_not_finite_exits_with_3(corpus, tmp_path):
     diverging = {"optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     code, error = finish(start(corpus, tmp_path / "run", **diverging))
     assert code == 3 and "train/loss is" in error.splitlines()[-1]
+
+
+def handles(process, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(status.split("SigCgt:")[1].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("number", "delay", "times", "code"),
+    [
+        (signal.SIGTERM, 0.0, 1, 75),
+        (signal.SIGTERM, 0.4, 1, 75),
+        (signal.SIGINT, 0.2, 1, 130),
+        (signal.SIGINT, 0.7, 3, 130),
+        (signal.SIGINT, 1.5, 3, 130),
+    ],
+)
+def test_a_signal_while_a_command_starts_is_one_line(
+    corpus, tmp_path, number, delay, times, code
+):
+    process = start(corpus, tmp_path / "run")
+    while not handles(process, signal.SIGTERM):
+        assert process.poll() is None
+        time.sleep(0.005)
+    time.sleep(delay)
+    for _ in range(times):
+        process.send_signal(number)
+        time.sleep(0.01)
+    found, error = finish(process)
+    assert found == code and "Traceback" not in error
+    word = "SIGTERM" if number == signal.SIGTERM else "interrupted"
+    assert error.count(word) == 1 and len(error.splitlines()) == 1

@@ -1,6 +1,9 @@
 """The scheduler with the local backend: restarts, and drivers that take over."""
 
+import dataclasses
+import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,7 +13,7 @@ import pytest
 from etils import epath
 
 from launch.backends import attempt_log, local, run_attempt, scheduler
-from launch.backends.attempt_log import Budget
+from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from research.errors import UserError
@@ -96,6 +99,34 @@ def test_another_driver_takes_over(tmp_path, death):
     made = "x" if death == signal.SIGKILL else "xx"
     assert (job.folder / "attempts_made").read_text() == made
     assert len(attempt_log.read_attempts(job.folder)) == len(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({}, ""),
+        ({"host": "elsewhere"}, "is on elsewhere"),
+        ({"process_start": "1"}, "is another one"),
+        ({"process_start": ""}, "is another one"),
+        ({"pid": 2**22 + 1}, "has ended"),
+    ],
+)
+def test_only_the_same_process_of_this_machine_is_signalled(
+    tmp_path, capsys, monkeypatch, change, reason
+):
+    """Ids of processes are given again, and each machine has its own."""
+    signals, pid = [], os.getpid()
+    record = ProcessRecord(
+        *("1", 0, 1, socket.gethostname(), pid, 0.0, 0.0),
+        process_start=attempt_log.process_start(pid),
+    )
+    dataclasses.replace(record, **change).write(epath.Path(tmp_path))
+    monkeypatch.setattr(run_attempt, "is_running", lambda _: True)
+    monkeypatch.setattr(local.os, "kill", lambda *words: signals.append(words))
+    local.Backend("", Resources()).cancel([str(tmp_path)])
+    assert signals == ([] if reason else [(pid, signal.SIGTERM)])
+    error = capsys.readouterr().err
+    assert reason in error and error.count("not stopped") == len(change)
 
 
 def test_another_process_can_cancel_a_job(tmp_path):

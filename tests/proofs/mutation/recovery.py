@@ -5,6 +5,11 @@ from tests.proofs.mutation import Mutant
 WORKDIR = "research/run/workdir.py"
 TEST_WORKDIR = "tests/run/test_workdir.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
+DETECTOR = "research/distributed/failure_detector.py"
+CLUSTER = "research/distributed/cluster.py"
+TEST_CLUSTER = "tests/distributed/test_cluster.py"
+TEST_COMMAND = "tests/launch/test_train_command.py"
+TEST_LOCAL = "tests/launch/backends/test_local.py"
 TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
@@ -99,19 +104,67 @@ MUTANTS = [
         "pod_can_read",
     ),
     Mutant(
-        "a stranger holds the hub's memory and its threads",
-        "research/distributed/json_socket.py",
-        "part = self.connection.recv(MAX_FIRST_BYTES - len(data))",
-        "part = self.connection.recv(2**16)",
+        "a lost process is never missed",
+        DETECTOR,
+        "while len(alive) == self.num_processes and alive == self._started:",
+        "while True:",
         TEST_DETECTOR,
-        "strangers",
+        "killed_the_others_exit[1]",
     ),
     Mutant(
-        "a stranger's first message ends a thread of the hub",
-        "research/distributed/json_socket.py",
-        "return message if isinstance(message, dict) else {}",
-        "return message",
+        "process 0 exits before the others know why",
+        DETECTOR,
+        "thread.join(NEWS_TIMEOUT_S if self.index == 0 else POLL_INTERVAL_S)",
+        "thread.join(0.0 if self.index == 0 else POLL_INTERVAL_S)",
         TEST_DETECTOR,
-        "strangers",
+        "error_ends_all",
+    ),
+    Mutant(
+        "a process that is lost while JAX connects is the user's mistake",
+        CLUSTER,
+        "if distributed.global_state.client:",
+        "if False:",
+        TEST_CLUSTER,
+        "is_no_mistake",
+    ),
+    Mutant(
+        "the coordinator listens on all interfaces",
+        CLUSTER,
+        "is_local and host != ",
+        "True or host != ",
+        TEST_CLUSTER,
+        "its_own_address",
+    ),
+    Mutant(
+        "a signal while a command imports ends it by other codes, or a traceback",
+        "launch/__init__.py",
+        'if sys.argv[0] == "-m":',
+        "if False:",
+        TEST_COMMAND,
+        "while_a_command_starts",
+    ),
+    Mutant(
+        "Ctrl-C three times prints a traceback",
+        "launch/signals.py",
+        "    _at_once = True\n    raise KeyboardInterrupt",
+        "    raise KeyboardInterrupt",
+        TEST_COMMAND,
+        "while_a_command_starts",
+    ),
+    Mutant(
+        "stop signals another process with the recorded id",
+        "launch/backends/local.py",
+        "if started != process.process_start:",
+        "if False:",
+        TEST_LOCAL,
+        "only_the_same_process",
+    ),
+    Mutant(
+        "stop signals a process of this machine for one of another",
+        "launch/backends/local.py",
+        "if process.host != host:",
+        "if False:",
+        TEST_LOCAL,
+        "only_the_same_process",
     ),
 ]
