@@ -5,14 +5,13 @@ are therefore complete even if drivers, backends or machines die.
 """
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterable
 
 from etils import epath
 
 from launch import cli
-from research.run.json_files import write_json
+from research.run.json_files import NUMBER, read_json, write_json
 
 FOLDER = "attempts"
 HEARTBEAT_INTERVAL_S = 5.0
@@ -75,6 +74,17 @@ class ProcessRecord:
         write_json(folder / FOLDER / name, dataclasses.asdict(self))
 
 
+RECORD_FIELDS = {
+    **{name: str for name in ("attempt", "host")},
+    **{name: int for name in ("rank", "round", "pid")},
+    **{name: NUMBER for name in ("started", "heartbeat")},
+    "ended": (*NUMBER, type(None)),
+    "exit_code": (int, type(None)),
+    "stop_requested": bool,
+}
+"""Of the file of a `ProcessRecord`: JSON types by name."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Attempt:
     """The processes that ran a job together."""
@@ -117,7 +127,8 @@ def read_attempts(folder: epath.Path) -> list[Attempt]:
     groups: dict[str, list[ProcessRecord]] = {}
     records = folder / FOLDER
     for file in sorted(records.glob("*.json")) if records.exists() else []:
-        record = ProcessRecord(**json.loads(file.read_text()))
+        remedy = "delete it: this attempt is then not counted"
+        record = ProcessRecord(**read_json(file, remedy, RECORD_FIELDS))
         groups.setdefault(record.attempt, []).append(record)
     attempts = [
         Attempt(tuple(sorted(group, key=lambda record: record.rank)))

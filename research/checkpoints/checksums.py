@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from etils import epath
 
+from research.run.json_files import read_json
+
 CHECKSUMS_FILE = "checksums.json"
 UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
 """Files at the top that Orbax writes after all others, and never needs."""
@@ -32,13 +34,15 @@ def has_checksums(folder: epath.Path) -> bool:
 def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
-        known = json.loads((folder / CHECKSUMS_FILE).read_text())
-        sizes = {name: size for name, (size, _) in known.items()}
-    except (OSError, ValueError, AttributeError):
+        known = read_json(folder / CHECKSUMS_FILE, "", values=list)
+        sizes = {name: int(size) for name, (size, _) in known.items()}
+        if not sizes:
+            raise ValueError
+    except (OSError, TypeError, ValueError):
         return f"{CHECKSUMS_FILE} cannot be read"
 
     def damage_of(name: str) -> str:
-        if not (folder / name).exists():
+        if not (folder / name).is_file():
             return f"{name} is missing"
         size, digest = _size_and_hash(folder / name)
         if size != sizes[name]:

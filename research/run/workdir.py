@@ -41,6 +41,7 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
     Raises:
       UserError: it cannot be made, is of another config, or another run writes it.
     """
+    check_reachable(workdir)
     if (workdir / "config.json").exists():
         remedy = "give another --workdir, or delete it: the next start makes it again"
         old = read_json(workdir / "config.json", remedy)
@@ -83,6 +84,22 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def check_reachable(path: epath.PathLike) -> None:
+    """Checks that a path in a bucket can be read from this machine.
+
+    Raises:
+      UserError: it cannot.
+    """
+    text = os.fspath(path)
+    if "://" not in text:
+        return
+    try:
+        epath.Path(text).exists()
+    except Exception as error:  # its type depends on the library that reads the bucket
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise UserError(f"--workdir={text} cannot be read ({reason})") from error
 
 
 def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:

@@ -77,8 +77,8 @@ MUTANTS = [
     Mutant(
         "the id of a trial leads out of the workdir",
         "launch/sweeps/sweep_plan.py",
-        'TRIAL_ID.fullmatch(row["id"]).group()',
-        'row["id"]',
+        'if _trial_id(row["config"]) != row["id"]:',
+        "if False:",
         TEST_TABLES,
         "damaged_plan",
     ),
