@@ -46,7 +46,8 @@ def load_config(
         override(config, key, value)
     _check_sections(config)
     for phase in run_phases(config):
-        _check_sections(phase.config)
+        if phase.config is not config:
+            _check_sections(phase.config, where="train.phases: ")
     objectives.make_objective(**config.objective)
     return config
 
@@ -234,8 +235,11 @@ def _complete(section: ConfigDict) -> None:
             section[field.name] = field.default_factory()
 
 
-def _check_sections(config: ConfigDict) -> None:
+def _check_sections(config: ConfigDict, *, where: str = "") -> None:
     """Checks all keys but the objective's against their declaration in base.py.
+
+    Args:
+      where: begins the error's line, if it is not empty.
 
     Raises:
       UserError: the experiment set an unknown key, or a value is not legal.
@@ -252,7 +256,7 @@ def _check_sections(config: ConfigDict) -> None:
         for name, section in base.SECTIONS.items():
             fields.check(section(**config[name]), prefix=f"{name}.")
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{where}{error}") from error
 
 
 def _pair(item: str) -> tuple[str, str]:

@@ -190,4 +190,7 @@ def current_driver(workdir: epath.Path) -> Mapping[str, object] | None:
     path = workdir / DRIVER_FILE
     remedy = "stop that sweep by its process id, and delete it"
     fields = {"pid": int, "host": str, "since": NUMBER}
-    return read_json(path, remedy, fields) if is_locked(path) else None
+    driver = read_json(path, remedy, fields) if is_locked(path) else None
+    if driver and driver["pid"] < 1:  # a group of processes, or all of them
+        raise UserError(f"{path} is damaged (no process {driver['pid']}); {remedy}")
+    return driver

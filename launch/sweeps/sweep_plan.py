@@ -129,7 +129,9 @@ def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
     check_reachable(path)
     if not path.exists():
-        raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
+        raise UserError(
+            f"{workdir} holds no sweep (sweep.json): launch.sweep --workdir={workdir}"
+        )
     return read_json(path, REMEDY, fields)
 
 

@@ -14,10 +14,14 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.run.claim_file import hold_claim
 from research.run.json_files import read_json, write_json
 
 LOCK_FILE = ".lock"
 """In the workdir: locked while a run writes it, with the run's host and process."""
+
+CLAIM_FILE = ".claim.json"
+"""In its place in a bucket."""
 
 CHANGEABLE_KEYS = (
     "data.cache_dir",
@@ -65,13 +69,17 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
 def lock_workdir(workdir: epath.Path) -> Iterator[None]:
     """Makes process 0 the one writer of a workdir, until the block ends or it dies.
 
-    Buckets have no locks: there, nothing is checked.
+    Buckets have no locks: there, it is a claim that its holder renews.
 
     Raises:
       UserError: another run holds the lock; names its host and process.
     """
-    if jax.process_index() != 0 or "://" in str(workdir):
+    if jax.process_index() != 0:
         yield
+        return
+    if "://" in str(workdir):
+        with hold_claim(workdir / CLAIM_FILE):
+            yield
         return
     path = workdir / LOCK_FILE
     with file_lock(path, wait=False) as file:

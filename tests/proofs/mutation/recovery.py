@@ -11,8 +11,8 @@ MUTANTS = [
     Mutant(
         "two runs write one workdir",
         WORKDIR,
-        "if jax.process_index() != 0 or",
-        "if jax.process_index() == 0 or",
+        "if jax.process_index() != 0:",
+        "if jax.process_index() == 0:",
         TEST_WORKDIR,
         "second_run_is_refused",
     ),
