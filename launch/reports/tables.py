@@ -111,7 +111,7 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     for name, groups in pairs:
         if not (isinstance(name, str) and isinstance(groups, Mapping)):
             raise UserError(
-                f"rows() of table {table.title!r} gives row -> group -> trials, not "
+                f"--table: rows() of {table.title!r} gives row -> group -> trials, not "
                 f"{rows!r}"
             )
     return rows
@@ -122,7 +122,9 @@ def _check_complete(rows: Rows) -> None:
     for row, groups in rows.items():
         for name, group in groups.items():
             if not group:
-                raise UserError(f"no trial of the sweep fills row {row}, {name}")
+                raise UserError(
+                    f"--table: no trial of the sweep fills row {row}, {name}"
+                )
             missing |= {trial.id: trial.name for trial in group if not trial.done}
     if missing:
         names = ", ".join(f"{name} ({key})" for key, name in missing.items())
@@ -142,7 +144,7 @@ def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, 
             continue
         if not isinstance(number, numbers.Real):
             raise UserError(
-                f"column {column.name!r} of {trial.name} is a number, not {number!r}"
+                f"--table: column {column.name!r} of {trial.name} is a number, not {number!r}"
             )
         seed = trial.config["seed"]
         if seed in values:

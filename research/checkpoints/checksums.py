@@ -4,9 +4,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from etils import epath
 
+from research.errors import UserError
 from research.run.json_files import read_json
 
 CHECKSUMS_FILE = "checksums.json"
@@ -51,6 +53,19 @@ def find_damage(folder: epath.Path) -> str:
 
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         return next(filter(None, pool.map(damage_of, known)), "")
+
+
+def item_metadata(checkpointer: Any, folder: epath.Path) -> Any:
+    """What a verified checkpoint holds, item by item, as Orbax describes it.
+
+    Raises:
+      UserError: a file that has no checksum is damaged.
+    """
+    try:
+        return checkpointer.metadata(folder).item_metadata
+    except (OSError, TypeError, ValueError, AttributeError, KeyError) as error:
+        path = folder / UNCHECKED_FILES[0]
+        raise UserError(f"{path} is damaged; delete it: nothing needs it") from error
 
 
 def _size_and_hash(path: epath.Path) -> list:

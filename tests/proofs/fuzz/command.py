@@ -45,8 +45,8 @@ def stop_here(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: int = LIMIT_S) -> Iterator[None]:
-    """Raises Hang in the block after so many seconds.
+def time_limit() -> Iterator[None]:
+    """Raises Hang in the block after LIMIT_S.
 
     It counts ticks of a timer, which a process that is stopped does not get.
     """
@@ -55,7 +55,7 @@ def time_limit(seconds: int = LIMIT_S) -> Iterator[None]:
     def tick(*_: Any) -> None:
         nonlocal ticks
         ticks += 1
-        if ticks >= seconds:
+        if ticks >= LIMIT_S:
             raise Hang
 
     old = signal.signal(signal.SIGALRM, tick)

@@ -80,7 +80,10 @@ def cases(draw: st.DrawFn) -> ConfigCase:
 
 
 def check(case: ConfigCase, folder: Path) -> command.Outcome:
-    """Loads the config; it is legal, or refused in one line that names a key."""
+    """Loads the config; it is legal, or refused in one line that names a key.
+
+    That key is one of the case, or one that does not go with it.
+    """
     argv = [f"--config.{k}={v}" for k, v in {**SMALL, **case.overrides}.items()]
     loaded = []
 
@@ -93,7 +96,7 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
     outcome = command.run_function(
         lambda leave: cli.main(run, cli.Parser(""), argv, leave=leave)
     )
-    names = {"part"} if "objective.parts" in case.overrides else set()
+    names = {*KEYS, "part"} if "objective.parts" in case.overrides else set(KEYS)
     names |= {name for key in case.overrides for name in (key, key.split(".")[-1])}
     problem = command.complaint(outcome, names)
     if not problem and loaded:
