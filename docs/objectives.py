@@ -112,8 +112,9 @@ def objective_and_sizes(path: Path) -> tuple[str, str]:
     """An experiment's objective, and millions of parameters at each size."""
     import jax
 
-    from launch.config import load_config, module_at
+    from launch.config import load_config
     from launch.hardware.placeholder_vocab import placeholder_vocab
+    from launch.user_code import module_at
     from research.run.setup import build_program, count_parameters
 
     counts = []

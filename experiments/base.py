@@ -6,10 +6,12 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from research.fields import choice, fraction, number
+from research.fields import choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
 dropout_rate = partial(number, least=-1, below=1)
+dim = partial(number, most=2**20)  # the size of a dim of an array
+depth = partial(number, most=2**10)  # number of layers
 
 
 @dataclass
@@ -23,54 +25,54 @@ class Run:
 class Data:
     """The text, its vocabulary, and the order in which it is read."""
 
-    corpus: str = "embedded"  # embedded | docstrings | files, a folder or a glob of
-    # .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
+    corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
+    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
     mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
     # empty, replaces corpus
-    task: str = ""  # replaces corpus: a seqio task or mixture (its module before a
-    # colon if it must be imported), or a folder of batches written by launch.prepare
+    task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
+    # before a colon if it must be imported), or a folder of batches of launch.prepare
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
     # both give the same bytes
-    length: int = number(128, least=1)  # tokens of the network's input
+    length: int = dim(128, least=1)  # tokens of the network's input
     stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
     # the number that an example reads
     train_split: str = choice("train", SPLITS)
     eval_split: str = choice("valid", SPLITS)
     held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
     # valid, and the same again in test, by hash
-    vocabulary: str = "unigram"  # unigram | bpe | wordpiece | bytebpe | a model file |
+    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, a model file,
     # a run's workdir
-    vocabulary_size: int = number(8192, least=1)  # pieces, including special ones
-    vocabulary_sample: int = number(10**9, least=1)  # bytes of text, at most, that a
-    # vocabulary is trained on: the lines with the smallest hashes
+    vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
+    vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
+    # vocabulary is trained on, at most: the lines with the smallest hashes
     whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
     # of it becomes one space, also between lines; auto: keep if vocabulary is bytebpe,
     # the only one that can
-    sentinels: int = number(100, least=0)  # special pieces that stand for hidden spans
+    sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
     separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
     # (its tokens) ** alpha, also among the lines that train the vocabulary
     dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
     # e % dupe_factor (static masking); 0: every epoch anew
-    lexicon: str = ""  # a file of words, phrases or entities: entry<TAB>type a line
-    cache_dir: str = ""  # vocabularies, streams, indices; "": ~/.cache/palimpsest
+    lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
+    cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
 
 
 @dataclass
 class Model:
     """The network; see research/models/options.py."""
 
-    layers: int = number(4, least=1)  # blocks (of each of encoder and decoder)
-    decoder_layers: int = number(0, least=0)  # blocks of a decoder; 0: layers
-    width: int = number(256, least=1)  # of the residual stream
-    heads: int = number(4, least=1)  # divides width, if head_width is 0
-    head_width: int = number(0, least=0)  # of one head; 0: width / heads
-    feedforward: int = number(1024, least=1)  # width inside the feed-forward layer
-    embedding_width: int = number(0, least=0)  # of the token table; 0: width
+    layers: int = depth(4, least=1)  # blocks (of each of encoder and decoder)
+    decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers
+    width: int = dim(256, least=1)  # of the residual stream
+    heads: int = dim(4, least=1)  # divides width, if head_width is 0
+    head_width: int = dim(0, least=0)  # of one head; 0: width / heads
+    feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
+    embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     shared_embeddings: bool = True  # encoder and decoder have one token table
-    max_length: int = number(512, least=1)  # rows of a table of learned positions
-    token_types: int = number(0, least=0)  # sentence A or B, language, ...; 0: none
+    max_length: int = dim(512, least=1)  # rows of a table of learned positions
+    token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
     token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
     # an embedding; relative: attention knows if two positions have the same type
     norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
@@ -108,7 +110,7 @@ class Model:
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
-    scan_unroll: int = number(4, least=1)  # layers a scan step; layers or more: no scan
+    scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 
 
 @dataclass
@@ -157,10 +159,10 @@ class Train:
     phases: list = dataclasses.field(default_factory=list)  # [end, changes], ...: up to
     # that fraction of the steps these keys have other values; [0.9, {"data.length":
     # 128}]; lengths, batches, micro-batches and rates of dropout may change
-    batch: int = number(32, least=1)  # examples a step, over all devices
-    accumulate: int = number(1, least=1)  # micro-batches a step
-    init_from: str = ""  # workdir or checkpoint whose parameters to start from
-    init_scope: str = ""  # the part of those parameters to start from; "": all
+    batch: int = dim(32, least=1)  # examples a step, over all devices
+    accumulate: int = dim(1, least=1)  # micro-batches a step
+    init_from: str = free_text("")  # workdir or checkpoint to take parameters from
+    init_scope: str = free_text("")  # the part of those that is taken; "": all
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end

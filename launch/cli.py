@@ -24,12 +24,20 @@ EXIT_CODES = {
     PreemptedError: PREEMPTED,
 }
 
+NO_MEMORY = (
+    "there is not enough memory; train.accumulate, model.remat, and smaller values of "
+    "train.batch, data.length and model.width need less"
+)
+
 MACHINE_ERRORS = {
     errno.EACCES: "no permission",
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "the file would be larger than this file system allows",
     errno.EEXIST: "this is a file, but a folder is needed",
+    errno.EIO: "the disk cannot be read or written",
     errno.EISDIR: "this is a folder, but a file is needed",
+    errno.ELOOP: "links that lead to each other",
+    errno.ENAMETOOLONG: "the name is too long",
     errno.ENOSPC: "the disk is full",
     errno.ENOTDIR: "part of this path is a file, but a folder is needed",
     errno.EPERM: "no permission",
@@ -54,7 +62,17 @@ class Parser(argparse.ArgumentParser):
         self._takes_overrides = overrides
 
     def parse_args(self, args=None, namespace=None):
-        namespace, rest = super().parse_known_args(args, namespace)
+        arguments = list(sys.argv[1:] if args is None else args)
+        for argument in arguments:
+            try:
+                argument.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(f"{argument!a} is not text in UTF-8") from error
+        namespace, rest = super().parse_known_args(arguments, namespace)
+        for action in self._actions:
+            if action.required and getattr(namespace, action.dest) == "":
+                flag = action.option_strings[0]
+                raise UserError(f"{flag} has no value; write {flag}=VALUE")
         namespace.overrides = self._overrides(rest)
         return namespace
 
@@ -116,6 +134,10 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED, f"interrupted; {signals.CONTINUES}"
+        case MemoryError():
+            return MISTAKE, f"{NO_MEMORY} ({error or 'MemoryError'})"
+        case RuntimeError() if "RESOURCE_EXHAUSTED" in str(error):
+            return MISTAKE, f"{NO_MEMORY} ({str(error).splitlines()[0]})"
         case OSError() if error.errno in MACHINE_ERRORS:
             path = f"{error.filename}: " if error.filename else ""
             return MISTAKE, f"{path}{MACHINE_ERRORS[error.errno]}"

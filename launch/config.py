@@ -2,19 +2,18 @@
 
 import dataclasses
 import hashlib
-import importlib.util
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from experiments import base
+from launch import user_code
 from research import fields, objectives
 from research.errors import UserError, unknown
+from research.run.json_files import parse_json
 from research.run.phases import run_phases
 
 OPEN_SECTIONS = ("data.mixture", "objective.parts")
@@ -35,6 +34,7 @@ def load_config(
       UserError: unknown file, size or key, or a value that is not legal.
     """
     config = from_file(spec)
+    _check_names(spec, config)
     if not isinstance(overrides, Mapping):
         overrides = dict(_pair(item) for item in overrides)
     name = overrides.get("objective.name", config.objective.name)
@@ -46,7 +46,8 @@ def load_config(
         override(config, key, value)
     _check_sections(config)
     for phase in run_phases(config):
-        _check_sections(phase.config)
+        if phase.config is not config:
+            _check_sections(phase.config, where="train.phases: ")
     objectives.make_objective(**config.objective)
     return config
 
@@ -58,36 +59,19 @@ def from_file(spec: str) -> ConfigDict:
       UserError: the file is no experiment, or does not come in that size.
     """
     path, _, size = spec.partition(":")
-    module = module_at(path)
+    module = user_code.module_at(path)
     get_config = getattr(module, "get_config", None)
     if get_config is None:
         raise UserError(f"{path} is not an experiment: it defines no get_config()")
     sizes = getattr(module, "SIZES", ())
-    if size and not inspect.signature(get_config).parameters:
+    if size and callable(get_config) and not inspect.signature(get_config).parameters:
         raise UserError(f"{path} has one size only; write it without ':{size}'")
     if size and sizes and size not in sizes:
         raise unknown(f"size of {path}", size, sizes)
-    return get_config(size) if size else get_config()
-
-
-def module_at(path: str) -> ModuleType:
-    """Imports a Python file by its path.
-
-    Raises:
-      UserError: the file does not exist or is not Python.
-    """
-    if not Path(path).is_file():
-        near = [str(file) for file in sorted(Path(path).parent.glob("[!_]*.py"))]
-        raise unknown("file", path, near) if near else UserError(f"no file {path}")
-    if not path.endswith(".py"):
-        raise UserError(f"{path} is not a Python file: its name must end in .py")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UserError(f"{error.filename}:{error.lineno}: {error.msg}") from error
-    return module
+    config = user_code.call(path, get_config, *([size] if size else []))
+    if not isinstance(config, ConfigDict):
+        raise UserError(f"{path}: get_config() returns a ConfigDict, not {config!r}")
+    return config
 
 
 def flatten(config: ConfigDict) -> dict[str, Any]:
@@ -172,8 +156,8 @@ def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
 def _json(value: Any) -> Any:
     """JSON text parsed; anything else as it is."""
     try:
-        return json.loads(value) if isinstance(value, str) else value
-    except json.JSONDecodeError:
+        return parse_json(value) if isinstance(value, str) else value
+    except ValueError:
         return value
 
 
@@ -197,12 +181,12 @@ def convert(value: Any, like: Any, key: str) -> Any:
 
 _FROM_TEXT = {
     bool: lambda text: {"true": True, "false": False}[text.lower()],
-    dict: lambda text: dict(json.loads(text)),
+    dict: lambda text: dict(parse_json(text)),
     float: float,
     int: int,
-    list: lambda text: list(json.loads(text)),
+    list: lambda text: list(parse_json(text)),
     str: str,
-    tuple: lambda text: tuple(json.loads(f"[{text.strip('()[]')}]")),
+    tuple: lambda text: tuple(parse_json(f"[{text.strip('()[]')}]")),
 }
 _ACCEPTED = {float: int | float, list: tuple | list, tuple: tuple | list}
 _TYPE_NAMES = {
@@ -214,6 +198,25 @@ _TYPE_NAMES = {
     str: "text",
     tuple: "a list such as 1,2",
 }
+
+
+def _check_names(spec: str, config: ConfigDict) -> None:
+    """Checks that a file's config has the sections and keys outside them, and no more.
+
+    Raises:
+      UserError: names the file and the first that is missing, or too many.
+    """
+    known = base.every_key()
+    for name in known:
+        if type(config.get(name)) is not type(known[name]):
+            raise UserError(
+                f"{spec}: the config has no legal {name}; begin with base.get_config()"
+            )
+    for name in config:
+        if name not in known:
+            raise unknown(f"section of {spec}", name, known)
+    if not isinstance(config.objective.get("name"), str):
+        raise UserError(f"{spec}: the config has no objective.name")
 
 
 def _complete(section: ConfigDict) -> None:
@@ -232,8 +235,11 @@ def _complete(section: ConfigDict) -> None:
             section[field.name] = field.default_factory()
 
 
-def _check_sections(config: ConfigDict) -> None:
+def _check_sections(config: ConfigDict, *, where: str = "") -> None:
     """Checks all keys but the objective's against their declaration in base.py.
+
+    Args:
+      where: begins the error's line, if it is not empty.
 
     Raises:
       UserError: the experiment set an unknown key, or a value is not legal.
@@ -250,7 +256,7 @@ def _check_sections(config: ConfigDict) -> None:
         for name, section in base.SECTIONS.items():
             fields.check(section(**config[name]), prefix=f"{name}.")
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{where}{error}") from error
 
 
 def _pair(item: str) -> tuple[str, str]:

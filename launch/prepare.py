@@ -10,7 +10,6 @@ the evaluation; `--config.data.task=DIR` trains from them without the text.
 """
 
 import dataclasses
-import json
 
 from etils import epath
 
@@ -22,7 +21,7 @@ from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
-from research.run.json_files import write_json
+from research.run.json_files import read_json, write_json
 from research.run.phases import run_phases
 
 
@@ -52,7 +51,8 @@ class Shard:
     @property
     def counts(self) -> dict[str, int]:
         """Tokens, documents and examples, as printed by the process."""
-        return json.loads(self._result.read_text())
+        remedy = "delete it and start the command again"
+        return read_json(self._result, remedy, values=int)
 
     @property
     def summary(self) -> str:

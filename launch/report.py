@@ -8,7 +8,7 @@ report.html is a single file; the figures of report.md are files beside it.
 import argparse
 from pathlib import Path
 
-from launch import cli
+from launch import cli, user_code
 from launch.reports import formats, report_pages, tables
 from launch.reports.report import make_report
 from launch.sweeps import sweep_plan
@@ -17,7 +17,9 @@ from launch.sweeps import sweep_plan
 def run(args: argparse.Namespace) -> None:
     """Writes both pages and the figures, and prints the table."""
     table = tables.load_table(args.table)
-    report = make_report(table, sweep_plan.read_plan(args.workdir))
+    trials = sweep_plan.read_plan(args.workdir)
+    with user_code.name_line_in_errors(args.table):
+        report = make_report(table, trials)
     folder = Path(args.workdir)
     for file, (_, svg) in report.figures.items():
         (folder / file).write_text(svg)

@@ -30,13 +30,14 @@ from launch.backends.backend import absolute_path
 from launch.sweeps import status, sweep_plan
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.run.workdir import check_reachable
 
 ACTIONS = ("run", "status", "resume", "logs", "stop")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs one action of the command line."""
-    _check_reachable(args.workdir)
+    check_reachable(args.workdir)
     if args.action == "run":
         return _run(args)
     header = sweep_plan.read_header(args.workdir)
@@ -106,21 +107,6 @@ def _stop(backend: Any, workdir: epath.Path) -> None:
             time.sleep(0.1)
     backend.cancel(scheduler.read_handles(workdir).values())
     scheduler.clear_handles(workdir)
-
-
-def _check_reachable(workdir: str) -> None:
-    """Checks that the bucket of a workdir can be read.
-
-    Raises:
-      UserError: it cannot be read from this machine.
-    """
-    if "://" not in workdir:
-        return
-    try:
-        absolute_path(workdir).exists()
-    except Exception as error:  # its type depends on the library that reads the bucket
-        reason = str(error).splitlines()[0]
-        raise UserError(f"--workdir={workdir} cannot be read ({reason})") from error
 
 
 class Parser(cli.Parser):

@@ -8,7 +8,7 @@ A table is refused while a run that it needs has no result.
 import argparse
 from pathlib import Path
 
-from launch import cli
+from launch import cli, user_code
 from launch.reports import formats, tables
 from launch.sweeps import sweep_plan
 from research.errors import unknown
@@ -19,9 +19,12 @@ def run(args: argparse.Namespace) -> None:
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
     table = tables.load_table(args.table)
-    grid = tables.fill_table(table, sweep_plan.read_plan(args.workdir))
-    text = formats.FORMATS[args.format](table, grid)
+    trials = sweep_plan.read_plan(args.workdir)
+    with user_code.name_line_in_errors(args.table):
+        grid = tables.fill_table(table, trials)
+        text = formats.FORMATS[args.format](table, grid)
     if args.output:
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
         Path(args.output).write_text(text)
     else:
         print(text, end="")

@@ -2,6 +2,7 @@
 
 rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is masked
 unit: str = choice("token", ("token", "word"))  # what is masked as a whole
+corpus: str = free_text("embedded")  # a name or a path
 
 def __post_init__(self):
     check(self)
@@ -9,8 +10,14 @@ def __post_init__(self):
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+MAX_INT = 2**31 - 1
+"""Of a field without an upper bound of its own: arrays have int32 indices."""
 
 
 def choice(default: str, values: Sequence[str]) -> Any:
@@ -32,6 +39,14 @@ def number(
     return dataclasses.field(default=default, metadata={"bounds": given})
 
 
+def free_text(default: str) -> Any:
+    """A field of the user's own words (a path, a name), which whoever reads it checks.
+
+    It is one line without control characters.
+    """
+    return dataclasses.field(default=default, metadata={"text": True})
+
+
 def fraction(default: float) -> Any:
     """A dataclass field in [0, 1]."""
     return number(default, least=0, most=1)
@@ -47,17 +62,38 @@ def check(instance: Any, *, prefix: str = "") -> None:
       ValueError: names the first field that is wrong, what is legal, and its value.
     """
     for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        values, bounds = field.metadata.get("values"), field.metadata.get("bounds", {})
+        value, name = getattr(instance, field.name), f"{prefix}{field.name}"
+        if expected := _TYPES.get(type(field.default)):
+            is_legal, words = expected
+            if not is_legal(value):
+                raise ValueError(f"{name} is {words}, not {value!r}")
+        values, bounds = field.metadata.get("values"), field.metadata.get("bounds")
         if values is not None and value not in values:
-            raise ValueError(
-                f"{prefix}{field.name} is {_listed(values)}, not {value!r}"
-            )
-        if not all(_HOLDS[name](value, bound) for name, bound in bounds.items()):
-            legal = " and ".join(_WORDS[name].format(b) for name, b in bounds.items())
-            raise ValueError(f"{prefix}{field.name} is {legal}, not {value}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{prefix}{field.name} is a finite number, not {value}")
+            raise ValueError(f"{name} is {_listed(values)}, not {value!r}")
+        if field.metadata.get("text") and not value.isprintable():
+            raise ValueError(f"{name} is one line of printable text, not {value!r}")
+        if bounds:
+            _check_number(name, value, bounds)
+
+
+def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:
+    """Checks a number as it is and as a device has it: in 32 bits.
+
+    Raises:
+      ValueError: names the field, what is legal, and the value.
+    """
+    stored = value
+    if isinstance(value, float):
+        with np.errstate(over="ignore", under="ignore"):
+            stored = float(np.float32(value))
+    for each in (value, stored):
+        if not all(_HOLDS[kind](each, bound) for kind, bound in bounds.items()):
+            legal = " and ".join(_WORDS[kind].format(b) for kind, b in bounds.items())
+            raise ValueError(f"{name} is {legal}, not {value}")
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ValueError(f"{name} is a finite number of 32 bits, not {value}")
+    if not isinstance(value, float) and value > MAX_INT and bounds.keys() <= {"least"}:
+        raise ValueError(f"{name} is at most {MAX_INT}, not {value}")
 
 
 def check_sum(instance: Any, *names: str) -> None:
@@ -70,6 +106,21 @@ def check_sum(instance: Any, *names: str) -> None:
     if total > 1 + 1e-9:
         raise ValueError(f"{' + '.join(names)} is at most 1, not {total:g}")
 
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+_TYPES = {
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    float: (_is_number, "a number"),
+    int: (
+        lambda value: _is_number(value) and isinstance(value, numbers.Integral),
+        "a whole number",
+    ),
+    str: (lambda value: isinstance(value, str), "text"),
+}
+"""Type of a field's default -> whether a value is of it, and what it is called."""
 
 _HOLDS = {
     "least": lambda value, bound: value >= bound,

@@ -5,7 +5,6 @@ are therefore complete even if drivers, backends or machines die.
 """
 
 import dataclasses
-import json
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from etils import epath
 
 from launch import cli
-from research.run.json_files import write_json
+from research.run.json_files import NUMBER, read_json, write_json
 
 FOLDER = "attempts"
 HEARTBEAT_INTERVAL_S = 5.0
@@ -80,6 +79,19 @@ class ProcessRecord:
         write_json(folder / FOLDER / name, dataclasses.asdict(self))
 
 
+RECORD_FIELDS = {
+    **{name: str for name in ("attempt", "host")},
+    **{name: int for name in ("rank", "round", "pid")},
+    **{name: NUMBER for name in ("started", "heartbeat")},
+    "ended": (*NUMBER, type(None)),
+    "exit_code": (int, type(None)),
+    "stop_requested": bool,
+    "process_start": str,
+    "step": (int, type(None)),
+}
+"""Of the file of a `ProcessRecord`: JSON types by name."""
+
+
 def process_start(pid: int) -> str:
     """When a process of this machine started, in the system's words; "": there is none.
 
@@ -137,7 +149,8 @@ def read_attempts(folder: epath.Path) -> list[Attempt]:
     groups: dict[str, list[ProcessRecord]] = {}
     records = folder / FOLDER
     for file in sorted(records.glob("*.json")) if records.exists() else []:
-        record = ProcessRecord(**json.loads(file.read_text()))
+        remedy = "delete it: this attempt is then not counted"
+        record = ProcessRecord(**read_json(file, remedy, RECORD_FIELDS))
         groups.setdefault(record.attempt, []).append(record)
     attempts = [
         Attempt(tuple(sorted(group, key=lambda record: record.rank)))

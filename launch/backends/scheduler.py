@@ -21,7 +21,7 @@ from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
-from research.run.json_files import write_json
+from research.run.json_files import NUMBER, read_json, write_json
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
 
@@ -155,7 +155,8 @@ class Scheduler:
 def read_handles(workdir: epath.Path) -> dict[str, str]:
     """The handles of the jobs that ran when the driver wrote them last, by job id."""
     path = workdir / JOBS_FILE
-    return json.loads(path.read_text()) if path.exists() else {}
+    remedy = "delete it: jobs that still run are then not found, and not stopped"
+    return read_json(path, remedy, values=str) if path.exists() else {}
 
 
 def clear_handles(workdir: epath.Path) -> None:
@@ -187,4 +188,9 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
 def current_driver(workdir: epath.Path) -> Mapping[str, object] | None:
     """The driver of a workdir: its pid, host, and since when; None if there is none."""
     path = workdir / DRIVER_FILE
-    return json.loads(path.read_text()) if is_locked(path) else None
+    remedy = "stop that sweep by its process id, and delete it"
+    fields = {"pid": int, "host": str, "since": NUMBER}
+    driver = read_json(path, remedy, fields) if is_locked(path) else None
+    if driver and driver["pid"] < 1:  # a group of processes, or all of them
+        raise UserError(f"{path} is damaged (no process {driver['pid']}); {remedy}")
+    return driver

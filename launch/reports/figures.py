@@ -30,6 +30,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
+    "text.parse_math": False,
     "figure.constrained_layout.use": True,
     "font.family": "sans-serif",
     "font.size": 9,

@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Callable
 
 from launch.reports.tables import Cell, Grid, Table
@@ -11,6 +12,10 @@ from launch.reports.tables import Cell, Grid, Table
 CSV_HEADER = ("row", "column", "mean", "margin", "count", "p", "paper", "source")
 DASH = "–"
 CONFIDENCE = "95 %"
+MARKDOWN_SPECIAL = re.compile(
+    r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|^[-+#]"
+)
+"""What Markdown, or HTML in it, reads as more than text."""
 
 
 def format_number(value: float, digits: int) -> str:
@@ -69,8 +74,15 @@ def notes(table: Table, grid: Grid) -> list[str]:
     return texts
 
 
+def escape_markdown(text: str) -> str:
+    """The text as one line that a page shows as it is, also in a table."""
+    return MARKDOWN_SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
+
+
 def markdown(table: Table, grid: Grid) -> str:
-    lines = format_rows(table, grid)
+    lines = [
+        [escape_markdown(word) for word in line] for line in format_rows(table, grid)
+    ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 
     def line(words: list[str]) -> str:
@@ -80,7 +92,7 @@ def markdown(table: Table, grid: Grid) -> str:
 
     rule = [":" + "-" * (widths[0] - 1), *("-" * (n - 1) + ":" for n in widths[1:])]
     body = [line(lines[0]), line(rule), *map(line, lines[1:])]
-    below = "".join(f"\n{note}\n" for note in notes(table, grid))
+    below = "".join(f"\n{escape_markdown(note)}\n" for note in notes(table, grid))
     return "\n".join(body) + "\n" + below
 
 

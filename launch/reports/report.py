@@ -32,7 +32,7 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     Raises:
       UserError: runs are missing.
     """
-    grid, rows = tables.fill_table(table, trials), table.rows(trials)
+    grid, rows = tables.fill_table(table, trials), tables.table_rows(table, trials)
     from launch.reports import figures  # matplotlib: after missing runs are reported
 
     drawn = {

@@ -9,12 +9,16 @@ from launch.reports.report import Report, value_text
 
 def markdown_page(report: Report) -> str:
     """The report as Markdown; its figures are files beside the page."""
-    parts = [f"# {report.table.title}", formats.markdown(report.table, report.grid)]
+    escape = formats.escape_markdown
+    title = f"# {escape(report.table.title)}"
+    parts = [title, formats.markdown(report.table, report.grid)]
     for file, (caption, _) in report.figures.items():
+        caption = escape(caption)
         parts.append(f"![{caption}]({file})\n\n{caption}")
     for title, (header, *rows) in _detail_tables(report):
         body = [header, ["---"] * len(header), *rows]
-        text = "\n".join("| " + " | ".join(cells) + " |" for cells in body)
+        rows = (" | ".join(map(escape, cells)) for cells in body)
+        text = "\n".join(f"| {row} |" for row in rows)
         parts.append(
             f"<details><summary>{html.escape(title)}</summary>\n\n{text}\n\n</details>"
         )

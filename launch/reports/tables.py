@@ -1,10 +1,11 @@
 """A table of a sweep: the trials of each cell, beside the numbers of a paper."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from launch import config
+from launch import user_code
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.evaluation.statistics import Estimate, estimate, paired_test
@@ -67,11 +68,17 @@ def load_table(file: str) -> Table:
     """The table that a file defines.
 
     Raises:
-      UserError: there is no such file, or it does not define TABLE.
+      UserError: there is no such file, or its TABLE is none.
     """
-    table = getattr(config.module_at(file), "TABLE", None)
-    if table is None:
-        raise UserError(f"{file} is not a table: it does not define TABLE")
+    table = getattr(user_code.module_at(file), "TABLE", None)
+    if not isinstance(table, Table) or not callable(table.rows):
+        raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
+    names = [column.name for column in table.columns if isinstance(column, Column)]
+    if len(names) < max(1, len(table.columns)):
+        raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
+    for name in table.bars:
+        if name not in names:
+            raise unknown(f"column of TABLE.bars in {file}", name, names)
     return table
 
 
@@ -81,7 +88,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     Raises:
       UserError: a trial has no result, or a group of a row has no trials.
     """
-    rows = table.rows(trials)
+    rows = table_rows(table, trials)
     _check_complete(rows)
     if table.baseline and table.baseline not in rows:
         raise unknown("baseline row", table.baseline, rows)
@@ -93,12 +100,31 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     return grid
 
 
+def table_rows(table: Table, trials: list[Trial]) -> Rows:
+    """What the table's function gives for these trials.
+
+    Raises:
+      UserError: it gives something else than rows of groups of trials.
+    """
+    rows = table.rows(trials)
+    pairs = rows.items() if isinstance(rows, Mapping) else [(None, None)]
+    for name, groups in pairs:
+        if not (isinstance(name, str) and isinstance(groups, Mapping)):
+            raise UserError(
+                f"--table: rows() of {table.title!r} gives row -> group -> trials, not "
+                f"{rows!r}"
+            )
+    return rows
+
+
 def _check_complete(rows: Rows) -> None:
     missing = {}
     for row, groups in rows.items():
         for name, group in groups.items():
             if not group:
-                raise UserError(f"no trial of the sweep fills row {row}, {name}")
+                raise UserError(
+                    f"--table: no trial of the sweep fills row {row}, {name}"
+                )
             missing |= {trial.id: trial.name for trial in group if not trial.done}
     if missing:
         names = ", ".join(f"{name} ({key})" for key, name in missing.items())
@@ -116,6 +142,10 @@ def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, 
         number = metric_value(column.value, trial)
         if number is None:
             continue
+        if not isinstance(number, numbers.Real):
+            raise UserError(
+                f"--table: column {column.name!r} of {trial.name} is a number, not {number!r}"
+            )
         seed = trial.config["seed"]
         if seed in values:
             raise UserError(f"{trial.name}: two trials of one cell share seed {seed}")
@@ -136,10 +166,19 @@ def metric_value(value: str | Callable[[Trial], float | None], trial: Trial) -> 
         return value(trial)
     entry = trial.result
     for name in value.split("."):
-        if name not in entry:
-            raise unknown(f"number of {trial.name}", name, entry)
+        if not isinstance(entry, Mapping) or name not in entry:
+            raise unknown(f"number of {trial.name}", value, _numbers(trial.result))
         entry = entry[name]
     return entry
+
+
+def _numbers(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The paths of the numbers in a result, in `metrics` and beside it."""
+    for name, value in content.items():
+        if isinstance(value, numbers.Real):
+            yield prefix + name
+        elif name == "metrics":
+            yield from _numbers(value, "metrics.")
 
 
 def _cell(

@@ -1,28 +1,36 @@
 """The plan of a sweep: its trials, from a sweep file and kept in `sweep.json`."""
 
 import dataclasses
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
-from launch import config
+from launch import config, user_code
 from launch.backends.backend import absolute_path
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.run.json_files import read_json, write_json
+from research.run.json_files import check_object, read_json, write_json
+from research.run.workdir import check_reachable
 
 SCALES = ("smoke", "small", "paper")
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, which do not change a result: a trial's id does not depend on them."""
 
 
-TRIAL_ID = re.compile(r"[0-9a-f]{12}")
-"""The ids of trials, which are the names of their folders in the workdir."""
+TRIAL_FIELDS = {name: str for name in ("id", "name", "experiment")} | {
+    name: dict for name in ("overrides", "parents", "config")
+}
+HEADER_FIELDS = {
+    **{name: str for name in ("sweep", "scale", "on")},
+    **{name: int for name in ("round", "retries", "preemptions")},
+    **{name: dict for name in ("resources", "flags")},
+    "trials": list,
+}
+"""Of `sweep.json`, and of each of its trials: JSON type by name."""
 
-REMEDY = "start the sweep again with --sweep, which makes it anew"
+REMEDY = "delete it and start the sweep again with --sweep"
 
 
 def make_plan(
@@ -36,19 +44,41 @@ def make_plan(
     Raises:
       UserError: a wrong file, scale or config.
     """
-    sweep = getattr(config.module_at(file), "sweep", None)
+    sweep = getattr(user_code.module_at(file), "sweep", None)
     if sweep is None:
         raise UserError(f"{file} is not a sweep: it does not define sweep(scale)")
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     trials: dict[str, Trial] = {}
-    pairs = list(sweep(scale))
+    pairs = _pairs(file, sweep, scale)
     for key in shared:
         if pairs and all(key in own for _, own in pairs):
             raise UserError(f"{key}: every trial of {file} sets this key itself")
     for experiment, own in pairs:
         _add_trial(trials, absolute_path(workdir), experiment, own, shared)
     return _with_distinct_names(list(trials.values()))
+
+
+def _pairs(file: str, sweep: Any, scale: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The pairs (experiment, overrides) of a sweep file.
+
+    Raises:
+      UserError: its function raises, or gives something else; names the file.
+    """
+    pairs = user_code.call(file, sweep, scale)
+    if not isinstance(pairs, Iterable):
+        raise UserError(
+            f"{file}: sweep(scale) gives pairs (experiment, overrides), not {pairs!r}"
+        )
+    with user_code.name_line_in_errors(file):  # a generator runs only now
+        pairs = list(pairs)
+    for pair in pairs:
+        if not _is_pair(pair):
+            raise UserError(
+                f"{file}: sweep(scale) gives pairs (experiment, overrides), not "
+                f"{pair!r}"
+            )
+    return pairs
 
 
 def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:
@@ -70,11 +100,16 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
     """
     trials: dict[str, Trial] = {}
     try:
-        for row in read_header(workdir)["trials"]:
+        for row in _read(workdir, {"trials": list})["trials"]:
+            check_object(row, TRIAL_FIELDS)
+            if _trial_id(row["config"]) != row["id"]:
+                raise ValueError(f"id {row['id']!r} is not that of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}
-            folder = absolute_path(workdir) / TRIAL_ID.fullmatch(row["id"]).group()
+            folder = absolute_path(workdir) / row["id"]
             trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(
             f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
         ) from error
@@ -87,10 +122,17 @@ def read_header(workdir: epath.PathLike) -> dict[str, Any]:
     Raises:
       UserError: there is no such file, or it is damaged.
     """
+    return _read(workdir, HEADER_FIELDS)
+
+
+def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
+    check_reachable(path)
     if not path.exists():
-        raise UserError(f"{workdir} holds no sweep: launch.sweep --workdir={workdir}")
-    return read_json(path, REMEDY)
+        raise UserError(
+            f"{workdir} holds no sweep (sweep.json): launch.sweep --workdir={workdir}"
+        )
+    return read_json(path, REMEDY, fields)
 
 
 def _add_trial(
@@ -109,9 +151,7 @@ def _add_trial(
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
-    trial_id = config.digest(
-        {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
-    )
+    trial_id = _trial_id(resolved)
     trial = Trial(
         id=trial_id,
         name=Path(experiment.partition(":")[0]).stem,
@@ -122,6 +162,13 @@ def _add_trial(
         folder=workdir / trial_id,
     )
     return trials.setdefault(trial_id, trial)
+
+
+def _trial_id(resolved: Mapping[str, Any]) -> str:
+    """A trial's id, the name of its folder, from its flat config: 12 hex digits."""
+    return config.digest(
+        {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
+    )
 
 
 def _is_pair(value: Any) -> bool:

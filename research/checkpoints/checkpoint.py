@@ -146,7 +146,7 @@ class Checkpoints:
         folder = self.folder / str(step)
         params = abstract_state.params
         rest = {k: v for k, v in abstract_state._asdict().items() if k != "params"}
-        saved = self.checkpointer.metadata(folder).item_metadata
+        saved = checksums.item_metadata(self.checkpointer, folder)
         _check_same_shapes(folder, saved["params"], params)
         _check_same_shapes(folder, saved["rest"], rest)
         restored = self.checkpointer.restore(
@@ -218,7 +218,7 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
         facts=ocp.JsonCheckpointHandler(),
     )
     with ocp.Checkpointer(handler) as checkpointer:
-        saved = checkpointer.metadata(folder).item_metadata
+        saved = checksums.item_metadata(checkpointer, folder)
         as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
         args = {
             item: ocp.args.JsonRestore()

@@ -4,8 +4,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from etils import epath
+
+from research.errors import UserError
+from research.run.json_files import read_json
 
 CHECKSUMS_FILE = "checksums.json"
 UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
@@ -32,15 +36,15 @@ def has_checksums(folder: epath.Path) -> bool:
 def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
-        known = json.loads((folder / CHECKSUMS_FILE).read_text())
+        known = read_json(folder / CHECKSUMS_FILE, "", values=list)
         sizes = {name: int(size) for name, (size, _) in known.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        sizes = {}
-    if not sizes:  # of a folder without files nothing is written
+        if not sizes:
+            raise ValueError
+    except (OSError, TypeError, ValueError):
         return f"{CHECKSUMS_FILE} cannot be read"
 
     def damage_of(name: str) -> str:
-        if not (folder / name).exists():
+        if not (folder / name).is_file():
             return f"{name} is missing"
         size, digest = _size_and_hash(folder / name)
         if size != sizes[name]:
@@ -49,6 +53,19 @@ def find_damage(folder: epath.Path) -> str:
 
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         return next(filter(None, pool.map(damage_of, known)), "")
+
+
+def item_metadata(checkpointer: Any, folder: epath.Path) -> Any:
+    """What a verified checkpoint holds, item by item, as Orbax describes it.
+
+    Raises:
+      UserError: a file that has no checksum is damaged.
+    """
+    try:
+        return checkpointer.metadata(folder).item_metadata
+    except (OSError, TypeError, ValueError, AttributeError, KeyError) as error:
+        path = folder / UNCHECKED_FILES[0]
+        raise UserError(f"{path} is damaged; delete it: nothing needs it") from error
 
 
 def _size_and_hash(path: epath.Path) -> list:

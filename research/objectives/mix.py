@@ -16,8 +16,12 @@ import numpy as np
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
+from research.fields import check, choice
+from research.objectives import names
 from research.objectives.inputs import composite
 from research.objectives.losses.cross_entropy import Term
+
+BASE_OBJECTIVES = tuple(name for name in names() if name != "mix")
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Objective:
     so the fields it reads must have the same value in all parts.
     """
 
-    base_objective: str = "mlm"  # a module of this folder
+    base_objective: str = choice("mlm", BASE_OBJECTIVES)  # of all parts
     parts: tuple = ()  # name -> fields of `base_objective`, and mixing_rate: a number
     # (by default 1) or [[step, number], ...], each from its step on; rates are relative
     # to their sum. Without parts: the base objective with its defaults.
@@ -42,9 +46,8 @@ class Objective:
     family = "joint"
 
     def __post_init__(self):
+        check(self)
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        if self.base_objective == "mix":
-            raise ValueError("base_objective is an objective other than mix")
         schedules = self._parts.schedules.values()
         steps = [0, *(step for points in schedules for step, _ in points)]
         for step in sorted(set(steps)):

@@ -22,7 +22,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.fields import check, check_sum, choice, fraction, number
+from research.fields import check, check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
@@ -62,8 +62,9 @@ class Objective:
     unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
     max_words: int = number(0, least=0)  # of an n-gram or span; 0: 3 of an n-gram,
     # 10 of a span
-    entry_types: str = ""  # of data.lexicon, separated by commas. Unit lexicon: entries
-    # that are chosen before single words ("": all); other units: entries that are words
+    entry_types: str = free_text("")  # of data.lexicon, separated by commas. Unit
+    # lexicon: entries that are chosen before single words ("": all); other units:
+    # entries that are words
     draw_unit: str = choice("token", DRAW_UNITS)  # mask, random or stay is drawn once
     # for each token, or once for an unbroken run of chosen tokens
     candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:

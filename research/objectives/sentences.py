@@ -24,7 +24,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
-from research.fields import check, choice, fraction, number
+from research.fields import check, choice, fraction, free_text, number
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
@@ -49,7 +49,8 @@ class Objective:
     # on pairs; reorder and discourse have their own
     short_rate: float = fraction(0.1)  # fraction of segment pairs that is made shorter
     max_pieces: int = number(3, least=1, most=MAX_PIECES)  # of task reorder
-    entry_type: str = "connective"  # of task discourse: the lexicon's connectives
+    entry_type: str = free_text("connective")  # of task discourse: the lexicon's
+    # connectives
 
     family = "sentence"
     pattern = "full"

@@ -22,7 +22,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, check_sum, choice, fraction, number
+from research.fields import check, check_sum, choice, fraction, free_text, number
 from research.objectives.corruption.masking import (
     TOKEN_SETS,
     mask_random_tokens,
@@ -51,7 +51,8 @@ class Objective:
     # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side (monolingual, to alternate with both in a mix)
-    languages: str = "0:1"  # token types of first and second side: one pair for all
+    languages: str = free_text("0:1")  # token types of first and second side: one pair
+    # for all
     # corpora, or one for each of data.mixture in order of their names, between spaces
 
     family = "MLM"

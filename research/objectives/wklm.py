@@ -27,7 +27,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
-from research.fields import check, check_sum, fraction, number
+from research.fields import check, check_sum, fraction, free_text, number
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import mask_random_tokens, max_masked
 from research.objectives.inputs import input_format
@@ -52,7 +52,7 @@ class Objective:
     replace_rate: float = number(1 / 3, above=0, most=1 / 2)  # fraction of mentions;
     # one after an unreplaced mention is replaced with p = replace_rate / (1 -
     # replace_rate), one after a replaced mention never
-    entry_types: str = ""  # of data.lexicon, separated by commas; "": all
+    entry_types: str = free_text("")  # of data.lexicon, separated by commas; "": all
     coef: float = number(1.0, least=0)  # weight of the mentions' loss; that of masked
     # tokens has 1
     rate: float = number(0.05, above=0, below=1)  # fraction of a row's tokens that is

@@ -1,12 +1,24 @@
-"""JSON files that are complete or absent, whenever the process is killed."""
+"""JSON files that are complete or absent, and the one reader of what may be damaged."""
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from research.errors import UserError
+
+NUMBER = (int, float)
+"""The type of a field that is any number."""
+
+_TYPE_NAMES = {
+    bool: "true or false",
+    dict: "an object",
+    int: "a whole number",
+    list: "a list",
+    str: "text",
+}
 
 
 def write_json(path: epath.PathLike, content: Any) -> None:
@@ -24,41 +36,96 @@ def replace_text(path: epath.Path, text: str) -> None:
     temporary.replace(path)
 
 
-def read_json(path: epath.PathLike, remedy: str) -> dict[str, Any]:
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+      ValueError: it is not JSON or not UTF-8, or nested too deeply to be read.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def read_json(
+    path: epath.PathLike,
+    remedy: str,
+    fields: Mapping[str, Any] | None = None,
+    *,
+    values: Any = None,
+) -> dict[str, Any]:
     """The object in a JSON file.
+
+    Args:
+      remedy: the end of the error's line: what to do about a damaged file.
+      fields: names that the object must have -> type, or types, of their values.
+      values: type, or types, of all values; None: any.
 
     Raises:
       UserError: the file holds something else; the line ends with `remedy`.
     """
     try:
-        content = json.loads(epath.Path(path).read_bytes())
-        if not isinstance(content, dict):
-            raise ValueError("not an object")
-    except ValueError as error:  # also bytes that are not UTF-8
+        content = parse_json(epath.Path(path).read_bytes())
+        check_object(content, fields or {}, values=values)
+    except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}") from error
     return content
 
 
-def read_json_lines(path: epath.PathLike) -> list[dict[str, Any]]:
+def check_object(
+    content: Any, fields: Mapping[str, Any], *, values: Any = None
+) -> None:
+    """Checks that a JSON value is an object with the given fields; see `read_json`.
+
+    Raises:
+      ValueError: says in half a line what it is instead.
+    """
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    for name, expected in fields.items():
+        if name not in content:
+            raise ValueError(f"{name} is missing")
+        _check_type(name, content[name], expected)
+    if values:
+        for name, value in content.items():
+            _check_type(name, value, values)
+
+
+def _check_type(name: str, value: Any, expected: Any) -> None:
+    types = expected if isinstance(expected, tuple) else (expected,)
+    if type(value) not in types:  # true is no number
+        is_number = set(NUMBER) <= set(types)
+        words = "a number" if is_number else _TYPE_NAMES[types[0]]
+        raise ValueError(f"{name[:40]!r} is not {words}")
+
+
+def read_json_lines(
+    path: epath.PathLike, fields: Mapping[str, Any], *, values: Any = None
+) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file, [] if there is none.
 
     A last line without its end, because it is being written or its writer was killed,
     is left out.
 
+    Args:
+      fields, values: of each line's object, as `read_json` takes them.
+
     Raises:
-      UserError: another line is not a JSON object.
+      UserError: another line is not such an object.
     """
     path = epath.Path(path)
     *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
     objects = []
     for number, line in enumerate(lines, start=1):
         try:
-            objects.append(json.loads(line))
-            if not isinstance(objects[-1], dict):
-                raise ValueError
+            content = parse_json(line)
+            check_object(content, fields, values=values)
         except ValueError as error:  # also bytes that are not UTF-8
             raise UserError(
-                f"{path}:{number} is damaged: {line[:40]!r}; bring the file back, or "
-                "delete it: its lines up to the newest checkpoint are then lost"
+                f"{path}:{number} is damaged ({error}): {line[:40]!r}; bring the file "
+                "back, or delete it: its lines up to the newest checkpoint are then "
+                "lost"
             ) from error
+        objects.append(content)
     return objects

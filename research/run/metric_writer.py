@@ -8,7 +8,7 @@ from typing import Any
 
 from etils import epath
 
-from research.run.json_files import read_json_lines, replace_text
+from research.run.json_files import NUMBER, read_json_lines, replace_text
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 
@@ -18,7 +18,7 @@ FLUSH_INTERVAL_S = 10.0
 
 def read_metrics(workdir: epath.PathLike) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl: `step`, and metrics by name."""
-    return read_json_lines(epath.Path(workdir) / METRICS_FILE)
+    return _read_lines(epath.Path(workdir) / METRICS_FILE)
 
 
 def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
@@ -26,6 +26,10 @@ def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
     merged = {name: value for line in lines for name, value in line.items()}
     merged.pop("step", None)
     return merged
+
+
+def _read_lines(path: epath.Path) -> list[dict[str, Any]]:
+    return read_json_lines(path, {"step": int}, values=NUMBER)
 
 
 class MetricWriter:
@@ -77,7 +81,7 @@ class MetricWriter:
     def _open(self, name: str, step: int) -> list[dict[str, Any]]:
         """Drops the lines past `step` from a file and opens it; returns the others."""
         path = self.folder / name
-        lines = [line for line in read_json_lines(path) if line["step"] <= step]
+        lines = [line for line in _read_lines(path) if line["step"] <= step]
         replace_text(path, "".join(json.dumps(line) + "\n" for line in lines))
         self.files[name] = path.open("a")
         return lines

@@ -14,10 +14,14 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.run.claim_file import hold_claim
 from research.run.json_files import read_json, write_json
 
 LOCK_FILE = ".lock"
 """In the workdir: locked while a run writes it, with the run's host and process."""
+
+CLAIM_FILE = ".claim.json"
+"""In its place in a bucket."""
 
 CHANGEABLE_KEYS = (
     "data.cache_dir",
@@ -41,6 +45,7 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
     Raises:
       UserError: it cannot be made, is of another config, or another run writes it.
     """
+    check_reachable(workdir)
     if (workdir / "config.json").exists():
         remedy = "give another --workdir, or delete it: the next start makes it again"
         old = read_json(workdir / "config.json", remedy)
@@ -64,13 +69,17 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
 def lock_workdir(workdir: epath.Path) -> Iterator[None]:
     """Makes process 0 the one writer of a workdir, until the block ends or it dies.
 
-    Buckets have no locks: there, nothing is checked.
+    Buckets have no locks: there, it is a claim that its holder renews.
 
     Raises:
       UserError: another run holds the lock; names its host and process.
     """
-    if jax.process_index() != 0 or "://" in str(workdir):
+    if jax.process_index() != 0:
         yield
+        return
+    if "://" in str(workdir):
+        with hold_claim(workdir / CLAIM_FILE):
+            yield
         return
     path = workdir / LOCK_FILE
     with file_lock(path, wait=False) as file:
@@ -83,6 +92,22 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {platform.node()}\n")
         file.flush()
         yield
+
+
+def check_reachable(path: epath.PathLike) -> None:
+    """Checks that a path in a bucket can be read from this machine.
+
+    Raises:
+      UserError: it cannot.
+    """
+    text = os.fspath(path)
+    if "://" not in text:
+        return
+    try:
+        epath.Path(text).exists()
+    except Exception as error:  # its type depends on the library that reads the bucket
+        reason, *_ = [*str(error).splitlines(), type(error).__name__]
+        raise UserError(f"--workdir={text} cannot be read ({reason})") from error
 
 
 def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:

@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments import base
-from launch.config import flatten, load_config, module_at
+from launch.config import flatten, load_config
+from launch.user_code import module_at
 from research import objectives
 
 ROOT = Path(__file__).parents[2]

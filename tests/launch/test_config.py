@@ -188,15 +188,21 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
 @pytest.mark.parametrize(
     "override, said",
     [
-        ("data.length=0", "data.length is at least 1, not 0"),
+        ("data.length=0", "data.length is at least 1 and at most 1048576, not 0"),
         ("data.stride=-1", "data.stride is at least 0, not -1"),
         ("data.eval_split=dev", "data.eval_split is train, valid or test, not 'dev'"),
         ("data.alpha=1.5", "data.alpha is at least 0 and at most 1, not 1.5"),
         ("model.dropout=1", "model.dropout is at least 0 and below 1, not 1.0"),
         ("model.norm_epsilon=nan", "model.norm_epsilon is above 0, not nan"),
+        ("model.norm_epsilon=1e-300", "model.norm_epsilon is above 0, not 1e-300"),
+        ("optimizer.beta2=0.9999999999", "is at least 0 and below 1, not 0.9999999999"),
+        ("optimizer.epsilon=1e39", "epsilon is a finite number of 32 bits, not 1e+39"),
+        ("data.corpus=a\nb", "data.corpus is one line of printable text, not 'a\\nb'"),
+        (f"train.steps={2**31}", "train.steps is at most 2147483647, not 2147483648"),
+        (f"model.layers={10**9}", "model.layers is at least 1 and at most 1024, not"),
         ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),
         ("optimizer.layer_decay=0", "above 0 and at most 1, not 0.0"),
-        ("optimizer.learning_rate=inf", "learning_rate is a finite number, not inf"),
+        ("optimizer.learning_rate=inf", "learning_rate is a finite number of 32 bits"),
         ("train.steps=0", "train.steps is at least 1, not 0"),
         ("seed=-1", "seed is at least 0 and below 2147483648, not -1"),
         (f"seed={2**70}", "seed is at least 0 and below 2147483648, not"),
@@ -221,7 +227,7 @@ def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
         config.load_config(str(file))
 
 
-def test_every_number_has_declared_bounds_and_a_legal_default():
+def test_every_key_declares_what_is_legal_and_has_a_legal_default():
     sections = [base.Run, *base.SECTIONS.values()]
     for section in sections:
         fields.check(section())
@@ -229,6 +235,8 @@ def test_every_number_has_declared_bounds_and_a_legal_default():
         for field in dataclasses.fields(section):
             if type(field.default) in (int, float):
                 assert field.metadata.get("bounds"), f"{section}.{field.name}"
+            if type(field.default) is str:
+                assert field.metadata.keys() & {"values", "text"}, field.name
 
 
 def test_a_size_of_a_file_that_has_sizes(tmp_path):

@@ -240,7 +240,7 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
 @pytest.mark.parametrize(
     "base_objective, parts, error",
     [
-        ("mix", {}, "base_objective is an objective other than mix"),
+        ("mix", {}, "base_objective is bart, .*, not 'mix'"),
         ("mlm", {"a": {"mixing_rate": [[0, 1], [9, 0]]}}, "0 at step 9"),
         ("mlm", {"a": {"mixing_rate": [[9, 1], [0, 1]]}}, "steps that ascend"),
         ("mlm", {"a": {"mixing_rate": "often"}}, "mixing_rate of part 'a' is a number"),

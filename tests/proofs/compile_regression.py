@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.cli import Parser, main
-from launch.config import load_config, module_at
+from launch.config import load_config
 from launch.hardware.tpu_topology import set_environment, topology_devices
+from launch.user_code import module_at
 from research.errors import UserError
 
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,8 @@ import numpy as np
 
 from launch import cli
 from launch.cli import Parser, main
-from launch.config import from_file, module_at
+from launch.config import from_file
+from launch.user_code import module_at
 from research import objectives
 from research.errors import UserError, unknown
 from tests.proofs.parallelism_cases import CASES, REFERENCE, Case, work

@@ -7,9 +7,12 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from research.data import work_shards
 from research.data.corpora.corpus import Corpus, Document, split_of
@@ -65,7 +68,7 @@ def _find_files(name: str) -> list[Path]:
     """The files that a path or a glob names, sorted."""
     path = Path(name).expanduser()
     if path.is_dir():
-        found = [file for file in path.rglob("*") if file.name.endswith(SUFFIXES)]
+        found = _files_below(path)
     elif path.is_file():
         found = [path]
     else:
@@ -77,7 +80,34 @@ def _find_files(name: str) -> list[Path]:
             f"data.corpus is {name!r}: {problem}; give embedded, docstrings, "
             f"tfds:NAME, or a file, folder or glob of {', '.join(SUFFIXES)}"
         )
+    for file in found:
+        if not file.is_file():
+            raise UserError(f"{file}: no file, or a link that leads to none")
     return sorted(found)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """The files of `SUFFIXES` in a folder and its subfolders; tells what is left out.
+
+    Raises:
+      UserError: a subfolder cannot be read.
+    """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})")
+
+    found, links = [], []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        subfolders = (Path(parent, name) for name in folders)
+        links += [path for path in subfolders if path.is_symlink()]
+        found += [Path(parent, name) for name in names if name.endswith(SUFFIXES)]
+    if links:
+        print(
+            f"{folder}: links to {len(links)} folder(s) are not followed, such as "
+            f"{min(links)}; a glob reads them, or data.mixture",
+            file=sys.stderr,
+        )
+    return found
 
 
 def _sha256(file: Path) -> str:
@@ -122,7 +152,7 @@ def _parse_jsonl(lines: Iterator[bytes]) -> Iterator[tuple[str, str | None]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _LineError(number, f"not a JSON object ({error})") from error
         text = row.get("text") if isinstance(row, dict) else None
         if not isinstance(text, str):

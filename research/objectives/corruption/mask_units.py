@@ -115,7 +115,7 @@ def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndar
     names = [name.strip() for name in entry_types.split(",")] if entry_types else known
     for name in names:
         if name not in known:
-            raise unknown("entry type of data.lexicon", name, known)
+            raise unknown("objective.entry_types (of data.lexicon)", name, known)
     return lexicon, np.isin(lexicon.entry_type, [known.index(name) for name in names])
 
 

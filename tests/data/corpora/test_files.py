@@ -137,6 +137,32 @@ def test_a_missing_corpus_gives_a_one_line_error(tmp_path, monkeypatch, name):
         load_corpus(name, 0.1)
 
 
+def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.txt").write_text("text")
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "c.txt").write_text("text")
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (folder / "link.txt").symlink_to(tmp_path / "a.txt")
+    found = files._find_files(str(folder))
+    assert [path.name for path in found] == ["c.txt", "link.txt"]
+    said = capsys.readouterr().err
+    assert "links to 1 folder(s)" in said and str(folder / "link") in said
+    (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
+    for corpus in (folder, folder / "*.txt"):
+        with pytest.raises(UserError, match=r"gone\.txt: no file"):
+            files._find_files(str(corpus))
+
+    def walk(folder, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{folder}/secret"))
+
+    monkeypatch.setattr(files.os, "walk", walk)
+    with pytest.raises(UserError, match="secret: cannot be read"):
+        files._find_files(str(folder))
+
+
 def test_wrong_fractions_and_splits_are_refused():
     with pytest.raises(UserError, match=r"data\.held_out"):
         load_corpus("embedded", 0.5)

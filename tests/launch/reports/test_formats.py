@@ -82,3 +82,15 @@ def test_notes_explain_the_signs(grid):
     text = " ".join(formats.notes(fake_sweep.TABLE, grid))
     for word in ("All equal.", "95 %", "3 seeds", "paired", "none", "Someone (2019)"):
         assert word in text
+
+
+def test_markdown_shows_text_as_it_is(grid):
+    assert formats.escape_markdown("a|b\n<b>c</b> &amp; `d` [e](f) *g* _h_") == (
+        r"a\|b \<b>c\</b> \&amp; \`d\` \[e\](f) \*g\* \_h\_"
+    )
+    plain = "lm (GPT), p < 0.001, data.vocabulary_size, A & B"
+    assert formats.escape_markdown(plain) == plain
+    table = fake_sweep.TABLE._replace(note="<script>alert(1)</script>")
+    row = {"a|b<img src=x>": grid["lm"]}
+    text = formats.markdown(table, row)
+    assert r"| a\|b\<img src=x> |" in text and "\n\\<script>alert" in text

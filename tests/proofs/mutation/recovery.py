@@ -16,8 +16,8 @@ MUTANTS = [
     Mutant(
         "two runs write one workdir",
         WORKDIR,
-        "if jax.process_index() != 0 or",
-        "if jax.process_index() == 0 or",
+        "if jax.process_index() != 0:",
+        "if jax.process_index() == 0:",
         TEST_WORKDIR,
         "second_run_is_refused",
     ),
@@ -82,8 +82,8 @@ MUTANTS = [
     Mutant(
         "the id of a trial leads out of the workdir",
         "launch/sweeps/sweep_plan.py",
-        'TRIAL_ID.fullmatch(row["id"]).group()',
-        'row["id"]',
+        'if _trial_id(row["config"]) != row["id"]:',
+        "if False:",
         TEST_TABLES,
         "damaged_plan",
     ),

@@ -1,0 +1,75 @@
+"""Files of the user's own Python: imported and called, with errors in one line."""
+
+import contextlib
+import importlib.util
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from research.errors import UserError, unknown
+
+
+def module_at(path: str) -> ModuleType:
+    """Imports a Python file by its path.
+
+    Raises:
+      UserError: the file does not exist, is not Python, or raises.
+    """
+    if not Path(path).is_file():
+        near = [str(file) for file in sorted(Path(path).parent.glob("[!_]*.py"))]
+        raise unknown("file", path, near) if near else UserError(f"no file {path}")
+    if not path.endswith(".py"):
+        raise UserError(f"{path} is not a Python file: its name must end in .py")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    with name_line_in_errors(path):
+        spec.loader.exec_module(module)
+    return module
+
+
+def call(path: str, function: Callable, *args: Any) -> Any:
+    """What a function that the file at `path` defines returns.
+
+    Raises:
+      UserError: it takes other arguments, or raises; names the file and the line.
+    """
+    try:
+        inspect.signature(function).bind(*args)
+    except TypeError as error:
+        code = getattr(function, "__code__", None)
+        line = f":{code.co_firstlineno}" if code else ""
+        name = getattr(function, "__name__", repr(function))
+        raise UserError(
+            f"{path}{line}: {name}() cannot be called with {len(args)} argument(s) "
+            f"({error})"
+        ) from error
+    with name_line_in_errors(path):
+        return function(*args)
+
+
+@contextlib.contextmanager
+def name_line_in_errors(path: str) -> Iterator[None]:
+    """Turns an error that code of the file at `path` raises into one line.
+
+    Errors that have no frame of that file are ours, and raised as they are.
+
+    Raises:
+      UserError: names the file, the line, and the error.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except SyntaxError as error:
+        where = f"{error.filename or path}:{error.lineno or 1}"
+        raise UserError(f"{where}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path]
+        if not lines:
+            raise
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise UserError(f"{path}:{lines[-1]}: {reason}") from error

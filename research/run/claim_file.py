@@ -1,0 +1,87 @@
+"""A claim on a folder of a bucket, which has no locks: one process writes it.
+
+The claim is a file with the host, the process and the time, which its holder writes
+anew again and again. A claim that does not change for `DEAD_S` is that of a process
+that was killed. Clocks of two hosts are never compared.
+"""
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from etils import epath
+
+from research.errors import UserError
+from research.run.json_files import NUMBER, read_json, write_json
+
+HEARTBEAT_INTERVAL_S = 15.0
+DEAD_S = 60.0
+SETTLE_S = 2.0
+"""After which the claim is read again, since two processes may have written it."""
+
+
+@contextlib.contextmanager
+def hold_claim(path: epath.Path) -> Iterator[None]:
+    """Holds the claim in the file at `path` until the block ends or the process dies.
+
+    Where a process was killed that held it, the next waits for `DEAD_S`.
+
+    Raises:
+      UserError: another process holds it; names its host and process.
+    """
+    _wait_for_end(path)
+    own = {"host": platform.node(), "pid": os.getpid(), "time": time.time()}
+    own["thread"] = threading.get_ident()
+    write_json(path, own)
+    time.sleep(SETTLE_S)
+    found = _read(path)
+    if found != own:
+        raise _refused(path, found or own)
+    ended = threading.Event()
+    thread = threading.Thread(target=_renew, args=(path, own, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        path.unlink(missing_ok=True)
+
+
+def _wait_for_end(path: epath.Path) -> None:
+    """Waits while there is a claim; raises if its holder lives."""
+    first, began = _read(path), time.monotonic()
+    if first:
+        print(f"{path}: waiting for process {first['pid']} on {first['host']} to end")
+    while first and time.monotonic() - began < DEAD_S:
+        time.sleep(HEARTBEAT_INTERVAL_S / 5)
+        found = _read(path)
+        if not found:
+            return
+        if found != first:
+            raise _refused(path, found)
+
+
+def _renew(path: epath.Path, own: dict[str, Any], ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_INTERVAL_S):
+        with contextlib.suppress(Exception):  # of the bucket; the next may succeed
+            write_json(path, own | {"time": time.time()})
+
+
+def _read(path: epath.Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    fields = {"host": str, "pid": int, "time": NUMBER}
+    return read_json(path, "delete it, if no run writes this folder", fields)
+
+
+def _refused(path: epath.Path, claim: dict[str, Any]) -> UserError:
+    since = time.strftime("%d %b %H:%M:%S", time.localtime(claim["time"]))
+    return UserError(
+        f"another run writes {path.parent} (process {claim['pid']} on {claim['host']}, "
+        f"last seen {since}); stop it or give another --workdir"
+    )

@@ -1,0 +1,55 @@
+"""A claim on a bucket's folder: one holder, released by it or taken after its death."""
+
+import json
+
+import pytest
+from etils import epath
+
+from research.errors import UserError
+from research.run import claim_file
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(claim_file, "HEARTBEAT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(claim_file, "DEAD_S", 0.5)
+    monkeypatch.setattr(claim_file, "SETTLE_S", 0.01)
+    return epath.Path(tmp_path) / "run" / ".claim.json"
+
+
+def test_a_second_run_is_refused_while_the_first_lives(path):
+    with claim_file.hold_claim(path):
+        found = json.loads(path.read_text())
+        with (
+            pytest.raises(
+                UserError, match=rf"process {found['pid']} on {found['host']}"
+            ),
+            claim_file.hold_claim(path),
+        ):
+            pass
+    assert not path.exists()
+    with claim_file.hold_claim(path):
+        pass
+
+
+def test_the_claim_of_a_process_that_was_killed_is_taken_over(path):
+    path.parent.mkdir()
+    path.write_text(json.dumps({"host": "gone", "pid": 1, "time": 0.0}))
+    with claim_file.hold_claim(path):
+        assert json.loads(path.read_text())["host"] != "gone"
+
+
+def test_of_two_that_start_at_once_one_goes_on(path, monkeypatch):
+    other = {"host": "other", "pid": 2, "time": 0.0}
+
+    def overwritten(seconds):
+        if path.exists():
+            path.write_text(json.dumps(other))
+
+    monkeypatch.setattr(claim_file.time, "sleep", overwritten)
+    with (
+        pytest.raises(UserError, match="process 2 on other"),
+        claim_file.hold_claim(path),
+    ):
+        pass
+    assert json.loads(path.read_text()) == other
