@@ -20,7 +20,7 @@ VOCAB = example_batches.vocab(600, sentinels=130)._replace(
 )
 
 
-PARTS = {"ernie": "token", "xlm": "tlm"}
+PARTS = {"ernie": "token"}
 """Systems whose objective has parts -> the one that is measured."""
 
 

@@ -32,6 +32,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "random_tokens": "all",
             "only": "corrupt",
         },
+        {"unit": "word", "rounding": "independent", "only": "corrupt"},
         {
             "format": "full_sentences",
             "rounding": "random",
@@ -39,7 +40,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "only": "corrupt",
         },
     ],
-    "tlm": [{}, {"side": "one", "languages": "1:2", "only": "corrupt"}],
+    "tlm": [
+        {},
+        {"side": "one", "languages": "1:2", "only": "corrupt"},
+        {"languages": "3", "predict": "next"},
+    ],
     "sentences": [
         {},
         {"task": "distance", "only": "corrupt"},
