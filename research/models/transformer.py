@@ -19,10 +19,10 @@ from research.models.layers.embeddings import (
 )
 from research.models.layers.heads import (
     BoundaryHead,
-    Head,
     HeadSpec,
     Readout,
     VocabHead,
+    make_heads,
 )
 from research.models.options import Options
 
@@ -69,10 +69,7 @@ class Transformer(nn.Module):
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="sides"
             )
-        self.named_heads = {
-            name: Head(options, spec, name=f"answer_{name}")
-            for name, spec in dict(self.heads).items()
-        }
+        self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def states(
         self,

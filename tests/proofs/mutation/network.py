@@ -19,6 +19,14 @@ TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
     Mutant(
+        "fine-tuning starts from a new pooler: each head has its own",
+        "research/models/layers/heads.py",
+        "x = jnp.tanh(self.pooler(x))",
+        'x = jnp.tanh(Dense(options, options.width, axes, name="dense")(x))',
+        "tests/objectives/test_classify.py",
+        "pooler_of_pretraining",
+    ),
+    Mutant(
         "the reference of all kernels forgets segments",
         "research/batch.py",
         "same = segment[:, :, None] == segment[:, None, :]",
