@@ -73,6 +73,14 @@ class TextSpec(NamedTuple):
     # streams whatever the unit (monolingual text beside parallel text).
     streams: tuple[int, ...] = ()
 
+    @property
+    def width(self) -> int:
+        """R: raw tokens that are read for an example, at most.
+
+        Of "halves" more than a row has: a late sentence may be part of its beginning.
+        """
+        return self.length + (self.length // 2 if self.unit == "halves" else 0)
+
     def of_corpus(self, number: int) -> "TextSpec":
         """The text that an example from corpus `number` takes."""
         if number in self.streams:
