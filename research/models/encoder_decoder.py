@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import jax
 from flax import linen as nn
 
+from research.errors import UserError
 from research.models.blocks import Encoded, Stack
 from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
 from research.models.layers.heads import HeadSpec, Readout, VocabHead, make_heads
@@ -33,6 +34,8 @@ class EncoderDecoder(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
+        if options.cutoffs:
+            raise UserError("model.cutoffs is for networks of one stack; set it to []")
         self.token = TokenEmbedding(options, self.size)
         self.target_token = self.token
         if not options.shared_embeddings:

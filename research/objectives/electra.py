@@ -33,12 +33,12 @@ from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.copy_loss import copy_cross_entropy
 from research.objectives.losses.cross_entropy import (
-    CHUNK_LOGITS,
     Term,
     binary_cross_entropy,
     cross_entropy,
     with_accuracy,
 )
+from research.objectives.losses.softmax import CHUNK_LOGITS
 
 BLOCK = 128
 """The rows of a vocabulary table are a multiple of this."""

@@ -7,6 +7,7 @@ DENSE_ATTENTION = "research/models/layers/dense_attention.py"
 RELATIVE = "research/models/layers/relative.py"
 POSITIONS = "research/models/layers/positions.py"
 LOSSES = "research/objectives/losses/cross_entropy.py"
+SOFTMAX = "research/objectives/losses/softmax.py"
 OPTIMIZER = "research/run/optimizer.py"
 
 TEST_ATTENTION = "tests/models/layers/test_attention.py"
@@ -17,7 +18,58 @@ TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 TEST_OPTIMIZER = "tests/run/test_optimizer.py"
 TEST_SCHEDULES = "tests/run/test_schedules.py"
 
+ADAPTIVE = "research/models/layers/adaptive.py"
+TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
+
 MUTANTS = [
+    Mutant(
+        "a rare word's probability is that of its cluster",
+        LOSSES,
+        "        total += loss\n",
+        "        total += 0 * loss\n",
+        TEST_ADAPTIVE,
+        "add_up_to_one",
+    ),
+    Mutant(
+        "all positions count in every cluster",
+        LOSSES,
+        "jnp.where(inside_BK, weight_BK, 0.0), right_BK",
+        "weight_BK, right_BK",
+        TEST_ADAPTIVE,
+        "definitions",
+    ),
+    Mutant(
+        "a rare word is correct without its cluster",
+        LOSSES,
+        "jnp.where(right > 0, found, 0.0)",
+        "found",
+        TEST_ADAPTIVE,
+        "definitions and dense",
+    ),
+    Mutant(
+        "every chunk of a cluster is skipped",
+        SOFTMAX,
+        "jnp.any(chunk[2] > 0)",
+        "jnp.any(chunk[2] < 0)",
+        TEST_ADAPTIVE,
+        "definitions and fused",
+    ),
+    Mutant(
+        "the first projection of the adaptive softmax is that of the input",
+        ADAPTIVE,
+        "if not number:  # tied",
+        "if number < 0:  # tied",
+        "tests/models/layers/test_adaptive.py",
+        "has_a_table",
+    ),
+    Mutant(
+        "the softmax of common words lacks the clusters",
+        ADAPTIVE,
+        "sizes[0] += len(options.cutoffs)",
+        "sizes[0] += 0",
+        "tests/models/layers/test_adaptive.py",
+        "has_a_table",
+    ),
     Mutant(
         "fine-tuning starts from a new pooler: each head has its own",
         "research/models/layers/heads.py",
@@ -172,14 +224,14 @@ MUTANTS = [
     Mutant(
         "means are over all slots, padding included",
         LOSSES,
-        "return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)",
-        "return Term(total, jnp.float32(weight.size)), lax.stop_gradient(correct)",
+        "return Term(total, jnp.sum(weight)), lax",
+        "return Term(total, jnp.float32(weight.size)), lax",
         TEST_LOSSES,
         "the_loss_is_its_definition",
     ),
     Mutant(
         "a tie counts as correct, so that a constant model looks strong",
-        LOSSES,
+        SOFTMAX,
         "target_logit_BC > max_other_BC",
         "target_logit_BC >= max_other_BC",
         TEST_LOSSES,
@@ -188,7 +240,7 @@ MUTANTS = [
     ),
     Mutant(
         "a z-loss without a gradient",
-        LOSSES,
+        SOFTMAX,
         "factor_BC = weight_BC * (1 + 2 * options.z_loss * lse_BC) / sum_BC",
         "factor_BC = weight_BC * (1 + 0 * options.z_loss * lse_BC) / sum_BC",
         TEST_LOSSES,
@@ -196,7 +248,7 @@ MUTANTS = [
     ),
     Mutant(
         "label smoothing gives probability to rows that pad the vocabulary",
-        LOSSES,
+        SOFTMAX,
         "used_V = jnp.arange(len(bias_V)) < options.size",
         "used_V = jnp.arange(len(bias_V)) < len(bias_V)",
         TEST_LOSSES,
