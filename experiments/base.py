@@ -135,6 +135,8 @@ class Optimizer:
     beta1: float = number(0.9, least=0, below=1)
     beta2: float = number(0.98, least=0, below=1)
     epsilon: float = number(1e-6, least=0)
+    epsilon_place: str = choice("after", ("after", "before"))  # where epsilon is added:
+    # after the bias correction of the second moment, or before it (fairseq, GPT, XLM)
     bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
     # the code derived from it (ALBERT, ELECTRA, XLNet)
     weight_decay: float = number(0.01, least=0)  # decoupled

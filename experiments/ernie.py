@@ -30,6 +30,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
     config.optimizer.update(bias_correction=True, epsilon=1e-8)
+    config.optimizer.epsilon_place = "before"
     config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
     config.model.max_length = 513
     if size in base.PUBLISHED:

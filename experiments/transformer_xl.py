@@ -33,6 +33,7 @@ def get_config(size: str = "small"):
     config.model.update(dropout=0.1, attention_dropout=0.0, position_dropout=-1)
     config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
     config.optimizer.update(weight_decay=0.0, clip_norm=0.25, decay_from="start")
+    config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 267_735
         config.model.cutoffs = [20_000, 40_000, 200_000]

@@ -71,6 +71,14 @@ MUTANTS = [
         "has_a_table",
     ),
     Mutant(
+        "fairseq's epsilon is added after the bias correction",
+        OPTIMIZER,
+        'if config.bias_correction and config.epsilon_place == "after":',
+        "if config.bias_correction:",
+        TEST_OPTIMIZER,
+        "equal_those_in_numpy",
+    ),
+    Mutant(
         "fine-tuning starts from a new pooler: each head has its own",
         "research/models/layers/heads.py",
         "x = jnp.tanh(self.pooler(x))",
