@@ -32,7 +32,8 @@ XLM = """name=adam beta1=0.9 beta2=0.98 epsilon=1e-8 bias_correction=true
 clip_grad_norm of train.py."""
 GPT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
     epsilon_place=before weight_decay=0.01 decay_params=matrices clip_norm=1.0
-    schedule=cosine decay_from=start final_fraction=0.0 learning_rate=2.5e-4 warmup_steps=2000"""
+    schedule=cosine decay_from=start final_fraction=0.0 learning_rate=2.5e-4
+    warmup_steps=2000"""
 """Radford et al. 2018, section 4.1; openai/finetune-transformer-lm, opt.py."""
 TRANSFORMER_XL = """name=adam beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
     epsilon_place=before weight_decay=0 clip_norm=0.25 schedule=cosine decay_from=start final_fraction=0

@@ -18,10 +18,10 @@ MUTANTS = [
         "research/objectives/corruption/masking.py",
         'chosen = counter_rng.choose_subset(key, "choose", candidate, count)',
         'drawn = counter_rng.uniform(key, "choose", max_count) * num_tokens[:, None]\n'
-        "        drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
-        "        position = np.arange(token.shape[1])\n"
-        "        chosen = (np.floor(drawn)[..., None] == position).any(axis=1)\n"
-        "        chosen &= candidate",
+        "    drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
+        "    position = np.arange(token.shape[1])\n"
+        "    chosen = (np.floor(drawn)[..., None] == position).any(axis=1)\n"
+        "    chosen &= candidate",
         TEST_ELECTRA,
         "positions_are_distinct",
         pitfall=5,

@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "padding counts in the budget of a row",
         MLM,
-        "num_tokens, self.rate, num_masked,",
-        "0 * num_tokens + length, self.rate, num_masked,",
+        "num_tokens, self.rate, most,",
+        "0 * num_tokens + text.token.shape[1], self.rate, most,",
         TEST_MLM,
         "the_number_of_chosen_tokens",
         pitfall=3,
