@@ -36,8 +36,8 @@ GPT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
     warmup_steps=2000"""
 """Radford et al. 2018, section 4.1; openai/finetune-transformer-lm, opt.py."""
 TRANSFORMER_XL = """name=adam beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
-    epsilon_place=before weight_decay=0 clip_norm=0.25 schedule=cosine decay_from=start final_fraction=0
-    learning_rate=2.5e-4"""
+    epsilon_place=before weight_decay=0 clip_norm=0.25 schedule=cosine
+    decay_from=start final_fraction=0 learning_rate=2.5e-4"""
 """kimiyoung/transformer-xl, pytorch/train.py (CosineAnnealingLR, clip, lr)."""
 T5 = """name=adafactor schedule=rsqrt warmup=constant warmup_steps=10000
     learning_rate=0.01 weight_decay=0 clip_norm=0"""
