@@ -26,28 +26,23 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsd
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.model.update(position="relative", shared_relative_biases=True)
-    config.model.update(norm_placement="post", norm_epsilon=1e-5, activation="relu")
-    config.model.update(embedding_norm="never", scale_embeddings=True)
-    config.model.update(output_head="bias", feedforward_dropout=-1, output_dropout=-1)
-    config.model.update(dropout=0.1, attention_dropout=0.0, position_dropout=-1)
-    config.optimizer.update(name="adam", beta2=0.999, epsilon=1e-8, schedule="cosine")
-    config.optimizer.update(weight_decay=0.0, clip_norm=0.25, decay_from="start")
-    config.optimizer.epsilon_place = "before"
+    data, model, optim = config.data, config.model, config.optimizer
+    model.update(shared_relative_biases=True, norm_placement="post", output_head="bias")
+    model.update(embedding_norm="never", scale_embeddings=True, feedforward_dropout=-1)
+    model.update(position="relative", position_dropout=-1, attention_dropout=0.0)
+    model.update(dropout=0.1, output_dropout=-1, norm_epsilon=1e-5, activation="relu")
+    optim.update(name="adam", schedule="cosine", epsilon=1e-8, epsilon_place="before")
+    optim.update(beta2=0.999, weight_decay=0.0, clip_norm=0.25, decay_from="start")
     if size in base.PUBLISHED:
-        config.data.vocabulary_size = 267_735
-        config.model.cutoffs = [20_000, 40_000, 200_000]
+        data.vocabulary_size, model.cutoffs = 267_735, [20_000, 40_000, 200_000]
     if size == "base":
-        config.data.length = 150
-        config.model.update(layers=16, width=410, heads=10, feedforward=2100)
-        config.train.update(steps=200_000, batch=60)
-        config.optimizer.update(learning_rate=2.5e-4, warmup_steps=0)
+        data.length, config.train.steps, config.train.batch = 150, 200_000, 60
+        model.update(layers=16, width=410, heads=10, feedforward=2100)
+        optim.update(learning_rate=2.5e-4, warmup_steps=0)
     if size == "large":
-        config.data.length = 384
-        config.model.update(layers=18, dropout=0.2, attention_dropout=0.2)
-        config.model.cutoff_divisor = 4
-        config.train.update(steps=4_000_000, batch=128)
-        config.optimizer.update(learning_rate=2.5e-4, warmup_steps=16_000)
-    config.objective.update(name="lm", mem_len=config.data.length)
+        data.length, config.train.steps, config.train.batch = 384, 4_000_000, 128
+        model.update(layers=18, dropout=0.2, attention_dropout=0.2, cutoff_divisor=4)
+        optim.update(learning_rate=2.5e-4, warmup_steps=16_000)
+    config.objective.update(name="lm", mem_len=data.length)
     config.objective.eval_mem_len = {"base": 640, "large": 1600}.get(size, 0)
     return config
