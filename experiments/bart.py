@@ -31,8 +31,8 @@ def get_config(size: str = "small"):
     config.objective.update(poisson_lambda=3.0, text_unit="passage")
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.model.head_dropout = 0.0  # fairseq's pooler_dropout
-    config.optimizer.update(name="adamw", schedule="linear", weight_decay=0.01)
-    config.optimizer.update(beta1=0.9, beta2=0.999, epsilon=1e-8, clip_norm=0.1)
+    config.optimizer.update(name="adamw", schedule="linear", epsilon_place="before")
+    config.optimizer.update(beta2=0.999, epsilon=1e-8, weight_decay=0.01, clip_norm=0.1)
     config.optimizer.decay_params = "all"
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=50_265, sentinels=0)

@@ -90,6 +90,11 @@ class Model:
     activation: str = choice("gelu", ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"))
     bias: bool = True  # biases in dense layers and norms
     tie_embeddings: bool = True  # the output table is the token table
+    cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
+    # an adaptive softmax and input begin, ascending; [20000]: one from there on; []:
+    # none. Ids follow frequency
+    cutoff_divisor: int = number(1, least=1)  # widths of the clusters' tables: width,
+    # width / divisor, width / divisor ** 2, ...
     output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
     # before the softmax: the output table alone; with a bias; with BERT's transform and
     # a bias; auto: the objective's choice (transform where masked tokens are predicted)
@@ -132,6 +137,8 @@ class Optimizer:
     beta1: float = number(0.9, least=0, below=1)
     beta2: float = number(0.98, least=0, below=1)
     epsilon: float = number(1e-6, least=0)
+    epsilon_place: str = choice("after", ("after", "before"))  # where epsilon is added:
+    # after the bias correction of the second moment, or before it (fairseq, GPT, XLM)
     bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
     # the code derived from it (ALBERT, ELECTRA, XLNet)
     weight_decay: float = number(0.01, least=0)  # decoupled

@@ -1,5 +1,7 @@
 """Fine-tuning from another run's parameters: which module a docstring documents.
 
+The pooler is that of the other run, if it was trained there (BERT, ALBERT).
+
     python -m launch.train --config=experiments/classify.py --workdir=runs/classify \
         --config.train.init_from=runs/mlm
 """

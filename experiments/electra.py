@@ -4,17 +4,16 @@ python -m launch.train --config=experiments/electra.py:tiny --workdir=runs/elect
 
 15 % of the tokens (large: 25 %) are chosen, 85 % of them become the mask token. A
 generator of a quarter to a third of the width samples tokens at these positions, and
-the discriminator predicts for every token whether it is the original. A row is one
-or two segments of a document. electra_small is the paper's small model.
+the discriminator predicts for every token whether it is the original. A row is one or
+two segments of a document; short later sentences go to the first of them. electra_small
+is the paper's small model.
 
 Look at: objective.task with chosen (15 %), replace_mlm and all_tokens (both with
 objective.coef=1), the paper's table 5; objective.generator_size, figure 3;
 objective.tie, section 3.2 (all with objective.generator_size=1).
 
 Departs: masked positions are distinct, which the released code's are not
-(pretrain_helpers.py, mask); the first segment is contiguous, where the released code
-adds later sentences that still fit to it (build_pretraining_dataset.py,
-_create_example: on Wikipedia in one pair in five at length 128, one in three at 512).
+(pretrain_helpers.py, mask).
 """
 
 from experiments import base, bert

@@ -3,8 +3,8 @@
     python -m launch.train --config=experiments/ernie.py:tiny --workdir=runs/ernie \
         --config.data.corpus=zh.jsonl --config.data.lexicon=phrases.tsv
 
-15 % of the tokens are masked, in three stages of a third of the steps each: single
-tokens; whole phrases, and single words where no phrase fits; whole entities likewise.
+Each unit is masked with probability 0.15, in three stages of a third of the steps each:
+units are single tokens; phrases, and words outside all phrases; entities likewise.
 Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phrase" or
 "entity"). Next sentence prediction is part of all stages, as in the released code.
 
@@ -16,9 +16,9 @@ layer norm.
 
 Departs: the paper names no optimizer; the released code's is used (Adam, and 8,192
 tokens on each of 8 devices). Its dialogue model (three roles) is left out; the lexicon
-replaces its chunker and its tagger. The released code masks each unit with probability
-0.15, not 15 % of each row, and by words in a fraction of the files (PaddlePaddle/ERNIE
-v2.0, batching.py, mask). Base has the length of the released data, 128 (README).
+replaces its chunker and its tagger. The released code masks by words in a fraction of
+the files (PaddlePaddle/ERNIE r2.1.0, reader/pretraining.py). Base has the length of the
+released data, 128 (README).
 """
 
 from experiments import base, bert
@@ -30,6 +30,7 @@ def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
     config.optimizer.update(bias_correction=True, epsilon=1e-8)
+    config.optimizer.epsilon_place = "before"
     config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
     config.model.max_length = 513
     if size in base.PUBLISHED:
@@ -37,7 +38,7 @@ def get_config(size: str = "small"):
         config.train.update(steps=1_000_000, batch=65_536 // 128)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=5000)
     pair = {"format": "segment_pair", "sentence_task": "nsp", "unit": "lexicon"}
-    pair["random_tokens"] = "all"
+    pair |= {"random_tokens": "all", "rounding": "independent"}
     first, last = config.train.steps // 3, 2 * config.train.steps // 3
     parts = {"token": pair | {"unit": "token", "mixing_rate": [[0, 1], [first, 0]]}}
     phrase = pair | {"entry_types": "phrase"}

@@ -27,6 +27,7 @@ def get_config(size: str = "small"):
     )
     config.model.update(activation="gelu_tanh", dropout=0.1)
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-8, weight_decay=0.01)
+    config.optimizer.epsilon_place = "before"
     config.optimizer.update(schedule="cosine", decay_from="start")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 40_478

@@ -28,6 +28,7 @@ def get_config(size: str = "small"):
     config.model.update(init="gpt2", activation="gelu_tanh", norm_epsilon=1e-5)
     config.model.dropout = 0.1
     config.optimizer.update(name="adamw", beta2=0.999, epsilon=1e-8, weight_decay=0.01)
+    config.optimizer.epsilon_place = "before"
     config.optimizer.update(schedule="cosine", decay_from="start")
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=50_257, length=1024)

@@ -35,6 +35,7 @@ def get_config(size: str = "small"):
     config.model.update(token_types=2, cross_output="token_type")
     config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)
+    config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.update(length=102, vocabulary_size=60_000, sentinels=0)
         config.model.update(layers=6, width=1024, heads=8, feedforward=4096)

@@ -30,6 +30,7 @@ def get_config(size: str = "small"):
     config.model.update(norm_placement="post", norm_epsilon=1e-5, dropout=0.1)
     config.model.head_dropout = 0.0  # fairseq's pooler_dropout
     config.optimizer.update(beta2=0.98, epsilon=1e-6, weight_decay=0.01, clip_norm=0.0)
+    config.optimizer.epsilon_place = "before"
     config.optimizer.decay_params = "all"
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 50_265

@@ -29,6 +29,7 @@ def get_config(size: str = "small"):
     config.objective.update(format="doc_sentences", boundary_targets=15)
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-8, weight_decay=0.1)
+    config.optimizer.epsilon_place = "before"
     config.optimizer.update(decay_from="start", decay_params="all")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996

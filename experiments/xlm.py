@@ -4,20 +4,28 @@
         --config.data.corpus=en-fr.tsv
 
 15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are
-the inverse square root of the frequency). Half of the rows are a sentence and its
+the inverse square root of the frequency). A corpus is parallel text, a file of two
+columns, or text in one language. Of parallel text a row is a sentence and its
 translation, whose positions restart at 0, so that a masked word may be inferred from
-the other language; the other half are one of the two. The token type is the language.
-Size and optimizer are those of the released command for the 15 languages of XNLI. A
-corpus is a file of two columns; with several in data.mixture each part needs their
-languages, as --config.objective.parts='{"tlm": {"languages": "0:1 0:2"}, ...}'.
+the other language; text in one language is read in streams of 256 tokens. The token
+type is the language. Both kinds of text are sampled equally often, corpora of one kind
+in proportion to (their tokens) ** 0.7 (section 3.5):
 
-Look at: valid/tlm with '{"tlm": {}}' and with '{"mlm": {"side": "one"}}' as the parts:
-how much a translation reveals of a masked word.
+    --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \
+    --config.objective.languages='0:1 0 1'
 
-Departs: monolingual rows are one sentence of the pairs, not streams of other text, and
-causal language modelling is left out; 15 % are chosen of each row, not of each batch
-(xlm/trainer.py, mask_out). The README's commands leave sample_alpha at 0, which masks
-each token, separators too, with probability 0.15.
+names the languages of each corpus, in order of the corpora's names. With
+--config.objective.predict=next it is the causal language model of section 3.2. Size and
+optimizer are those of the released command for the 15 languages of XNLI.
+
+Look at: valid/tlm against --config.objective.side=one: how much a translation reveals
+of a masked word.
+
+Departs: a token's probability of being chosen is that of a large batch, where the
+released code draws 15 % of each batch (xlm/trainer.py, mask_out); a row of a batch may
+have another language than the next; data.alpha is also that of the vocabulary's text
+(the paper: 0.5). The README's commands leave sample_alpha at 0, which masks each token,
+separators too, with probability 0.15.
 """
 
 from experiments import base
@@ -28,15 +36,14 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.vocabulary = "bpe"
-    both = {"mixing_rate": 1.0, "random_tokens": "all", "sample_alpha": 0.5}
-    parts = {"mlm": both | {"side": "one"}, "tlm": both}
-    config.objective.update(name="mix", base_objective="tlm", parts=parts)
+    config.data.alpha = 0.7
+    config.objective.update(name="tlm", random_tokens="all", sample_alpha=0.5)
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1
     )
     config.model.update(output_head="bias", init="xlm")
     config.optimizer.update(name="adam", schedule="rsqrt", epsilon=1e-8, clip_norm=5.0)
-    config.optimizer.weight_decay = 0.0
+    config.optimizer.update(weight_decay=0.0, epsilon_place="before")
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=95_000, length=256)
         config.model.update(width=1024, heads=8, feedforward=4096)

@@ -69,6 +69,24 @@ class TextSpec(NamedTuple):
     reverse: bool = False
     random_start: bool = False
 
+    # Corpora of data.mixture, by their number in order of names, that are read as
+    # streams whatever the unit (monolingual text beside parallel text).
+    streams: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """R: raw tokens that are read for an example, at most.
+
+        Of "halves" more than a row has: a late sentence may be part of its beginning.
+        """
+        return self.length + (self.length // 2 if self.unit == "halves" else 0)
+
+    def of_corpus(self, number: int) -> "TextSpec":
+        """The text that an example from corpus `number` takes."""
+        if number in self.streams:
+            return TextSpec("stream", self.length)
+        return self._replace(streams=())
+
 
 class Lexicon(NamedTuple):
     """Words, phrases or entities that objectives treat as units, as token ids."""

@@ -18,23 +18,26 @@ BERT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-6 bias_correction=false
     weight_decay=0.01 decay_params=matrices clip_norm=1.0 layer_decay=1.0
     schedule=linear warmup=linear decay_from=start final_fraction=0.0"""
 """google-research/bert, optimization.py: create_optimizer, AdamWeightDecayOptimizer."""
-FAIRSEQ = """name=adamw beta1=0.9 bias_correction=true decay_params=all layer_decay=1.0
-    schedule=linear warmup=linear decay_from=warmup final_fraction=0.0"""
+FAIRSEQ = """name=adamw beta1=0.9 bias_correction=true epsilon_place=before
+    decay_params=all layer_decay=1.0 schedule=linear warmup=linear
+    decay_from=warmup final_fraction=0.0"""
 """fairseq: optim/adam.py, optim/lr_scheduler/polynomial_decay_schedule.py."""
 ROBERTA = f"{FAIRSEQ} beta2=0.98 epsilon=1e-6 weight_decay=0.01 clip_norm=0.0"
 """Liu et al. 2019, table 9; fairseq, examples/roberta/config/pretraining/base.yaml."""
-XLM = """name=adam beta1=0.9 beta2=0.98 epsilon=1e-8 bias_correction=true weight_decay=0
-    schedule=rsqrt warmup=linear warmup_steps=4000 learning_rate=1e-4 clip_norm=5"""
+XLM = """name=adam beta1=0.9 beta2=0.98 epsilon=1e-8 bias_correction=true
+    weight_decay=0 epsilon_place=before schedule=rsqrt warmup=linear
+    warmup_steps=4000 learning_rate=1e-4 clip_norm=5"""
 """facebookresearch/XLM and microsoft/MASS: adam_inverse_sqrt of the README's command
 (of XLM, that for the 15 languages of XNLI), the 4,000 steps of warm-up of its class,
 clip_grad_norm of train.py."""
 GPT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
-    weight_decay=0.01 decay_params=matrices clip_norm=1.0 schedule=cosine
-    decay_from=start final_fraction=0.0 learning_rate=2.5e-4 warmup_steps=2000"""
+    epsilon_place=before weight_decay=0.01 decay_params=matrices clip_norm=1.0
+    schedule=cosine decay_from=start final_fraction=0.0 learning_rate=2.5e-4
+    warmup_steps=2000"""
 """Radford et al. 2018, section 4.1; openai/finetune-transformer-lm, opt.py."""
 TRANSFORMER_XL = """name=adam beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
-    weight_decay=0 clip_norm=0.25 schedule=cosine decay_from=start final_fraction=0
-    learning_rate=2.5e-4"""
+    epsilon_place=before weight_decay=0 clip_norm=0.25 schedule=cosine
+    decay_from=start final_fraction=0 learning_rate=2.5e-4"""
 """kimiyoung/transformer-xl, pytorch/train.py (CosineAnnealingLR, clip, lr)."""
 T5 = """name=adafactor schedule=rsqrt warmup=constant warmup_steps=10000
     learning_rate=0.01 weight_decay=0 clip_norm=0"""
@@ -58,7 +61,8 @@ OFFICIAL = {
     "electra:large": f"""{ELECTRA} learning_rate=2e-4 train.steps=400000
         train.batch=2048""",
     # PaddlePaddle/ERNIE: optimization.py, ERNIE/pretrain_args.py, script/pretrain.sh
-    "ernie:base": f"""{BERT} epsilon=1e-8 bias_correction=true learning_rate=1e-4
+    "ernie:base": f"""{BERT} epsilon=1e-8 bias_correction=true epsilon_place=before
+        learning_rate=1e-4
         warmup_steps=5000 train.steps=1000000""",
     "gpt:base": f"{GPT} train.batch=64",
     "gpt2:base": f"{GPT} train.batch=512",

@@ -87,27 +87,6 @@ def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
     return (score <= threshold) & (count > 0)[:, None]
 
 
-def choose_weighted(key: np.ndarray, role: str, weight: np.ndarray, count):
-    """[B, L] bool: `count` positions, drawn in turn without replacement by weight.
-
-    They have the least of exponential variables of these rates (Efraimidis and Spirakis
-    2006). Rows with fewer than `count` weights above 0 choose all of these.
-
-    Args:
-      key: [B] uint64.
-      role: names the stream of random numbers.
-      weight: [B, L] float64, at least 0.
-    """
-    possible = weight > 0
-    count = np.minimum(count, possible.sum(axis=1))
-    draw = -np.log1p(-uniform(key, role, weight.shape[1]))
-    score = np.divide(draw, weight, where=possible, out=np.full(draw.shape, np.inf))
-    last = np.take_along_axis(
-        np.sort(score, axis=1), np.maximum(count - 1, 0)[:, None], axis=1
-    )
-    return possible & (score <= last) & (count > 0)[:, None]
-
-
 def choose_words(
     key: np.ndarray, role: str, start: np.ndarray, candidate: np.ndarray, budget
 ) -> np.ndarray:

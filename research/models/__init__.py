@@ -12,6 +12,7 @@ from research.models.flax_bridge import (
     logical_rules,
     unbox,
 )
+from research.models.layers.adaptive import AdaptiveReadout
 from research.models.layers.heads import HeadSpec, Readout
 from research.models.merge import merge_networks
 from research.models.options import Options
@@ -19,6 +20,7 @@ from research.models.transformer import Transformer
 
 __all__ = [
     "TIE_CHOICES",
+    "AdaptiveReadout",
     "BiLM",
     "Encoded",
     "EncoderDecoder",

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import jax
 from flax import linen as nn
 
+from research.errors import UserError
 from research.models.blocks import Encoded, Stack
 from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
-from research.models.layers.heads import Head, HeadSpec, Readout, VocabHead
+from research.models.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.models.options import Options
 
 
@@ -33,6 +34,8 @@ class EncoderDecoder(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
+        if options.cutoffs:
+            raise UserError("model.cutoffs is for networks of one stack; set it to []")
         self.token = TokenEmbedding(options, self.size)
         self.target_token = self.token
         if not options.shared_embeddings:
@@ -44,10 +47,7 @@ class EncoderDecoder(nn.Module):
         decoder_options = dataclasses.replace(options, layers=num_layers)
         self.decoder = Stack(decoder_options, "causal")
         self.output = VocabHead(options, self.size)
-        self.named_heads = {
-            name: Head(options, spec, name=f"answer_{name}")
-            for name, spec in dict(self.heads).items()
-        }
+        self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def encode(self, group: Mapping) -> Encoded:
         """The encoder's output for a group of arrays [B, M]."""

@@ -21,6 +21,15 @@ DROPOUT_PLACES = (
 )
 """Where a network may have dropout, each at a rate of its own."""
 
+CUTOFFS_NEED = {
+    "embedding_width": (0,),
+    "tie_embeddings": (True,),
+    "output_head": ("table", "bias"),
+    "output_rows": ("vocabulary",),
+    "init": ("normal", "truncated"),
+}
+"""The values of other keys that an adaptive softmax is defined for."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -76,6 +85,8 @@ class Options:
     activation: str
     bias: bool
     tie_embeddings: bool
+    cutoffs: tuple[int, ...]
+    cutoff_divisor: int
     output_head: str
     output_rows: str
     shared_layers: bool
@@ -93,6 +104,14 @@ class Options:
     scan_unroll: int
 
     def __post_init__(self):
+        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
+        if self.cutoffs:
+            for key, value in CUTOFFS_NEED.items():
+                if getattr(self, key) not in value:
+                    raise UserError(
+                        f"model.cutoffs needs model.{key} "
+                        f"{' or '.join(map(str, value))}, not {getattr(self, key)}"
+                    )
         if not self.head_width and self.width % self.heads:
             raise UserError(
                 f"model.heads is {self.heads}; it must divide model.width "

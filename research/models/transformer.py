@@ -12,6 +12,11 @@ from flax import linen as nn
 
 from research.errors import UserError
 from research.models.blocks import Mems, Stack
+from research.models.layers.adaptive import (
+    AdaptiveEmbedding,
+    AdaptiveHead,
+    AdaptiveReadout,
+)
 from research.models.layers.embeddings import (
     InputEmbedding,
     QueryEmbedding,
@@ -19,10 +24,10 @@ from research.models.layers.embeddings import (
 )
 from research.models.layers.heads import (
     BoundaryHead,
-    Head,
     HeadSpec,
     Readout,
     VocabHead,
+    make_heads,
 )
 from research.models.options import Options
 
@@ -58,21 +63,23 @@ class Transformer(nn.Module):
         _refuse_encoder_decoder_keys(options)
         self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
-            self.token = TokenEmbedding(options, self.size)
+            embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
+            self.token = embedding(options, self.size)
         if self.shared_embedding is None:
             self.embedding = InputEmbedding(options, name="place")
         if self.shared_stack is None:
             self.stack = Stack(options, self.pattern)
-        if self.shared_output is None:
+        if self.shared_output is None and options.cutoffs:
+            self.output = AdaptiveHead(options, self.size, self.embeddings()[0])
+        elif self.shared_output is None:
             self.output = VocabHead(options, self.size, self.transform)
+        if self.offsets and options.cutoffs:
+            raise UserError("model.cutoffs excludes objective.boundary_targets")
         if self.offsets:
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="sides"
             )
-        self.named_heads = {
-            name: Head(options, spec, name=f"answer_{name}")
-            for name, spec in dict(self.heads).items()
-        }
+        self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def states(
         self,
@@ -145,9 +152,11 @@ class Transformer(nn.Module):
             return token, self.embedding
         return token, self.shared_embedding
 
-    def readout(self, states: jax.Array) -> Readout:
+    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
         """The vocabulary head at states [..., D]."""
         output = self.output if self.shared_output is None else self.shared_output
+        if self.options.cutoffs:
+            return output(states)
         return output(states, self.embeddings()[0].table_VE)
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:

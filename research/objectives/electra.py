@@ -30,15 +30,15 @@ from research.batch import (
 )
 from research.fields import check, choice, fraction, number
 from research.objectives.corruption.masking import mask_random_tokens
-from research.objectives.inputs import input_format
+from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.copy_loss import copy_cross_entropy
 from research.objectives.losses.cross_entropy import (
-    CHUNK_LOGITS,
     Term,
     binary_cross_entropy,
     cross_entropy,
     with_accuracy,
 )
+from research.objectives.losses.softmax import CHUNK_LOGITS
 
 BLOCK = 128
 """The rows of a vocabulary table are a multiple of this."""
@@ -49,10 +49,10 @@ FORMATS = ("stream", "segment_pair")
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads bos, text, eos, or bos, A, eos, B, eos, where B follows A in the text.
+    """Reads bos, text, eos, or bos, A, eos, B, eos, sentences of one document.
 
     A has about half of the row; where no B is left, or in a tenth of the rows, the row
-    is A alone.
+    is A alone. See `sentence_pairs.fill_segments`.
 
     Masked positions are distinct, and never specials.
     """
@@ -109,7 +109,8 @@ class Objective:
         if self.format == "stream":
             text = input_format.single(example, vocab, length)
         else:
-            text = input_format.pair(example, vocab, length)
+            segments = sentence_pairs.fill_segments(example, key, length)
+            text = input_format.pair(segments, vocab, length)
         scored = mask_random_tokens(
             text.token,
             ~vocab.is_special[text.token],

@@ -28,6 +28,7 @@ from research.objectives.corruption.masking import (
     DRAW_UNITS,
     ROUNDINGS,
     TOKEN_SETS,
+    choose_independently,
     mask_budget,
     max_masked,
     num_trigrams,
@@ -71,8 +72,9 @@ class Objective:
     # specials, too (RoBERTa's code)
     random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
     # drawn from; all: the whole vocabulary (BERT's code)
-    rounding: str = choice("nearest", ROUNDINGS)  # of rate * tokens; random (RoBERTa):
-    # floor(rate * tokens + u); up (SpanBERT): specials do not count as tokens
+    rounding: str = choice("nearest", (*ROUNDINGS, "independent"))  # of rate * tokens;
+    # random (RoBERTa): floor(rate * tokens + u); up (SpanBERT): specials do not count
+    # as tokens; independent (ERNIE): each unit is chosen by itself, at probability rate
     format: str = choice("stream", (*SINGLE_FORMATS, *sentence_pairs.PAIR_FORMATS))
     sentence_task: str = choice("none", SENTENCE_TASKS)  # classifies pairs, see
     # `sentence_pairs`
@@ -91,6 +93,11 @@ class Objective:
         check(self)
         check_sum(self, "mask_fraction", "random_fraction")
         check_sum(self, "rate", "shuffle_rate")
+        if self.rounding == "independent" and self.unit in mask_units.MAX_WORDS:
+            raise ValueError(
+                "rounding independent needs unit token, word or lexicon, not "
+                f"{self.unit}, of which a row has as many as fit its budget"
+            )
         if self.shuffle_rate and self.boundary_targets:
             raise ValueError(
                 "shuffle_rate and boundary_targets exclude each other: shuffled "
@@ -109,7 +116,8 @@ class Objective:
 
     def num_masked(self, length: int) -> int:
         """Masked tokens at most: by default 20 at length 128, 77 at 512."""
-        most = max_masked(self.rate, length)
+        independent = self.rounding == "independent"
+        most = max_masked(self.rate, length, independent=independent)
         return min(most, self.max_predictions or most)
 
     @property
@@ -162,20 +170,7 @@ class Objective:
         length = text.token.shape[1]
         num_masked = self.num_masked(length)
         special = vocab.is_special[text.token]
-        num_tokens = (~special).sum(axis=1) if self.rounding == "up" else text.length
-        count = mask_budget(
-            num_tokens, self.rate, num_masked, rounding=self.rounding, key=key
-        )
-        chosen = mask_units.choose_units(
-            key,
-            text,
-            vocab,
-            count,
-            unit=self.unit,
-            max_words=self.max_words,
-            entry_types=self.entry_types,
-            candidates=self.candidates,
-        )
+        chosen = self._choose(text, key, vocab, num_masked)
         free = ~special & ~chosen
         scored = replace_chosen(
             text.token,
@@ -201,6 +196,30 @@ class Objective:
             class_token = np.zeros((len(key), 1), np.int32)
             scored = _concatenate(scored, {"target": class_token + vocab.pad_id})
         return scored
+
+    def _choose(
+        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo, most: int
+    ) -> np.ndarray:
+        """[B, L] bool: at most `most` tokens of each row."""
+        which = {"entry_types": self.entry_types, "candidates": self.candidates}
+        if self.rounding == "independent":
+            units = mask_units.find_units(text, vocab, self.unit, **which)
+            return choose_independently(key, *units, self.rate, most)
+        num_tokens = text.length
+        if self.rounding == "up":
+            num_tokens = (~vocab.is_special[text.token]).sum(axis=1)
+        count = mask_budget(
+            num_tokens, self.rate, most, rounding=self.rounding, key=key
+        )
+        return mask_units.choose_units(
+            key,
+            text,
+            vocab,
+            count,
+            unit=self.unit,
+            max_words=self.max_words,
+            **which,
+        )
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is 1, but pairs have two."""

@@ -1,10 +1,13 @@
-"""Translation language modelling: hidden tokens of two languages (XLM, Conneau 2019).
+"""Cross-lingual language modelling (XLM, Conneau and Lample 2019): TLM, MLM and CLM.
 
-A document is a text in two languages: its first paragraph, and the rest of it.
+A corpus is parallel, or in one language. A document of a parallel corpus is a text in
+two languages: its first paragraph, and the rest of it. Text in one language is read as
+a stream.
 """
 
-# B batch, L length, K scored positions
+# B batch, L length, K scored positions, V vocabulary, C corpora of data.mixture
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +28,9 @@ from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, free_text, number
 from research.objectives.corruption.masking import (
     TOKEN_SETS,
-    mask_random_tokens,
+    choose_independently,
     max_masked,
+    replace_chosen,
 )
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
@@ -34,14 +38,16 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads eos, x, eos, eos, y, eos; positions restart at 0 with the second side.
+    """Reads eos, x, eos, eos, y, eos; of a corpus in one language L tokens as they are.
 
-    `token_type` is the language. Tokens of both sides are chosen, specials never. Of a
-    text in one language one side is read: eos, x, eos.
+    `token_type` is the language. Positions restart at 0 with the second side. Tokens of
+    both sides are chosen, each by itself, but neither specials nor the first of a row.
     """
 
-    rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
-    # included, that is chosen
+    predict: str = choice("masked", ("masked", "next"))  # masked: TLM, or MLM of text
+    # in one language; next: each token from those before it (CLM), at positions that
+    # do not restart
+    rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
     sample_alpha: float = number(0.0, least=0)  # a token is chosen in proportion to
     # (its count in the training text) ** -sample_alpha; XLM's paper: 0.5
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
@@ -50,13 +56,12 @@ class Objective:
     random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
     # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
-    # pair; one: a random side (monolingual, to alternate with both in a mix)
-    languages: str = free_text("0:1")  # token types of first and second side: one pair
-    # for all
-    # corpora, or one for each of data.mixture in order of their names, between spaces
+    # pair; one: a random side
+    languages: str = free_text("0:1")  # token types of a parallel corpus's sides,
+    # 0:1, or of a corpus in one language, 0: one entry for all corpora, or one for
+    # each of data.mixture in order of their names, between spaces
 
     family = "MLM"
-    pattern = "full"
     supports_accumulation = True
     min_length = 5  # four specials and a token
 
@@ -66,27 +71,42 @@ class Objective:
         assert len(self._token_types)  # raises if languages cannot be parsed
 
     @property
+    def pattern(self) -> str:
+        return "full" if self.predict == "masked" else "causal"
+
+    @property
     def _token_types(self) -> np.ndarray:
-        """[corpora, 2] int32. Raises ValueError: languages are not pairs of numbers."""
+        """[C, 2] int32; -1 in place of the second side of a corpus in one language.
+
+        Raises ValueError: languages are not numbers and pairs of numbers.
+        """
         try:
-            pairs = [pair.split(":") for pair in self.languages.split()]
-            types = np.array([[int(n) for n in pair] for pair in pairs], np.int32)
-            valid = types.ndim == 2 and types.shape[1] == 2 and types.min() >= 0
+            entries = [entry.split(":") for entry in self.languages.split()]
+            types = np.array([[*map(int, e), -1][:2] for e in entries], np.int32)
+            valid = all(len(entry) <= 2 for entry in entries)
+            valid &= min(int(n) for entry in entries for n in entry) >= 0
         except ValueError:
             valid = False
         if not valid:
             raise ValueError(
-                "languages are pairs of token types such as 0:1, with spaces between "
-                f"them, not {self.languages!r}"
+                "languages are token types such as 0, or pairs of them such as 0:1, "
+                f"with spaces between, not {self.languages!r}"
             )
         return types
 
     def num_scored(self, length: int) -> int:
-        """K: 39 at length 256."""
-        return max_masked(self.rate, length)
+        """K: 73 at length 256; of next tokens all but the first of the row."""
+        if self.predict == "next":
+            return length - 1
+        return max_masked(self.rate, length, independent=True)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("document", length - 4)
+        streams = tuple(np.flatnonzero(self._token_types[:, 1] < 0).tolist())
+        if not streams:
+            return TextSpec("document", length - 4)
+        if len(streams) == len(self._token_types):
+            return TextSpec("stream", length)
+        return TextSpec("document", length, streams=streams)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(self.num_scored(length))
@@ -94,47 +114,67 @@ class Objective:
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Masks round(rate * tokens) of a row's tokens, on either side.
+        """Masks tokens of either side; or scores each token but the first.
 
         Raises:
-          UserError: `languages` has fewer pairs than there are corpora, or
+          UserError: `languages` has fewer entries than there are corpora, or
             `sample_alpha` is above 0 but the text has no counts of tokens.
         """
-        text, second_begin = self._text(example, key, vocab, length)
-        scored = mask_random_tokens(
+        types = self._types_of_rows(example.corpus)
+        text, second_begin = self._text(example, key, vocab, length, types[:, 1] < 0)
+        if self.predict == "next":
+            scored = _next_tokens(text, vocab)
+            group = input_format.causal_input(text.token, text.length)
+        else:
+            scored = self._mask(text, key, vocab)
+            group = input_format.full_input(text.token, text.length)
+            shift = np.where(text.token_type == 1, second_begin[:, None], 0)
+            group["position"] -= shift.astype(np.int32)
+        language = np.take_along_axis(types, text.token_type, axis=1)
+        return group | {"token_type": language * group["segment"]} | scored
+
+    def _mask(
+        self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo
+    ) -> dict[str, np.ndarray]:
+        """Overwrites `text.token`; returns the arrays of the scored positions."""
+        candidate = ~vocab.is_special[text.token]
+        candidate[:, 0] = False
+        rate = self.rate
+        if self.sample_alpha:
+            # In XLM's code this is a rate of all tokens, whichever may be chosen.
+            num_candidates = np.maximum(candidate.sum(axis=1), 1)
+            rate = self._token_rates(vocab)[text.token]
+            rate *= (text.length / num_candidates)[:, None]
+        num_scored = self.num_scored(text.token.shape[1])
+        chosen = choose_independently(key, candidate, candidate, rate, num_scored)
+        return replace_chosen(
             text.token,
-            ~vocab.is_special[text.token],
-            text.length,
+            chosen,
             key,
             vocab,
-            rate=self.rate,
-            max_count=self.num_scored(length),
+            num_scored=num_scored,
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
             random_tokens=self.random_tokens,
-            token_weight=self._token_weight(vocab),
         )
-        group = input_format.full_input(text.token, text.length)
-        shift = np.where(text.token_type == 1, second_begin[:, None], 0)
-        group["position"] -= shift.astype(np.int32)
-        group["token_type"] = self._languages(example.corpus, text, group["segment"])
-        return group | scored
 
-    def _token_weight(self, vocab: VocabInfo) -> np.ndarray | None:
-        """[V]: weights of the ids among what is chosen (XLM, trainer.py)."""
-        if not self.sample_alpha:
-            return None
+    def _token_rates(self, vocab: VocabInfo) -> np.ndarray:
+        """[V]: the probability that a token is chosen (XLM, trainer.py, mask_out)."""
         if vocab.token_count is None:
             raise UserError(
                 f"objective.sample_alpha is {self.sample_alpha:g}, but data.task does "
                 "not say how often tokens occur; set it to 0"
             )
-        return np.maximum(vocab.token_count, 1.0) ** -self.sample_alpha
+        count = np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)
+        return token_rates(count.tobytes(), self.sample_alpha, self.rate)
 
     def _text(
-        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+        self, example: Example, key, vocab: VocabInfo, length: int, is_stream
     ) -> tuple[input_format.Text, np.ndarray]:
-        """The rows, and [B]: the position of the eos before the second side."""
+        """The rows, and [B]: the position of the eos before the second side.
+
+        is_stream: [B] bool, the rows in one language.
+        """
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
         starts = (example.flags & PARAGRAPH) > 0
         starts[:, :1] = False
@@ -147,34 +187,75 @@ class Objective:
                 second = counter_rng.uniform(key, "side", 1)[:, 0] < 0.5
             second &= size[:, 1] > 0
             size[second, 0], size[~second, 1] = 0, 0
+        size[is_stream] = 0
         begin = np.stack([0 * cut, cut], axis=1)
         prefixes = (vocab.eos_id, vocab.eos_id)
         text = input_format.concatenate_spans(
             example, begin, size, vocab, length, prefixes=prefixes
         )
+        width = min(length, example.token.shape[1])
+        for ours, raw in ((text.token, example.token), (text.flags, example.flags)):
+            ours[is_stream, :width] = raw[is_stream, :width]
+        stream_length = np.minimum(example.length, length)
+        text = text._replace(length=np.where(is_stream, stream_length, text.length))
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
-    def _languages(
-        self, corpus: np.ndarray, text: input_format.Text, segment: np.ndarray
-    ) -> np.ndarray:
-        """[B, L] int32: the language of each position, 0 at padding."""
+    def _types_of_rows(self, corpus: np.ndarray) -> np.ndarray:
+        """[B, 2] int32: the languages of each row; -1: it has no second one."""
         types = self._token_types
         if len(types) > 1 and corpus.max(initial=0) >= len(types):
             raise UserError(
-                f"objective.languages has {len(types)} pairs for at least "
+                f"objective.languages has {len(types)} entries for at least "
                 f"{corpus.max() + 1} corpora of data.mixture"
             )
-        own = types[np.where(len(types) > 1, corpus, 0)]
-        return np.take_along_axis(own, text.token_type, axis=1) * segment
+        return types[np.where(len(types) > 1, corpus, 0)]
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is less than the languages need."""
         input_format.check_token_types(options, int(self._token_types.max()) + 1)
         return models.Transformer(
-            options, size=vocab.size, pattern=self.pattern, transform=True
+            options,
+            size=vocab.size,
+            pattern=self.pattern,
+            transform=self.predict == "masked",
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: tlm, and accuracy (a metric)."""
+        """Terms: tlm, or clm of next tokens; and accuracy (a metric)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
-        return masked_cross_entropy("tlm", readout, batch), ()
+        name = "tlm" if self.predict == "masked" else "clm"
+        return masked_cross_entropy(name, readout, batch), ()
+
+
+def _next_tokens(text: input_format.Text, vocab: VocabInfo) -> dict[str, np.ndarray]:
+    """scored, target, weight [B, L - 1]: at each position the token after it."""
+    position = np.arange(text.token.shape[1] - 1, dtype=np.int32)
+    weight = position + 1 < text.length[:, None]
+    return {
+        "scored": np.where(weight, position, 0).astype(np.int32),
+        "target": np.where(weight, text.token[:, 1:], vocab.pad_id).astype(np.int32),
+        "weight": weight.astype(np.float32),
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def token_rates(count: bytes, alpha: float, rate: float) -> np.ndarray:
+    """[V]: the probability that a token is chosen, of tokens with these counts.
+
+    XLM's code draws a fraction `rate` of a batch's tokens in turn without replacement,
+    with weights w = count ** -alpha (trainer.py, mask_out). In a large batch each token
+    then is chosen with probability 1 - exp(-s w), where s is such that a fraction
+    `rate` of the text is: the least of exponential variables (Efraimidis and Spirakis
+    2006). This needs no other row of the batch.
+
+    Args:
+      count: of the V tokens, [V] int64; at least one is above 0.
+    """
+    counts = np.frombuffer(count, np.int64)
+    weight = np.maximum(counts, 1.0) ** -alpha
+    fraction_V = counts / counts.sum()
+    scale, missing = 0.0, rate
+    while missing > 1e-6 * rate:  # Newton's steps; from below, as the sum is concave
+        scale += missing / (fraction_V @ (weight * np.exp(-scale * weight)))
+        missing = rate - fraction_V @ -np.expm1(-scale * weight)
+    return -np.expm1(-scale * weight)

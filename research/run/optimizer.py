@@ -139,18 +139,25 @@ def _scale_by_adam(config: Any) -> optax.GradientTransformation:
     """Adam's m / (sqrt(v) + epsilon), with or without bias correction.
 
     Without it the first steps are larger: the first one by (1 - beta1) /
-    sqrt(1 - beta2) (Devlin et al. 2019, the released code).
+    sqrt(1 - beta2) (Devlin et al. 2019, the released code). With epsilon_place "before"
+    the correction is a factor of the rate: epsilon then counts 1 / sqrt(1 - beta2^t)
+    times in step t (Kingma and Ba 2015, end of section 2: epsilon-hat;
+    fairseq/optim/adam.py; xlm/optim.py; openai/finetune-transformer-lm, opt.py).
     """
     b1, b2, epsilon = config.beta1, config.beta2, config.epsilon
     corrected = optax.scale_by_adam(b1, b2, epsilon)
-    if config.bias_correction:
+    if config.bias_correction and config.epsilon_place == "after":
         return corrected
 
     def update(grads, state, params=None):
         mu = optax.tree.update_moment(grads, state.mu, b1, 1)
         nu = optax.tree.update_moment(grads, state.nu, b2, 2)
-        updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mu, nu)
-        return updates, optax.ScaleByAdamState(state.count + 1, mu, nu)
+        count = optax.safe_increment(state.count)
+        rate = 1.0
+        if config.bias_correction:
+            rate = jnp.sqrt(1 - b2**count) / (1 - b1**count)
+        updates = jax.tree.map(lambda m, v: rate * m / (jnp.sqrt(v) + epsilon), mu, nu)
+        return updates, optax.ScaleByAdamState(count, mu, nu)
 
     return optax.GradientTransformation(corrected.init, update)
 

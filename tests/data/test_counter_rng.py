@@ -34,9 +34,6 @@ def all_draws(key):
         counter_rng.uniform(key, "a", 7),
         counter_rng.permutation(key, "a", 9),
         counter_rng.choose_subset(key, "a", candidate, 5 * ones),
-        counter_rng.choose_weighted(
-            key, "a", candidate / (1 + np.arange(90)), 5 * ones
-        ),
         counter_rng.choose_words(key, "a", start, candidate, 13 * ones),
         counter_rng.random_composition(key, "a", 12 * ones, 4 * ones),
         counter_rng.choose_spans(
@@ -116,17 +113,6 @@ def test_subsets_are_equally_likely():
     chosen = counter_rng.choose_subset(keys(5000), "a", candidate, np.full(5000, 2))
     assert not (chosen & ~candidate).any()
     assert_equally_likely(chosen, 10)
-
-
-def test_weighted_subsets_are_draws_without_replacement():
-    weight = np.tile([1.0, 0.0, 2.0, 5.0], (5000, 1))
-    chosen = counter_rng.choose_weighted(keys(5000), "a", weight, np.full(5000, 2))
-    pairs, count = np.unique(chosen, axis=0, return_counts=True)
-    p = np.where(pairs, weight[0] / 8, np.nan)
-    each = np.nanprod(p, axis=1) * np.nansum(1 / (1 - p), axis=1)
-    assert len(pairs) == 3 and stats.chisquare(count, 5000 * each).pvalue > LEVEL
-    few = counter_rng.choose_weighted(keys(3), "a", weight[:3], np.array([0, 1, 9]))
-    assert few.sum(axis=1).tolist() == [0, 1, 3] and not few[:, 1].any()
 
 
 def test_subset_size_is_count_or_all_candidates():

@@ -20,7 +20,7 @@ VOCAB = example_batches.vocab(600, sentinels=130)._replace(
 )
 
 
-PARTS = {"ernie": "token", "xlm": "tlm"}
+PARTS = {"ernie": "token"}
 """Systems whose objective has parts -> the one that is measured."""
 
 
@@ -71,12 +71,14 @@ def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
         for size in np.cumsum([0, *sizes[:-1]])
     ]
     stream.sentence_offsets = np.append(offsets, stream.num_tokens)
+    stream.flags &= ~np.uint8(SENTENCE)
+    stream.flags[stream.sentence_offsets[:-1]] |= SENTENCE
     stream.fingerprint = "fidelity"
     spec = objective.text_spec(length)
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(stream, spec, 0, Path(folder))
         row = np.arange(len(index.start))
-        arrays = index.read(row, spec.length, VOCAB.pad_id)
+        arrays = index.read(row, spec.width, VOCAB.pad_id)
         label = np.array(index.label)
     zero = np.zeros_like(row)
     arrays |= {"corpus": zero, "step": zero, "label": label}

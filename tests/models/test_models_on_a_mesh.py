@@ -85,6 +85,10 @@ NETWORKS = {
         {"norm_placement": "post", "token_types": 3, "scan_unroll": 1},
     ),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
+    "adaptive": (
+        decoder,
+        {"cutoffs": [30, 90], "cutoff_divisor": 4, "output_head": "bias"},
+    ),
     "encoder_decoder": (
         encoder_decoder,
         {"position": "t5", "init": "t5", "norm": "rmsnorm", "scan_unroll": 1},

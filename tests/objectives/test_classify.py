@@ -1,5 +1,6 @@
 """classify: the classified position, attention, labels and pooling."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -54,6 +55,35 @@ def test_a_classifier_is_tanh_or_linear_with_dropout(fields, activation, archite
     network = objective.network(model_options(), VOCAB)
     expected = models.HeadSpec(len(VOCAB.labels), activation, dropout=True)
     assert network.heads == {"label": expected}
+
+
+@pytest.mark.parametrize("task", ["nsp", "sop", "structural"])
+def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
+    """BERT's code: a checkpoint's parameters are restored by their names."""
+    pretraining = {"format": "segment_pair", "sentence_task": task}
+
+    def shapes(name, **fields):
+        objective = objectives.make_objective(name, **fields)
+        network = objective.network(model_options(), VOCAB)
+        batch = {
+            array: np.zeros((2, *spec.shape), spec.dtype)
+            for array, spec in objective.batch_spec(16).items()
+        }
+        made = jax.eval_shape(
+            lambda: models.init(
+                network, lambda net: objective.loss(net, batch, None), jax.random.key(0)
+            )
+        )
+        leaves = jax.tree_util.tree_leaves_with_path(models.unbox(made))
+        return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+
+    saved, tuned = shapes("mlm", **pretraining), shapes("classify")
+    new = {name for name in tuned if tuned[name] != saved.get(name)}
+    assert new == {
+        "['answer_label']['out']['bias']",
+        "['answer_label']['out']['kernel']",
+    }
+    assert {name for name in saved if "pooler" in name} <= tuned.keys()
 
 
 def test_both_sides_of_an_encoder_decoder_read_the_same_text():

@@ -13,6 +13,8 @@ from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 from research import models, objectives
+from research.batch import SENTENCE
+from research.data import counter_rng
 from research.errors import UserError
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
@@ -66,13 +68,17 @@ def test_a_pair_of_segments_is_from_one_document():
     spec = objective.text_spec(32)
     assert (spec.unit, spec.length) == ("halves", 30)
     assert (spec.other_document_rate, spec.short_rate) == (0, 0.05)
-    example = texts(30, [29, 20, 8, 30, 0], VOCAB)
+    assert spec.width == 45
+    example = texts(45, [29, 20, 8, 30, 0], VOCAB)
     first = np.array([10, 8, 8, 30, 0], np.int32)
-    example = example._replace(first_length=first)
-    batch = objective.corrupt(example, keys(5), VOCAB, 32)
+    flags = example.flags.copy()
+    flags[[0, 1], [9, 7]] |= SENTENCE
+    key = keys(200)[counter_rng.uniform(keys(200), "exceeds", 1)[:, 0] >= 0.5][:5]
+    example = example._replace(first_length=first, flags=flags)
+    batch = objective.corrupt(example, key, VOCAB, 32)
     assert ((batch["token"] == VOCAB.eos_id).sum(axis=1) == [2, 2, 1, 1, 0]).all()
     assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 32, 0]).all()
-    assert (batch["token_type"].sum(axis=1) == [20, 13, 0, 0, 0]).all()
+    assert (batch["token_type"].sum(axis=1) == [21, 14, 0, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
         objective.network(model_options(token_types=1), VOCAB)
     with pytest.raises(UserError, match="format is stream or segment_pair"):

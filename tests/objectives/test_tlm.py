@@ -1,4 +1,4 @@
-"""tlm: positions, token types and masked tokens of two languages in one row.
+"""tlm: positions, token types and targets of one language, or of two in a row.
 
 Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
@@ -65,9 +65,14 @@ def test_positions_restart_and_token_types_are_languages(sizes):
         assert batch["token_type"][row].tolist() == types + [0] * (48 - here)
 
 
-def test_fifteen_per_cent_of_both_sides_are_masked_and_no_special():
+def test_each_token_of_both_sides_is_masked_by_itself_and_no_special():
     batch = corrupt(parallel([(20, 40)] * 2000, 60), 64)
-    assert (batch["weight"].sum(axis=1) == 10).all()  # round(0.15 * 64)
+    number = batch["weight"].sum(axis=1).astype(int)
+    spread = np.bincount(number, minlength=61)  # of 60 tokens, but not of the first
+    expected = 2000 * stats.binom.pmf(np.arange(61), 60, 0.15)
+    bins = [slice(0, 6), *(slice(n, n + 1) for n in range(6, 14)), slice(14, 61)]
+    observed = [spread[each].sum() for each in bins]
+    assert stats.chisquare(observed, [expected[e].sum() for e in bins]).pvalue > 1e-4
     position = batch["scored"][batch["weight"] > 0]
     count = np.bincount(position, minlength=64)
     assert not count[[0, 21, 22, 63]].any()
@@ -75,24 +80,75 @@ def test_fifteen_per_cent_of_both_sides_are_masked_and_no_special():
 
 
 def test_rare_tokens_are_masked_more_often():
-    """As XLM: draws without replacement with weights count ** -alpha."""
+    """As in XLM's code, which draws from a batch in turn, with weights
+    count ** -alpha."""
     common, rare = VOCAB.ordinary_ids[:2]
     example = parallel([(10, 10)] * 3000, 20)
     token = np.where(np.arange(20) % 5 == 0, rare, common).astype(np.int32)
     example = example._replace(token=np.tile(token, (3000, 1)))
     count = np.zeros(VOCAB.size, np.int64)
-    count[[common, rare]] = 1600, 100
+    count[[common, rare]] = 1600, 400
+    count[VOCAB.eos_id] = 10**9  # a separator is never chosen, and so does not count
     vocabulary = VOCAB._replace(token_count=count)
-    objective = objectives.make_objective("tlm", rate=0.03, sample_alpha=0.5)
+    objective = objectives.make_objective("tlm", rate=0.3, sample_alpha=0.5)
     batch = objective.corrupt(example, keys(3000), vocabulary, 24)
     chosen = batch["target"][batch["weight"] > 0]
-    assert len(chosen) == 3000  # of 4 rare tokens and 16 common ones
-    odds = 4 * 4 / (4 * 4 + 16)
-    assert (
-        stats.binomtest(int((chosen == rare).sum()), 3000, odds).pvalue > SIGNIFICANCE
+    num_rare = int((chosen == rare).sum())
+
+    rng, pool = np.random.default_rng(0), np.tile(token, 3000)
+    weight = count[pool] ** -0.5
+    drawn = rng.choice(
+        len(pool), 3000 * 24 * 3 // 10, replace=False, p=weight / weight.sum()
     )
+    official = (pool[drawn] == rare).mean()
+    assert len(chosen) == pytest.approx(3000 * 24 * 0.3, rel=0.02)
+    assert num_rare / len(chosen) == pytest.approx(official, abs=0.01)
+    assert stats.binomtest(num_rare, len(chosen), 0.2).pvalue < 1e-9
     with pytest.raises(UserError, match=r"sample_alpha is 0\.5"):
         objective.corrupt(example, keys(3000), VOCAB, 24)
+
+
+def test_text_in_one_language_is_read_as_it_is():
+    """A stream of L tokens, of which the first is never chosen (XLM, mask_out)."""
+    example = texts(24, [24, 24, 9, 0] * 100, VOCAB, separators=0.1)
+    example = example._replace(corpus=np.ones(400, np.int32))
+    batch = corrupt(example, 24, languages="0:1 2", rate=0.4)
+    assert (restored(batch) == example.token).all()
+    assert (batch["position"] == np.arange(24)).all()
+    here = np.arange(24) < example.length[:, None]
+    assert (batch["segment"] == here).all() and (batch["token_type"] == 2 * here).all()
+    assert not (batch["scored"][batch["weight"] > 0] == 0).any()
+    assert not VOCAB.is_special[batch["target"][batch["weight"] > 0]].any()
+
+
+@pytest.mark.parametrize(
+    ("languages", "units"),
+    [
+        ("0:1", ["document"] * 3),
+        ("0:1 0 1", ["document", "stream", "stream"]),
+        ("0 1 2", ["stream"] * 3),
+    ],
+)
+def test_a_corpus_in_one_language_is_a_stream(languages, units):
+    objective = objectives.make_objective("tlm", languages=languages)
+    spec = objective.text_spec(24)
+    assert [spec.of_corpus(number).unit for number in range(3)] == units
+    lengths = {spec.of_corpus(n).length for n, u in enumerate(units) if u == "stream"}
+    assert lengths <= {24}
+
+
+@pytest.mark.parametrize("languages", ["0:1", "2"])
+def test_next_tokens_are_predicted_from_those_before(languages):
+    example = parallel([(5, 9), (20, 0)], 20)
+    batch = corrupt(example, 24, languages=languages, predict="next")
+    token, num = batch["token"], batch["segment"].sum(axis=1)
+    assert (batch["weight"].sum(axis=1) == num - 1).all()
+    assert (batch["target"][batch["weight"] > 0] != VOCAB.pad_id).all()
+    used = batch["weight"] > 0
+    assert (batch["target"][used] == token[:, 1:][used]).all()
+    assert (batch["scored"] == np.arange(23) * used).all()
+    for name in ("position", "rank", "reach"):
+        assert (batch[name] == np.arange(24)).all()
 
 
 @pytest.mark.parametrize("side", ["first", "second", "one"])
@@ -118,7 +174,7 @@ def test_each_corpus_has_its_languages():
         example = parallel([(6, 6)] * 3, 20, corpus=corpus)
         batch = corrupt(example, 24, languages="0:2 5:2")
         assert set(batch["token_type"][batch["segment"] > 0]) == token_types
-    with pytest.raises(UserError, match="2 pairs for at least 3 corpora"):
+    with pytest.raises(UserError, match="2 entries for at least 3 corpora"):
         corrupt(parallel([(6, 6)], 20, corpus=2), 24, languages="0:2 5:2")
 
 
@@ -133,7 +189,9 @@ def test_a_text_that_is_too_long_is_truncated():
     "fields",
     [
         {"side": "x"},
-        {"languages": "0"},
+        {"languages": "0:1:2"},
+        {"languages": "-1"},
+        {"predict": "x"},
         {"languages": "a:b"},
         {"languages": ""},
         {"languages": "0:-1"},

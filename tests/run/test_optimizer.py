@@ -1,5 +1,6 @@
 """Optimizers against NumPy, weight decay by parameter."""
 
+from functools import partial
 from operator import itemgetter
 
 import jax
@@ -154,6 +155,15 @@ def bert_adam(name, param, grads):
     return step if "bias" in name else step + 0.1 * param
 
 
+def adam(name, param, grads, *, before=False):
+    """Adam's update, with an epsilon of 0.01 after the bias correction or before it."""
+    mean, square = moment(grads, 0.9), moment([g * g for g in grads], 0.99)
+    mean, root = mean / (1 - 0.9 ** len(grads)), np.sqrt(1 - 0.99 ** len(grads))
+    if before:
+        return mean * root / (np.sqrt(square) + 0.01)
+    return mean / (np.sqrt(square) / root + 0.01)
+
+
 def lamb(name, param, grads):
     step = bert_adam(name, param, grads)
     if "bias" in name:
@@ -186,6 +196,12 @@ def adafactor(name, param, grads):
 @pytest.mark.parametrize(
     ("name", "changes", "update"),
     [
+        ("adam", {"epsilon": 0.01}, adam),
+        (
+            "adam",
+            {"epsilon": 0.01, "epsilon_place": "before"},
+            partial(adam, before=True),
+        ),
         ("adamw", {"bias_correction": False}, bert_adam),
         ("lamb", {"bias_correction": False}, lamb),
         ("adafactor", {"weight_decay": 0.0}, adafactor),

@@ -32,6 +32,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "random_tokens": "all",
             "only": "corrupt",
         },
+        {"unit": "word", "rounding": "independent", "only": "corrupt"},
         {
             "format": "full_sentences",
             "rounding": "random",
@@ -39,7 +40,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "only": "corrupt",
         },
     ],
-    "tlm": [{}, {"side": "one", "languages": "1:2", "only": "corrupt"}],
+    "tlm": [
+        {},
+        {"side": "one", "languages": "1:2", "only": "corrupt"},
+        {"languages": "3", "predict": "next"},
+    ],
     "sentences": [
         {},
         {"task": "distance", "only": "corrupt"},
@@ -216,8 +221,8 @@ def make_example(
 ) -> Example:
     """Texts of `num_raw` tokens for an objective; pairs, where it reads pairs."""
     spec = objective.text_spec(length)
-    num_raw = np.minimum(num_raw, spec.length)
-    example = texts(spec.length, num_raw, VOCAB, seed=seed, separators=separators)
+    num_raw = np.minimum(num_raw, spec.width)
+    example = texts(spec.width, num_raw, VOCAB, seed=seed, separators=separators)
     rng = np.random.default_rng(seed + 1)
     cut = rng.integers(1, np.maximum(example.length, 2))
     flags = example.flags.copy()
@@ -238,7 +243,7 @@ def make_example(
 
 def various_lengths(objective: Any, length: int) -> list[int]:
     """Lengths of eight texts: full, empty, short."""
-    raw = objective.text_spec(length).length
+    raw = objective.text_spec(length).width
     return [raw, 0, raw, 1, raw // 2, 2, raw - 1, raw]
 
 

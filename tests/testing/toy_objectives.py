@@ -64,10 +64,11 @@ class Objective:
         )
 
     def batch_spec(self, length):
+        width = self.text_spec(length).width
         return {
-            "token": ArraySpec((length + self.extra,)),
-            "flags": ArraySpec((length + self.extra,)),
-            "weight": ArraySpec((length + self.extra,), np.float32),
+            "token": ArraySpec((width,)),
+            "flags": ArraySpec((width,)),
+            "weight": ArraySpec((width,), np.float32),
             "label": ArraySpec(()),
             "first_length": ArraySpec(()),
             "corpus": ArraySpec(()),
@@ -75,7 +76,7 @@ class Objective:
         } | ({"step": ArraySpec(()), "document": ArraySpec(())} if self.timed else {})
 
     def corrupt(self, example, key, vocab, length):
-        width = self.text_spec(length).length
+        width = self.text_spec(length).width
         assert example.token.shape == (len(key), width)
         inside = np.arange(width) < example.length[:, None]
         assert (example.token[~inside] == vocab.pad_id).all()

@@ -81,14 +81,20 @@ def split_of(text: str, *, valid: float, test: float) -> str:
     return "test" if uniform < test else "valid" if uniform < test + valid else "train"
 
 
-def sampling_rates(sizes: Collection[float], alpha: float) -> list[float]:
+def sampling_rates(
+    sizes: Collection[float], alpha: float, groups: Collection[int] = (0,)
+) -> list[float]:
     """The rate of each corpus, ~ size ** alpha (XLM, Conneau and Lample 2019, eq. 1).
 
     Args:
       sizes: [C], each above 0.
+      groups: [C] or [1], the group of each corpus. Groups are sampled equally often, as
+        XLM alternates between text in one language and parallel text (section 3.5).
 
     Returns:
       [C] rates, whose sum is 1.
     """
     weight = np.array(sizes, float) ** alpha
+    _, group = np.unique(np.broadcast_to(groups, weight.shape), return_inverse=True)
+    weight /= np.bincount(group, weight)[group]
     return (weight / weight.sum()).tolist()

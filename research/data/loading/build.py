@@ -45,7 +45,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             for corpus in loaded
         ]
         return [
-            build_index(stream, text_spec, data.stride, cache) for stream in streams
+            build_index(stream, text_spec.of_corpus(number), data.stride, cache)
+            for number, stream in enumerate(streams)
         ]
 
     train, held_out = index_corpora(data.train_split), index_corpora(data.eval_split)
@@ -56,7 +57,9 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
         num_tokens = [index.stream.num_tokens for index in train]
-        rates = dict(zip(rates, sampling_rates(num_tokens, data.alpha), strict=True))
+        groups = [number in text_spec.streams for number in range(len(train))]
+        alpha_rates = sampling_rates(num_tokens, data.alpha, groups)
+        rates = dict(zip(rates, alpha_rates, strict=True))
 
     def text_source(indices: list[Index]) -> TextSource:
         return TextSource(

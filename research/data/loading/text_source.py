@@ -85,7 +85,7 @@ class TextSource:
         self.num_examples = int(self.sizes.sum())
         self._objective = objective
         self._length = length
-        self._width = text_spec.length
+        self._width = text_spec.width
         self._random_start = text_spec.random_start
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])

@@ -83,7 +83,7 @@ class TaskSource:
         self._split = _find_split(provider, split)
         self._tasks = [task for task in tasks if self._split in task.splits]
         self._objective, self._vocab, self._length = objective, vocab, length
-        self._width = objective.text_spec(length).length
+        self._width = objective.text_spec(length).width
         self._seed, self._batch_size = seed, batch_size
         self._starts_word = (
             np.ones(vocab.size, bool) if starts_word is None else starts_word

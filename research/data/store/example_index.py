@@ -17,7 +17,7 @@ from research.errors import UserError, unknown
 
 DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
-VERSION = 2
+VERSION = 3
 """To be raised when a change here makes another index of the same stream."""
 
 
@@ -110,7 +110,8 @@ def build_index(
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
-      pair, sentence_pair, halves: two spans, see `packing.make_pairs`.
+      pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
+        `text_spec.width` tokens, of which an objective leaves some out.
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text

@@ -218,12 +218,11 @@ def _next_halves(text: Sentences, ends, text_spec: TextSpec, document, begin, ke
 
     google-research/electra, build_pretraining_dataset.py, ExampleBuilder. A row aims at
     a target: L = `length` + 2 tokens, or for the fraction `short_rate` of rows uniform
-    in MIN_TARGET .. L. Sentences are gathered until they have as many tokens. A takes
-    them while it has fewer than (target - 3) // 2 tokens, and in half of the rows the
-    sentence that exceeds these, too. B is the others; a row where none is left, and the
-    fraction ONE_SEGMENT_RATE of all rows, is A alone. What exceeds L with the specials
-    is left out at B's end, or A's. (There a sentence behind the first of B returns to A
-    if it is short enough; here A and B are contiguous.)
+    in MIN_TARGET .. L. Sentences are gathered until they have as many tokens. Of them
+    the first span has (target - 3) // 2 tokens, which the first segment aims at, and
+    the second the others; which sentences are whose, `sentence_pairs.fill_segments`
+    says. A row of fewer tokens, and the fraction ONE_SEGMENT_RATE of all rows, is the
+    first span alone.
 
     Args: as of `_next_pairs`.
     """
@@ -232,21 +231,19 @@ def _next_halves(text: Sentences, ends, text_spec: TextSpec, document, begin, ke
     target = _targets(key, text_spec.short_rate, MIN_TARGET, length)
     stop = np.searchsorted(ends, ends[begin] + target)
     stop = np.minimum(np.maximum(stop, begin + 1), last)
-    draw = counter_rng.uniform(key, "halves", 2)
-    half = ends[begin] + (target - 3) // 2
-    middle = np.maximum(np.searchsorted(ends, half) - 1, begin + 1)
-    middle += (draw[:, 0] < 0.5) & (ends[np.minimum(middle, stop)] < half)
-    one = (draw[:, 1] < ONE_SEGMENT_RATE) | (middle >= stop)
-    middle = np.where(one, stop, middle)
-    first = np.minimum(ends[middle] - ends[begin], length - 2)
-    second = np.minimum(ends[stop] - ends[middle], np.maximum(length - 3 - first, 0))
+    total, half = ends[stop] - ends[begin], (target - 3) // 2
+    one = counter_rng.uniform(key, "halves", 1)[:, 0] < ONE_SEGMENT_RATE
+    one |= (total < half) | (total == 1)
+    first = np.where(one, total, np.minimum(half, total - 1))
+    read = np.minimum(total, text_spec.width)
+    first = np.minimum(first, read)
     return {
         "start": text.start[begin],
         "length": first,
-        "second": text.start[np.minimum(middle, stop - 1)],
-        "second_length": second,
+        "second": text.start[begin] + np.minimum(first, read - 1),
+        "second_length": read - first,
         "label": np.full(len(begin), NEXT),
-        "truncated": ends[stop] - ends[begin] - first - second,
+        "truncated": np.maximum(total - (length - 3 + one), 0),
         "next_begin": stop,
     }
 

@@ -3,6 +3,7 @@
 # B batch, K scored positions, D width, E embedding width, V rows with padding
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -41,15 +42,18 @@ class HeadSpec:
     """The layers of a named head; an int n in its place means HeadSpec(n).
 
     BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
-    head is HeadSpec(n, "none"). Heads of pretraining have no dropout.
+    head is HeadSpec(n, "none"). All heads with tanh share the network's pooler, so that
+    fine-tuning starts from the pooler of pretraining (google-research/bert,
+    modeling.py, BertModel). Heads of pretraining have no dropout.
 
     Raises:
       ValueError: the activation is unknown, or a size is too small.
     """
 
     size: int  # output values
-    activation: str = ""  # of the hidden layer; "": model.activation; none: no layer
-    hidden: int = 0  # width of the hidden layer; 0: model.width
+    activation: str = ""  # of the hidden layer; "": model.activation; none: no layer;
+    # tanh: the hidden layer is the pooler
+    hidden: int = 0  # width of the hidden layer; 0: model.width; not of the pooler
     dropout: bool = False  # before the last layer, at rate model.head_dropout
 
     def __post_init__(self):
@@ -61,29 +65,50 @@ class HeadSpec:
                 f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
                 "value, and hidden is at least 0"
             )
+        if self.activation == "tanh" and self.hidden:
+            raise ValueError(f"hidden is {self.hidden}, but a pooler has model.width")
 
 
 class Head(nn.Module):
-    """A classifier of states with n values: dense, activation, dense."""
+    """A classifier of states with n values: dense, activation, dense.
+
+    Attributes:
+      pooler: the network's dense layer before tanh.
+    """
 
     options: Options
-    spec: HeadSpec | int
+    spec: HeadSpec
+    pooler: nn.Module
 
     @nn.compact
     def __call__(self, states):
         """Float32 [..., n] of states [..., any width]."""
         options, spec = self.options, self.spec
-        if isinstance(spec, int):
-            spec = HeadSpec(spec)
         axes = ("embed", None)
         x = states
-        if spec.activation != "none":
+        if spec.activation == "tanh":
+            x = jnp.tanh(self.pooler(x))
+        elif spec.activation != "none":
             x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
-            name = spec.activation or options.activation
-            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+            x = ACTIVATIONS[spec.activation or options.activation](x)
         if spec.dropout:
             x = dropout(self, x, "head")
         return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)
+
+
+def make_heads(
+    options: Options, heads: Mapping[str, int | HeadSpec] | tuple
+) -> tuple[nn.Module, dict[str, Head]]:
+    """The pooler and the named heads of a network, to be made in its `setup`."""
+    pooler = Dense(options, options.width, ("embed", None), name="pooler")
+    specs = {
+        name: HeadSpec(spec) if isinstance(spec, int) else spec
+        for name, spec in dict(heads).items()
+    }
+    return pooler, {
+        name: Head(options, spec, pooler, name=f"answer_{name}")
+        for name, spec in specs.items()
+    }
 
 
 class VocabHead(nn.Module):

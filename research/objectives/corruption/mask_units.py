@@ -59,26 +59,50 @@ def choose_units(
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
     """
-    if candidates == "ordinary":
-        candidate = ~vocab.is_special[text.token]
-    else:
-        candidate = np.arange(text.token.shape[1]) < text.length[:, None]
-    if unit == "token":
-        return counter_rng.choose_subset(key, "choose", candidate, count)
-    start = (text.flags & WORD) > 0
     if unit == "lexicon":
+        start, candidate = find_units(text, vocab, "word", candidates=candidates)
         begins, inside = find_entries(text, vocab, entry_types)
         chosen = counter_rng.choose_words(key, "choose", begins, inside, count)
         left, free = count - chosen.sum(axis=1), candidate & ~inside
         return chosen | counter_rng.choose_words(key, "rest", start, free, left)
-    if entry_types:
-        begins, inside = find_entries(text, vocab, entry_types)
-        start = begins | (start & ~inside)
+    start, candidate = find_units(
+        text, vocab, unit, entry_types=entry_types, candidates=candidates
+    )
+    if unit == "token":
+        return counter_rng.choose_subset(key, "choose", candidate, count)
     if unit == "word":
         return counter_rng.choose_words(key, "choose", start, candidate, count)
     choose = choose_spans if unit == "span" else choose_runs
     lengths = run_lengths(unit, max_words)
     return choose(key, "choose", start, candidate, count, lengths)
+
+
+def find_units(
+    text: Text,
+    vocab: VocabInfo,
+    unit: str,
+    *,
+    entry_types: str = "",
+    candidates: str = "ordinary",
+) -> tuple[np.ndarray, np.ndarray]:
+    """[B, L] bool each: a unit starts here; a token may be chosen.
+
+    Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
+
+    Raises:
+      UserError: there is no data.lexicon, or it has no such entry type.
+    """
+    if candidates == "ordinary":
+        candidate = ~vocab.is_special[text.token]
+    else:
+        candidate = np.arange(text.token.shape[1]) < text.length[:, None]
+    if unit == "token":
+        return candidate, candidate
+    start = (text.flags & WORD) > 0
+    if entry_types or unit == "lexicon":
+        begins, inside = find_entries(text, vocab, entry_types)
+        start = begins | (start & ~inside)
+    return start, candidate
 
 
 def find_entries(

@@ -22,9 +22,14 @@ TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
 """[6, 3]: all orders of a trigram."""
 
 
-def max_masked(rate: float, length: int) -> int:
-    """ceil(rate * length): 20 at rate 0.15 and length 128, 77 at 512."""
-    return math.ceil(rate * length - 1e-9)
+def max_masked(rate: float, length: int, *, independent: bool = False) -> int:
+    """ceil(rate * length): 20 at rate 0.15 and length 128, 77 at 512.
+
+    independent: tokens are chosen by `choose_independently`: six standard deviations
+      more, 44 at length 128.
+    """
+    deviation = math.sqrt(rate * (1 - rate) * length) if independent else 0.0
+    return min(length, math.ceil(rate * length + 6 * deviation - 1e-9))
 
 
 def mask_budget(
@@ -70,23 +75,17 @@ def mask_random_tokens(
     mask_fraction: float,
     random_fraction: float,
     random_tokens: str = "ordinary",
-    token_weight: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """BERT's masking of single tokens: overwrites `token` [B, L] in place.
 
     Chosen are round(rate * num_tokens) of the candidates [B, L] of a row, at most
-    `max_count`, at distinct positions, with equal probability or in proportion to
-    `token_weight` [V]; see `replace_chosen` for what they become.
+    `max_count`, at distinct positions; see `replace_chosen` for what they become.
 
     Returns:
       scored, target, weight [B, K] with K = `max_count`.
     """
     count = mask_budget(num_tokens, rate, max_count)
-    if token_weight is None:
-        chosen = counter_rng.choose_subset(key, "choose", candidate, count)
-    else:
-        weight = token_weight[token] * candidate
-        chosen = counter_rng.choose_weighted(key, "choose", weight, count)
+    chosen = counter_rng.choose_subset(key, "choose", candidate, count)
     return replace_chosen(
         token,
         chosen,
@@ -97,6 +96,34 @@ def mask_random_tokens(
         random_fraction=random_fraction,
         random_tokens=random_tokens,
     )
+
+
+def choose_independently(
+    key: np.ndarray,
+    start: np.ndarray,
+    candidate: np.ndarray,
+    rate: np.ndarray | float,
+    max_count: int,
+) -> np.ndarray:
+    """[B, L] bool: each unit is chosen by itself, with the rate at its first token.
+
+    So the number of chosen tokens varies from row to row (PaddlePaddle/ERNIE,
+    batching.py, mask; facebookresearch/XLM, trainer.py, mask_out). Of a row with more
+    than `max_count` chosen tokens a random subset of that size stays.
+
+    Args:
+      start, candidate: [B, L] bool; units are the words of `counter_rng.find_words`.
+      rate: probability, or [B, L].
+    """
+    length = candidate.shape[1]
+    first, size = counter_rng.find_words(start, candidate)
+    is_hit = (counter_rng.uniform(key, "choose", length) < rate).reshape(-1)[first]
+    chosen = np.zeros(candidate.shape, bool)
+    chosen[candidate] = np.repeat(is_hit, size)
+    over = np.flatnonzero(chosen.sum(axis=1) > max_count)
+    most = np.full(len(over), max_count)
+    chosen[over] = counter_rng.choose_subset(key[over], "surplus", chosen[over], most)
+    return chosen
 
 
 def replace_chosen(

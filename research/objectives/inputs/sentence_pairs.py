@@ -13,6 +13,7 @@ from research.batch import (
     NEXT,
     NONADJACENT,
     OTHER_DOCUMENT,
+    SENTENCE,
     ArraySpec,
     Example,
     TextSpec,
@@ -106,6 +107,53 @@ def make_labels(task: str, example: Example, key: np.ndarray) -> PairLabels:
         label = (has_label & (example.label == NONADJACENT)) + 2 * two_documents
     label = np.where(has_label, label, 0).astype(np.int32)
     return PairLabels(swapped, label, has_label.astype(np.float32))
+
+
+def fill_segments(example: Example, key: np.ndarray, length: int) -> Example:
+    """ELECTRA's two segments, from the sentences of each row of "halves".
+
+    google-research/electra, build_pretraining_dataset.py, ExampleBuilder. The first
+    segment takes each sentence that leaves it below `first_length` tokens, also behind
+    one that it did not take; its first sentence; and in half of the rows the first one
+    that exceeds these. The second segment takes the others. Of both together `length`
+    tokens stay, three specials included: the second loses its end. Rows of one span
+    are the first segment alone.
+
+    Returns:
+      the example with the first segment before the second, and their lengths.
+    """
+    num_raw = example.length.astype(np.int64)
+    position = np.arange(example.token.shape[1])
+    inside = position < num_raw[:, None]
+    starts = inside & ((example.flags & SENTENCE) > 0)
+    starts[:, 0] = inside[:, 0]
+    sentence = np.cumsum(starts, axis=1) - 1
+    count = starts.sum(axis=1)
+    most = count.max(initial=0) + 1
+    index = (np.arange(len(count))[:, None] * most + sentence)[inside]
+    size = np.bincount(index, minlength=len(count) * most).reshape(-1, most)
+
+    goal = np.where(example.first_length < num_raw, example.first_length, num_raw + 1)
+    exceeds = counter_rng.uniform(key, "exceeds", 1)[:, 0] < 0.5
+    in_first = np.zeros(size.shape, bool)
+    first, second = np.zeros((2, len(count)), np.int64)
+    for number, tokens in enumerate(size.T):
+        taken = (first == 0) | (first + tokens < goal)
+        taken |= (second == 0) & (first < goal) & exceeds
+        in_first[:, number] = taken
+        first += np.where(taken, tokens, 0)
+        second += np.where(taken, 0, tokens)
+
+    is_later = ~np.take_along_axis(in_first, sentence, axis=1) | ~inside
+    order = np.argsort(is_later.view(np.int8), axis=1, kind="stable")
+    first = np.minimum(first, length - 2)
+    total = first + np.clip(length - 3 - first, 0, second)
+    return example._replace(
+        token=np.take_along_axis(example.token, order, axis=1),
+        flags=np.take_along_axis(example.flags, order, axis=1),
+        first_length=first.astype(np.int32),
+        length=total.astype(np.int32),
+    )
 
 
 def label_terms(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:

@@ -102,7 +102,7 @@ def derive_example(
         length = np.where(follows, length, example.first_length).astype(np.int32)
         none = np.full_like(example.label, -1)
         example = example._replace(first_length=length, label=none)
-    width = min(spec.length, example.token.shape[1])
+    width = min(spec.width, example.token.shape[1])
     index = np.arange(width) + np.zeros_like(length)[:, None]
     return _select(example, index, np.minimum(length, width), pad_id)
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.objectives.losses.cross_entropy import (
-    Term,
+from research.objectives.losses.cross_entropy import Term
+from research.objectives.losses.softmax import (
     compute_logits,
     join_chunks,
     split_chunks,

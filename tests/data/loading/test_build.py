@@ -130,6 +130,31 @@ def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
     assert len({data.fingerprint for data in (given, flat, whole)}) == 3
 
 
+def test_kinds_of_text_in_a_mixture_are_sampled_equally_often(corpora, folder):
+    """XLM: parallel text by documents, text in one language as streams; each kind by
+    its own sizes."""
+    one, two = sorted(corpora["mixture"])
+    mixture = {one: 1.0, two: 1.0, f"{two}/": 1.0}
+    config = small_data.config(
+        mixture, folder / "cache", "tlm", languages="0:1 2 3", sample_alpha=0.5
+    )
+    config.data.alpha = 0.5
+    data = small_data.open_small(config)[0]
+    source = data.train.source
+    count = source.schedule.count
+    np.testing.assert_allclose(count / count.sum(), [0.5, 0.25, 0.25], atol=1e-3)
+    stride = [index.stride for index in source.indices]
+    assert stride == [0, 32, 32]
+    batch = concatenate(data.train.batches(0, None, 4))
+    corpus, _ = source.schedule.locate(np.arange(32))
+    for number, types in enumerate([{0, 1}, {2}, {3}]):
+        own = corpus == number
+        here = batch["segment"][own] > 0
+        assert {*batch["token_type"][own][here]} == types
+        restarts = (np.diff(batch["position"][own], axis=1) < 0).any(axis=1)
+        assert restarts.any() == (number == 0)
+
+
 def test_labels_are_those_of_all_corpora(make):
     data = make("mixture", "classify")
     assert data.vocab.labels == ("kind 0", "kind 1", "kind 2")

@@ -155,10 +155,8 @@ def test_pairs_equal_those_of_berts_script(sizes, length, other, short):
 
 
 def electra_rows(text, length, short_rate):
-    """ELECTRA's ExampleBuilder on lists, with our random numbers: (A, B) of each row.
-
-    Every sentence behind the first of B is B's.
-    """
+    """ELECTRA's ExampleBuilder on lists, with our random numbers: the sentences of each
+    row, and how many tokens its first segment aims at."""
     rows = []
     for d, (begin, end) in enumerate(itertools.pairwise(text.first)):
         chunk, turn = [], 0
@@ -168,16 +166,8 @@ def electra_rows(text, length, short_rate):
             target = 5 + int(die[1] * (length - 4)) if die[0] < short_rate else length
             if sum(map(len, chunk)) < target and s < end - 1:
                 continue
-            coin, one = counter_rng.uniform(key_of(d, turn), "halves", 2)[0]
-            half, a, b = 100_000 if one < 0.1 else (target - 3) // 2, [], []
-            for sentence in chunk:
-                fits = not a or len(a) + len(sentence) < half
-                if not b and (fits or (len(a) < half and coin < 0.5)):
-                    a += sentence
-                else:
-                    b += sentence
-            a = a[: length - 2]
-            rows.append((a, b[: max(0, length - len(a) - 3)]))
+            one = counter_rng.uniform(key_of(d, turn), "halves", 1)[0, 0] < 0.1
+            rows.append((chunk, 100_000 if one else (target - 3) // 2))
             chunk, turn = [], turn + 1
     return rows
 
@@ -188,16 +178,22 @@ def test_halves_equal_those_of_electras_script(sizes, length, short):
     text = packing.find_sentences(toy_objectives.Stream(sizes))
     if not len(text.start):
         return
-    made = packing.make_pairs(text, TextSpec("halves", length - 2, short_rate=short))
+    spec = TextSpec("halves", length - 2, short_rate=short)
+    made, truncated = packing.make_pairs(text, spec), 0
     expected = electra_rows(text, length, short)
-    assert made.length.tolist() == [len(a) for a, _ in expected]
-    assert made.second_length.tolist() == [len(b) for _, b in expected]
-    assert made.start.tolist() == [a[0] for a, _ in expected]
-    assert made.second[made.second_length > 0].tolist() == [
-        b[0] for _, b in expected if b
-    ]
-    kept = made.length.sum() + made.second_length.sum()
-    assert made.truncated == text.ends[-1] - kept
+    assert len(made.start) == len(expected)
+    for row, (chunk, half) in enumerate(expected):
+        tokens = joined(chunk)
+        both = made.length[row] + made.second_length[row]
+        assert both == min(len(tokens), spec.width)
+        assert made.start[row] == tokens[0]
+        if made.second_length[row]:
+            assert made.second[row] == made.start[row] + made.length[row]
+            assert made.length[row] == min(half, len(tokens) - 1)
+        else:  # the first segment cannot be over
+            assert len(tokens) < half or both == 1
+        truncated += max(len(tokens) - length + 3 - (not made.second_length[row]), 0)
+    assert made.truncated == truncated
 
 
 @given(shards, lengths, bert_units)

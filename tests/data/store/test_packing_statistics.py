@@ -95,19 +95,14 @@ def test_a_fraction_of_documents_is_packed_shorter():
     assert (np.bincount(target, minlength=21)[2:20] > 0).all()
 
 
-def test_the_first_half_ends_at_a_sentence_before_or_after_the_middle():
-    """And a tenth of the rows have one segment alone; 4.5 standard deviations."""
+def test_a_tenth_of_electras_rows_has_one_segment():
+    """Of those with enough text; 5 standard deviations."""
     text = packing.find_sentences(even_stream((400,) * 1500, sentence=5))
     made = packing.make_pairs(text, TextSpec("halves", 40))
     full = made.length + made.second_length >= 39
-    pairs = made.second_length > 0
-    for fraction, rate in (
-        ((~pairs[full]).mean(), 0.1),
-        ((made.length[full & pairs] == 15).mean(), 0.5),
-        ((made.length[full & pairs] == 20).mean(), 0.5),
-    ):
-        deviation = np.sqrt(rate * (1 - rate) / full.sum())
-        assert abs(fraction - rate) < 5 * deviation
+    one = (made.second_length[full] == 0).mean()
+    assert abs(one - 0.1) < 5 * np.sqrt(0.1 * 0.9 / full.sum())
+    assert {*made.length[full & (made.second_length > 0)]} == {19}
 
 
 def test_truncation_takes_from_both_ends_equally():

@@ -34,8 +34,10 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     network = models.Transformer(make_options(), size=50, heads={"label": spec})
     label = lambda net: net.head("label", states)  # noqa: E731
     params = make_params(network, label)
-    own = params["answer_label"]
-    expected = states if hidden is None else hidden(dense(states, own["dense"]))
+    own, is_pooled = params["answer_label"], hidden is np.tanh
+    assert ("pooler" in params) == is_pooled
+    first = params["pooler"] if is_pooled else own.get("dense")
+    expected = states if hidden is None else hidden(dense(states, first))
     if isinstance(spec, models.HeadSpec) and spec.hidden:
         assert own["dense"]["kernel"].shape == (16, 5)
     actual = models.apply(network, params, label)
@@ -111,6 +113,8 @@ def test_an_illegal_head_is_refused():
         models.HeadSpec(2, "tan")
     with pytest.raises(ValueError, match="at least 1 value"):
         models.HeadSpec(0)
+    with pytest.raises(ValueError, match="a pooler has"):
+        models.HeadSpec(2, "tanh", hidden=5)
 
 
 def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_params):

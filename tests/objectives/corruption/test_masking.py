@@ -63,6 +63,27 @@ def test_a_budget_never_exceeds_the_maximum():
         assert count.max() == 7
 
 
+def test_units_are_chosen_by_themselves():
+    """ERNIE's batching.py, mask: a number a unit, compared with the rate."""
+    words = np.tile([1, 0, 1, 1, 0, 0, 1, 1], (4000, 5)).astype(bool)  # of 2, 1, 3, ...
+    candidate = np.ones_like(words)
+    candidate[:, 7::8] = False
+    chosen = masking.choose_independently(keys(4000), words, candidate, 0.15, 40)
+    assert not (chosen & ~candidate).any()
+    assert (chosen[:, 0] == chosen[:, 1]).all()
+    assert (chosen[:, 3::8] == chosen[:, 5::8]).all()
+    number = chosen[:, [0, 2, 3, 6]].sum(axis=1)  # of four units
+    count = np.bincount(number, minlength=5)[:4]
+    expected = 4000 * stats.binom.pmf(np.arange(4), 4, 0.15)
+    expected[3] += 4000 - expected.sum()
+    count[3] += 4000 - count.sum()
+    assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
+    few = masking.choose_independently(keys(4000), candidate, candidate, 0.5, 9)
+    assert few.sum(axis=1).max() == 9 and not (few & ~candidate).any()
+    position = np.bincount(np.nonzero(few)[1], minlength=40)[candidate[0]]
+    assert stats.chisquare(position).pvalue > SIGNIFICANCE
+
+
 @pytest.mark.parametrize("draw_unit", masking.DRAW_UNITS)
 def test_eighty_ten_ten(draw_unit):
     chosen = chosen_runs(1500)

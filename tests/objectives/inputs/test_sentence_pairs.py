@@ -3,11 +3,14 @@
 Seeds are fixed; at a random seed each statistical test fails with p = 1e-4.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, SENTENCE
+from research.data import counter_rng
 from research.objectives.inputs import input_format, sentence_pairs
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -34,6 +37,49 @@ def make_labels(task, num_rows=6000):
 
 def counts(label) -> np.ndarray:
     return np.bincount(label)
+
+
+def electra_segments(sentences, goal, exceeds, length):
+    """google-research/electra, build_pretraining_dataset.py, _create_example."""
+    first, second = [], []
+    for sentence in sentences:
+        joined = first + sentence
+        over = not second and len(first) < goal and exceeds
+        if not first or len(joined) < goal or over:
+            first = joined
+        else:
+            second += sentence
+    first = first[: length - 2]
+    return first, second[: max(0, length - len(first) - 3)]
+
+
+def test_segments_equal_those_of_electras_script():
+    length, rng, num = 24, np.random.default_rng(0), 800
+    goals = rng.choice([1, 6, 10, 99], num)
+    rows = [list(map(int, rng.integers(1, 12, rng.integers(0, 8)))) for _ in goals]
+    example = texts(60, [min(sum(row), 60) for row in rows], VOCAB)
+    flags = example.flags & ~np.uint8(SENTENCE)
+    for row, sizes in enumerate(rows):
+        for start in np.cumsum([0, *sizes[:-1]] if sizes else []):
+            flags[row, min(start, 59)] |= SENTENCE
+    example = example._replace(
+        flags=flags, first_length=np.minimum(goals, example.length).astype(np.int32)
+    )
+    made = sentence_pairs.fill_segments(example, keys(num), length)
+    exceeds = counter_rng.uniform(keys(num), "exceeds", 1)[:, 0] < 0.5
+    late = 0
+    for row in range(num):
+        here = example.length[row]
+        edges = [*np.flatnonzero(flags[row, :here] & SENTENCE), here]
+        token = example.token[row].tolist()
+        sentences = [token[a:b] for a, b in pairwise(edges)]
+        goal = goals[row] if goals[row] < here else 10**6
+        first, second = electra_segments(sentences, goal, exceeds[row], length)
+        assert made.first_length[row] == len(first)
+        assert made.token[row, : made.length[row]].tolist() == first + second
+        assert (made.flags[row, 0] & SENTENCE) > 0 or not here
+        late += first != token[: len(first)]
+    assert late > num / 40
 
 
 def test_the_pairs_that_each_task_takes():

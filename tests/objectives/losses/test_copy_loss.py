@@ -37,7 +37,7 @@ def distribution(arrays, gate, token, lib=np):
 @pytest.mark.parametrize("implementation", ["dense", "fused"])
 def test_value_and_gradient_agree_with_the_definition(implementation, monkeypatch):
     # Four chunks of three positions.
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    monkeypatch.setattr("research.objectives.losses.softmax.CHUNK_LOGITS", 3 * 128 * 3)
     arrays, gate, token, target, weight = make_inputs()
 
     def loss(arrays, gate, weight):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from research.objectives.losses import cross_entropy
+from research.objectives.losses import cross_entropy, softmax
 
 IMPLEMENTATIONS = ("dense", "chunked", "fused")
 
@@ -57,10 +57,10 @@ def assert_equal(ours, theirs):
 def test_implementations_agree_in_value_and_gradient(implementation, kw, monkeypatch):
     *arrays, target, size = case()
     # Four chunks of three positions.
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    monkeypatch.setattr(softmax, "CHUNK_LOGITS", 3 * 128 * 3)
     expected = value_and_grads("dense", arrays, target, size, **kw)
     assert_equal(value_and_grads(implementation, arrays, target, size, **kw), expected)
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 10**9)  # one chunk
+    monkeypatch.setattr(softmax, "CHUNK_LOGITS", 10**9)  # one chunk
     assert_equal(value_and_grads(implementation, arrays, target, size, **kw), expected)
 
 
@@ -96,7 +96,7 @@ def test_the_loss_is_its_definition():
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_weight_zero_is_gradient_zero_for_any_target(implementation, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    monkeypatch.setattr(softmax, "CHUNK_LOGITS", 3 * 128 * 3)
     (*arrays, weight), target, size = case()[:4], *case()[4:]
     (_, (term, _)), grads = value_and_grads(
         implementation, (*arrays, weight), target, size
@@ -150,7 +150,7 @@ def test_a_constant_model_is_never_correct(implementation):
 
 @pytest.mark.parametrize("implementation", ["chunked", "fused"])
 def test_logits_of_all_positions_never_exist(implementation, monkeypatch):
-    monkeypatch.setattr(cross_entropy, "CHUNK_LOGITS", 3 * 128 * 3)
+    monkeypatch.setattr(softmax, "CHUNK_LOGITS", 3 * 128 * 3)
     *arrays, weight, target, size = case()
     all_logits = 3 * 11 * 128
 

@@ -18,10 +18,10 @@ MUTANTS = [
         "research/objectives/corruption/masking.py",
         'chosen = counter_rng.choose_subset(key, "choose", candidate, count)',
         'drawn = counter_rng.uniform(key, "choose", max_count) * num_tokens[:, None]\n'
-        "        drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
-        "        position = np.arange(token.shape[1])\n"
-        "        chosen = (np.floor(drawn)[..., None] == position).any(axis=1)\n"
-        "        chosen &= candidate",
+        "    drawn = np.where(np.arange(max_count) < count[:, None], drawn, -1)\n"
+        "    position = np.arange(token.shape[1])\n"
+        "    chosen = (np.floor(drawn)[..., None] == position).any(axis=1)\n"
+        "    chosen &= candidate",
         TEST_ELECTRA,
         "positions_are_distinct",
         pitfall=5,
@@ -189,5 +189,29 @@ MUTANTS = [
         "                part, example, base, other, vocab, length)",
         "tests/objectives/test_joint.py",
         "each_part_is_corrupted",
+    ),
+    Mutant(
+        "ELECTRA's first segment ends before its first long sentence",
+        "research/objectives/inputs/sentence_pairs.py",
+        "taken = (first == 0) | (first + tokens < goal)",
+        "taken = (first == 0) | ((second == 0) & (first + tokens < goal))",
+        "tests/objectives/inputs/test_sentence_pairs.py",
+        "segments_equal_those_of_electras_script",
+    ),
+    Mutant(
+        "the sentence that exceeds ELECTRA's first segment is never its own",
+        "research/objectives/inputs/sentence_pairs.py",
+        "taken |= (second == 0) & (first < goal) & exceeds",
+        "taken |= (second == 0) & (first < 0) & exceeds",
+        "tests/objectives/inputs/test_sentence_pairs.py",
+        "segments_equal_those_of_electras_script",
+    ),
+    Mutant(
+        "ELECTRA's first segment aims at any length",
+        "research/data/store/packing.py",
+        "np.where(one, total, np.minimum(half, total - 1))",
+        "np.where(one, total, np.maximum(total // 3, 1))",
+        "tests/data/store/test_packing.py",
+        "equal_those_of_electras_script",
     ),
 ]

@@ -7,6 +7,7 @@ DENSE_ATTENTION = "research/models/layers/dense_attention.py"
 RELATIVE = "research/models/layers/relative.py"
 POSITIONS = "research/models/layers/positions.py"
 LOSSES = "research/objectives/losses/cross_entropy.py"
+SOFTMAX = "research/objectives/losses/softmax.py"
 OPTIMIZER = "research/run/optimizer.py"
 
 TEST_ATTENTION = "tests/models/layers/test_attention.py"
@@ -18,6 +19,22 @@ TEST_OPTIMIZER = "tests/run/test_optimizer.py"
 TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
+    Mutant(
+        "fairseq's epsilon is added after the bias correction",
+        OPTIMIZER,
+        'if config.bias_correction and config.epsilon_place == "after":',
+        "if config.bias_correction:",
+        TEST_OPTIMIZER,
+        "equal_those_in_numpy",
+    ),
+    Mutant(
+        "fine-tuning starts from a new pooler: each head has its own",
+        "research/models/layers/heads.py",
+        "x = jnp.tanh(self.pooler(x))",
+        'x = jnp.tanh(Dense(options, options.width, axes, name="dense")(x))',
+        "tests/objectives/test_classify.py",
+        "pooler_of_pretraining",
+    ),
     Mutant(
         "the reference of all kernels forgets segments",
         "research/batch.py",
@@ -164,14 +181,14 @@ MUTANTS = [
     Mutant(
         "means are over all slots, padding included",
         LOSSES,
-        "return Term(total, jnp.sum(weight)), lax.stop_gradient(correct)",
-        "return Term(total, jnp.float32(weight.size)), lax.stop_gradient(correct)",
+        "return Term(total, jnp.sum(weight)), lax",
+        "return Term(total, jnp.float32(weight.size)), lax",
         TEST_LOSSES,
         "the_loss_is_its_definition",
     ),
     Mutant(
         "a tie counts as correct, so that a constant model looks strong",
-        LOSSES,
+        SOFTMAX,
         "target_logit_BC > max_other_BC",
         "target_logit_BC >= max_other_BC",
         TEST_LOSSES,
@@ -180,7 +197,7 @@ MUTANTS = [
     ),
     Mutant(
         "a z-loss without a gradient",
-        LOSSES,
+        SOFTMAX,
         "factor_BC = weight_BC * (1 + 2 * options.z_loss * lse_BC) / sum_BC",
         "factor_BC = weight_BC * (1 + 0 * options.z_loss * lse_BC) / sum_BC",
         TEST_LOSSES,
@@ -188,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         "label smoothing gives probability to rows that pad the vocabulary",
-        LOSSES,
+        SOFTMAX,
         "used_V = jnp.arange(len(bias_V)) < options.size",
         "used_V = jnp.arange(len(bias_V)) < len(bias_V)",
         TEST_LOSSES,

@@ -259,14 +259,6 @@ MUTANTS = [
         "takes_from_both_ends",
     ),
     Mutant(
-        "ELECTRA's first segment ends at any sentence, as BERT's",
-        PACKING,
-        "middle = np.maximum(np.searchsorted(ends, half) - 1, begin + 1)",
-        "middle = begin + 1 + (draw[:, 0] * (stop - begin - 1)).astype(np.int64)",
-        TEST_PACKING,
-        "equal_those_of_electras_script",
-    ),
-    Mutant(
         "all rows of a document are short where ELECTRA's are one by one",
         PACKING,
         "target = _targets(key, text_spec.short_rate, MIN_TARGET, length)",

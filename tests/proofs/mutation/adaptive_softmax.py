@@ -1,0 +1,58 @@
+"""Mutants of the adaptive softmax and input."""
+
+from tests.proofs.mutation import Mutant
+from tests.proofs.mutation.network import LOSSES, SOFTMAX
+
+ADAPTIVE = "research/models/layers/adaptive.py"
+TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
+
+MUTANTS = [
+    Mutant(
+        "a rare word's probability is that of its cluster",
+        LOSSES,
+        "        total += loss\n",
+        "        total += 0 * loss\n",
+        TEST_ADAPTIVE,
+        "add_up_to_one",
+    ),
+    Mutant(
+        "all positions count in every cluster",
+        LOSSES,
+        "jnp.where(inside_BK, weight_BK, 0.0), right_BK",
+        "weight_BK, right_BK",
+        TEST_ADAPTIVE,
+        "definitions",
+    ),
+    Mutant(
+        "a rare word is correct without its cluster",
+        LOSSES,
+        "jnp.where(right > 0, found, 0.0)",
+        "found",
+        TEST_ADAPTIVE,
+        "definitions and dense",
+    ),
+    Mutant(
+        "every chunk of a cluster is skipped",
+        SOFTMAX,
+        "jnp.any(chunk[2] > 0)",
+        "jnp.any(chunk[2] < 0)",
+        TEST_ADAPTIVE,
+        "definitions and fused",
+    ),
+    Mutant(
+        "the first projection of the adaptive softmax is that of the input",
+        ADAPTIVE,
+        "if not number:  # tied",
+        "if number < 0:  # tied",
+        "tests/models/layers/test_adaptive.py",
+        "has_a_table",
+    ),
+    Mutant(
+        "the softmax of common words lacks the clusters",
+        ADAPTIVE,
+        "sizes[0] += len(options.cutoffs)",
+        "sizes[0] += 0",
+        "tests/models/layers/test_adaptive.py",
+        "has_a_table",
+    ),
+]
