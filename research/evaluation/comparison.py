@@ -1,4 +1,4 @@
-"""Comparisons of arms with a baseline: differences, verdicts and the seeds they need."""
+"""Comparisons of arms with a baseline: differences, verdicts, the seeds they need."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar

@@ -55,9 +55,9 @@ class MeanVariance(NamedTuple):
         from scipy import optimize, stats
 
         size = float(np.sqrt(self.seeds + self.items))
-        if size == 0:
-            return 0.0
-        ends = [stats.t.ppf((1 + level) / 2, df) for df in (self.seed_df, self.item_df)]
+        ends = stats.t.ppf((1 + level) / 2, [self.seed_df, self.item_df])
+        if self.items == 0:  # Student's t
+            return size * float(ends[0])
         ends = [min(ends) * (1 - 1e-9), max(ends) * (1 + 1e-9)]
         return size * optimize.brentq(
             lambda t: self.p_value(t * size) - (1 - level), *ends, xtol=1e-13

@@ -1,4 +1,4 @@
-"""Power: simulated as the test is run, and equal to the noncentral t where that holds."""
+"""Power is the rate of the test, and the noncentral t's where only seeds vary."""
 
 import math
 
