@@ -124,7 +124,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     if table.baseline and table.baseline not in rows:
         raise unknown("baseline row", table.baseline, rows)
     numbers = {
-        (row, column.name): _numbers(column, groups)
+        (row, column.name): _cell_numbers(column, groups)
         for column in table.columns
         for row, groups in rows.items()
     }
@@ -157,7 +157,7 @@ def _check_complete(rows: Rows) -> None:
             trial.check_result()
 
 
-def _numbers(
+def _cell_numbers(
     column: Column, groups: Mapping[str, Sequence[Trial]]
 ) -> tuple[Number, ...] | None:
     """Those of the trials that have one; None if there are none."""
@@ -172,7 +172,16 @@ def _numbers(
                 f"{trial.name}: two trials of one cell share seed {seeds[1]}"
             )
         seen.add(seeds)
-        numbers.append(Number(trial, np.asarray(value, np.float64)))
+        try:
+            scores = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            scores = np.empty((0, 0))
+        if scores.ndim > 1 or not scores.size:
+            raise UserError(
+                f"column {column.name!r} of {trial.name} is a number, or a list of the "
+                f"scores of items, not {value!r}"
+            )
+        numbers.append(Number(trial, scores))
     return tuple(numbers) or None
 
 

@@ -177,3 +177,10 @@ def test_an_unknown_row_or_metric_is_refused(tmp_path, baseline, value):
     wrong = fake_sweep.TABLE._replace(baseline=baseline, columns=(column,))
     with pytest.raises(UserError, match="unknown"):
         tables.fill_table(wrong, sweep_plan.read_plan(tmp_path))
+
+
+@pytest.mark.parametrize("value", ["high", [], [[1.0]], {"a": 1}])
+def test_what_is_no_number_is_refused(tmp_path, value):
+    column = tables.Column("x", "first", lambda trial: value)
+    with pytest.raises(UserError, match=r"column 'x' of lm .* is a number"):
+        _grid(tmp_path, fake_sweep.TABLE._replace(columns=(column,)))
