@@ -2,7 +2,8 @@
 
     python -m launch.report --table=experiments/tables/objectives.py --workdir=runs/mine
 
-report.html is a single file; the figures of report.md are files beside it.
+report.html is a single file; the figures of report.md are files beside it. So is
+numbers.csv, with every single number: the table can be made anew from it.
 """
 
 import argparse
@@ -25,6 +26,7 @@ def run(args: argparse.Namespace) -> None:
         (folder / file).write_text(svg)
     (folder / "report.md").write_text(report_pages.markdown_page(report))
     (folder / "report.html").write_text(report_pages.html_page(report))
+    (folder / "numbers.csv").write_text(formats.numbers(report.table, report.grid))
     print(formats.markdown(report.table, report.grid))
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
 

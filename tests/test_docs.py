@@ -1,8 +1,11 @@
 """The generated pages: failed tests are reported, and tables have all their rows."""
 
+import itertools
+import math
+
 import pytest
 
-from docs import objectives, slices
+from docs import objectives, simulations, slices, statistics
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
@@ -35,3 +38,55 @@ def test_the_table_of_slices_has_a_row_for_each_case():
     rows = rest.partition("\n\n")[0].splitlines()
     labels = [[cell.strip() for cell in row.split("|")[1:3]] for row in rows]
     assert labels == [[label, topology] for label, topology, _ in slices.cases()]
+
+
+def _rates(title: str) -> dict[tuple[str, str], dict[str, float]]:
+    """The rates of the first table of a section of docs/statistics.md."""
+    section = (
+        statistics.PAGE.read_text().split(f"## {title}\n")[1].partition("\n\n|")[2]
+    )
+    lines = [
+        line.strip("|").split("|") for line in section.split("\n\n")[0].splitlines()
+    ]
+    (_, _, *names), _, *rows = [[cell.strip() for cell in line] for line in lines]
+    return {
+        (seeds, other): dict(
+            zip(names, (float(rate) / 100 for rate in rates), strict=True)
+        )
+        for seeds, other, *rates in rows
+    }
+
+
+def _keys(seeds, others) -> list[tuple[str, str]]:
+    shown = [
+        " : ".join(map(str, other)) if isinstance(other, tuple) else f"{other:g}"
+        for other in others
+    ]
+    return list(itertools.product(map(str, seeds), shown))
+
+
+def test_the_statistics_in_use_pass_on_their_page():
+    """With four standard errors of 10,000 simulations."""
+    covered, families = _rates("Coverage"), _rates("Family-wise error")
+    assert list(covered) == _keys(statistics.SEEDS, statistics.SHARES)
+    assert list(families) == _keys(statistics.FAMILY_SEEDS, statistics.FAMILY_SHARES)
+    assert all(0.94 < rates["ours"] < 0.97 for rates in covered.values())
+    assert max(rates["ours, Holm"] for rates in families.values()) < 0.05 + 4 * 0.0022
+    powers = _rates("Power")
+    assert list(powers) == _keys(statistics.FAMILY_SEEDS, statistics.DIFFERENCES)
+    for rates in powers.values():
+        assert rates["predicted"] == pytest.approx(rates["paired"], abs=0.02)
+    accuracies = _rates("Accuracies")
+    assert list(accuracies) == _keys(
+        statistics.FAMILY_SEEDS, statistics.ACCURACY_SEED_SD
+    )
+    assert all(0.94 < rates["coverage"] < 0.97 for rates in accuracies.values())
+
+
+def test_the_page_of_statistics_is_that_of_its_simulations(monkeypatch):
+    monkeypatch.setattr(simulations, "NUM_SIMULATIONS", 1000)
+    page = _rates("Coverage")["3", "4 : 1 : 1"]
+    found = simulations.coverage(3, (4, 1, 1))
+    assert found.keys() == page.keys()
+    for name, rate in page.items():
+        assert abs(found[name] - rate) < 4 * math.sqrt(1.1 * rate * (1 - rate) / 1000)

@@ -1,17 +1,25 @@
 """A table of a sweep: the trials of each cell, beside the numbers of a paper."""
 
 import itertools
-import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from launch import user_code
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.evaluation.statistics import Estimate, estimate, paired_test
+from research.evaluation.comparison import Comparison, compare
+from research.evaluation.statistics import Estimate, estimate
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
 """Row -> group -> its trials; the columns of a missing group show a dash."""
+
+
+Value = str | Callable[[Trial], Any]
+"""A path in result.json, or a function of the trial: a number, or the scores of single
+items [I], whose mean is the number; None where the column does not apply."""
 
 
 class Column(NamedTuple):
@@ -19,9 +27,9 @@ class Column(NamedTuple):
 
     name: str
     group: str
-    value: str | Callable[[Trial], float | None]  # path in result.json, or a function
+    value: Value
     digits: int = 2  # after the decimal point
-    tested: bool = False  # paired t-test by seed against the baseline row
+    tested: bool = False  # compared with the baseline row, by pretraining seed
 
 
 class Paper(NamedTuple):
@@ -29,6 +37,7 @@ class Paper(NamedTuple):
 
     number: float
     source: str
+    mark: str = ""  # how far the number is verified
 
 
 class Curve(NamedTuple):
@@ -51,13 +60,42 @@ class Table(NamedTuple):
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
 
 
-class Cell(NamedTuple):
-    """The number of a cell, with its test and the paper's number."""
+class Number(NamedTuple):
+    """What one trial brings to a cell."""
 
-    values: tuple[float, ...]  # one for each seed
-    estimate: Estimate
-    p: float | None = None  # of the paired test against the baseline
+    trial: Trial
+    scores: np.ndarray  # [], or [I] of single items
+
+    @property
+    def value(self) -> float:
+        return float(self.scores.mean())
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The commit and the data's fingerprint of the run; None: not recorded."""
+        recorded = self.trial.result["provenance"]
+        return {name: recorded.get(name) for name in ("commit", "data")}
+
+
+class Cell(NamedTuple):
+    """The numbers of a cell, with their comparison and the paper's number."""
+
+    numbers: tuple[Number, ...]
+    estimate: Estimate  # over pretraining seeds; of a single one, over its trials
+    comparison: Comparison | None = None  # with the baseline
     paper: Paper | None = None
+    direction: float = (
+        0.0  # the sign of the paper's difference to the baseline; 0: none
+    )
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(number.value for number in self.numbers)
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether all trials start from one pretraining seed."""
+        return len(_by_seed(self.numbers)) == 1
 
 
 Grid = dict[str, dict[str, Cell | None]]
@@ -92,11 +130,21 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     _check_complete(rows)
     if table.baseline and table.baseline not in rows:
         raise unknown("baseline row", table.baseline, rows)
+    numbers = {
+        (row, column.name): _cell_numbers(column, groups)
+        for column in table.columns
+        for row, groups in rows.items()
+    }
+    _check_items(numbers)
+    comparisons = _comparisons(table, numbers)
     grid: Grid = {row: {} for row in rows}
-    for column in table.columns:
-        values = {row: _values(column, groups) for row, groups in rows.items()}
-        for row in rows:
-            grid[row][column.name] = _cell(table, column, row, values)
+    for (row, name), found in numbers.items():
+        key, baseline = (row, name), (table.baseline, name)
+        paper, other = table.papers.get(key), table.papers.get(baseline)
+        direction = paper.number - other.number if paper and other else 0.0
+        grid[row][name] = found and Cell(
+            found, _estimate(found), comparisons.get(key), paper, float(direction)
+        )
     return grid
 
 
@@ -135,26 +183,88 @@ def _check_complete(rows: Rows) -> None:
             trial.check_result()
 
 
-def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, float]:
-    """Seed -> value, of the trials that have a value."""
-    values = {}
+def _cell_numbers(
+    column: Column, groups: Mapping[str, Sequence[Trial]]
+) -> tuple[Number, ...] | None:
+    """Those of the trials that have one; None if there are none."""
+    numbers, seen = [], set()
     for trial in groups.get(column.group, ()):
-        number = metric_value(column.value, trial)
-        if number is None:
+        value = metric_value(column.value, trial)
+        if value is None:
             continue
-        if not isinstance(number, numbers.Real):
+        seeds = trial.pretraining_seed, trial.config["seed"]
+        if seeds in seen:
             raise UserError(
-                f"--table: column {column.name!r} of {trial.name} is a number, not {number!r}"
+                f"{trial.name}: two trials of one cell share seed {seeds[1]}"
             )
-        seed = trial.config["seed"]
-        if seed in values:
-            raise UserError(f"{trial.name}: two trials of one cell share seed {seed}")
-        values[seed] = float(number)
-    return values
+        seen.add(seeds)
+        try:
+            scores = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            scores = np.empty((0, 0))
+        if scores.ndim > 1 or not scores.size:
+            raise UserError(
+                f"column {column.name!r} of {trial.name} is a number, or a list of the "
+                f"scores of items, not {value!r}"
+            )
+        numbers.append(Number(trial, scores))
+    return tuple(numbers) or None
 
 
-def metric_value(value: str | Callable[[Trial], float | None], trial: Trial) -> Any:
-    """A trial's number.
+def _check_items(numbers: Mapping[tuple[str, str], tuple[Number, ...] | None]) -> None:
+    """Checks that the trials of a column have scores of equally many items."""
+    first: dict[str, Number] = {}
+    for (_, name), own in numbers.items():
+        for number in own or ():
+            expected = first.setdefault(name, number)
+            if number.scores.shape != expected.scores.shape:
+                raise UserError(
+                    f"{name}: {number.trial.name} has {number.scores.size} items and "
+                    f"{expected.trial.name} {expected.scores.size}; score the same ones"
+                )
+
+
+def _by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
+    """Pretraining seed -> scores [] or [I], averaged over its fine-tunings."""
+    scores: dict[int, list[np.ndarray]] = {}
+    for number in numbers:
+        scores.setdefault(number.trial.pretraining_seed, []).append(number.scores)
+    return {seed: np.mean(each, axis=0) for seed, each in sorted(scores.items())}
+
+
+def _estimate(numbers: Sequence[Number]) -> Estimate:
+    by_seed = list(_by_seed(numbers).values())
+    if len(by_seed) > 1:
+        return estimate(by_seed)
+    return estimate([number.value for number in numbers])
+
+
+def _comparisons(
+    table: Table, numbers: Mapping[tuple[str, str], tuple[Number, ...] | None]
+) -> dict[tuple[str, str], Comparison]:
+    """Those of all tested cells with the baseline's, corrected as one family.
+
+    They are paired by pretraining seed. Of fewer than two shared seeds there is only
+    the difference of the means of all trials.
+    """
+    tested = {column.name for column in table.columns if column.tested}
+    family = {}
+    for (row, name), own in numbers.items():
+        other = numbers.get((table.baseline, name))
+        if name not in tested or row == table.baseline or not own or not other:
+            continue
+        scores, others = _by_seed(own), _by_seed(other)
+        shared = scores.keys() & others.keys()
+        if len(shared) > 1:
+            pair = [[of[seed] for seed in sorted(shared)] for of in (scores, others)]
+        else:
+            pair = [[_estimate(numbers).mean] for numbers in (own, other)]
+        family[row, name] = pair
+    return compare(family)
+
+
+def metric_value(value: Value, trial: Trial) -> Any:
+    """A trial's number, or its scores [I].
 
     Args:
       value: a function of the trial, or a path in result.json ("metrics.valid/loss").
@@ -175,21 +285,7 @@ def metric_value(value: str | Callable[[Trial], float | None], trial: Trial) -> 
 def _numbers(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The paths of the numbers in a result, in `metrics` and beside it."""
     for name, value in content.items():
-        if isinstance(value, numbers.Real):
+        if isinstance(value, Real):
             yield prefix + name
         elif name == "metrics":
             yield from _numbers(value, "metrics.")
-
-
-def _cell(
-    table: Table, column: Column, row: str, values: Mapping[str, dict[int, float]]
-) -> Cell | None:
-    own, baseline = values[row], values.get(table.baseline, {})
-    if not own:
-        return None
-    p = None
-    if column.tested and table.baseline and row != table.baseline:
-        seeds = sorted(own.keys() & baseline.keys())
-        p = paired_test([own[s] for s in seeds], [baseline[s] for s in seeds])
-    paper = table.papers.get((row, column.name))
-    return Cell(tuple(own.values()), estimate(tuple(own.values())), p, paper)

@@ -24,6 +24,12 @@ class Trial:
     folder: epath.Path
 
     @property
+    def pretraining_seed(self) -> int:
+        """The seed of the run that the parameters come from first, or its own."""
+        origin = self.parents.get("train.init_from")
+        return origin.pretraining_seed if origin else self.config["seed"]
+
+    @property
     def done(self) -> bool:
         return (self.folder / "result.json").exists()
 

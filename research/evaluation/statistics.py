@@ -1,49 +1,176 @@
-"""Means over seeds with Student's t confidence intervals, and paired t-tests."""
+"""Means over seeds and items with t intervals, paired tests, and Holm's correction.
+
+Scores are one number for each seed, or a matrix seeds x items. Both seeds and items are
+taken as draws: the interval is for the mean over further seeds and further items.
+docs/statistics.md has the coverage of the intervals and the level of the tests.
+"""
+
+# S seeds, I items; ... independent data sets, for simulations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+ROUNDING = 1e-12
+"""Differences below this fraction of the values are taken for rounding."""
 
 
 class Estimate(NamedTuple):
     """A mean with its confidence interval, mean +- margin."""
 
     mean: float
-    margin: float  # half the width of the interval; nan for a single value
-    count: int
+    margin: float  # half the width of the interval; nan for a single seed
+    count: int  # of seeds
 
 
-def estimate(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean of independent draws with a Student t interval (Student 1908).
+class MeanVariance(NamedTuple):
+    """The estimated variance of a mean over seeds and items, in its two parts."""
+
+    seeds: np.ndarray  # [...]; what seeds and the interaction bring
+    items: np.ndarray  # [...]; what items bring beside that; 0 if they are fixed
+    seed_df: float  # degrees of freedom, S - 1
+    item_df: float  # I - 1; infinite if items are fixed
+
+    def p_value(self, deviation: np.ndarray) -> np.ndarray:
+        """The two-sided p-value of a mean that lies `deviation` from its hypothesis.
+
+        With t = deviation / sqrt(seeds + items), it is the mean of the p-values that
+        Student's t has with the degrees of freedom of either part, weighted by the
+        parts: Cochran's approximation (1964, Biometrics 20) with p-values averaged
+        instead of critical values. Satterthwaite's (1946) is too liberal for few
+        seeds, above all at the small levels that Holm's correction asks for.
+        """
+        from scipy import stats  # imported when needed: it takes a second
+
+        total = self.seeds + self.items
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t, weight = np.abs(deviation) / np.sqrt(total), self.seeds / total
+        by_seeds = stats.t.sf(t, self.seed_df)
+        by_items = stats.t.sf(t, self.item_df)
+        return 2 * (weight * by_seeds + (1 - weight) * by_items)
+
+    def margin(self, level: float) -> float:
+        """The deviation whose p-value is 1 - level; of a single data set."""
+        from scipy import optimize, stats
+
+        size = float(np.sqrt(self.seeds + self.items))
+        ends = stats.t.ppf((1 + level) / 2, [self.seed_df, self.item_df])
+        if self.items == 0:  # Student's t
+            return size * float(ends[0])
+        ends = [min(ends) * (1 - 1e-9), max(ends) * (1 + 1e-9)]
+        return size * optimize.brentq(
+            lambda t: self.p_value(t * size) - (1 - level), *ends, xtol=1e-13
+        )
+
+
+def mean_variance(scores: np.ndarray) -> MeanVariance:
+    """The variance of the mean of scores, as two-way random effects give it.
+
+    With y[s, i] = mean + seed[s] + item[i] + interaction[s, i], the seeds' part is
+    MS_seed / (S I), which estimates var(seed) / S + var(interaction) / (S I), and the
+    items' part (MS_item - MS_interaction) / (S I), at least 0, which estimates
+    var(item) / I (Searle, Casella and McCulloch 1992, section 4.3).
 
     Args:
-      values: [n], n >= 1.
+      scores: [..., S, I], S >= 2, I >= 2.
+    """
+    num_seeds, num_items = scores.shape[-2:]
+    seeds, items, interaction = mean_squares(scores)
+    return MeanVariance(
+        seeds / (num_seeds * num_items),
+        np.maximum(items - interaction, 0) / (num_seeds * num_items),
+        num_seeds - 1,
+        num_items - 1,
+    )
+
+
+def mean_squares(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean squares [...] of seeds, items and their interaction.
+
+    Args:
+      scores: [..., S, I], S >= 2, I >= 2.
+    """
+    num_seeds, num_items = scores.shape[-2:]
+    centred = scores - scores.mean((-2, -1), keepdims=True)
+    seeds = num_items * np.square(centred.mean(-1)).sum(-1)
+    items = num_seeds * np.square(centred.mean(-2)).sum(-1)
+    total = np.square(centred).sum((-2, -1))
+    interaction = np.maximum(total - seeds - items, 0)  # below 0 by rounding alone
+    df_seeds, df_items = num_seeds - 1, num_items - 1
+    return seeds / df_seeds, items / df_items, interaction / (df_seeds * df_items)
+
+
+def estimate(scores: Sequence[Any], *, level: float = 0.95) -> Estimate:
+    """The mean of scores with a confidence interval.
+
+    Args:
+      scores: [S], S >= 1, where only the seeds vary: Student's t (1908). Or [S, I],
+        where the items are draws too.
       level: of confidence, the rate at which such intervals contain the true mean of
         normal draws.
     """
+    values = np.asarray(scores, np.float64)
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Estimate(mean, float("nan"), count)
-    from scipy import stats  # imported when needed: it takes a second
-
-    quantile = stats.t.ppf((1 + level) / 2, count - 1)
-    return Estimate(mean, float(quantile * stats.sem(values)), count)
+    return Estimate(mean, _variance(values).margin(level), count)
 
 
-def paired_test(values: Sequence[float], others: Sequence[float]) -> float:
-    """The two-sided p-value of Student's paired t-test; nan for fewer than two pairs.
+def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:
+    """The two-sided p-value of a difference of means; nan for fewer than two seeds.
 
     Args:
-      values: [n].
-      others: [n], of the same seeds in the same order.
+      scores: [S] or [S, I], as `estimate` takes them.
+      others: the same shape, of the same seeds and items in the same order.
     """
-    gap = np.subtract(values, others)
+    values, baseline = np.asarray(scores, float), np.asarray(others, float)
+    gap = values - baseline
     if len(gap) < 2:
         return float("nan")
-    size = np.max(np.abs(values)) + np.max(np.abs(others))
-    if np.ptp(gap) <= 1e-12 * size:  # no variance but rounding: t is not defined
-        return float(np.max(np.abs(gap)) <= 1e-12 * size)
-    from scipy import stats
+    rounding = ROUNDING * (np.max(np.abs(values)) + np.max(np.abs(baseline)))
+    if np.ptp(gap) <= rounding:  # no variance but rounding: t is not defined
+        return float(np.max(np.abs(gap)) <= rounding)
+    return float(_variance(gap).p_value(gap.mean()))
 
-    return float(stats.ttest_1samp(gap, 0.0).pvalue)
+
+def _variance(values: np.ndarray) -> MeanVariance:
+    """The variance of the mean of [S] or [S, I]; a single item is fixed."""
+    if values.ndim == 2 and values.shape[1] > 1:
+        return mean_variance(values)
+    by_seed = values.reshape(len(values))
+    part = by_seed.var(ddof=1) / len(by_seed)
+    return MeanVariance(part, 0 * part, len(by_seed) - 1, np.inf)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Holm's adjusted p-values [n], which control the family-wise error (Holm 1979).
+
+    A hypothesis is rejected at level a iff its adjusted p-value is at most a. Those
+    that are nan are no part of the family.
+    """
+    p = np.asarray(p_values, np.float64)
+    adjusted, known = np.full(p.shape, np.nan), np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    steps = p[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1)
+    return adjusted
+
+
+def signal_to_noise(means: Sequence[float], noise: Sequence[Sequence[float]]) -> float:
+    """How far a benchmark tells models apart, in units of its noise (Heineman 2025).
+
+    The signal is the range of the models' scores over their mean, the noise the
+    standard deviation of repeated scores over their mean (allenai/signal-and-noise,
+    snr/metrics.py); with several models' repetitions, the root mean square of their
+    deviations. The range grows with the number of models.
+
+    Args:
+      means: [M], one score for each model.
+      noise: for each of one or more models, its scores at its last checkpoints or of
+        its seeds.
+    """
+    signal = np.ptp(means) / np.mean(means)
+    deviations = [np.square(np.subtract(row, np.mean(row))) for row in noise]
+    spread = np.sqrt(np.mean(np.concatenate(deviations)))
+    return float(signal / (spread / np.mean(np.concatenate(noise))))

@@ -9,6 +9,9 @@ import pytest
 
 from launch.reports import formats, tables
 from launch.sweeps import sweep_plan
+from research.evaluation.comparison import compare
+from research.evaluation.statistics import estimate
+from research.run.workdir import write_result
 from tests.testing import fake_sweep
 
 
@@ -66,22 +69,97 @@ def test_latex_is_escaped(grid):
 def test_csv_holds_full_precision(grid):
     text = formats.comma_separated(fake_sweep.TABLE, grid)
     lines = list(csv.DictReader(io.StringIO(text)))
-    assert len(lines) == 3 + 2
+    assert len(lines) == 2 + 3
     for line in lines:
         cell = grid[line["row"]][line["column"]]
         assert float(line["mean"]) == cell.estimate.mean
         margin = float(line["margin"] or "nan")
         assert margin == cell.estimate.margin or math.isnan(margin)
         assert int(line["count"]) == cell.estimate.count
-        assert line["p"] == ("" if cell.p is None else repr(cell.p))
-    (paper,) = [line for line in lines if line["paper"]]
-    assert (paper["row"], float(paper["paper"])) == ("mlm", 84.0)
+        if cell.comparison is None:
+            assert line["difference"] == line["p"] == line["verdict"] == ""
+        else:
+            difference, p, adjusted_p, _ = cell.comparison
+            assert float(line["difference"]) == difference.mean
+            assert float(line["difference_margin"]) == difference.margin
+            assert (float(line["p"]), float(line["adjusted_p"])) == (p, adjusted_p)
+            assert line["verdict"] == cell.comparison.verdict(cell.direction)
+    papers = {line["row"]: float(line["paper"]) for line in lines if line["paper"]}
+    assert papers == {"mlm": 84.0, "none": 60.0}
+
+
+def test_every_number_is_in_the_file_of_numbers(grid):
+    text = formats.numbers(fake_sweep.TABLE, grid)
+    lines = list(csv.DictReader(io.StringIO(text)))
+    found = [(line["row"], line["column"], float(line["value"])) for line in lines]
+    cells = [(row, name, grid[row][name]) for row in grid for name in grid[row]]
+    assert found == [
+        (*at, value) for *at, cell in cells if cell for value in cell.values
+    ]
+    seeds = [(line["pretraining_seed"], line["seed"]) for line in lines]
+    assert seeds == [(seed, seed) for seed in "012"] * 5
+    assert {line["commit"] for line in lines} == {"abc"}
+    assert len({line["trial"] for line in lines}) == 2 * 3 + 3 * 3
+
+
+def _cell(scores, baseline=(60.0, 62.0, 61.0), direction=0.0, **keys):
+    found = compare({"": (scores, baseline[: len(scores)])})[""]
+    return tables.Cell((), estimate(scores), found, direction=direction, **keys)
+
+
+@pytest.mark.parametrize(
+    ("scores", "direction", "difference", "verdict"),
+    [
+        ((71.0, 73.0, 72.5), 0.0, "+11.2 ± 0.7", "higher, p < 0.001"),
+        ((51.0, 53.0, 52.5), 0.0, "-8.8 ± 0.7", "lower, p < 0.001"),
+        ((71.0, 73.0, 72.5), 2.0, "+11.2 ± 0.7 (paper: +2.0)", "holds, p < 0.001"),
+        ((51.0, 53.0, 52.5), 2.0, "-8.8 ± 0.7 (paper: +2.0)", "reversed, p < 0.001"),
+        (
+            (66.0, 62.5, 63.0),
+            2.0,
+            "+2.8 ± 7.1 (paper: +2.0)",
+            "not decided, p 0.226; needs 10 seeds",
+        ),
+        ((60.0, 62.0, 61.0), 0.0, "+0.0", "not decided, p 1.000; needs > 1000 seeds"),
+        ((66.0,), 2.0, "+6.0 (paper: +2.0)", "one seed"),
+    ],
+)
+def test_a_verdict_says_what_the_numbers_decide(scores, direction, difference, verdict):
+    cell = _cell(scores, direction=direction)
+    assert formats.format_difference(cell, 1) == difference
+    assert formats.format_verdict(cell).startswith(verdict)
+    assert ("needs" in formats.format_verdict(cell)) == ("not" in verdict)
+
+
+def test_one_pretraining_seed_is_marked(grid):
+    number = grid["mlm"]["score"].numbers[0]
+    cell = _cell((66.0,))._replace(
+        numbers=(number,) * 3, estimate=estimate((65.0, 66.0, 67.0))
+    )
+    marked = grid | {"mlm": grid["mlm"] | {"score": cell}}
+    assert formats.format_cell(cell, 1) == "66.0 ± 2.5 †"
+    text = " ".join(formats.notes(fake_sweep.TABLE, marked))
+    assert "†: one pretraining seed" in text and "carries no verdict" in text
+    assert "†" not in " ".join(formats.notes(fake_sweep.TABLE, grid))
+    assert r"\dag{}" in formats.latex(fake_sweep.TABLE, marked)
+
+
+def test_runs_of_different_code_are_marked(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    result = planned[0].result
+    result["provenance"]["commit"] = "other"
+    write_result(planned[0].folder, result)
+    grid = tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    text = " ".join(formats.notes(fake_sweep.TABLE, grid))
+    assert "different code: commits other, abc" in text
 
 
 def test_notes_explain_the_signs(grid):
     text = " ".join(formats.notes(fake_sweep.TABLE, grid))
-    for word in ("All equal.", "95 %", "3 seeds", "paired", "none", "Someone (2019)"):
+    words = "All equal.", "95 %", "3 seeds", "paired", "none", "2 together (Holm)"
+    for word in (*words, "Someone (2019)", "Signal-to-noise ratio of score"):
         assert word in text
+    assert "different code" not in text
 
 
 def test_markdown_shows_text_as_it_is(grid):

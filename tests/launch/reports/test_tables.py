@@ -1,36 +1,91 @@
 """Tables: means, intervals and tests of trials; missing runs are refused."""
 
+import dataclasses
+import math
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from launch.reports import tables
 from launch.sweeps import sweep_plan
 from research.errors import UserError
-from research.evaluation.statistics import estimate, paired_test
+from research.evaluation.comparison import compare
+from research.evaluation.statistics import estimate
 from tests.testing import fake_sweep
 
+PRETRAINED = ("lm", "mlm")
 
-def test_a_cell_is_the_mean_of_its_trials_with_interval_and_test(tmp_path):
-    fake_sweep.finished(tmp_path)
-    grid = tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+
+def _grid(workdir, table=fake_sweep.TABLE, change=lambda trials: trials):
+    fake_sweep.finished(workdir)
+    return tables.fill_table(table, change(sweep_plan.read_plan(workdir)))
+
+
+def test_a_cell_is_the_mean_of_its_trials_with_interval_and_comparison(tmp_path):
+    grid = _grid(tmp_path)
     for row, scores in fake_sweep.SCORES.items():
         cell = grid[row]["score"]
         assert sorted(cell.values) == sorted(scores)
-        assert cell.estimate == estimate(cell.values)
-    expected = paired_test(fake_sweep.SCORES["mlm"], fake_sweep.SCORES["none"])
-    assert grid["mlm"]["score"].p == expected
-    assert grid["none"]["score"].p is None
+        assert cell.estimate == estimate(scores) and not cell.one_seed
+    expected = compare(
+        {row: (fake_sweep.SCORES[row], fake_sweep.SCORES["none"]) for row in PRETRAINED}
+    )
+    assert {row: grid[row]["score"].comparison for row in PRETRAINED} == expected
+    assert grid["none"]["score"].comparison is None
     assert grid["none"]["size, M"] is None
+    assert grid["mlm"]["score"].direction == 84 - 60
+    assert grid["lm"]["score"].direction == 0
 
 
 def test_pairs_are_matched_by_seed_not_by_order(tmp_path):
-    fake_sweep.finished(tmp_path)
-    trials = sweep_plan.read_plan(tmp_path)
-    reverse = tables.fill_table(fake_sweep.TABLE, trials[::-1])
-    straight = tables.fill_table(fake_sweep.TABLE, trials)
-    assert reverse["lm"]["score"].p == straight["lm"]["score"].p
+    reverse, straight = _grid(tmp_path, change=lambda t: t[::-1]), _grid(tmp_path)
+    assert reverse["lm"]["score"].comparison == straight["lm"]["score"].comparison
+
+
+def _from_first(trials):
+    """All start from the pretraining of seed 0 of their row."""
+    first = {trial.experiment: trial for trial in reversed(trials) if not trial.parents}
+    return [
+        dataclasses.replace(
+            trial, parents={k: first[p.experiment] for k, p in trial.parents.items()}
+        )
+        for trial in trials
+    ]
+
+
+def test_fine_tunings_are_no_further_pretraining_seeds(tmp_path):
+    cell = _grid(tmp_path, change=_from_first)["mlm"]["score"]
+    scores, baseline = fake_sweep.SCORES["mlm"], fake_sweep.SCORES["none"]
+    assert cell.one_seed and cell.estimate == estimate(scores)
+    mean, margin, count = cell.comparison.difference
+    assert mean == pytest.approx(np.mean(scores) - np.mean(baseline))
+    assert math.isnan(margin) and count == 1
+    assert cell.comparison.verdict(cell.direction) == "one seed"
+
+
+def test_scores_of_items_bring_their_variance(tmp_path):
+    def items(trial):
+        score = trial.result["metrics"]["test/score"]
+        return np.repeat([score - 9, score + 9], [10, 10] if score > 70 else [9, 11])
+
+    column = fake_sweep.TABLE.columns[1]
+    table = fake_sweep.TABLE._replace(columns=(column._replace(value=items),))
+    cell, by_seed = (
+        _grid(tmp_path, each)["mlm"]["score"] for each in (table, fake_sweep.TABLE)
+    )
+    assert cell.numbers[0].scores.shape == (20,)
+    assert cell.estimate.mean == pytest.approx(by_seed.estimate.mean)
+    assert cell.estimate.margin > 1.2 * by_seed.estimate.margin
+
+    def fewer(trial):
+        scores = items(trial)
+        return scores[1:] if trial.pretraining_seed else scores
+
+    table = fake_sweep.TABLE._replace(columns=(column._replace(value=fewer),))
+    with pytest.raises(UserError, match=r"19 items and .* 20"):
+        _grid(tmp_path, table)
 
 
 def test_a_missing_run_is_refused_by_name(tmp_path):
@@ -125,3 +180,10 @@ def test_an_unknown_row_or_metric_is_refused(tmp_path, baseline, value):
     wrong = fake_sweep.TABLE._replace(baseline=baseline, columns=(column,))
     with pytest.raises(UserError, match="unknown"):
         tables.fill_table(wrong, sweep_plan.read_plan(tmp_path))
+
+
+@pytest.mark.parametrize("value", ["high", [], [[1.0]], {"a": 1}])
+def test_what_is_no_number_is_refused(tmp_path, value):
+    column = tables.Column("x", "first", lambda trial: value)
+    with pytest.raises(UserError, match=r"column 'x' of lm .* is a number"):
+        _grid(tmp_path, fake_sweep.TABLE._replace(columns=(column,)))

@@ -1,0 +1,60 @@
+"""A filled table as CSV, for other programs: its cells, or every single number."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from launch.reports.tables import Grid, Paper, Table
+
+CSV_HEADER = ("row", "column", "mean", "margin", "count", "one_seed")
+CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted_p")
+CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source")
+NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
+NUMBERS_HEADER += ("value", "commit", "data")
+
+
+def comma_separated(table: Table, grid: Grid) -> str:
+    """One line for each cell, at full precision, for other programs."""
+    return _csv(CSV_HEADER, _cell_lines(grid))
+
+
+def numbers(table: Table, grid: Grid) -> str:
+    """One line for each number of each trial, from which the table can be made anew."""
+    return _csv(NUMBERS_HEADER, _number_lines(grid))
+
+
+def _csv(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
+    """Lines as CSV; what is unknown (None or nan) is empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    for line in lines:
+        writer.writerow("" if item is None or item != item else item for item in line)
+    return out.getvalue()
+
+
+def _cell_lines(grid: Grid) -> Iterator[list[Any]]:
+    for row, cells in grid.items():
+        for column, cell in cells.items():
+            if cell is None:
+                continue
+            compared = [None] * 7
+            if found := cell.comparison:
+                compared = [*found.difference, found.p, found.adjusted_p]
+                compared += [found.verdict(cell.direction), found.seeds_needed]
+            paper = cell.paper or Paper(math.nan, "")
+            origin = paper.number, paper.mark, paper.source
+            yield [row, column, *cell.estimate, cell.one_seed, *compared, *origin]
+
+
+def _number_lines(grid: Grid) -> Iterator[list[Any]]:
+    for row, cells in grid.items():
+        for column, cell in cells.items():
+            for number in cell.numbers if cell else ():
+                trial, origin = number.trial, number.origin
+                seeds = trial.pretraining_seed, trial.config["seed"]
+                items = number.scores.size if number.scores.ndim else None
+                line = [row, column, trial.id, *seeds, items, number.value]
+                yield [*line, origin["commit"], origin["data"]]

@@ -1,0 +1,74 @@
+"""Intervals, tests and verdicts that say more than the runs do."""
+
+from tests.proofs.mutation import Mutant
+
+STATISTICS = "research/evaluation/statistics.py"
+TEST_STATISTICS = "tests/evaluation/test_statistics.py"
+TEST_TABLES = "tests/launch/reports/test_tables.py"
+
+MUTANTS = [
+    Mutant(
+        "an interval forgets that the items are draws",
+        STATISTICS,
+        "np.maximum(items - interaction, 0) / (num_seeds * num_items)",
+        "0 * items",
+        TEST_STATISTICS,
+        "two_way or keeps_its_level",
+    ),
+    Mutant(
+        "the seeds' few degrees of freedom are forgotten for those of the items",
+        STATISTICS,
+        "(weight * by_seeds + (1 - weight) * by_items)",
+        "by_items",
+        TEST_STATISTICS,
+        "keeps_its_level",
+    ),
+    Mutant(
+        "unpaired in place of paired: an arm is compared with the baseline's mean",
+        STATISTICS,
+        "gap = values - baseline\n",
+        "gap = values - baseline.mean(0)\n",
+        TEST_STATISTICS,
+        "differences_alone",
+    ),
+    Mutant(
+        "an adjusted p-value is below that of a smaller one",
+        STATISTICS,
+        "np.maximum.accumulate(steps)",
+        "steps",
+        TEST_STATISTICS,
+        "published_example",
+    ),
+    Mutant(
+        "the multi-bootstrap draws items alone",
+        "research/evaluation/multi_bootstrap.py",
+        "by_seed[rng.integers(len(by_seed), size=len(by_seed))].mean()",
+        "by_seed.mean()",
+        "tests/evaluation/test_multi_bootstrap.py",
+        "bring_their_variance",
+    ),
+    Mutant(
+        "one seed carries a verdict",
+        "research/evaluation/comparison.py",
+        "if self.difference.count < 2:",
+        "if False:",
+        "tests/evaluation/test_comparison.py",
+        "of_the_sign",
+    ),
+    Mutant(
+        "verdicts of a table are not corrected for their number",
+        "research/evaluation/comparison.py",
+        "if self.adjusted_p > LEVEL:",
+        "if self.p > LEVEL:",
+        "tests/evaluation/test_comparison.py",
+        "can_undo",
+    ),
+    Mutant(
+        "fine-tunings of one pretraining count as pretraining seeds",
+        "launch/sweeps/trial.py",
+        'return origin.pretraining_seed if origin else self.config["seed"]',
+        'return self.config["seed"]',
+        TEST_TABLES,
+        "no_further_pretraining_seeds",
+    ),
+]
