@@ -13,18 +13,18 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from research.kernels.plan import Settings
+from research.kernels.position_bias import add_bias_gradient
 from research.kernels.query_grid import query_grid, query_specs, query_tile
 from research.kernels.tile import (
     Inputs,
     Scalars,
-    Settings,
     Tile,
-    for_each_kind,
-    last_piece_is_far,
+    make_bias_refs,
     product,
-    tile_distance,
     tile_logits,
     tiled_call,
+    with_mask_or_without,
 )
 
 
@@ -38,8 +38,9 @@ def query_gradient(
     has_bias = inputs.bias is not None
 
     def body(scalars, inputs, *refs):
-        *outputs, grad_KQ = refs
-        tile = query_tile(scalars, settings, grid)
+        outputs, (grad_KQ, *bias) = refs[: 1 + has_bias], refs[1 + has_bias :]
+        tile = query_tile(scalars, grid)
+        bias_refs = make_bias_refs(inputs, settings, bias)
 
         @pl.when(pl.program_id(3) == 0)
         def begin():
@@ -51,18 +52,19 @@ def query_gradient(
             def begin_bias():
                 outputs[1][...] = jnp.zeros_like(outputs[1])
 
-        def step(**kind):
-            _, grad_NQ = _logits_gradient(tile, scalars, inputs, settings, **kind)
+        def step(masked):
+            _, grad_NQ = _logits_gradient(
+                tile, scalars, inputs, settings, bias_refs, masked
+            )
             if has_bias:
-                _add_bias_gradient(
-                    outputs[1], grad_NQ, tile, scalars, inputs, settings, kind["far"]
-                )
+                ends = scalars.distances
+                add_bias_gradient(grad_NQ, outputs[1], bias_refs, ends, tile)
             key_KN = inputs.key[...]
             grad_KQ[...] += product("kn,nq->kq", key_KN, grad_NQ.astype(key_KN.dtype))
 
         @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
         def visible():
-            for_each_kind(tile, scalars, settings, step)
+            with_mask_or_without(tile, scalars, step)
 
         @pl.when(pl.program_id(3) == grid[3] - 1)
         def end():
@@ -108,23 +110,29 @@ def key_gradient(
         last = jnp.maximum(bounds.query_stop[at_key] - 1, 0)
         return jnp.minimum(bounds.query_start[at_key] + step % num_queries, last)
 
-    def body(scalars, inputs, key_out, value_out, key_KN, value_KN):
+    def body(scalars, inputs, key_out, value_out, key_KN, value_KN, *bias):
         row, key_head, key, step = (pl.program_id(dim) for dim in range(4))
         at_key, bounds = row * grid[2] + key, scalars.bounds
         query = bounds.query_start[at_key] + step % num_queries
         head = key_head * group + step // num_queries
         at_query = row * num_queries + jnp.minimum(query, num_queries - 1)
         tile = Tile(row, head, query, key, at_query, at_key)
+        bias_refs = make_bias_refs(inputs, settings, bias)
 
         @pl.when(step == 0)
         def begin():
             key_KN[...] = jnp.zeros_like(key_KN)
             value_KN[...] = jnp.zeros_like(value_KN)
 
-        def add(**kind):
-            exp_NQ, grad_NQ = _logits_gradient(tile, scalars, inputs, settings, **kind)
+        def add(masked):
+            exp_NQ, grad_NQ = _logits_gradient(
+                tile, scalars, inputs, settings, bias_refs, masked
+            )
             query_KQ, grad_KQ = inputs.query[...], inputs.grad[...]
-            exp_NQ, grad_NQ = exp_NQ.astype(grad_KQ.dtype), grad_NQ.astype(query_KQ.dtype)
+            exp_NQ, grad_NQ = (
+                exp_NQ.astype(grad_KQ.dtype),
+                grad_NQ.astype(query_KQ.dtype),
+            )
             value_KN[...] += product("kq,nq->kn", grad_KQ, exp_NQ)
             key_KN[...] += product("kq,nq->kn", query_KQ, grad_NQ)
 
@@ -134,7 +142,7 @@ def key_gradient(
 
         @pl.when(is_visible)
         def visible():
-            for_each_kind(tile, scalars, settings, add)
+            with_mask_or_without(tile, scalars, add)
 
         @pl.when(step == grid[3] - 1)
         def end():
@@ -158,7 +166,9 @@ def key_gradient(
 
     def integers(count):
         block = (None, count, tiles.query)
-        return pl.BlockSpec(block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s)))
+        return pl.BlockSpec(
+            block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s))
+        )
 
     specs = Inputs(
         query=of_query(width),
@@ -166,7 +176,9 @@ def key_gradient(
         value=of_key(),
         interval=integers(2),
         query_position=integers(1),
-        key_position=pl.BlockSpec((None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)),
+        key_position=pl.BlockSpec(
+            (None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)
+        ),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
         grad=of_query(width),
         log_sum=of_query(1),
@@ -192,30 +204,9 @@ def key_gradient(
     )
 
 
-def _logits_gradient(tile, scalars, inputs, settings, **kind):
+def _logits_gradient(tile, scalars, inputs, settings, bias_refs, masked):
     """[N, Q]: the probabilities of a tile, and the gradient of its logits."""
-    logits_NQ = tile_logits(tile, scalars, inputs, settings, **kind)
+    logits_NQ = tile_logits(tile, scalars, inputs, settings, bias_refs, masked)
     exp_NQ = jnp.exp(logits_NQ - inputs.log_sum[...])
     grad_exp_NQ = product("kn,kq->nq", inputs.value[...], inputs.grad[...])
     return exp_NQ, exp_NQ * (grad_exp_NQ - inputs.mean[...])
-
-
-def _add_bias_gradient(out_PQ, grad_NQ, tile, scalars, inputs, settings, far):
-    """Adds the gradient of a tile's logits, summed over keys, at each piece."""
-
-    def add(piece, grad_NQ):
-        total_1Q = jnp.sum(grad_NQ, axis=0, keepdims=True)
-        out_PQ[pl.ds(piece, 1), :] += total_1Q
-
-    bounds = settings.bias_bounds
-    if far:
-        last = last_piece_is_far(tile, scalars, settings)
-        add(jnp.where(last, len(bounds), 0), grad_NQ)
-        return
-    distance_NQ = tile_distance(inputs, grad_NQ.shape)
-    rest_NQ = grad_NQ  # at distances from the piece's first on
-    for piece, bound in enumerate(bounds):
-        is_later = distance_NQ >= bound
-        add(piece, jnp.where(is_later, 0.0, rest_NQ))
-        rest_NQ = jnp.where(is_later, rest_NQ, 0.0)
-    add(len(bounds), rest_NQ)

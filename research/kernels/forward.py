@@ -6,17 +6,18 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from research.kernels.plan import Settings
+from research.kernels.query_grid import query_grid, query_specs, query_tile
 from research.kernels.tile import (
     LOWEST,
     Inputs,
     Scalars,
-    Settings,
-    for_each_kind,
+    make_bias_refs,
     product,
     tile_logits,
     tiled_call,
+    with_mask_or_without,
 )
-from research.kernels.query_grid import query_grid, query_specs, query_tile
 
 
 def forward(
@@ -27,8 +28,9 @@ def forward(
     tile_size, grid = settings.tiles.query, query_grid(inputs, settings)
     in_specs = query_specs(inputs, settings)
 
-    def body(scalars, inputs, out, log_sum, max_1Q, sum_1Q, out_KQ):
-        tile = query_tile(scalars, settings, grid)
+    def body(scalars, inputs, out, log_sum, max_1Q, sum_1Q, out_KQ, *bias):
+        tile = query_tile(scalars, grid)
+        bias_refs = make_bias_refs(inputs, settings, bias)
 
         @pl.when(pl.program_id(3) == 0)
         def begin():
@@ -36,8 +38,8 @@ def forward(
             sum_1Q[...] = jnp.zeros_like(sum_1Q)
             out_KQ[...] = jnp.zeros_like(out_KQ)
 
-        def step(**kind):
-            logits_NQ = tile_logits(tile, scalars, inputs, settings, **kind)
+        def step(masked):
+            logits_NQ = tile_logits(tile, scalars, inputs, settings, bias_refs, masked)
             before, now = max_1Q[...], jnp.max(logits_NQ, axis=0, keepdims=True)
             now = jnp.maximum(before, now)
             exp_NQ, shrink_1Q = jnp.exp(logits_NQ - now), jnp.exp(before - now)
@@ -50,7 +52,7 @@ def forward(
 
         @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
         def visible():
-            for_each_kind(tile, scalars, settings, step)
+            with_mask_or_without(tile, scalars, step)
 
         @pl.when(pl.program_id(3) == grid[3] - 1)
         def end():
@@ -72,8 +74,12 @@ def forward(
             shape((rows, heads, 1, num_queries), jnp.float32),
         ],
         out_specs=[
-            pl.BlockSpec((None, None, width, tile_size), lambda b, h, i, j, _: (b, h, 0, i)),
-            pl.BlockSpec((None, None, 1, tile_size), lambda b, h, i, j, _: (b, h, 0, i)),
+            pl.BlockSpec(
+                (None, None, width, tile_size), lambda b, h, i, j, _: (b, h, 0, i)
+            ),
+            pl.BlockSpec(
+                (None, None, 1, tile_size), lambda b, h, i, j, _: (b, h, 0, i)
+            ),
         ],
         scratch=[(1, tile_size), (1, tile_size), (width, tile_size)],
         num_parallel=3,

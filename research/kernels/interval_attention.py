@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from research.kernels.backward import key_gradient, query_gradient
 from research.kernels.forward import forward
-from research.kernels.plan import Order, Plan, fill_tile, permute
-from research.kernels.tile import Inputs, Settings, make_scalars
+from research.kernels.plan import Order, Plan, Settings, fill_tile, permute
+from research.kernels.tile import Inputs, make_scalars
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

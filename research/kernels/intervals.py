@@ -1,10 +1,10 @@
 """Attention masks as one interval of sorted keys a query, and the tiles they touch.
 
-Query q attends to key k iff their segments are equal and not 0, and rank[k] <= reach[q].
-Sorted by (segment, rank), the keys of a query thus are consecutive: those of smaller
-segments come before them, those of its segment that it may not attend to after them.
-Queries sorted by their intervals have neighbours with similar ones, so that a tile of
-queries leaves out whole tiles of keys.
+Query q attends to key k iff their segments are equal and not 0, and
+rank[k] <= reach[q]. Sorted by (segment, rank), the keys of a query thus are
+consecutive: those of smaller segments come before them, those of its segment that it
+may not attend to after them. Queries sorted by their intervals have neighbours with
+similar ones, so that a tile of queries leaves out whole tiles of keys.
 """
 
 # B batch, L queries, M keys, Q tiles of queries, N tiles of keys

@@ -26,6 +26,14 @@ class Tiles(NamedTuple):
     key: int
 
 
+class Settings(NamedTuple):
+    """What a kernel is compiled for."""
+
+    tiles: Tiles
+    bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
+    interpret: bool = False
+
+
 class Order(NamedTuple):
     """A permutation of the rows' positions."""
 
@@ -45,9 +53,9 @@ class Distances(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The integers that the kernels read. All arrays have rows, so it can be sharded."""
+    """The integers that the kernels read; all arrays [B, ...], so it can be sharded."""
 
-    interval: jax.Array  # [B, 2, L] start and stop, in the order and length of the tiles
+    interval: jax.Array  # [B, 2, L] start, stop, in the order and length of the tiles
     bounds: TileBounds
     query_order: Order | None  # None: as they are
     key_order: Order | None
@@ -99,7 +107,9 @@ def make_plan(
         key = fill_tile(permute(positions[1], key_order), tiles.key, "edge")
         query_tiles = query.reshape(len(query), -1, tiles.query)
         key_tiles = key.reshape(len(key), -1, tiles.key)
-        ends = [f(x, axis=2) for x in (query_tiles, key_tiles) for f in (jnp.min, jnp.max)]
+        ends = [
+            f(x, axis=2) for x in (query_tiles, key_tiles) for f in (jnp.min, jnp.max)
+        ]
         distances = Distances(query, key, *ends)
     interval = jnp.stack([start, stop], axis=1)
     return Plan(interval, bounds, query_order, key_order, distances)

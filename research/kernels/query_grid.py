@@ -1,4 +1,4 @@
-"""The grid of kernels that compute a tile of queries from all tiles of keys it needs."""
+"""The grid of kernels that compute a tile of queries from its tiles of keys."""
 
 # B batch, H heads, K head width, P pieces
 
@@ -6,7 +6,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from research.kernels.tile import Inputs, Scalars, Settings, Tile
+from research.kernels.plan import Settings
+from research.kernels.tile import Inputs, Scalars, Tile
 
 
 def query_grid(inputs: Inputs, settings: Settings) -> tuple[int, int, int, int]:
@@ -17,7 +18,7 @@ def query_grid(inputs: Inputs, settings: Settings) -> tuple[int, int, int, int]:
     return rows, heads, num_queries // tiles.query, num_keys // tiles.key
 
 
-def query_tile(scalars: Scalars, settings: Settings, grid: tuple[int, ...]) -> Tile:
+def query_tile(scalars: Scalars, grid: tuple[int, ...]) -> Tile:
     """The tile at this step; its `key` may be one that no query attends to."""
     row, head, query, step = (pl.program_id(dim) for dim in range(4))
     at_query = row * grid[2] + query
@@ -67,4 +68,6 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
         log_sum=of_query(1),
         mean=of_query(1),
     )
-    return Inputs(*(s if x is not None else None for s, x in zip(specs, inputs, strict=True)))
+    return Inputs(
+        *(s if x is not None else None for s, x in zip(specs, inputs, strict=True))
+    )

@@ -8,6 +8,7 @@ keys is elementwise but for its last step.
 # B batch, H heads, K head width, Q queries of a tile, N keys of a tile, P pieces
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,20 +17,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from research.kernels.intervals import TileBounds
-from research.kernels.plan import Distances, Plan, Tiles
+from research.kernels.plan import Distances, Plan, Settings
+from research.kernels.position_bias import BiasRefs, add_bias, bias_scratch
 
 HIDDEN = -1e38
 """The logit of a key that a query does not attend to."""
 LOWEST = -1e30
 """The maximum of no logits: exp(HIDDEN - LOWEST) is 0."""
-
-
-class Settings(NamedTuple):
-    """What a kernel is compiled for."""
-
-    tiles: Tiles
-    bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
-    interpret: bool = False
 
 
 class Scalars(NamedTuple):
@@ -91,7 +85,8 @@ def tiled_call(
 
     Args:
       in_specs: index maps take the grid's indices, and the scalars last.
-      scratch: shapes of float32 arrays that stay from step to step.
+      scratch: shapes of float32 arrays that stay from step to step; those of the bias
+        follow them.
       num_parallel: leading dims of the grid whose order does not matter.
       num_products: matrix products of [L, M, K] that the kernel replaces; those of
         tiles that are left out count too, since their number is not known.
@@ -116,6 +111,9 @@ def tiled_call(
     in_specs = jax.tree.leaves(in_specs, is_leaf=is_spec)
     rows, heads, width, num_queries = inputs.query.shape
     products = num_products * rows * heads * num_queries * inputs.key.shape[-1]
+    scratch_shapes = [pltpu.VMEM(shape, jnp.float32) for shape in scratch]
+    if inputs.bias is not None:
+        scratch_shapes += bias_scratch(settings.tiles)
     dims = ["parallel"] * num_parallel + ["arbitrary"] * (len(grid) - num_parallel)
     return pl.pallas_call(
         kernel,
@@ -124,7 +122,7 @@ def tiled_call(
             grid=grid,
             in_specs=[with_scalars(spec) for spec in in_specs],
             out_specs=[with_scalars(spec) for spec in out_specs],
-            scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in scratch],
+            scratch_shapes=scratch_shapes,
         ),
         out_shape=list(out_shapes),
         compiler_params=pltpu.CompilerParams(dimension_semantics=dims),
@@ -135,42 +133,25 @@ def tiled_call(
     )(*leaves)
 
 
-def for_each_kind(
-    tile: Tile, scalars: Scalars, settings: Settings, step: Callable[..., None]
+def with_mask_or_without(
+    tile: Tile, scalars: Scalars, step: Callable[[bool], None]
 ) -> None:
-    """Runs `step(masked=..., far=...)` as this tile needs it.
-
-    masked: some query does not attend to some key of it. far: True if all distances are
-    in the first or the last piece of the bias, so that it is a scalar; None: no bias.
-    """
+    """`step(masked)`, masked if some query of the tile attends only to some keys."""
     bounds = scalars.bounds
     is_full = bounds.full_start[tile.at_query] <= tile.key
     is_full &= tile.key < bounds.full_stop[tile.at_query]
-    for masked in (False, True):
-        of_mask = jnp.logical_not(is_full) if masked else is_full
-        if scalars.distances is None:
-            pl.when(of_mask)(lambda masked=masked: step(masked=masked, far=None))
-            continue
-        below, above = _far(tile, scalars, settings)
-        is_far = below | above
-        for far in (False, True):
-            of_kind = of_mask & (is_far if far else jnp.logical_not(is_far))
-            pl.when(of_kind)(
-                lambda masked=masked, far=far: step(masked=masked, far=far)
-            )
+    pl.when(is_full)(partial(step, False))
+    pl.when(jnp.logical_not(is_full))(partial(step, True))
 
 
-def _far(tile: Tile, scalars: Scalars, settings: Settings):
-    """Whether all distances are in the first piece of the bias, or in the last."""
-    ends = scalars.distances
-    low = ends.key_low[tile.at_key] - ends.query_high[tile.at_query]
-    high = ends.key_high[tile.at_key] - ends.query_low[tile.at_query]
-    return high < settings.bias_bounds[0], low >= settings.bias_bounds[-1]
-
-
-def last_piece_is_far(tile: Tile, scalars: Scalars, settings: Settings) -> jax.Array:
-    """Of a far tile: whether its distances are in the last piece, not in the first."""
-    return _far(tile, scalars, settings)[1]
+def make_bias_refs(
+    inputs: Inputs, settings: Settings, scratch: Sequence[Any]
+) -> BiasRefs | None:
+    """What the bias needs in a kernel; None: there is none."""
+    if inputs.bias is None:
+        return None
+    positions = inputs.query_position, inputs.key_position
+    return BiasRefs(settings.bias_bounds, inputs.bias, *positions, *scratch)
 
 
 def tile_logits(
@@ -178,36 +159,21 @@ def tile_logits(
     scalars: Scalars,
     inputs: Inputs,
     settings: Settings,
-    *,
+    bias_refs: BiasRefs | None,
     masked: bool,
-    far: bool | None,
 ) -> jax.Array:
     """[N, Q] float32: the logits of a tile, with bias and mask."""
     logits_NQ = product("kn,kq->nq", inputs.key[...], inputs.query[...])
-    if far:
-        last = last_piece_is_far(tile, scalars, settings)
-        piece = jnp.where(last, len(settings.bias_bounds), 0)
-        logits_NQ += inputs.bias[piece, tile.head]
-    elif far is not None:
-        distance_NQ = tile_distance(inputs, logits_NQ.shape)
-        bias_NQ = jnp.full_like(logits_NQ, inputs.bias[0, tile.head])
-        for piece, bound in enumerate(settings.bias_bounds, 1):
-            value = inputs.bias[piece, tile.head]
-            bias_NQ = jnp.where(distance_NQ >= bound, value, bias_NQ)
-        logits_NQ += bias_NQ
+    if bias_refs is not None:
+        logits_NQ = add_bias(logits_NQ, bias_refs, scalars.distances, tile)
     if masked:
-        start_1Q, stop_1Q = inputs.interval[:1], inputs.interval[1:]
+        interval_2Q = inputs.interval[...]
+        start_1Q, stop_1Q = interval_2Q[:1], interval_2Q[1:]
         index_NQ = jax.lax.broadcasted_iota(jnp.int32, logits_NQ.shape, 0)
         index_NQ += tile.key * settings.tiles.key
         mask_NQ = (start_1Q <= index_NQ) & (index_NQ < stop_1Q)
         logits_NQ = jnp.where(mask_NQ, logits_NQ, HIDDEN)
     return logits_NQ
-
-
-def tile_distance(inputs: Inputs, shape: tuple[int, int]) -> jax.Array:
-    """[N, Q] int32: position of the key - position of the query."""
-    key_QN = jnp.broadcast_to(inputs.key_position[...], shape[::-1])
-    return key_QN.T - inputs.query_position[...]
 
 
 def product(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:
