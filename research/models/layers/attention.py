@@ -73,7 +73,7 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
 
 
 MIN_KERNEL_KEYS = 1024
-"""With fewer keys "auto" is dense: their logits fit in memory, and no time of the kernel
+"""With fewer keys "auto" is dense: their logits fit in memory, and no time of a kernel
 on a TPU has been measured."""
 
 
