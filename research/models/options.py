@@ -54,6 +54,11 @@ class Options:
     biases of attention layers are those of the relative terms (Dai et al. 2019, section
     3.3).
 
+    `attention` chooses the implementation: "dense" has logits of all pairs in memory,
+    "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) that has
+    neither relative terms nor dropout of attention weights; "auto" takes it where it
+    serves. Elsewhere than on a TPU the kernel is interpreted, for tests.
+
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
     Transformer-XL and XLNet also inside feed-forward layers and at the output of a
@@ -100,6 +105,7 @@ class Options:
     output_dropout: float
     head_dropout: float
     dtype: str
+    attention: str
     remat: str
     scan_unroll: int
 
@@ -143,6 +149,16 @@ class Options:
             raise UserError(
                 "model.position_dropout needs model.position relative, "
                 f"not {self.position}"
+            )
+        drops = self.dropout_rate("attention") > 0
+        if self.attention == "interval" and (is_relative or drops):
+            key = (
+                "relative terms (model.position, model.token_type_encoding)"
+                if is_relative
+                else "dropout of attention weights (model.attention_dropout)"
+            )
+            raise UserError(
+                f"model.attention interval has no {key}; set model.attention=auto"
             )
         for place in DROPOUT_PLACES:
             if -1 < getattr(self, f"{place}_dropout") < 0:

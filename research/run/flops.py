@@ -66,6 +66,8 @@ def _equation_flops(equation: Any) -> float:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         return _dot_flops(equation)
+    if name == "pallas_call":
+        return float(params["cost_estimate"].flops)
     inner = [
         _jaxpr_flops(item.jaxpr if isinstance(item, core.ClosedJaxpr) else item)
         for value in params.values()
@@ -74,6 +76,8 @@ def _equation_flops(equation: Any) -> float:
     ]
     if name == "scan":
         return params["length"] * sum(inner)
+    if name == "shard_map":
+        return params["mesh"].size * sum(inner)
     if name == "cond":
         return max(inner, default=0.0)
     return sum(inner)

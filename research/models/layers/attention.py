@@ -1,8 +1,8 @@
 """The attention layer: projections, terms of positions, and attention itself.
 
 Stacks hand over `AttentionInputs`, the batch's integer arrays, to `prepare`, and blocks
-pass on its opaque result. A kernel replaces two calls here: `dense_mask`, by what it
-makes of the arrays once per stack, and `dense_attention`.
+pass on its opaque result, whose mask is that of the implementation which
+`model.attention` chooses: dense, or a kernel.
 """
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
@@ -19,6 +19,7 @@ from flax import linen as nn
 from research.models.layers.dense import Dense, dropout, gather_positions
 from research.models.layers.dense_attention import (
     AttentionInputs,
+    DenseMask,
     dense_attention,
     dense_mask,
 )
@@ -68,7 +69,34 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
             inputs.query["token_type"], options.token_types, dtype=options.dtype
         )
         query = query._replace(output=by_type)
-    return PreparedInputs(query, key, dense_mask(inputs))
+    return PreparedInputs(query, key, _make_mask(options, inputs))
+
+
+MIN_KERNEL_KEYS = 1024
+"""With fewer keys "auto" is dense: their logits fit in memory, and no time of a kernel
+on a TPU has been measured."""
+
+
+def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """The mask of the implementation that `model.attention` chooses."""
+    if options.attention == "auto":
+        relative = "relative" in (options.position, options.token_type_encoding)
+        num_keys = inputs.key["segment"].shape[1]
+        unfit = relative or options.dropout_rate("attention") > 0
+        if unfit or num_keys < MIN_KERNEL_KEYS or platform() != "tpu":
+            return dense_mask(inputs)
+    if options.attention == "dense":
+        return dense_mask(inputs)
+    # Pallas takes a second to import.
+    from research.models.layers.kernel_attention import interval_mask
+
+    return interval_mask(inputs, interpret=platform() != "tpu")
+
+
+def platform() -> str:
+    """That of the mesh, whose devices need not be present; else of JAX."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
 
 
 class Attention(nn.Module):
@@ -120,12 +148,13 @@ class Attention(nn.Module):
             query, key, relative = terms(query, key, *features, inputs.relative_biases)
         else:
             query = query * scale
-        drop = None
+        mask, drop = inputs.mask, None
         if options.dropout_rate("attention") and self.has_rng("dropout"):
             drop = partial(dropout, self, place="attention")
-        out = dense_attention(
-            query, key, value, inputs.mask, relative=relative, drop=drop
-        )
+        if isinstance(mask, DenseMask):
+            out = dense_attention(query, key, value, mask, relative=relative, drop=drop)
+        else:
+            out = mask.attend(query, key, value)
         out = out.reshape(*out.shape[:2], options.attention_width)
         dense_out = partial(dense, options.width, outer, residual=True)
         if inputs.query.output is None:

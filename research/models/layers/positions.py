@@ -60,6 +60,21 @@ def relative_bucket(distance: jax.Array, *, causal: bool) -> jax.Array:
     return bucket.astype(jnp.int32)
 
 
+def bucket_steps(*, causal: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """T5's buckets as a step function of the distance.
+
+    Returns:
+      the distances at which the next step begins, ascending; the bucket of each step,
+      one more.
+    """
+    distance = np.arange(-MAX_DISTANCE - 1, MAX_DISTANCE + 2)
+    with jax.ensure_compile_time_eval():
+        bucket = np.asarray(relative_bucket(distance, causal=causal))
+    begins = np.flatnonzero(np.diff(bucket)) + 1
+    bounds = distance[begins].tolist()
+    return tuple(bounds), tuple(bucket[[0, *begins]].tolist())
+
+
 def relative_bias(
     table_RH: jax.Array, query_BL: jax.Array, key_BM: jax.Array, *, causal: bool
 ) -> jax.Array:

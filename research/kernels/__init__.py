@@ -1,0 +1,1 @@
+"""Attention kernels, behind plain functions of arrays."""

@@ -1,0 +1,212 @@
+"""The backward kernels of interval attention on a TPU (Dao et al. 2022, appendix B.2).
+
+One computes the gradient of a tile of queries from its tiles of keys, and that of the
+bias; the other the gradients of a tile of keys and values from its tiles of queries.
+Both compute the probabilities again. No sum depends on the order of parallel steps.
+"""
+
+# B batch, H heads, G key heads, K head width, L queries, M keys, P pieces,
+# Q queries of a tile, N keys of a tile
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from research.kernels.plan import Settings
+from research.kernels.position_bias import add_bias_gradient
+from research.kernels.query_grid import query_grid, query_specs, query_tile
+from research.kernels.tile import (
+    Inputs,
+    Scalars,
+    Tile,
+    make_bias_refs,
+    product,
+    tile_logits,
+    tiled_call,
+    with_mask_or_without,
+)
+
+
+def query_gradient(
+    scalars: Scalars, inputs: Inputs, settings: Settings
+) -> tuple[jax.Array, jax.Array | None]:
+    """The gradient of queries [B, H, K, L], and of the bias [B, H, P, Q] in parts."""
+    rows, heads, width, _ = inputs.query.shape
+    tile_size, grid = settings.tiles.query, query_grid(inputs, settings)
+    num_pieces = len(settings.bias_bounds) + 1
+    has_bias = inputs.bias is not None
+
+    def body(scalars, inputs, *refs):
+        outputs, (grad_KQ, *bias) = refs[: 1 + has_bias], refs[1 + has_bias :]
+        tile = query_tile(scalars, grid)
+        bias_refs = make_bias_refs(inputs, settings, bias)
+
+        @pl.when(pl.program_id(3) == 0)
+        def begin():
+            grad_KQ[...] = jnp.zeros_like(grad_KQ)
+
+        if has_bias:
+
+            @pl.when((pl.program_id(2) == 0) & (pl.program_id(3) == 0))
+            def begin_bias():
+                outputs[1][...] = jnp.zeros_like(outputs[1])
+
+        def step(masked):
+            _, grad_NQ = _logits_gradient(
+                tile, scalars, inputs, settings, bias_refs, masked
+            )
+            if has_bias:
+                ends = scalars.distances
+                add_bias_gradient(grad_NQ, outputs[1], bias_refs, ends, tile)
+            key_KN = inputs.key[...]
+            grad_KQ[...] += product("kn,nq->kq", key_KN, grad_NQ.astype(key_KN.dtype))
+
+        @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
+        def visible():
+            with_mask_or_without(tile, scalars, step)
+
+        @pl.when(pl.program_id(3) == grid[3] - 1)
+        def end():
+            outputs[0][...] = grad_KQ[...].astype(outputs[0].dtype)
+
+    shapes = [jax.ShapeDtypeStruct(inputs.query.shape, inputs.query.dtype)]
+    specs = [
+        pl.BlockSpec((None, None, width, tile_size), lambda b, h, i, j, s: (b, h, 0, i))
+    ]
+    if has_bias:
+        shape = (rows, heads, num_pieces, tile_size)
+        shapes.append(jax.ShapeDtypeStruct(shape, jnp.float32))
+        block = (None, None, num_pieces, tile_size)
+        specs.append(pl.BlockSpec(block, lambda b, h, i, j, s: (b, h, 0, 0)))
+    grads = tiled_call(
+        body,
+        scalars,
+        inputs,
+        grid=grid,
+        in_specs=query_specs(inputs, settings),
+        out_shapes=shapes,
+        out_specs=specs,
+        scratch=[(width, tile_size)],
+        num_parallel=2 if has_bias else 3,
+        num_products=3,
+        settings=settings,
+    )
+    return grads[0], grads[1] if has_bias else None
+
+
+def key_gradient(
+    scalars: Scalars, inputs: Inputs, settings: Settings
+) -> tuple[jax.Array, jax.Array]:
+    """The gradients of keys and of values [B, G, K, M]."""
+    rows, num_key_heads, width, num_keys = inputs.key.shape
+    group = inputs.query.shape[1] // num_key_heads
+    tiles, num_queries = settings.tiles, inputs.query.shape[-1] // settings.tiles.query
+    grid = (rows, num_key_heads, num_keys // tiles.key, group * num_queries)
+
+    def query_index(row, key, step, scalars):
+        """The tile of queries; the last one that is needed where there is no other."""
+        bounds, at_key = scalars.bounds, row * grid[2] + key
+        last = jnp.maximum(bounds.query_stop[at_key] - 1, 0)
+        return jnp.minimum(bounds.query_start[at_key] + step % num_queries, last)
+
+    def body(scalars, inputs, key_out, value_out, key_KN, value_KN, *bias):
+        row, key_head, key, step = (pl.program_id(dim) for dim in range(4))
+        at_key, bounds = row * grid[2] + key, scalars.bounds
+        query = bounds.query_start[at_key] + step % num_queries
+        head = key_head * group + step // num_queries
+        at_query = row * num_queries + jnp.minimum(query, num_queries - 1)
+        tile = Tile(row, head, query, key, at_query, at_key)
+        bias_refs = make_bias_refs(inputs, settings, bias)
+
+        @pl.when(step == 0)
+        def begin():
+            key_KN[...] = jnp.zeros_like(key_KN)
+            value_KN[...] = jnp.zeros_like(value_KN)
+
+        def add(masked):
+            exp_NQ, grad_NQ = _logits_gradient(
+                tile, scalars, inputs, settings, bias_refs, masked
+            )
+            query_KQ, grad_KQ = inputs.query[...], inputs.grad[...]
+            exp_NQ, grad_NQ = (
+                exp_NQ.astype(grad_KQ.dtype),
+                grad_NQ.astype(query_KQ.dtype),
+            )
+            value_KN[...] += product("kq,nq->kn", grad_KQ, exp_NQ)
+            key_KN[...] += product("kq,nq->kn", query_KQ, grad_NQ)
+
+        is_visible = query < bounds.query_stop[at_key]
+        is_visible &= bounds.start[at_query] <= key
+        is_visible &= key < bounds.stop[at_query]
+
+        @pl.when(is_visible)
+        def visible():
+            with_mask_or_without(tile, scalars, add)
+
+        @pl.when(step == grid[3] - 1)
+        def end():
+            key_out[...] = key_KN[...].astype(key_out.dtype)
+            value_out[...] = value_KN[...].astype(value_out.dtype)
+
+    def of_query(size):
+        return pl.BlockSpec(
+            (None, None, size, tiles.query),
+            lambda b, g, i, j, s: (
+                b,
+                g * group + j // num_queries,
+                0,
+                query_index(b, i, j, s),
+            ),
+        )
+
+    def of_key():
+        block = (None, None, width, tiles.key)
+        return pl.BlockSpec(block, lambda b, g, i, j, s: (b, g, 0, i))
+
+    def integers(count):
+        block = (None, count, tiles.query)
+        return pl.BlockSpec(
+            block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s))
+        )
+
+    specs = Inputs(
+        query=of_query(width),
+        key=of_key(),
+        value=of_key(),
+        interval=integers(2),
+        query_position=integers(1),
+        key_position=pl.BlockSpec(
+            (None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)
+        ),
+        bias=pl.BlockSpec(memory_space=pltpu.SMEM),
+        grad=of_query(width),
+        log_sum=of_query(1),
+        mean=of_query(1),
+    )
+    pairs = zip(specs, inputs, strict=True)
+    shape = jax.ShapeDtypeStruct
+    return tiled_call(
+        body,
+        scalars,
+        inputs,
+        grid=grid,
+        in_specs=Inputs(*(spec if x is not None else None for spec, x in pairs)),
+        out_shapes=[
+            shape(inputs.key.shape, inputs.key.dtype),
+            shape(inputs.value.shape, inputs.value.dtype),
+        ],
+        out_specs=[of_key(), of_key()],
+        scratch=[(width, tiles.key), (width, tiles.key)],
+        num_parallel=3,
+        num_products=4,
+        settings=settings,
+    )
+
+
+def _logits_gradient(tile, scalars, inputs, settings, bias_refs, masked):
+    """[N, Q]: the probabilities of a tile, and the gradient of its logits."""
+    logits_NQ = tile_logits(tile, scalars, inputs, settings, bias_refs, masked)
+    exp_NQ = jnp.exp(logits_NQ - inputs.log_sum[...])
+    grad_exp_NQ = product("kn,kq->nq", inputs.value[...], inputs.grad[...])
+    return exp_NQ, exp_NQ * (grad_exp_NQ - inputs.mean[...])

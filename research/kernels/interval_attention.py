@@ -1,0 +1,93 @@
+"""Softmax attention of queries to intervals of keys, by kernels for a TPU.
+
+Memory is linear in the length: no [L, M] array exists, forward or backward. Tiles of
+keys that no query of a tile attends to are neither read nor computed.
+"""
+
+# B batch, L queries, M keys, H heads, G key heads, K head width, P pieces
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from research.kernels.backward import key_gradient, query_gradient
+from research.kernels.forward import forward
+from research.kernels.plan import Order, Plan, Settings, fill_tile, permute
+from research.kernels.tile import Inputs, make_scalars
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def interval_attention(
+    settings: Settings,
+    query_BLHK: jax.Array,
+    key_BMGK: jax.Array,
+    value_BMGK: jax.Array,
+    bias_PH: jax.Array | None,
+    plan: Plan,
+) -> jax.Array:
+    """[B, L, H, K]: softmax attention in float32; a query without keys outputs 0.
+
+    Args:
+      settings: tiles as those of the plan.
+      query_BLHK: already scaled.
+      key_BMGK, value_BMGK: G divides H: that many heads of queries share one of keys.
+      bias_PH: optional bias of the logits, float32: piece p holds where the key's
+        position - the query's is at least settings.bias_bounds[p - 1] and below
+        settings.bias_bounds[p]. The plan then has distances.
+      plan: `research.kernels.plan.make_plan` of these queries and keys.
+    """
+    arguments = query_BLHK, key_BMGK, value_BMGK, bias_PH, plan
+    return _interval_attention_fwd(settings, *arguments)[0]
+
+
+def _interval_attention_fwd(settings, query, key, value, bias, plan):
+    tiles, distances = settings.tiles, plan.distances
+    inputs = Inputs(
+        query=_in_tiles(query, plan.query_order, tiles.query),
+        key=_in_tiles(key, plan.key_order, tiles.key),
+        value=_in_tiles(value, plan.key_order, tiles.key),
+        interval=plan.interval,
+        query_position=None if distances is None else distances.query[:, None],
+        key_position=None if distances is None else distances.key[:, None],
+        bias=bias,
+    )
+    out_BHKL, log_sum = forward(make_scalars(plan), inputs, settings)
+    out_BLHK = _in_rows(out_BHKL, plan.query_order, query.shape[1])
+    return out_BLHK, (inputs._replace(log_sum=log_sum), out_BLHK, plan, key.shape[1])
+
+
+def _interval_attention_bwd(settings, residuals, grad_BLHK):
+    inputs, out_BLHK, plan, num_keys = residuals
+    num_queries, tile = out_BLHK.shape[1], settings.tiles.query
+    product_BLHK = grad_BLHK.astype(jnp.float32) * out_BLHK.astype(jnp.float32)
+    mean_BLH1 = jnp.sum(product_BLHK, axis=-1, keepdims=True)
+    inputs = inputs._replace(
+        grad=_in_tiles(grad_BLHK, plan.query_order, tile),
+        mean=_in_tiles(mean_BLH1, plan.query_order, tile),
+    )
+    scalars = make_scalars(plan)
+    grad_query, grad_bias = query_gradient(scalars, inputs, settings)
+    grad_key, grad_value = key_gradient(scalars, inputs, settings)
+    if grad_bias is not None:
+        grad_bias = jnp.sum(grad_bias, axis=(0, 3)).T
+    return (
+        _in_rows(grad_query, plan.query_order, num_queries),
+        _in_rows(grad_key, plan.key_order, num_keys),
+        _in_rows(grad_value, plan.key_order, num_keys),
+        grad_bias,
+        None,
+    )
+
+
+interval_attention.defvjp(_interval_attention_fwd, _interval_attention_bwd)
+
+
+def _in_tiles(x_BLHK: jax.Array, order: Order | None, tile: int) -> jax.Array:
+    """[B, H, K, L] in the order and length of the tiles."""
+    return fill_tile(jnp.moveaxis(permute(x_BLHK, order), 1, 3), tile)
+
+
+def _in_rows(x_BHKL: jax.Array, order: Order | None, length: int) -> jax.Array:
+    """[B, L, H, K] in the order of the arrays."""
+    return permute(jnp.moveaxis(x_BHKL[..., :length], 3, 1), order, back=True)

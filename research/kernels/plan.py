@@ -1,0 +1,136 @@
+"""What all layers of a stack share in interval attention: orders, tiles and bounds."""
+
+# B batch, L queries, M keys, Q tiles of queries, N tiles of keys, P pieces, H heads
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from research.kernels.intervals import (
+    Intervals,
+    TileBounds,
+    sorted_queries,
+    tile_bounds,
+)
+
+LANES = 128
+MAX_TILE = 512
+"""Queries and keys of a tile on a TPU, at most: a tile of logits is 1 MiB of VMEM."""
+
+
+class Tiles(NamedTuple):
+    """Queries and keys of a tile; on a TPU multiples of LANES."""
+
+    query: int
+    key: int
+
+
+class Settings(NamedTuple):
+    """What a kernel is compiled for."""
+
+    tiles: Tiles
+    bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
+    interpret: bool = False
+
+
+class Order(NamedTuple):
+    """A permutation of the rows' positions."""
+
+    index: jax.Array  # [B, L] int32, position of each sorted one
+    inverse: jax.Array  # [B, L] int32, place of each position in the sorted order
+
+
+class Distances(NamedTuple):
+    """Positions, for a bias of the logits that depends on their distance."""
+
+    query: jax.Array  # [B, L] int32, in the order and length of the tiles
+    key: jax.Array  # [B, M]
+    query_low: jax.Array  # [B, Q], smallest position of a tile
+    query_high: jax.Array  # [B, Q], largest
+    key_low: jax.Array  # [B, N]
+    key_high: jax.Array  # [B, N]
+
+
+class Plan(NamedTuple):
+    """The integers that the kernels read; all arrays [B, ...], so it can be sharded."""
+
+    interval: jax.Array  # [B, 2, L] start, stop, in the order and length of the tiles
+    bounds: TileBounds
+    query_order: Order | None  # None: as they are
+    key_order: Order | None
+    distances: Distances | None  # None: no bias
+
+
+def default_tiles(num_queries: int, num_keys: int) -> Tiles:
+    """Tiles for a TPU: the fewest that cover the length, of MAX_TILE at most."""
+
+    def tile(length):
+        count = -(-length // MAX_TILE)
+        return -(-length // (count * LANES)) * LANES
+
+    return Tiles(tile(num_queries), tile(num_keys))
+
+
+def make_plan(
+    intervals: Intervals,
+    num_keys: int,
+    tiles: Tiles,
+    positions: tuple[jax.Array, jax.Array] | None = None,
+) -> Plan:
+    """The plan of queries with these intervals.
+
+    Queries are sorted if keys are, so that each tile of queries reads few tiles of
+    keys. Queries that fill up the last tile attend to nothing.
+
+    Args:
+      num_keys: M.
+      positions: of queries [B, L] and keys [B, M], if there is a bias.
+    """
+    query_order = key_order = None
+    start, stop = intervals.start, intervals.stop
+    if intervals.key_order is not None:
+        query_order = _order(sorted_queries(intervals))
+        key_order = _order(intervals.key_order)
+        start, stop = permute(start, query_order), permute(stop, query_order)
+    start, stop = fill_tile(start, tiles.query), fill_tile(stop, tiles.query)
+    bounds = tile_bounds(
+        start,
+        stop,
+        num_keys=-(-num_keys // tiles.key) * tiles.key,
+        query_tile=tiles.query,
+        key_tile=tiles.key,
+    )
+    distances = None
+    if positions is not None:
+        query = fill_tile(permute(positions[0], query_order), tiles.query, "edge")
+        key = fill_tile(permute(positions[1], key_order), tiles.key, "edge")
+        query_tiles = query.reshape(len(query), -1, tiles.query)
+        key_tiles = key.reshape(len(key), -1, tiles.key)
+        ends = [
+            f(x, axis=2) for x in (query_tiles, key_tiles) for f in (jnp.min, jnp.max)
+        ]
+        distances = Distances(query, key, *ends)
+    interval = jnp.stack([start, stop], axis=1)
+    return Plan(interval, bounds, query_order, key_order, distances)
+
+
+def _order(index_BL: jax.Array) -> Order:
+    place = jax.lax.broadcasted_iota(jnp.int32, index_BL.shape, 1)
+    operands = index_BL, place
+    return Order(index_BL, jax.lax.sort(operands, dimension=1, num_keys=1)[1])
+
+
+def permute(x: jax.Array, order: Order | None, *, back: bool = False) -> jax.Array:
+    """x [B, L, ...] with its positions in the order, or in their own again."""
+    if order is None:
+        return x
+    index = order.inverse if back else order.index
+    index = jnp.expand_dims(index, tuple(range(2, x.ndim)))
+    return jnp.take_along_axis(x, index, axis=1, mode="clip")
+
+
+def fill_tile(x: jax.Array, tile: int, mode: str = "constant") -> jax.Array:
+    """x [..., L] with a last dim that is a multiple of the tile."""
+    rest = -x.shape[-1] % tile
+    return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], mode=mode) if rest else x

@@ -1,0 +1,181 @@
+"""One tile of logits in a TPU kernel, and the call of a kernel on all tiles.
+
+Kernels hold the transposed matrix: keys along sublanes, queries along lanes. So maxima
+and sums of a query are rows [1, Q] that need no lanes of padding, and a maximum over
+keys is elementwise but for its last step.
+"""
+
+# B batch, H heads, K head width, Q queries of a tile, N keys of a tile, P pieces
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from research.kernels.intervals import TileBounds
+from research.kernels.plan import Distances, Plan, Settings
+from research.kernels.position_bias import BiasRefs, add_bias, bias_scratch
+
+HIDDEN = -1e38
+"""The logit of a key that a query does not attend to."""
+LOWEST = -1e30
+"""The maximum of no logits: exp(HIDDEN - LOWEST) is 0."""
+
+
+class Scalars(NamedTuple):
+    """What a kernel reads before a tile, each array flat."""
+
+    bounds: TileBounds
+    distances: Distances | None  # only the smallest and largest of the tiles
+
+
+class Inputs(NamedTuple):
+    """The arrays that a kernel reads in tiles."""
+
+    query: Any  # [B, H, K, L], scaled
+    key: Any  # [B, H, K, M]
+    value: Any  # [B, H, K, M]
+    interval: Any  # [B, 2, L]
+    query_position: Any = None  # [B, 1, L]
+    key_position: Any = None  # [B, 1, M]
+    bias: Any = None  # [P, H] of the pieces
+    grad: Any = None  # [B, H, K, L] of the output
+    log_sum: Any = None  # [B, H, 1, L] log of the sum of exponentials
+    mean: Any = None  # [B, H, 1, L] gradient of the logits, averaged by the softmax
+
+
+class Tile(NamedTuple):
+    """Which tile a step of the grid computes."""
+
+    row: Any
+    head: Any  # of queries
+    query: Any
+    key: Any
+    at_query: Any  # of flat arrays [B, number of tiles of queries]
+    at_key: Any  # of flat arrays [B, number of tiles of keys]
+
+
+def make_scalars(plan: Plan) -> Scalars:
+    """The scalars of a plan, flat: a TPU pads the last dim of others."""
+    distances = plan.distances
+    if distances is not None:
+        distances = distances._replace(query=None, key=None)
+    return jax.tree.map(jnp.ravel, Scalars(plan.bounds, distances))
+
+
+def tiled_call(
+    body: Callable,
+    scalars: Scalars,
+    inputs: Inputs,
+    *,
+    grid: tuple[int, ...],
+    in_specs: Inputs,
+    out_shapes: Sequence[jax.ShapeDtypeStruct],
+    out_specs: Sequence[pl.BlockSpec],
+    scratch: Sequence[tuple[int, ...]],
+    num_parallel: int,
+    num_products: int,
+    settings: Settings,
+) -> Sequence[jax.Array]:
+    """`body(scalars, inputs, *outputs, *scratch)` at each step of the grid.
+
+    Args:
+      in_specs: index maps take the grid's indices, and the scalars last.
+      scratch: shapes of float32 arrays that stay from step to step; those of the bias
+        follow them.
+      num_parallel: leading dims of the grid whose order does not matter.
+      num_products: matrix products of [L, M, K] that the kernel replaces; those of
+        tiles that are left out count too, since their number is not known.
+    """
+    scalar_leaves, scalar_tree = jax.tree.flatten(scalars)
+    leaves, tree = jax.tree.flatten((scalars, inputs))
+
+    def kernel(*refs):
+        body(*tree.unflatten(refs[: len(leaves)]), *refs[len(leaves) :])
+
+    def with_scalars(spec):
+        if spec.index_map is None:
+            return spec
+
+        def index_map(*arguments):
+            indices, refs = arguments[: len(grid)], arguments[len(grid) :]
+            return spec.index_map(*indices, scalar_tree.unflatten(refs))
+
+        return pl.BlockSpec(spec.block_shape, index_map)
+
+    is_spec = lambda leaf: isinstance(leaf, pl.BlockSpec)  # noqa: E731
+    in_specs = jax.tree.leaves(in_specs, is_leaf=is_spec)
+    rows, heads, width, num_queries = inputs.query.shape
+    products = num_products * rows * heads * num_queries * inputs.key.shape[-1]
+    scratch_shapes = [pltpu.VMEM(shape, jnp.float32) for shape in scratch]
+    if inputs.bias is not None:
+        scratch_shapes += bias_scratch(settings.tiles)
+    dims = ["parallel"] * num_parallel + ["arbitrary"] * (len(grid) - num_parallel)
+    return pl.pallas_call(
+        kernel,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(scalar_leaves),
+            grid=grid,
+            in_specs=[with_scalars(spec) for spec in in_specs],
+            out_specs=[with_scalars(spec) for spec in out_specs],
+            scratch_shapes=scratch_shapes,
+        ),
+        out_shape=list(out_shapes),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=dims),
+        cost_estimate=pl.CostEstimate(
+            flops=2 * width * products, transcendentals=0, bytes_accessed=0
+        ),
+        interpret=settings.interpret,
+    )(*leaves)
+
+
+def with_mask_or_without(
+    tile: Tile, scalars: Scalars, step: Callable[[bool], None]
+) -> None:
+    """`step(masked)`, masked if some query of the tile attends only to some keys."""
+    bounds = scalars.bounds
+    is_full = bounds.full_start[tile.at_query] <= tile.key
+    is_full &= tile.key < bounds.full_stop[tile.at_query]
+    pl.when(is_full)(partial(step, False))
+    pl.when(jnp.logical_not(is_full))(partial(step, True))
+
+
+def make_bias_refs(
+    inputs: Inputs, settings: Settings, scratch: Sequence[Any]
+) -> BiasRefs | None:
+    """What the bias needs in a kernel; None: there is none."""
+    if inputs.bias is None:
+        return None
+    positions = inputs.query_position, inputs.key_position
+    return BiasRefs(settings.bias_bounds, inputs.bias, *positions, *scratch)
+
+
+def tile_logits(
+    tile: Tile,
+    scalars: Scalars,
+    inputs: Inputs,
+    settings: Settings,
+    bias_refs: BiasRefs | None,
+    masked: bool,
+) -> jax.Array:
+    """[N, Q] float32: the logits of a tile, with bias and mask."""
+    logits_NQ = product("kn,kq->nq", inputs.key[...], inputs.query[...])
+    if bias_refs is not None:
+        logits_NQ = add_bias(logits_NQ, bias_refs, scalars.distances, tile)
+    if masked:
+        interval_2Q = inputs.interval[...]
+        start_1Q, stop_1Q = interval_2Q[:1], interval_2Q[1:]
+        index_NQ = jax.lax.broadcasted_iota(jnp.int32, logits_NQ.shape, 0)
+        index_NQ += tile.key * settings.tiles.key
+        mask_NQ = (start_1Q <= index_NQ) & (index_NQ < stop_1Q)
+        logits_NQ = jnp.where(mask_NQ, logits_NQ, HIDDEN)
+    return logits_NQ
+
+
+def product(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:
+    """einsum of two matrices in float32."""
+    return jnp.einsum(dims, left, right, preferred_element_type=jnp.float32)

@@ -1,0 +1,150 @@
+"""The interval kernel equals dense attention in float64, in value and gradient.
+
+The kernels are interpreted on a CPU, with tiles that the lengths do not divide.
+"""
+
+# B batch, L queries, M keys, H heads, G key heads, K head width, P pieces
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research.batch import NEVER
+from research.kernels.interval_attention import interval_attention
+from research.kernels.intervals import run_intervals, sorted_intervals
+from research.kernels.plan import Settings, Tiles, make_plan
+
+BOUNDS = (-5, -1, 0, 1, 7)
+"""Distances at which the pieces of the bias begin."""
+
+
+def dense(query, key, value, bias, mask, distance, grad):
+    """Output and gradients of query, key, value and bias, written out in NumPy."""
+    group = query.shape[2] // key.shape[2]
+    arrays = (np.float64(x) for x in (query, key, value, grad))
+    query, key, value, grad = (np.moveaxis(x, 2, 1) for x in arrays)
+    key, value = (np.repeat(x, group, axis=1) for x in (key, value))
+    logits = query @ np.swapaxes(key, 2, 3)
+    piece = np.searchsorted(BOUNDS, distance, side="right")
+    if bias is not None:
+        logits += np.moveaxis(np.float64(bias)[piece], 3, 1)
+    mask = mask[:, None]
+    largest = np.max(logits, axis=-1, keepdims=True, where=mask, initial=-1e9)
+    exp = np.where(mask, np.exp(np.minimum(logits - largest, 0)), 0)
+    probability = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-300)
+    out = probability @ value
+    grad_probability = grad @ np.swapaxes(value, 2, 3)
+    mean = np.sum(probability * grad_probability, axis=-1, keepdims=True)
+    grad_logits = probability * (grad_probability - mean)
+
+    def by_key_head(x):
+        return x.reshape(x.shape[0], -1, group, *x.shape[2:]).sum(axis=2)
+
+    grads = [
+        grad_logits @ key,
+        by_key_head(np.swapaxes(grad_logits, 2, 3) @ query),
+        by_key_head(np.swapaxes(probability, 2, 3) @ grad),
+    ]
+    out, *grads = (np.moveaxis(x, 1, 2) for x in (out, *grads))
+    if bias is not None:
+        each = np.moveaxis(grad_logits, 1, 3)
+        sums = [each[piece == p].sum(axis=0) for p in range(len(bias))]
+        grads.append(np.stack(sums))
+    return out, grads
+
+
+def ours(settings, query, key, value, bias, plan, grad):
+    """Output and gradients of the kernels."""
+    arrays = [query, key, value] + ([] if bias is None else [bias])
+
+    def attend(*arrays):
+        query, key, value, *bias = arrays
+        bias = bias[0] if bias else None
+        return interval_attention(settings, query, key, value, bias, plan)
+
+    def run(arrays, grad):
+        out, vjp = jax.vjp(attend, *arrays)
+        return out, list(vjp(grad))
+
+    return jax.jit(run)(arrays, grad)
+
+
+def states(random, *shape):
+    return random.normal(size=shape).astype(np.float32)
+
+
+def check(actual, expected, tolerance):
+    """Each array equals the reference up to a fraction of its largest entry."""
+    for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert x.shape == y.shape
+        error = np.max(np.abs(np.float64(x) - y))
+        assert error <= tolerance * np.abs(y).max()
+
+
+@pytest.mark.parametrize(
+    "dtype, tolerance", [("float32", 2e-6), ("bfloat16", 2e-2)], ids=str
+)
+def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance):
+    """Two heads of queries share keys; rows without keys, segments out of order."""
+    random = np.random.default_rng(1)
+    rows, queries, keys, width = 2, 13, 21, 4
+    query_segment, key_segment = (
+        random.integers(0, 3, (rows, n), dtype=np.int32) for n in (queries, keys)
+    )
+    reach = random.integers(-2, 6, (rows, queries), dtype=np.int32)
+    rank = random.integers(-1, 6, (rows, keys), dtype=np.int32)
+    rank[:, 2], query_segment[0, :3] = NEVER, 0
+    positions = [
+        random.integers(0, 40, (rows, n), dtype=np.int32) for n in (queries, keys)
+    ]
+    positions[1][1] += 100  # all distances of this row are in the last piece
+    mask = query_segment[:, :, None] == key_segment[:, None]
+    mask &= (key_segment[:, None] > 0) & (rank[:, None] <= reach[:, :, None])
+    distance = positions[1][:, None] - positions[0][:, :, None]
+    query, grad = (states(random, rows, queries, 4, width) for _ in range(2))
+    key, value = (states(random, rows, keys, 2, width) for _ in range(2))
+    query, key, value, grad = (
+        np.array(x.astype(jnp.dtype(dtype))) for x in (query, key, value, grad)
+    )
+    bias = states(random, len(BOUNDS) + 1, 4)
+    intervals = sorted_intervals(query_segment, reach, key_segment, rank)
+    settings = Settings(Tiles(8, 16), BOUNDS, interpret=True)
+    plan = make_plan(intervals, keys, settings.tiles, tuple(positions))
+    out, grads = ours(settings, query, key, value, bias, plan, grad)
+    check((out, grads), dense(query, key, value, bias, mask, distance, grad), tolerance)
+    hidden = ~mask.any(axis=2)
+    assert hidden.any()
+    assert not np.float32(out)[hidden].any() and not np.float32(grads[0])[hidden].any()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_runs_of_segments_need_no_sort(causal):
+    random, length = np.random.default_rng(2), 21
+    segment = np.array([[2] * 9 + [1] * 8 + [0] * 4, [1] * length], np.int32)
+    index = np.arange(length)
+    mask = (segment[:, :, None] == segment[:, None]) & (segment[:, None] > 0)
+    if causal:
+        mask &= index <= index[:, None]
+    query, key, value, grad = (states(random, 2, length, 2, 8) for _ in range(4))
+    settings = Settings(Tiles(8, 8), interpret=True)
+    intervals = run_intervals(segment, causal=causal)
+    assert intervals.key_order is None
+    plan = make_plan(intervals, length, settings.tiles)
+    expected = dense(query, key, value, None, mask, np.zeros(mask.shape), grad)
+    check(ours(settings, query, key, value, None, plan, grad), expected, 2e-6)
+
+
+def test_tiles_that_no_query_attends_to_are_not_read():
+    """Keys and values of NaN in them change nothing, forward and backward."""
+    random, length = np.random.default_rng(3), 16
+    segment = np.repeat(np.array([[1, 2]], np.int32), 8, axis=1)
+    query, key, value, grad = (states(random, 1, length, 1, 8) for _ in range(4))
+    key[:, 8:] = value[:, 8:] = np.nan
+    settings = Settings(Tiles(8, 8), interpret=True)
+    intervals = run_intervals(segment, causal=False)
+    plan = make_plan(intervals, length, settings.tiles)
+    out, grads = ours(settings, query, key, value, None, plan, grad)
+    for array in (out, *grads):
+        assert np.isfinite(array[:, :8]).all()
+        assert np.isnan(array[:, 8:]).all()
