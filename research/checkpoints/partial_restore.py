@@ -130,11 +130,14 @@ def _saved_params(source: str, scope: str, vocabulary: str) -> Saved:
     return Saved(by_name, sorted(saved), {}, [])
 
 
-def newest_checkpoint(source: str) -> epath.Path:
+def newest_checkpoint(
+    source: epath.PathLike, flag: str = "train.init_from"
+) -> epath.Path:
     """The folder of the newest undamaged checkpoint of a workdir.
 
     Args:
       source: the workdir, or the folder of one checkpoint.
+      flag: the key or flag that names it, for errors.
 
     Raises:
       UserError: there is none that can be read.
@@ -142,7 +145,7 @@ def newest_checkpoint(source: str) -> epath.Path:
     path = epath.Path(source).expanduser().resolve()
     if (path / "params").exists():
         if damage := checksums.find_damage(path):
-            raise UserError(f"train.init_from={source} is damaged: {damage}")
+            raise UserError(f"{flag}={source} is damaged: {damage}")
         return path
     for step in finished_steps(path / FOLDER):
         folder = path / FOLDER / str(step)
@@ -151,6 +154,6 @@ def newest_checkpoint(source: str) -> epath.Path:
             return folder
         processes.print_from_process_0(f"warning: {folder} is damaged: {damage}")
     raise UserError(
-        f"train.init_from={source}: no checkpoint there to read; give a run's "
+        f"{flag}={source}: no checkpoint there to read; give a run's "
         "workdir or one of its checkpoints' folders"
     )

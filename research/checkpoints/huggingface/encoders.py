@@ -217,6 +217,7 @@ ELECTRA = Family(
     options=OPTIONS,
     constants=CONSTANTS,
     readout=("transform",),
+    readout_activation="gelu",  # modeling_electra.py, ElectraGeneratorPredictions
     body=(
         *_bert_body("electra."),
         *dense("electra.embeddings_project", "stack/project"),

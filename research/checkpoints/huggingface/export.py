@@ -14,13 +14,6 @@ from research.checkpoints.huggingface.families import FAMILIES
 from research.checkpoints.huggingface.family import ONLY_TRAINED_WITH, Family
 from research.errors import UserError
 
-BY_TOKENIZER = {
-    "bytebpe": ("roberta",),
-    "unigram": ("xlm-roberta",),
-    "bpe": ("xlm-roberta",),
-}
-"""Of families with the same network, the one whose tokenizer is of this type."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Network:
@@ -128,9 +121,16 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
         for name, value in before.items()
         if after[name] != value
     ]
-    readout = _readout(network)
+    readout, activation = _readout(network), network.options.activation
     if readout and readout not in family.readout:
         differ.append(f"model.output_head {family.readout[0]} (not {readout})")
+    if (
+        readout == "transform"
+        and (family.readout_activation or activation) != activation
+    ):
+        differ.append(
+            f"model.activation {family.readout_activation} (not {activation})"
+        )
     return differ
 
 

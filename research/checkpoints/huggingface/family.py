@@ -117,6 +117,7 @@ class Family:
       copies: key -> key of the tensor that it repeats in files that keep both.
       decide: options that the tensors decide: (config, tensors) -> options.
       readout: the values of `output_head` that its readouts may have.
+      readout_activation: the only one of the readout's transform; "": the network's.
       pad_id: what a config without pad_token_id means.
       after_pad: positions start behind the padding id's row, and the table of positions
         has so many more rows.
@@ -135,6 +136,7 @@ class Family:
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     decide: Callable[[Mapping, Mapping], dict] | None = None
     readout: tuple[str, ...] = ("table",)
+    readout_activation: str = ""
     pad_id: int = 0
     after_pad: bool = False
 
@@ -167,9 +169,10 @@ class Family:
         """The keys of config.json that options decide."""
         written = {key.key: key.write(options) for key in self.keys}
         known = {name: value for name, value in written.items() if value is not None}
+        constants = {k: v for k, v in self.constants.items() if v is not None}
         if self.after_pad:
             known["max_position_embeddings"] += pad_id + 1
-        return {**self.constants, **self.extra, **known, "pad_token_id": pad_id}
+        return {**constants, **self.extra, **known, "pad_token_id": pad_id}
 
     def padding(self, config: Mapping[str, Any]) -> int:
         """The padding id of a config."""

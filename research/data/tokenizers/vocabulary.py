@@ -31,7 +31,7 @@ MODEL_FILES = (
 )
 """Names that the model file in a folder may have, in order of preference."""
 
-_SPELLINGS = {
+SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
     "bos": ("<s>", "[CLS]", "<cls>", "<bos>", "<|startoftext|>"),
     "eos": ("</s>", "[SEP]", "<eos>", "<sep>", "<|endoftext|>"),
@@ -251,7 +251,7 @@ def find_special_tokens(
         if piece not in ids:
             ids[piece], size = size, size + 1
     role_ids = {}
-    for role, spellings in _SPELLINGS.items():
+    for role, spellings in SPELLINGS.items():
         known = [ids[piece] for piece in spellings if piece in ids]
         role_ids[role] = known[0] if known else size
         size += not known
