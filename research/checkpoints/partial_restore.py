@@ -51,7 +51,8 @@ def restore_params(
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
     if source.startswith(huggingface.SOURCE):
-        saved = _saved_elsewhere(source, scope, params, num_pieces)
+        checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+        saved = _saved_elsewhere(source, scope, params, checks)
     else:
         saved = _saved_params(source, scope, vocabulary)
     by_name, missing = saved.by_name, []
@@ -101,11 +102,11 @@ def _keep_rows(array: jax.Array, initial: jax.Array, num_rows: int) -> jax.Array
     return jax.jit(select, out_shardings=initial.sharding)(array, initial)
 
 
-def _saved_elsewhere(source: str, scope: str, params: Any, num_pieces: int) -> Saved:
+def _saved_elsewhere(source: str, scope: str, params: Any, checks: dict) -> Saved:
     """The parameters of a model in Hugging Face's layout."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     shapes = {path_name(path): leaf.shape for path, leaf in leaves}
-    found = huggingface.restore(source, scope, shapes, num_pieces)
+    found = huggingface.restore(source, scope, shapes, **checks)
     return Saved(found.params, found.unused, found.num_rows, found.unused)
 
 

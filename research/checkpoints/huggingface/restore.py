@@ -11,13 +11,13 @@ from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface import rows
 from research.checkpoints.huggingface.families import family_of
 from research.checkpoints.huggingface.family import Family
+from research.data.tokenizers.vocabulary import MODEL_FILES, load_vocabulary
 from research.errors import UserError
 
 SOURCE = "hf:"
 """How `train.init_from` begins when it names such a model."""
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
-TOKENIZER_FILES = ("tokenizer.model", "tokenizer.json", "vocab.txt", "spiece.model")
 
 
 class Model(NamedTuple):
@@ -87,6 +87,11 @@ def open_model(path: Path) -> Model:
     return Model(path, family, config, tensors, options, sizes)
 
 
+def has_vocabulary(path: Path) -> bool:
+    """Whether the folder has a file that `data.vocabulary` can name."""
+    return any((path / name).is_file() for name in (*MODEL_FILES, "merges.txt"))
+
+
 def config_overrides(source: str, objective: str) -> dict[str, Any]:
     """Config keys of a run that starts from `hf:DIR`: its model and its vocabulary.
 
@@ -106,7 +111,7 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
     else:
         model = open_model(path)
     changes |= {f"model.{name}": value for name, value in model.options.items()}
-    if any((path / name).is_file() for name in TOKENIZER_FILES):
+    if has_vocabulary(path):
         changes["data.vocabulary"] = str(path)
     if model.family.model_type != "t5":
         changes["data.sentinels"] = 0  # T5's are added behind its pieces
@@ -114,19 +119,26 @@ def config_overrides(source: str, objective: str) -> dict[str, Any]:
 
 
 def restore(
-    source: str, scope: str, shapes: Mapping[str, tuple[int, ...]], num_pieces: int
+    source: str,
+    scope: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    vocabulary: str = "",
+    num_pieces: int = 0,
 ) -> Restored:
     """The parameters with these paths and shapes, as far as `hf:DIR` has them.
 
     Args:
       scope: of a folder of two networks, the one to start from; "": discriminator.
+      vocabulary: hash of the run's vocabulary; "": it is not ours to check.
       num_pieces: of the vocabulary's model file.
 
     Raises:
-      UserError: the folder cannot be read, or is of a vocabulary of another size.
+      UserError: the folder cannot be read, or is of another vocabulary.
     """
     path = find_folder(source)
     has_two = (path / DISCRIMINATOR).is_dir()
+    _check_vocabulary(path / DISCRIMINATOR if has_two else path, vocabulary)
     if not any(name.startswith(f"{DISCRIMINATOR}/") for name in shapes):
         path = path / (scope or DISCRIMINATOR) if has_two else path
         return restore_network(open_model(path), shapes, num_pieces)
@@ -144,6 +156,20 @@ def restore(
         num_rows |= {start + name: count for name, count in found.num_rows.items()}
         unused += [f"{part}: {key}" for key in found.unused]
     return Restored(params, num_rows, unused)
+
+
+def _check_vocabulary(path: Path, vocabulary: str) -> None:
+    """Raises UserError: the folder has a vocabulary, and the run has another."""
+    if not vocabulary or not has_vocabulary(path):
+        return
+    try:
+        own = load_vocabulary(path, 0).sha256
+    except UserError:  # of a kind that is not known here: the sizes are checked alone
+        return
+    if own != vocabulary:
+        raise UserError(
+            f"{path} has another vocabulary than this run; set data.vocabulary={path}"
+        )
 
 
 def restore_network(

@@ -14,7 +14,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from research.batch import VocabInfo
-from research.data.tokenizers.tokenizer_models import MARK
+from research.data.tokenizers.tokenizer_models import MARK, SentencePieceModel
 from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
@@ -68,7 +68,7 @@ def special_names(vocabulary: Vocabulary) -> dict[str, str]:
 
 def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     """The tokenizer of texts, without a template of special tokens."""
-    if vocabulary.tokenizer_type in ("unigram", "bpe") and not _is_json(vocabulary):
+    if isinstance(vocabulary.model, SentencePieceModel):
         tokenizer = _of_sentencepiece(vocabulary)
     else:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.model.data.decode())
@@ -83,10 +83,6 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     tokenizer.add_special_tokens([special[i] for i in range(size, size + len(special))])
     tokenizer.add_special_tokens([*special_names(vocabulary).values()])
     return tokenizer
-
-
-def _is_json(vocabulary: Vocabulary) -> bool:
-    return vocabulary.model.data[:1] == b"{"
 
 
 def _added(vocabulary: Vocabulary) -> dict[int, str]:

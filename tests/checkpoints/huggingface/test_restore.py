@@ -79,6 +79,14 @@ def test_a_vocabulary_of_another_size_is_refused(params, num_pieces):
         restore_bert(params[1], num_pieces=num_pieces)
 
 
+def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
+    shutil.copytree(FOLDER / "bert", tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n[PAD]\n")
+    source = f"hf:{tmp_path / 'bert'}"
+    with pytest.raises(UserError, match=r"another vocabulary.*set data\.vocabulary="):
+        restore_params(source, "", params[1], vocabulary="of another file")
+
+
 def test_parameters_of_another_shape_are_refused(params):
     initial = params[1] | {"place": {"position": jax.numpy.zeros((8, 16))}}
     with pytest.raises(UserError, match=r"place/position has shape \(20, 16\) there"):
@@ -146,8 +154,8 @@ def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
         "discriminator/answer_replaced/out/bias": (1,),
         "generator/output/dense/bias": (8,),
     }
-    found = restore.restore(f"hf:{tmp_path}", "", shapes, 99)
+    found = restore.restore(f"hf:{tmp_path}", "", shapes, num_pieces=99)
     assert found.params.keys() == shapes.keys()
     assert any(key.startswith("generator: electra.encoder") for key in found.unused)
-    alone = restore.restore(f"hf:{tmp_path}", "generator", {"token/rows": (128, 8)}, 99)
+    alone = restore.restore(f"hf:{tmp_path}", "generator", {"token/rows": (128, 8)})
     assert alone.params["token/rows"].shape == (128, 8)
