@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AOT := $(VENV)/aot
+HF := $(VENV)/huggingface
 # POD=--ci: the few that CI compiles.
 POD ?=
 COMPARE ?= runs/compare
@@ -21,7 +22,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test chaos fuzz mutants pod docs slices env lint lock
+.PHONY: compare test chaos fuzz mutants pod docs slices goldens-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -61,6 +62,17 @@ pod: $(AOT)/stamp
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m docs.slices
+
+# tests/goldens/huggingface anew, by Hugging Face's own code: PyTorch stays in an
+# environment of its own.
+$(HF)/stamp: $(VENV)/stamp
+	$(PYTHON) -m venv $(HF)
+	$(BIN)/uv pip install --quiet --python $(HF)/bin/python --torch-backend cpu \
+		torch transformers safetensors sentencepiece protobuf
+	touch $@
+
+goldens-hf: $(HF)/stamp
+	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
 
 lint: env
 	$(BIN)/ruff check .

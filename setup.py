@@ -29,6 +29,7 @@ setup(
         "packaging>=24",
         "pyyaml>=6.0",
         "rich>=13",
+        "safetensors>=0.6",
         "scipy>=1.13",
         "sentencepiece>=0.2",
         "seqio>=0.0.20",

@@ -67,6 +67,8 @@ class Model:
     width: int = dim(256, least=1)  # of the residual stream
     heads: int = dim(4, least=1)  # divides width, if head_width is 0
     head_width: int = dim(0, least=0)  # of one head; 0: width / heads
+    num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
+    # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
     feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
@@ -83,6 +85,7 @@ class Model:
     position: str = choice(
         "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
     )  # relative: Transformer-XL's, which mems need
+    rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
     shared_relative_biases: bool = False  # all layers have the same biases u and v of
     # relative positions and token types
     cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
@@ -171,8 +174,10 @@ class Train:
     # 128}]; lengths, batches, micro-batches and rates of dropout may change
     batch: int = dim(32, least=1)  # examples a step, over all devices
     accumulate: int = dim(1, least=1)  # micro-batches a step
-    init_from: str = free_text("")  # workdir or checkpoint to take parameters from
-    init_scope: str = free_text("")  # the part of those that is taken; "": all
+    init_from: str = free_text("")  # workdir or checkpoint whose parameters to start
+    # from; or hf:DIR, a model in Hugging Face's layout, which also sets model.* and
+    # data.vocabulary
+    init_scope: str = free_text("")  # the part of those to start from; "": all
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end

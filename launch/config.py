@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from experiments import base
 from launch import user_code
 from research import fields, objectives
+from research.checkpoints.huggingface import restore as huggingface
 from research.errors import UserError, unknown
 from research.run.json_files import parse_json
 from research.run.phases import run_phases
@@ -42,6 +43,9 @@ def load_config(
         config.objective = ConfigDict({"name": name})
     _complete(config.objective)
     config.lock()
+    source = str(overrides.get("train.init_from", config.train.init_from))
+    if source.startswith(huggingface.SOURCE):
+        overrides = huggingface.config_overrides(source, name) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)

@@ -1,8 +1,11 @@
 """Restores the parameters of another run, or a part of them, to start training from."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from etils import epath
 
 from research.checkpoints import checksums
@@ -12,22 +15,34 @@ from research.checkpoints.checkpoint import (
     load_on_host,
     path_name,
 )
+from research.checkpoints.huggingface import restore as huggingface
 from research.distributed import processes
 from research.errors import UserError
 
 
+class Saved(NamedTuple):
+    """Parameters to start from."""
+
+    by_name: Mapping[str, np.ndarray]
+    parts: list[str]  # what `scope` may name
+    num_rows: Mapping[str, int]  # of tables that have fewer rows there than here
+    unused: list[str]  # what no parameter of this run has
+
+
 def restore_params(
-    source: str, scope: str, params: Any, *, vocabulary: str
+    source: str, scope: str, params: Any, *, vocabulary: str, num_pieces: int = 0
 ) -> tuple[Any, list[str]]:
-    """Replaces this run's parameters by those of the same name in another run.
+    """Replaces this run's parameters by those of the same name in another model.
 
     Args:
-      source: the other run's workdir, or one of its checkpoints' folders.
+      source: the other run's workdir, one of its checkpoints' folders, or hf:DIR, a
+        model in Hugging Face's layout.
       scope: the subtree of its parameters to start from, such as "discriminator"; "":
         all of them.
       params: this run's initial parameters, which stay where the source has none.
       vocabulary: hash of this run's vocabulary; the other run must have the same, since
         its token embeddings belong to those tokens.
+      num_pieces: of the vocabulary's model file.
 
     Returns:
       the parameters, and the names of those that are missing in the source.
@@ -35,10 +50,12 @@ def restore_params(
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
-    saved = _saved_params(source, scope, vocabulary)
-    leaves = jax.tree_util.tree_flatten_with_path(saved)[0]
-    by_name = {path_name(path): leaf for path, leaf in leaves}
-    missing = []
+    if source.startswith(huggingface.SOURCE):
+        checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+        saved = _saved_elsewhere(source, scope, params, checks)
+    else:
+        saved = _saved_params(source, scope, vocabulary)
+    by_name, missing = saved.by_name, []
 
     def restore(path, leaf):
         name = path_name(path)
@@ -51,23 +68,49 @@ def restore_params(
                 f"there and {leaf.shape} in this config"
             )
         host = by_name[name].astype(leaf.dtype)
-        return jax.make_array_from_callback(
+        array = jax.make_array_from_callback(
             leaf.shape, leaf.sharding, lambda index: host[index]
         )
+        if name not in saved.num_rows:
+            return array
+        missing.append(f"{name} from row {saved.num_rows[name]} on")
+        return _keep_rows(array, leaf, saved.num_rows[name])
 
     restored = jax.tree_util.tree_map_with_path(restore, params)
     if len(missing) == len(jax.tree.leaves(params)):
         raise UserError(
             f"train.init_from={source}: no parameter there has a name of this model's; "
             f"train.init_scope={scope!r} may name the part to start from: "
-            f"{', '.join(sorted(saved))}"
+            f"{', '.join(saved.parts)}"
         )
     names = f", but for {', '.join(missing)}" if missing else ""
     processes.print_from_process_0(f"starts from the parameters of {source}{names}")
+    if saved.unused:
+        processes.print_from_process_0(
+            f"not used of {source}: {', '.join(saved.unused)}"
+        )
     return restored, missing
 
 
-def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
+def _keep_rows(array: jax.Array, initial: jax.Array, num_rows: int) -> jax.Array:
+    """The first rows of `array`, and the others of `initial`."""
+
+    def select(array: jax.Array, initial: jax.Array) -> jax.Array:
+        index = jax.lax.broadcasted_iota(jnp.int32, array.shape, 0)
+        return jnp.where(index < num_rows, array, initial)
+
+    return jax.jit(select, out_shardings=initial.sharding)(array, initial)
+
+
+def _saved_elsewhere(source: str, scope: str, params: Any, checks: dict) -> Saved:
+    """The parameters of a model in Hugging Face's layout."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    shapes = {path_name(path): leaf.shape for path, leaf in leaves}
+    found = huggingface.restore(source, scope, shapes, **checks)
+    return Saved(found.params, found.unused, found.num_rows, found.unused)
+
+
+def _saved_params(source: str, scope: str, vocabulary: str) -> Saved:
     """The subtree of a checkpoint's parameters that `scope` names, on the host."""
     folder = newest_checkpoint(source)
     if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
@@ -83,14 +126,19 @@ def _saved_params(source: str, scope: str, vocabulary: str) -> Any:
                 f"there is {', '.join(sorted(saved))}"
             )
         saved = saved[part]
-    return saved
+    leaves = jax.tree_util.tree_flatten_with_path(saved)[0]
+    by_name = {path_name(path): leaf for path, leaf in leaves}
+    return Saved(by_name, sorted(saved), {}, [])
 
 
-def newest_checkpoint(source: str) -> epath.Path:
+def newest_checkpoint(
+    source: epath.PathLike, flag: str = "train.init_from"
+) -> epath.Path:
     """The folder of the newest undamaged checkpoint of a workdir.
 
     Args:
       source: the workdir, or the folder of one checkpoint.
+      flag: the key or flag that names it, for errors.
 
     Raises:
       UserError: there is none that can be read.
@@ -98,7 +146,7 @@ def newest_checkpoint(source: str) -> epath.Path:
     path = epath.Path(source).expanduser().resolve()
     if (path / "params").exists():
         if damage := checksums.find_damage(path):
-            raise UserError(f"train.init_from={source} is damaged: {damage}")
+            raise UserError(f"{flag}={source} is damaged: {damage}")
         return path
     for step in finished_steps(path / FOLDER):
         folder = path / FOLDER / str(step)
@@ -107,6 +155,6 @@ def newest_checkpoint(source: str) -> epath.Path:
             return folder
         processes.print_from_process_0(f"warning: {folder} is damaged: {damage}")
     raise UserError(
-        f"train.init_from={source}: no checkpoint there to read; give a run's "
+        f"{flag}={source}: no checkpoint there to read; give a run's "
         "workdir or one of its checkpoints' folders"
     )

@@ -1,7 +1,12 @@
 """The networks, and how they are bound to parameters; only this folder imports flax."""
 
 from research.models.blocks import Encoded
-from research.models.electra import TIE_CHOICES, BiLM, GeneratorDiscriminator
+from research.models.electra import (
+    TIE_CHOICES,
+    BiLM,
+    GeneratorDiscriminator,
+    generator_options,
+)
 from research.models.encoder_decoder import EncoderDecoder
 from research.models.flax_bridge import (
     apply,
@@ -31,6 +36,7 @@ __all__ = [
     "Transformer",
     "apply",
     "constrain",
+    "generator_options",
     "init",
     "layer_depths",
     "logical_axes",

@@ -73,6 +73,7 @@ class Options:
     width: int
     heads: int
     head_width: int
+    num_kv_heads: int
     feedforward: int
     embedding_width: int
     scale_embeddings: bool
@@ -84,6 +85,7 @@ class Options:
     norm_epsilon: float
     embedding_norm: str
     position: str
+    rope_theta: float
     shared_relative_biases: bool
     cross_output: str
     token_type_encoding: str
@@ -122,6 +124,11 @@ class Options:
             raise UserError(
                 f"model.heads is {self.heads}; it must divide model.width "
                 f"{self.width}, or set model.head_width"
+            )
+        if self.heads % (self.num_kv_heads or self.heads):
+            raise UserError(
+                f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
+                f"model.heads {self.heads}"
             )
         if self.position == "rotary" and self.key_width % 2:
             raise UserError(

@@ -83,27 +83,25 @@ class SentencePieceModel:
 
 
 class HuggingFaceModel:
-    """A model of the `tokenizers` library: byte-level BPE or WordPiece."""
+    """A model of the `tokenizers` library: byte-level BPE, WordPiece or Unigram."""
 
     def __init__(self, data: bytes):
         self.data = data
         state = json.loads(data)
-        before = state.get("pre_tokenizer") or {}
-        for step in before.get("pretokenizers", [before]):
-            if "add_prefix_space" in step:
-                step["add_prefix_space"] = False  # units have their own space
-        model = tokenizers.Tokenizer.from_str(json.dumps(state))
+        self.tokenizer_type = _tokenizer_type(state)
+        model = tokenizers.Tokenizer.from_str(json.dumps(_of_units(state)))
         model.encode_special_tokens = True  # "<mask>" in a text is text
         model.no_padding()
         model.no_truncation()
         self._model = model
-        self.tokenizer_type = _tokenizer_type(state)
         vocabulary = model.get_vocab(with_added_tokens=True)
         self.pieces = [""] * (max(vocabulary.values()) + 1)
         for piece, i in vocabulary.items():
             self.pieces[i] = piece
         special = {token["content"] for token in state["added_tokens"]}
         unknown = state["model"].get("unk_token")
+        if self.tokenizer_type == "unigram":
+            unknown = state["model"]["vocab"][state["model"]["unk_id"]][0]
         self.is_control = [
             not piece or (piece in special and piece != unknown)
             for piece in self.pieces
@@ -114,6 +112,8 @@ class HuggingFaceModel:
                 self.piece_bytes.append(b"")
             elif piece == unknown:
                 self.piece_bytes.append(" \ufffd".encode())
+            elif self.tokenizer_type == "unigram":
+                self.piece_bytes.append(_unigram_bytes(piece))
             elif self.tokenizer_type == "wordpiece":
                 inside = piece.startswith("##")
                 self.piece_bytes.append((piece[2:] if inside else " " + piece).encode())
@@ -170,15 +170,62 @@ def _convert_vocab_txt(text: str) -> bytes:
     return wordpiece_json(pieces, unknown[0], lowercase=lowercase)
 
 
+def byte_level_json(vocab_json: bytes, merges: str) -> bytes:
+    """A `tokenizer.json` of GPT-2's files vocab.json and merges.txt.
+
+    Raises:
+      UserError: the pieces are not those of byte-level BPE.
+    """
+    vocabulary = json.loads(vocab_json)
+    if any(piece.endswith("</w>") for piece in vocabulary):
+        raise UserError("its BPE marks the ends of words, as GPT's: not byte-level")
+    lines = [line for line in merges.split("\n") if not line.startswith("#version")]
+    pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
+    model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
+    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = decoders.ByteLevel()
+    special = [p for p in vocabulary if re.fullmatch(r"<\|?\w+\|?>", p)]
+    model.add_special_tokens(special)
+    return model.to_str().encode("utf-8")
+
+
+def _of_units(state: dict) -> dict:
+    """The state of a `tokenizer.json` that encodes units, which have their own space.
+
+    Nothing adds a space to a unit, and nothing removes the one that it has.
+    """
+    state = json.loads(json.dumps(state))
+    for step in _steps(state.get("normalizer"), "normalizers"):
+        if step["type"] == "Strip":
+            step["strip_left"] = False
+    before = _steps(state.get("pre_tokenizer"), "pretokenizers")
+    for step in before:
+        if "add_prefix_space" in step:
+            step["add_prefix_space"] = False
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "never"
+    if state["model"]["type"] == "Unigram":
+        kept = [step for step in before if step["type"] != "WhitespaceSplit"]
+        state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": kept}
+    return state
+
+
+def _steps(part: dict | None, name: str) -> list[dict]:
+    """The steps of a normalizer or pre-tokenizer."""
+    return [] if part is None else part.get(name, [part])
+
+
 def _tokenizer_type(state: dict) -> str:
-    """ "wordpiece" or "bytebpe", from a `tokenizer.json`."""
+    """ "wordpiece", "bytebpe" or "unigram", from a `tokenizer.json`."""
     if state["model"]["type"] == "WordPiece":
         return "wordpiece"
+    if state["model"]["type"] == "Unigram":
+        return "unigram"
     if state["model"]["type"] == "BPE" and "ByteLevel" in json.dumps(state["decoder"]):
         return "bytebpe"
     raise UserError(
-        f"a tokenizer.json of {state['model']['type']}; give one of WordPiece or "
-        "byte-level BPE, or SentencePiece's own .model file"
+        f"a tokenizer.json of {state['model']['type']}; give one of WordPiece, Unigram "
+        "or byte-level BPE, or SentencePiece's own .model file"
     )
 
 
@@ -186,6 +233,13 @@ def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
     count = np.fromiter(map(len, ids_of_units), np.int64, len(ids_of_units))
     ids = itertools.chain.from_iterable(ids_of_units)
     return EncodedUnits(np.fromiter(ids, np.int32, int(count.sum())), count)
+
+
+def _unigram_bytes(piece: str) -> bytes:
+    """The bytes that a piece of a Unigram model stands for; "<0x0A>" is a byte."""
+    if re.fullmatch(r"<0x[0-9A-F]{2}>", piece):
+        return bytes([int(piece[3:-1], 16)])
+    return piece.replace(MARK, " ").encode()
 
 
 def _byte_level_bytes(piece: str) -> bytes:

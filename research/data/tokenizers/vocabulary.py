@@ -31,10 +31,10 @@ MODEL_FILES = (
 )
 """Names that the model file in a folder may have, in order of preference."""
 
-_SPELLINGS = {
+SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
-    "bos": ("<s>", "[CLS]", "<cls>", "<bos>", "<|startoftext|>"),
-    "eos": ("</s>", "[SEP]", "<eos>", "<sep>", "<|endoftext|>"),
+    "bos": ("<cls>", "<s>", "[CLS]", "<bos>", "<|startoftext|>"),
+    "eos": ("<sep>", "</s>", "[SEP]", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
     "unk": ("<unk>", "[UNK]"),
 }
@@ -96,7 +96,7 @@ class Vocabulary:
 
     def save(self, folder: Path) -> Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
-        json = self.tokenizer_type in ("wordpiece", "bytebpe")
+        json = isinstance(self.model, tokenizer_models.HuggingFaceModel)
         path = Path(folder) / ("tokenizer.json" if json else "tokenizer.model")
         path.write_bytes(self.model.data)
         return path
@@ -222,14 +222,20 @@ def load_vocabulary(
     if file.is_dir():
         found = [file / name for name in MODEL_FILES if (file / name).is_file()]
         file = found[0] if found else file
+    merges = file / "merges.txt" if file.is_dir() else file.with_name("merges.txt")
+    if file.is_dir() and merges.is_file():
+        file = file / "vocab.json"
     if not file.is_file():
         raise UserError(
             f"data.vocabulary is {str(path)!r}: no such file; give "
             f"{', '.join(train_tokenizer.TOKENIZER_TYPES)}, or a .model, "
-            "tokenizer.json or vocab.txt"
+            "tokenizer.json, vocab.txt, or vocab.json beside its merges.txt"
         )
     try:
-        model = tokenizer_models.parse_model(file.read_bytes(), file.name)
+        data = file.read_bytes()
+        if file.name == "vocab.json" and merges.is_file():
+            data = tokenizer_models.byte_level_json(data, merges.read_text("utf-8"))
+        model = tokenizer_models.parse_model(data, file.name)
     except UserError as error:
         raise UserError(f"data.vocabulary is {str(file)!r}: {error}") from error
     keep = _keeps_whitespace(model.tokenizer_type, whitespace)
@@ -251,7 +257,7 @@ def find_special_tokens(
         if piece not in ids:
             ids[piece], size = size, size + 1
     role_ids = {}
-    for role, spellings in _SPELLINGS.items():
+    for role, spellings in SPELLINGS.items():
         known = [ids[piece] for piece in spellings if piece in ids]
         role_ids[role] = known[0] if known else size
         size += not known

@@ -60,7 +60,10 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     if "position" in inputs.query:
         if options.position == "rotary":
             positions = inputs.query["position"], inputs.key["position"]
-            rotary = [rotary_angles(each, options.key_width) for each in positions]
+            rotary = [
+                rotary_angles(each, options.key_width, options.rope_theta)
+                for each in positions
+            ]
         if "relative" in (options.position, options.token_type_encoding):
             relative = relative_features(options, inputs)
     query, key = map(PositionFeatures, rotary, relative)
@@ -129,15 +132,18 @@ class Attention(nn.Module):
         }
         dense = partial(Dense, options, bias=options.position != "relative")
 
-        def project(name, state):
-            layer = dense(
-                options.attention_width, inner, scale=init_scales[name], name=name
-            )
-            return layer(state).reshape(*state.shape[:2], num_heads, key_width)
+        def project(name, state, count=num_heads):
+            layer = dense(count * key_width, inner, scale=init_scales[name], name=name)
+            heads = layer(state).reshape(*state.shape[:2], count, key_width)
+            if count == num_heads:
+                return heads
+            return jnp.repeat(heads, num_heads // count, axis=2)
 
         source = states_BLD if source_BMD is None else source_BMD
         query = project("query", states_BLD)
-        key, value = project("key", source), project("value", source)
+        num_kv_heads = options.num_kv_heads or num_heads
+        key = project("key", source, num_kv_heads)
+        value = project("value", source, num_kv_heads)
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)

@@ -20,10 +20,10 @@ def sinusoids(position_BL: jax.Array, width: int) -> jax.Array:
 
 
 def rotary_angles(
-    position_BL: jax.Array, head_width: int
+    position_BL: jax.Array, head_width: int, theta: float = 10_000
 ) -> tuple[jax.Array, jax.Array]:
     """Cosines and sines [B, L, 1, head_width / 2], as `apply_rotary` takes them."""
-    angle_BLK = sinusoid_angles(position_BL, head_width // 2)[:, :, None]
+    angle_BLK = sinusoid_angles(position_BL, head_width // 2, theta)[:, :, None]
     return jnp.cos(angle_BLK), jnp.sin(angle_BLK)
 
 
@@ -34,9 +34,11 @@ def apply_rotary(state_BLHK: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.A
     return jnp.concatenate(rotated, axis=-1).astype(state_BLHK.dtype)
 
 
-def sinusoid_angles(position_BL: jax.Array, count: int) -> jax.Array:
-    """[B, L, count]: position x 10000^(-n / count), in radians."""
-    rate = np.exp(-math.log(10_000) / count * np.arange(count), dtype=np.float32)
+def sinusoid_angles(
+    position_BL: jax.Array, count: int, theta: float = 10_000
+) -> jax.Array:
+    """[B, L, count]: position x theta^(-n / count), in radians."""
+    rate = np.exp(-math.log(theta) / count * np.arange(count), dtype=np.float32)
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
 
 

@@ -1,0 +1,281 @@
+"""GPT, GPT-2, Llama and XLNet beside our parameters.
+
+Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
+"""
+
+import numpy as np
+
+from research.checkpoints.huggingface.family import ACTIVATIONS, Family, Key
+from research.checkpoints.huggingface.rows import (
+    HEADS,
+    HEADS_OUT,
+    ROW,
+    VOCAB,
+    Row,
+    dense,
+    layers,
+    norm,
+    row,
+)
+
+GPT_KEYS = (
+    Key("n_embd", "width"),
+    Key("n_layer", "layers"),
+    Key("n_head", "heads"),
+    Key("n_positions", "max_length", default=512),
+    Key("layer_norm_epsilon", "norm_epsilon", default=1e-5),
+    Key("resid_pdrop", "dropout", default=0.1, place="residual"),
+    Key("embd_pdrop", "embedding_dropout", default=0.1, place="embedding"),
+    Key("attn_pdrop", "attention_dropout", default=0.1, place="attention"),
+)
+
+
+def _conv(key, *paths):
+    """The rows of Conv1D, whose weight is [in, out] as ours."""
+    return (
+        Row(f"{key}.weight", tuple(f"{path}/kernel" for path in paths)),
+        Row(f"{key}.bias", tuple(f"{path}/bias" for path in paths)),
+    )
+
+
+GPT_BLOCK = (
+    *_conv("attn.c_attn", "attention/query", "attention/key", "attention/value"),
+    *_conv("attn.c_proj", "attention/out"),
+    *_conv("mlp.c_fc", "feedforward/in"),
+    *_conv("mlp.c_proj", "feedforward/out"),
+)
+GPT_LAYERS = layers(
+    "transformer.h.{n}.",
+    "stack",
+    (*GPT_BLOCK, *norm("ln_1", "attention_norm"), *norm("ln_2", "feedforward_norm")),
+)
+
+
+def _decide_tie(config, tensors, default, table):
+    """Whether the output table is the token table: the file's own, then the config."""
+    key = "lm_head.weight"
+    if not config.get("tie_word_embeddings", default):
+        return {"tie_embeddings": False}
+    differs = key in tensors and not np.array_equal(tensors[key], tensors[table])
+    return {"tie_embeddings": not differs}
+
+
+def _lm_head(table):
+    return (row("lm_head.weight", "output/rows", VOCAB, instead=table),)
+
+
+GPT = Family(
+    "openai-gpt",
+    ("causal",),
+    prefix="transformer.",
+    keys=(
+        *GPT_KEYS,
+        Key(
+            "feedforward",
+            "feedforward",
+            default=lambda config: 4 * config["n_embd"],
+            source=lambda options: None,
+        ),
+        # Its "gelu" is by tanh (modeling_openai.py, ACT_FNS).
+        Key("afn", "activation", {"gelu": "gelu_tanh", "relu": "relu"}, "gelu_tanh"),
+    ),
+    options={
+        "norm_placement": "post",
+        "embedding_norm": "never",
+        "position": "learned",
+    },
+    constants={"tie_word_embeddings": True},
+    body=(
+        row("transformer.tokens_embed.weight", "token/rows", VOCAB),
+        row("transformer.positions_embed.weight", "place/position"),
+        *GPT_LAYERS,
+    ),
+    heads={"readout": ()},
+    architectures=(("OpenAIGPTLMHeadModel", ("readout",)),),
+    copies={"lm_head.weight": "transformer.tokens_embed.weight"},
+)
+
+GPT2 = Family(
+    "gpt2",
+    ("causal",),
+    prefix="transformer.",
+    keys=(
+        *GPT_KEYS,
+        Key("n_inner", "feedforward", default=lambda config: 4 * config["n_embd"]),
+        Key("activation_function", "activation", ACTIVATIONS, "gelu_tanh"),
+        Key("tie_word_embeddings", "tie_embeddings", default=True),
+    ),
+    options={"norm_placement": "pre", "position": "learned"},
+    constants={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+    },
+    body=(
+        row("transformer.wte.weight", "token/rows", VOCAB),
+        row("transformer.wpe.weight", "place/position"),
+        *GPT_LAYERS,
+        *norm("transformer.ln_f", "stack/norm"),
+    ),
+    heads={"readout": _lm_head("transformer.wte.weight")},
+    architectures=(("GPT2LMHeadModel", ("readout",)),),
+    copies={"lm_head.weight": "transformer.wte.weight"},
+    decide=lambda config, tensors: _decide_tie(
+        config, tensors, True, "transformer.wte.weight"
+    ),
+)
+
+LLAMA_BLOCK = (
+    *dense("self_attn.q_proj", "attention/query", bias=False),
+    *dense("self_attn.k_proj", "attention/key", bias=False),
+    *dense("self_attn.v_proj", "attention/value", bias=False),
+    *dense("self_attn.o_proj", "attention/out", bias=False),
+    *norm("input_layernorm", "attention_norm", bias=False),
+    *dense("mlp.gate_proj", "feedforward/in", bias=False),
+    *dense("mlp.up_proj", "feedforward/gate", bias=False),
+    *dense("mlp.down_proj", "feedforward/out", bias=False),
+    *norm("post_attention_layernorm", "feedforward_norm", bias=False),
+)
+
+
+def _rope_theta(config):
+    """The base of rotary angles, where transformers 5 keeps it."""
+    return (config.get("rope_parameters") or {}).get("rope_theta", 10_000.0)
+
+
+LLAMA = Family(
+    "llama",
+    ("causal",),
+    prefix="model.",
+    keys=(
+        Key("hidden_size", "width"),
+        Key("num_hidden_layers", "layers"),
+        Key("num_attention_heads", "heads"),
+        Key(
+            "num_key_value_heads",
+            "num_kv_heads",
+            default=0,
+            source=lambda options: options.num_kv_heads or options.heads,
+        ),
+        Key(
+            "head_dim",
+            "head_width",
+            default=0,
+            source=lambda options: options.key_width,
+        ),
+        Key("intermediate_size", "feedforward"),
+        Key("max_position_embeddings", "max_length", default=2048),
+        Key("rms_norm_eps", "norm_epsilon", default=1e-6),
+        Key("rope_theta", "rope_theta", default=_rope_theta),
+        Key("hidden_act", "activation", {"silu": "swiglu"}, "swiglu"),
+        Key("attention_dropout", "attention_dropout", default=0.0, place="attention"),
+        Key("tie_word_embeddings", "tie_embeddings", default=False),
+    ),
+    options={
+        "norm": "rmsnorm",
+        "norm_placement": "pre",
+        "position": "rotary",
+        "bias": False,
+        "dropout": 0.0,
+    },
+    constants={
+        "attention_bias": False,
+        "mlp_bias": False,
+        "pretraining_tp": 1,
+        "rope_scaling": None,
+    },
+    body=(
+        row("model.embed_tokens.weight", "token/rows", VOCAB),
+        *layers("model.layers.{n}.", "stack", LLAMA_BLOCK),
+        *norm("model.norm", "stack/norm", bias=False),
+    ),
+    heads={
+        "readout": _lm_head("model.embed_tokens.weight"),
+        "label": dense("score", "answer_label/out", bias=False),
+    },
+    architectures=(
+        ("LlamaForSequenceClassification", ("label",)),
+        ("LlamaForCausalLM", ("readout",)),
+    ),
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
+    decide=lambda config, tensors: _decide_tie(
+        config, tensors, False, "model.embed_tokens.weight"
+    ),
+)
+
+XLNET_BLOCK = (
+    row("rel_attn.q", "attention/query/kernel", HEADS),
+    row("rel_attn.k", "attention/key/kernel", HEADS),
+    row("rel_attn.v", "attention/value/kernel", HEADS),
+    row("rel_attn.o", "attention/out/kernel", HEADS_OUT),
+    row("rel_attn.r", "attention/relative/kernel", HEADS),
+    row("rel_attn.r_w_bias", "attention/relative/content_bias", HEADS),
+    row("rel_attn.r_r_bias", "attention/relative/position_bias", HEADS),
+    row("rel_attn.r_s_bias", "attention/relative/segment_bias", HEADS),
+    row("rel_attn.seg_embed", "attention/relative/segment", HEADS),
+    *norm("rel_attn.layer_norm", "attention_norm"),
+    *dense("ff.layer_1", "feedforward/in"),
+    *dense("ff.layer_2", "feedforward/out"),
+    *norm("ff.layer_norm", "feedforward_norm"),
+)
+
+XLNET = Family(
+    "xlnet",
+    ("general", "full"),
+    prefix="transformer.",
+    keys=(
+        Key("d_model", "width"),
+        Key("n_layer", "layers"),
+        Key("n_head", "heads"),
+        Key(
+            "d_head",
+            "head_width",
+            default=0,
+            source=lambda options: options.key_width,
+        ),
+        Key("d_inner", "feedforward"),
+        Key("ff_activation", "activation", ACTIVATIONS, "gelu"),
+        Key("layer_norm_eps", "norm_epsilon", default=1e-12),
+        Key("dropout", "dropout", default=0.1, place="residual"),
+        Key("summary_last_dropout", "head_dropout", default=0.1, place="head"),
+    ),
+    options={
+        "norm_placement": "post",
+        "embedding_norm": "never",
+        "position": "relative",
+        "token_type_encoding": "relative",
+        "token_types": 3,
+        "output_head": "bias",
+        "position_dropout": -1.0,
+        "feedforward_dropout": -1.0,
+        "output_dropout": -1.0,
+    },
+    constants={
+        "attn_type": "bi",
+        "clamp_len": -1,
+        "same_length": False,
+        "untie_r": True,
+        "tie_word_embeddings": True,
+    },
+    extra={"summary_type": "last", "summary_use_proj": True},
+    readout=("bias",),
+    pad_id=5,
+    body=(
+        row("transformer.mask_emb", "query_embedding/vector", ROW),
+        row("transformer.word_embedding.weight", "token/rows", VOCAB),
+        *layers("transformer.layer.{n}.", "stack", XLNET_BLOCK),
+    ),
+    heads={
+        "readout": (row("lm_loss.bias", "output/bias", VOCAB),),
+        "label": (
+            *dense("sequence_summary.summary", "answer_label/dense"),
+            *dense("logits_proj", "answer_label/out"),
+        ),
+    },
+    architectures=(
+        ("XLNetLMHeadModel", ("readout",)),
+        ("XLNetForSequenceClassification", ("label",)),
+        ("XLNetModel", ()),
+    ),
+    copies={"lm_loss.weight": "transformer.word_embedding.weight"},
+)

@@ -1,0 +1,244 @@
+"""BERT, RoBERTa, XLM-R, ALBERT and ELECTRA beside our parameters.
+
+Keys are those of Hugging Face's modeling files (transformers 5, models/*/modeling_*).
+"""
+
+from research.checkpoints.huggingface.family import ACTIVATIONS, Family, Key
+from research.checkpoints.huggingface.rows import (
+    AFTER_PAD,
+    VOCAB,
+    dense,
+    layers,
+    norm,
+    row,
+)
+
+KEYS = (
+    Key("hidden_size", "width"),
+    Key("num_hidden_layers", "layers"),
+    Key("num_attention_heads", "heads"),
+    Key("intermediate_size", "feedforward"),
+    Key("hidden_act", "activation", ACTIVATIONS, "gelu"),
+    Key(
+        "type_vocab_size",
+        "token_types",
+        default=2,
+        source=lambda options: max(1, options.token_types),
+    ),
+    Key("max_position_embeddings", "max_length", default=512),
+    Key("layer_norm_eps", "norm_epsilon", default=1e-12),
+    Key("hidden_dropout_prob", "dropout", default=0.1, place="residual"),
+    Key(
+        "attention_probs_dropout_prob",
+        "attention_dropout",
+        default=0.1,
+        place="attention",
+    ),
+)
+CLASSIFIER_DROPOUT = Key(
+    "classifier_dropout", "head_dropout", default=-1.0, place="head"
+)
+EMBEDDING_SIZE = Key(
+    "embedding_size", "embedding_width", source=lambda options: options.table_width
+)
+OPTIONS = {"norm_placement": "post", "position": "learned"}
+CONSTANTS = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+    "tie_word_embeddings": True,
+}
+
+BLOCK = (
+    *dense("attention.self.query", "attention/query"),
+    *dense("attention.self.key", "attention/key"),
+    *dense("attention.self.value", "attention/value"),
+    *dense("attention.output.dense", "attention/out"),
+    *norm("attention.output.LayerNorm", "attention_norm"),
+    *dense("intermediate.dense", "feedforward/in"),
+    *dense("output.dense", "feedforward/out"),
+    *norm("output.LayerNorm", "feedforward_norm"),
+)
+ALBERT_BLOCK = (
+    *dense("attention.query", "attention/query"),
+    *dense("attention.key", "attention/key"),
+    *dense("attention.value", "attention/value"),
+    *dense("attention.dense", "attention/out"),
+    *norm("attention.LayerNorm", "attention_norm"),
+    *dense("ffn", "feedforward/in"),
+    *dense("ffn_output", "feedforward/out"),
+    *norm("full_layer_layer_norm", "feedforward_norm"),
+)
+
+
+def _embeddings(prefix, positions=None):
+    positions = {} if positions is None else {"change": positions}
+    name = f"{prefix}embeddings"
+    return (
+        row(f"{name}.word_embeddings.weight", "token/rows", VOCAB),
+        row(f"{name}.position_embeddings.weight", "place/position", **positions),
+        row(
+            f"{name}.token_type_embeddings.weight",
+            "place/kind",
+            zeros=lambda sizes: (1, sizes.table_width),
+        ),
+        *norm(f"{name}.LayerNorm", "place/norm"),
+    )
+
+
+def _bert_body(prefix, positions=None):
+    block = layers(f"{prefix}encoder.layer.{{n}}.", "stack", BLOCK)
+    return (*_embeddings(prefix, positions), *block)
+
+
+def _readout(dense_key, norm_key, bias_key):
+    return (
+        *dense(dense_key, "output/dense"),
+        *norm(norm_key, "output/norm"),
+        row(bias_key, "output/bias", VOCAB),
+    )
+
+
+def _pooled(pooler, out, head):
+    return (*dense(pooler, f"{head}/dense"), *dense(out, f"{head}/out"))
+
+
+BERT = Family(
+    "bert",
+    ("full",),
+    prefix="bert.",
+    keys=(*KEYS, CLASSIFIER_DROPOUT),
+    options=OPTIONS,
+    constants=CONSTANTS,
+    readout=("transform",),
+    body=_bert_body("bert."),
+    heads={
+        "readout": _readout(
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.bias",
+        ),
+        "nsp": _pooled("bert.pooler.dense", "cls.seq_relationship", "answer_nsp"),
+        "label": _pooled("bert.pooler.dense", "classifier", "answer_label"),
+    },
+    architectures=(
+        ("BertForPreTraining", ("readout", "nsp")),
+        ("BertForMaskedLM", ("readout",)),
+        ("BertForSequenceClassification", ("label",)),
+        ("BertModel", ()),
+    ),
+    copies={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)
+
+
+def _roberta(model_type, name):
+    return Family(
+        model_type,
+        ("full",),
+        prefix="roberta.",
+        keys=(*KEYS, CLASSIFIER_DROPOUT),
+        options=OPTIONS,
+        constants=CONSTANTS,
+        readout=("transform",),
+        body=_bert_body("roberta.", AFTER_PAD),
+        heads={
+            "readout": _readout("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+            "label": _pooled("classifier.dense", "classifier.out_proj", "answer_label"),
+        },
+        architectures=(
+            (f"{name}ForMaskedLM", ("readout",)),
+            (f"{name}ForSequenceClassification", ("label",)),
+            (f"{name}Model", ()),
+        ),
+        copies={
+            "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+            "lm_head.decoder.bias": "lm_head.bias",
+        },
+        pad_id=1,
+        after_pad=True,
+    )
+
+
+ROBERTA = _roberta("roberta", "Roberta")
+XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta")
+
+ALBERT = Family(
+    "albert",
+    ("full",),
+    prefix="albert.",
+    keys=(
+        *KEYS,
+        EMBEDDING_SIZE,
+        Key("classifier_dropout_prob", "head_dropout", default=0.1, place="head"),
+    ),
+    options=OPTIONS | {"shared_layers": True},
+    constants=CONSTANTS | {"num_hidden_groups": 1, "inner_group_num": 1},
+    readout=("transform",),
+    body=(
+        *_embeddings("albert."),
+        *dense("albert.encoder.embedding_hidden_mapping_in", "stack/project"),
+        *layers(
+            "albert.encoder.albert_layer_groups.0.albert_layers.0.",
+            "stack",
+            ALBERT_BLOCK,
+        ),
+    ),
+    heads={
+        "readout": _readout(
+            "predictions.dense", "predictions.LayerNorm", "predictions.bias"
+        ),
+        "sop": _pooled("albert.pooler", "sop_classifier.classifier", "answer_sop"),
+        "sop_released": _pooled(
+            "albert.pooler", "sop_classifier.classifier", "answer_sop_released"
+        ),
+        "label": _pooled("albert.pooler", "classifier", "answer_label"),
+    },
+    architectures=(
+        ("AlbertForPreTraining", ("readout", "sop")),
+        ("AlbertForPreTraining", ("readout", "sop_released")),
+        ("AlbertForMaskedLM", ("readout",)),
+        ("AlbertForSequenceClassification", ("label",)),
+        ("AlbertModel", ()),
+    ),
+    copies={
+        "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+)
+
+ELECTRA = Family(
+    "electra",
+    ("full",),
+    prefix="electra.",
+    keys=(*KEYS, EMBEDDING_SIZE, CLASSIFIER_DROPOUT),
+    options=OPTIONS,
+    constants=CONSTANTS,
+    readout=("transform",),
+    readout_activation="gelu",  # modeling_electra.py, ElectraGeneratorPredictions
+    body=(
+        *_bert_body("electra."),
+        *dense("electra.embeddings_project", "stack/project"),
+    ),
+    heads={
+        "readout": _readout(
+            "generator_predictions.dense",
+            "generator_predictions.LayerNorm",
+            "generator_lm_head.bias",
+        ),
+        "replaced": (
+            *dense("discriminator_predictions.dense", "answer_replaced/dense"),
+            *dense("discriminator_predictions.dense_prediction", "answer_replaced/out"),
+        ),
+    },
+    architectures=(
+        ("ElectraForPreTraining", ("replaced",)),
+        ("ElectraForMaskedLM", ("readout",)),
+        ("ElectraModel", ()),
+    ),
+    copies={
+        "generator_lm_head.weight": "electra.embeddings.word_embeddings.weight",
+    },
+)

@@ -1,0 +1,220 @@
+"""Writes networks in Hugging Face's layout."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from research.batch import VocabInfo
+from research.checkpoints.huggingface import folder as folders
+from research.checkpoints.huggingface import rows
+from research.checkpoints.huggingface.families import FAMILIES
+from research.checkpoints.huggingface.family import ONLY_TRAINED_WITH, Family
+from research.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network to export.
+
+    Attributes:
+      params: by path, as NumPy arrays.
+      pattern: of its attention masks; "" for an encoder-decoder.
+      prefers: model types that are chosen before others with the same network.
+    """
+
+    options: Any
+    params: Mapping[str, np.ndarray]
+    pattern: str
+    vocab: VocabInfo
+    prefers: tuple[str, ...] = ()
+
+
+def write_network(
+    folder: Path, network: Network, extra: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Writes config.json and model.safetensors.
+
+    Args:
+      extra: further keys of config.json.
+
+    Returns:
+      lines that say which class loads it, and what has no place there.
+
+    Raises:
+      UserError: Hugging Face has no such network; names the options.
+    """
+    family, config, changed = _choose_family(network)
+    sizes = _sizes(network, config)
+    name, heads = _architecture(family, network.params)
+    tensors, written = rows.write(family.rows(heads), network.params, sizes)
+    left = sorted(set(network.params) - written)
+    if outside := [path for path in left if not path.startswith("answer_")]:
+        raise UserError(
+            f"Hugging Face's {name} has no place for the parameters "
+            f"{', '.join(outside)}"
+        )
+    config |= {"architectures": [name], "model_type": family.model_type}
+    if "label" in heads:
+        count = network.params["answer_label/out/kernel"].shape[-1]
+        config["id2label"] = {str(n): f"LABEL_{n}" for n in range(count)}
+        config["label2id"] = {f"LABEL_{n}": n for n in range(count)}
+    folders.write_folder(folder, config | dict(extra or {}), tensors)
+    lines = [f"{folder}: {name}, {sum(t.size for t in tensors.values()):,} numbers"]
+    if left:
+        lines.append(f"left out, since {name} has no such head: {', '.join(left)}")
+    if changed:
+        lines.append(f"not in config.json, which has no such key: {', '.join(changed)}")
+    return lines
+
+
+def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]:
+    """The family, its config, and options of training that it cannot say."""
+    pattern, nearest = network.pattern, None
+    for family in _candidates(network):
+        if bool(family.patterns) != bool(pattern):
+            continue
+        config = family.write_config(network.options, network.vocab.pad_id)
+        again = _read_again(family, config, network)
+        differ = _differences(family, network, again)
+        if pattern and pattern not in family.patterns:
+            differ = [f"attention masks {family.patterns[0]} (not {pattern})", *differ]
+        if not differ:
+            return family, _with_vocab(config, network), _training(network, again)
+        if nearest is None or len(differ) < len(nearest[1]):
+            nearest = family.model_type, differ
+    name, differ = nearest
+    raise UserError(
+        "Hugging Face has no architecture of this network; the nearest, "
+        f"{name}, has {', '.join(differ)}"
+    )
+
+
+def _candidates(network: Network) -> list[Family]:
+    return sorted(
+        FAMILIES.values(), key=lambda family: family.model_type not in network.prefers
+    )
+
+
+def _read_again(family: Family, config: dict, network: Network) -> Any:
+    """The options that are read from what was written."""
+    rows_of_table = len(network.params["token/rows"])
+    is_table = network.options.output_rows == "table"
+    size = rows_of_table if is_table else network.vocab.size
+    config = config | {"vocab_size": size}
+    try:
+        values = family.read_options(config, {})
+    except (UserError, ValueError, TypeError, KeyError):
+        return None
+    return dataclasses.replace(network.options, **values)
+
+
+def _differences(family: Family, network: Network, again: Any) -> list[str]:
+    """Options in which what is read again computes something else."""
+    if again is None:
+        return ["a config that cannot say these options"]
+    before, after = (_computes(o, network) for o in (network.options, again))
+    differ = [
+        f"model.{name} {after[name]} (not {value})"
+        for name, value in before.items()
+        if after[name] != value
+    ]
+    readout, activation = _readout(network), network.options.activation
+    if readout and readout not in family.readout:
+        differ.append(f"model.output_head {family.readout[0]} (not {readout})")
+    if (
+        readout == "transform"
+        and (family.readout_activation or activation) != activation
+    ):
+        differ.append(
+            f"model.activation {family.readout_activation} (not {activation})"
+        )
+    return differ
+
+
+def _computes(options: Any, network: Network) -> dict[str, Any]:
+    """Options that decide what a trained network computes, each in one spelling."""
+    values = dataclasses.asdict(options)
+    for name in (*ONLY_TRAINED_WITH, "dropout", "dtype", "remat", "scan_unroll"):
+        del values[name]
+    del values["output_head"]
+    if options.position != "learned":
+        del values["max_length"]
+    if options.position != "rotary":
+        del values["rope_theta"]
+    if _readout(network) is None or network.vocab.size % 128 == 0:
+        del values["output_rows"]
+    return values | {
+        "head_width": options.key_width,
+        "num_kv_heads": options.num_kv_heads or options.heads,
+        "embedding_width": options.table_width,
+        "decoder_layers": options.decoder_layers or options.layers,
+        "embedding_norm": options.has_embedding_norm,
+        "token_types": max(1, options.token_types),
+        "init": "t5" if options.init == "t5" else "",
+    }
+
+
+def _readout(network: Network) -> str | None:
+    """The layers of the readout; None: the network is a classifier and has none."""
+    if "output/dense/kernel" in network.params:
+        return "transform"
+    if "output/bias" in network.params:
+        return "bias"
+    heads = ("answer_label/", "answer_replaced/")
+    if any(path.startswith(heads) for path in network.params):
+        return None
+    return "table"
+
+
+def _training(network: Network, again: Any) -> list[str]:
+    """Rates of dropout that the config cannot say."""
+    from research.models.options import DROPOUT_PLACES
+
+    return [
+        f"model.{place}_dropout {network.options.dropout_rate(place)}"
+        for place in DROPOUT_PLACES
+        if again.dropout_rate(place) != network.options.dropout_rate(place)
+    ]
+
+
+def _with_vocab(config: dict[str, Any], network: Network) -> dict[str, Any]:
+    vocab = network.vocab
+    is_table = network.options.output_rows == "table"
+    size = len(network.params["token/rows"]) if is_table else vocab.size
+    ids = {"bos_token_id": vocab.bos_id, "eos_token_id": vocab.eos_id}
+    return config | ids | {"vocab_size": size, "dtype": "float32"}
+
+
+def _sizes(network: Network, config: Mapping[str, Any]) -> rows.Sizes:
+    options = network.options
+    return rows.Sizes(
+        vocab=config["vocab_size"],
+        heads=options.heads,
+        key_width=options.key_width,
+        table_width=options.table_width,
+        pad_id=network.vocab.pad_id,
+    )
+
+
+def _architecture(
+    family: Family, params: Mapping[str, np.ndarray]
+) -> tuple[str, tuple[str, ...]]:
+    """The first architecture whose heads the network has."""
+    is_classifier = any(path.startswith("answer_label/") for path in params)
+
+    def fits(heads: tuple[str, ...]) -> bool:
+        if ("label" in heads) != is_classifier:
+            return False
+        return all(
+            r.zeros or r.instead or all(path in params for path in r.paths)
+            for head in heads
+            for r in family.heads[head]
+        )
+
+    for name, heads in family.architectures:
+        if fits(heads):
+            return name, heads
+    return family.architectures[-1]

@@ -1,0 +1,180 @@
+"""A family of models: its table of tensors, and its config beside our options."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from research.checkpoints.huggingface.rows import Row
+from research.errors import UserError
+
+REQUIRED = object()
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "relu": "relu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python": "gelu",
+}
+"""Hugging Face's activations -> ours; the first of those that mean the same is
+written."""
+
+COMMON = {
+    "decoder_layers": 0,
+    "head_width": 0,
+    "num_kv_heads": 0,
+    "embedding_width": 0,
+    "scale_embeddings": False,
+    "shared_embeddings": True,
+    "token_types": 0,
+    "token_type_encoding": "absolute",
+    "rope_theta": 10_000.0,
+    "norm": "layernorm",
+    "embedding_norm": "auto",
+    "shared_relative_biases": False,
+    "cross_output": "shared",
+    "bias": True,
+    "tie_embeddings": True,
+    "output_head": "auto",
+    "output_rows": "vocabulary",
+    "shared_layers": False,
+    "init": "normal",
+    "embedding_dropout": -1.0,
+    "position_dropout": 0.0,
+    "attention_dropout": -1.0,
+    "feedforward_dropout": 0.0,
+    "residual_dropout": -1.0,
+    "output_dropout": 0.0,
+    "head_dropout": -1.0,
+}
+"""Options of all families that say nothing else."""
+
+ONLY_TRAINED_WITH = tuple(name for name in COMMON if name.endswith("dropout"))
+"""Options that do not change what a trained network computes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A key of config.json that stands for one option.
+
+    Attributes:
+      names: their value -> ours; None: the same.
+      default: what a config without the key means, or a function of the config.
+      source: the value that is written, of the options; None: the option's.
+      place: the place of dropout whose rate is written.
+    """
+
+    key: str
+    option: str
+    names: Mapping[Any, Any] | None = None
+    default: Any = REQUIRED
+    source: Callable[[Any], Any] | None = None
+    place: str = ""
+
+    def read(self, config: Mapping[str, Any]) -> Any:
+        """The option's value.
+
+        Raises:
+          UserError: the key is missing, or has a value that no option has.
+        """
+        value = config.get(self.key)
+        if value is None:
+            if self.default is REQUIRED:
+                raise UserError(f"config.json has no {self.key}")
+            return self.default(config) if callable(self.default) else self.default
+        if self.names is None:
+            return value
+        if value not in self.names:
+            known = ", ".join(map(str, self.names))
+            raise UserError(f"config.json: {self.key} is {value!r}; known: {known}")
+        return self.names[value]
+
+    def write(self, options: Any) -> Any:
+        """The key's value; None: no value of the key means this option's."""
+        if self.place:
+            return options.dropout_rate(self.place)
+        value = self.source(options) if self.source else getattr(options, self.option)
+        if self.names is None:
+            return value
+        return next((a for a, b in self.names.items() if b == value), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What one `model_type` of Hugging Face is here.
+
+    Attributes:
+      patterns: the attention masks that it has; () for an encoder-decoder.
+      prefix: of the keys of the body, which a file of the body alone lacks.
+      vocab_key: of the rows of the token table.
+      options: values that differ from `COMMON`.
+      constants: keys of config.json that can have one value only -> that value.
+      extra: keys that are written beside all these.
+      body: rows of all architectures.
+      heads: name -> rows.
+      architectures: class names, each with the names of its heads; the first one whose
+        parameters exist is written.
+      copies: key -> key of the tensor that it repeats in files that keep both.
+      decide: options that the tensors decide: (config, tensors) -> options.
+      readout: the values of `output_head` that its readouts may have.
+      readout_activation: the only one of the readout's transform; "": the network's.
+      pad_id: what a config without pad_token_id means.
+      after_pad: positions start behind the padding id's row, and the table of positions
+        has so many more rows.
+    """
+
+    model_type: str
+    patterns: tuple[str, ...]
+    keys: tuple[Key, ...]
+    body: tuple[Row, ...]
+    heads: Mapping[str, tuple[Row, ...]]
+    architectures: tuple[tuple[str, tuple[str, ...]], ...]
+    prefix: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    constants: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    decide: Callable[[Mapping, Mapping], dict] | None = None
+    readout: tuple[str, ...] = ("table",)
+    readout_activation: str = ""
+    pad_id: int = 0
+    after_pad: bool = False
+
+    def rows(self, heads: tuple[str, ...] | None = None) -> list[Row]:
+        """The rows of the body and of the heads; None: of all heads."""
+        names = self.heads if heads is None else heads
+        return [*self.body, *(r for name in names for r in self.heads[name])]
+
+    def read_options(
+        self, config: Mapping[str, Any], tensors: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The options that a config and its tensors mean.
+
+        Raises:
+          UserError: the config has a value that no option has.
+        """
+        for name, value in self.constants.items():
+            if config.get(name, value) != value:
+                raise UserError(
+                    f"config.json: {name} is {config[name]!r}; only {value!r} is "
+                    "known here"
+                )
+        options = {**COMMON, **self.options}
+        options |= {key.option: key.read(config) for key in self.keys}
+        if self.after_pad:
+            options["max_length"] -= self.padding(config) + 1
+        return options | (self.decide(config, tensors) if self.decide else {})
+
+    def write_config(self, options: Any, pad_id: int) -> dict[str, Any]:
+        """The keys of config.json that options decide."""
+        written = {key.key: key.write(options) for key in self.keys}
+        known = {name: value for name, value in written.items() if value is not None}
+        constants = {k: v for k, v in self.constants.items() if v is not None}
+        if self.after_pad:
+            known["max_position_embeddings"] += pad_id + 1
+        return {**constants, **self.extra, **known, "pad_token_id": pad_id}
+
+    def padding(self, config: Mapping[str, Any]) -> int:
+        """The padding id of a config."""
+        value = config.get("pad_token_id")
+        return self.pad_id if value is None else value

@@ -1,0 +1,223 @@
+"""Starts from a model in Hugging Face's layout: `train.init_from=hf:DIR`."""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.checkpoints.huggingface import folder as folders
+from research.checkpoints.huggingface import rows
+from research.checkpoints.huggingface.families import family_of
+from research.checkpoints.huggingface.family import Family
+from research.data.tokenizers.vocabulary import MODEL_FILES, load_vocabulary
+from research.errors import UserError
+
+SOURCE = "hf:"
+"""How `train.init_from` begins when it names such a model."""
+DISCRIMINATOR, GENERATOR = "discriminator", "generator"
+"""ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
+
+
+class Model(NamedTuple):
+    """A model that was opened."""
+
+    path: Path
+    family: Family
+    config: dict[str, Any]
+    tensors: folders.Tensors
+    options: dict[str, Any]  # what config and tensors mean
+    sizes: rows.Sizes
+
+
+class Restored(NamedTuple):
+    """Parameters by their path, and what does not match."""
+
+    params: dict[str, np.ndarray]
+    num_rows: dict[str, int]  # of tables that have fewer rows there than here
+    unused: list[str]  # keys that no parameter has
+
+
+def find_folder(source: str) -> Path:
+    """The folder that `hf:DIR` names; `hf:ORG/NAME` is fetched over the network.
+
+    Raises:
+      UserError: there is no such folder, and it cannot be fetched.
+    """
+    name = source.removeprefix(SOURCE)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise UserError(f"train.init_from={source}: no such folder")
+    try:
+        import huggingface_hub
+
+        patterns = ["*.safetensors", "*.json", "*.txt", "*.model"]
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
+    except Exception as error:  # the package is missing, or one of its many errors
+        raise UserError(
+            f"train.init_from={source}: no such folder, and it could not be fetched "
+            f"({type(error).__name__}: {str(error).splitlines()[0][:100]})"
+        ) from error
+
+
+def open_model(path: Path) -> Model:
+    """Opens a folder; tensors are read when they are asked for.
+
+    Raises:
+      UserError: it is of no family that is known, or something in it is wrong.
+    """
+    config = folders.read_json(path / folders.CONFIG)
+    family = family_of(config, path)
+    tensors = folders.Tensors(path, family.prefix)
+    try:
+        options = family.read_options(config, tensors)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    heads, width = options["heads"], options["width"]
+    sizes = rows.Sizes(
+        vocab=config["vocab_size"],
+        heads=heads,
+        key_width=options["head_width"] or width // heads,
+        table_width=options["embedding_width"] or width,
+        pad_id=family.padding(config),
+    )
+    return Model(path, family, config, tensors, options, sizes)
+
+
+def has_vocabulary(path: Path) -> bool:
+    """Whether the folder has a file that `data.vocabulary` can name."""
+    return any((path / name).is_file() for name in (*MODEL_FILES, "merges.txt"))
+
+
+def config_overrides(source: str, objective: str) -> dict[str, Any]:
+    """Config keys of a run that starts from `hf:DIR`: its model and its vocabulary.
+
+    Args:
+      objective: the name of the run's objective.
+
+    Raises:
+      UserError: the folder cannot be read.
+    """
+    path, changes = find_folder(source), {}
+    if (path / DISCRIMINATOR).is_dir():
+        model = open_model(path / DISCRIMINATOR)
+        if objective == "electra" and (path / GENERATOR).is_dir():
+            generator = open_model(path / GENERATOR).options["width"]
+            changes["objective.generator_size"] = generator / model.options["width"]
+        path = path / DISCRIMINATOR
+    else:
+        model = open_model(path)
+    changes |= {f"model.{name}": value for name, value in model.options.items()}
+    if has_vocabulary(path):
+        changes["data.vocabulary"] = str(path)
+    if model.family.model_type != "t5":
+        changes["data.sentinels"] = 0  # T5's are added behind its pieces
+    return changes
+
+
+def restore(
+    source: str,
+    scope: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    vocabulary: str = "",
+    num_pieces: int = 0,
+) -> Restored:
+    """The parameters with these paths and shapes, as far as `hf:DIR` has them.
+
+    Args:
+      scope: of a folder of two networks, the one to start from; "": discriminator.
+      vocabulary: hash of the run's vocabulary; "": it is not ours to check.
+      num_pieces: of the vocabulary's model file.
+
+    Raises:
+      UserError: the folder cannot be read, or is of another vocabulary.
+    """
+    path = find_folder(source)
+    has_two = (path / DISCRIMINATOR).is_dir()
+    _check_vocabulary(path / DISCRIMINATOR if has_two else path, vocabulary)
+    if not any(name.startswith(f"{DISCRIMINATOR}/") for name in shapes):
+        path = path / (scope or DISCRIMINATOR) if has_two else path
+        return restore_network(open_model(path), shapes, num_pieces)
+    params, num_rows, unused = {}, {}, []
+    for part in (DISCRIMINATOR, GENERATOR) if has_two else (DISCRIMINATOR,):
+        start = f"{part}/"
+        own = {
+            name.removeprefix(start): shape
+            for name, shape in shapes.items()
+            if name.startswith(start)
+        }
+        model = open_model(path / part if has_two else path)
+        found = restore_network(model, own, num_pieces)
+        params |= {start + name: array for name, array in found.params.items()}
+        num_rows |= {start + name: count for name, count in found.num_rows.items()}
+        unused += [f"{part}: {key}" for key in found.unused]
+    return Restored(params, num_rows, unused)
+
+
+def _check_vocabulary(path: Path, vocabulary: str) -> None:
+    """Raises UserError: the folder has a vocabulary, and the run has another."""
+    if not vocabulary or not has_vocabulary(path):
+        return
+    try:
+        own = load_vocabulary(path, 0).sha256
+    except UserError:  # of a kind that is not known here: the sizes are checked alone
+        return
+    if own != vocabulary:
+        raise UserError(
+            f"{path} has another vocabulary than this run; set data.vocabulary={path}"
+        )
+
+
+def restore_network(
+    model: Model, shapes: Mapping[str, tuple[int, ...]], num_pieces: int
+) -> Restored:
+    """The parameters of one network.
+
+    Raises:
+      UserError: as `restore`.
+    """
+    family, tensors, sizes = model.family, model.tensors, model.sizes
+    if not num_pieces <= sizes.vocab <= _padded_rows(shapes):
+        raise UserError(
+            f"{model.path} has a vocabulary of {sizes.vocab} rows, but that of this "
+            f"run has {num_pieces} pieces; set data.vocabulary to the model's own"
+        )
+    find = functools.partial(rows.find, family.rows(), tensors)
+    params, num_rows, used = {}, {}, set()
+    for path, shape in shapes.items():
+        if (found := find(path, shape[0] if shape else 0, sizes)) is None:
+            continue
+        array = found.array
+        if found.change.is_vocab and len(array) < shape[0]:
+            num_rows[path] = len(array)
+            padding = [(0, shape[0] - len(array))] + [(0, 0)] * (array.ndim - 1)
+            array = np.pad(array, padding)
+        params[path] = array
+        used |= {*found.keys}
+    return Restored(params, num_rows, sorted({*tensors} - used - _copies(model, used)))
+
+
+def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return shapes["token/rows"][0] if "token/rows" in shapes else 2**31
+
+
+def _copies(model: Model, used: set[str]) -> set[str]:
+    """Keys that repeat a key that is used.
+
+    Raises:
+      UserError: one of them differs.
+    """
+    same, tensors = set(), model.tensors
+    for key, original in model.family.copies.items():
+        if key in tensors and key not in used and original in used:
+            if not np.array_equal(tensors[key], tensors[original]):
+                raise UserError(
+                    f"{model.path}: {key} differs from {original}, which is the same "
+                    "parameter here"
+                )
+            same.add(key)
+    return same

@@ -1,0 +1,183 @@
+"""Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
+
+The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
+give the same ids. A text that spells a special piece is the exception: Hugging Face
+reads it as that piece.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from research.batch import VocabInfo
+from research.data.tokenizers.tokenizer_models import MARK, SentencePieceModel
+from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
+
+TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+
+STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
+"""A unit ends after Chinese full stops (`sentences.split_units`)."""
+
+LAYOUTS = {
+    "both": ("bos", "A", "eos", "B", "eos"),
+    "eos": ("A", "eos", "B", "eos"),
+    "last": ("A", "eos", "B", "eos", "bos"),
+    "none": (),
+}
+"""Where special tokens stand; without a second text, all up to B is left out."""
+
+
+def write_tokenizer(
+    folder: Path, vocabulary: Vocabulary, *, layout: str, max_length: int
+) -> None:
+    """Writes TOKENIZER and CONFIG.
+
+    Args:
+      layout: one of `LAYOUTS`.
+      max_length: tokens that the model reads.
+    """
+    tokenizer = make_tokenizer(vocabulary)
+    names = special_names(vocabulary)
+    if LAYOUTS[layout]:
+        tokenizer.post_processor = _template(LAYOUTS[layout], names, vocabulary.vocab)
+    tokenizer.save(str(folder / TOKENIZER))
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        **{f"{role}_token": name for role, name in names.items()},
+        "cls_token": names["bos"],
+        "sep_token": names["eos"],
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", "utf-8")
+
+
+def special_names(vocabulary: Vocabulary) -> dict[str, str]:
+    """The piece of each role: the model file's own, or the name of an added id."""
+    pieces, names = vocabulary.model.pieces, {}
+    for role, spellings in SPELLINGS.items():
+        token = getattr(vocabulary.vocab, f"{role}_id")
+        names[role] = pieces[token] if token < len(pieces) else spellings[0]
+    return names
+
+
+def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """The tokenizer of texts, without a template of special tokens."""
+    if isinstance(vocabulary.model, SentencePieceModel):
+        tokenizer = _of_sentencepiece(vocabulary)
+    else:
+        tokenizer = tokenizers.Tokenizer.from_str(vocabulary.model.data.decode())
+        if vocabulary.tokenizer_type == "bytebpe" and not vocabulary.keep_whitespace:
+            tokenizer.normalizer = _one_space(" ")
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+                [_after_stops(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+            )
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    special, size = _added(vocabulary), len(vocabulary.model.pieces)
+    tokenizer.add_special_tokens([special[i] for i in range(size, size + len(special))])
+    tokenizer.add_special_tokens([*special_names(vocabulary).values()])
+    return tokenizer
+
+
+def _added(vocabulary: Vocabulary) -> dict[int, str]:
+    """The ids behind those of the model file, and their names."""
+    size, vocab = len(vocabulary.model.pieces), vocabulary.vocab
+    names = {id_: f"<extra_id_{n}>" for n, id_ in enumerate(vocab.sentinel_ids)}
+    for role, name in special_names(vocabulary).items():
+        names[getattr(vocab, f"{role}_id")] = name
+    return {token: name for token, name in names.items() if token >= size}
+
+
+def _one_space(mark: str) -> normalizers.Normalizer:
+    """Each unit starts with one mark, and has no other white space."""
+    white = tokenizers.Regex(r"\s+")
+    return normalizers.Sequence(
+        [
+            normalizers.Strip(),
+            normalizers.Replace(white, mark),
+            normalizers.Prepend(mark),
+        ]
+    )
+
+
+def _after_stops() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(tokenizers.Regex(STOPS), "isolated")
+
+
+def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """A SentencePiece model with the library `tokenizers`' own model.
+
+    Raises:
+      UserError: its normalisation is not the identity.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model.data)
+    unknown = next(i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN)
+    has_bytes = any(p.type == p.BYTE for p in proto.pieces)
+    if vocabulary.tokenizer_type == "unigram":
+        pieces = [(p.piece, p.score) for p in proto.pieces]
+        model = models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
+    else:
+        model = models.BPE(
+            {p.piece: i for i, p in enumerate(proto.pieces)},
+            _merges(proto),
+            unk_token=proto.pieces[unknown].piece,
+            fuse_unk=True,
+            byte_fallback=has_bytes,
+        )
+    tokenizer = tokenizers.Tokenizer(model)
+    steps = [_one_space(MARK)]
+    if charsmap := proto.normalizer_spec.precompiled_charsmap:
+        steps.insert(0, normalizers.Precompiled(charsmap))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(MARK, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    special = [p.piece for p in proto.pieces if p.type in (p.CONTROL, p.UNKNOWN)]
+    tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def _merges(proto: Any) -> list[tuple[str, str]]:
+    """The merges of a SentencePiece BPE model: its scores order the pieces."""
+    ids = {p.piece: i for i, p in enumerate(proto.pieces) if p.type == p.NORMAL}
+    merges = []
+    for piece, i in ids.items():
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in ids and right in ids:
+                score = -proto.pieces[i].score
+                merges.append((score, ids[left], ids[right], left, right))
+    return [(left, right) for *_, left, right in sorted(merges)]
+
+
+def _template(
+    layout: tuple[str, ...], names: dict[str, str], vocab: VocabInfo
+) -> processors.TemplateProcessing:
+    def spell(parts: tuple[str, ...]) -> list[str]:
+        spelled, token_type = [], 0
+        for part in parts:
+            token_type = max(token_type, int(part == "B"))
+            spelled.append(f"{names.get(part, '$' + part)}:{token_type}")
+        return spelled
+
+    at = layout.index("B")
+    tail = ("bos",) if layout[-1] == "bos" else ()
+    used = {part for part in layout if part in names}
+    ids = [(names[part], getattr(vocab, f"{part}_id")) for part in sorted(used)]
+    return processors.TemplateProcessing(
+        single=spell(layout[:at] + tail), pair=spell(layout), special_tokens=ids
+    )

@@ -1,0 +1,177 @@
+"""Writes a run in Hugging Face's layout: network, tokenizer and model card."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from research import models, objectives
+from research.checkpoints.checkpoint import (
+    FOLDER,
+    finished_steps,
+    load_on_host,
+    path_name,
+)
+from research.checkpoints.huggingface.export import Network, write_network
+from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
+from research.checkpoints.partial_restore import newest_checkpoint
+from research.data.tokenizers.export_tokenizer import write_tokenizer
+from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
+from research.errors import UserError
+from research.run.json_files import read_json
+from research.run.metric_writer import latest_metrics, read_metrics
+
+CARD = "README.md"
+BY_TOKENIZER = {
+    "bytebpe": ("roberta",),
+    "unigram": ("xlm-roberta",),
+    "bpe": ("xlm-roberta",),
+}
+"""Of families with the same network, the one whose tokenizers are of this type."""
+SHARED_WITH_GENERATOR = {
+    "none": (),
+    "token": ("token/",),
+    "embedding": ("token/", "place/"),
+    "all": ("token/", "place/", "stack/"),
+}
+"""The discriminator's parameters that are the generator's too, by `objective.tie`."""
+
+
+def export_run(
+    workdir: epath.PathLike, to: epath.PathLike, *, all_steps: bool = False
+) -> Iterator[str]:
+    """Exports the newest checkpoint of a run to a folder.
+
+    A run of ELECTRA becomes two folders, one of each network.
+
+    Args:
+      all_steps: every checkpoint is exported, each to a folder step_N in `to`.
+
+    Yields:
+      lines for the user: which class loads it, what has no place there.
+
+    Raises:
+      UserError: there is no run, or Hugging Face has no such network.
+    """
+    workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
+    if not (workdir / "config.json").exists():
+        raise UserError(f"--workdir={workdir} has no config.json; give a run's workdir")
+    config = read_json(workdir / "config.json", "give another run")
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
+    if not all_steps:
+        yield from _export(workdir, newest_checkpoint(workdir, "--workdir"), to, config)
+        return
+    folder = workdir / FOLDER
+    for step in finished_steps(folder):
+        yield from _export(workdir, folder / str(step), to / f"step_{step}", config)
+
+
+def _export(
+    workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
+) -> Iterator[str]:
+    saved = load_on_host(checkpoint, "params", "facts")
+    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
+    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+    data = config["data"]
+    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    for part, network in networks(config, params, vocabulary).items():
+        folder = to / part
+        yield from write_network(folder, network, _ids(network))
+        write_tokenizer(
+            folder,
+            vocabulary,
+            layout=_layout(network),
+            max_length=data["length"],
+        )
+        (folder / CARD).write_text(
+            model_card(workdir, config, saved["facts"]), encoding="utf-8"
+        )
+
+
+def networks(
+    config: Mapping[str, Any], params: Mapping[str, np.ndarray], vocabulary: Vocabulary
+) -> dict[str, Network]:
+    """The networks of a run, by the folder that each gets; "": the only one.
+
+    Raises:
+      UserError: the network is of two directions.
+    """
+    options = models.Options(**config["model"])
+    objective = objectives.make_objective(**config["objective"])
+    by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
+
+    def part(name: str) -> dict[str, np.ndarray]:
+        start = f"{name}/"
+        return {
+            path.removeprefix(start): array
+            for path, array in params.items()
+            if path.startswith(start)
+        }
+
+    if any(path.startswith("forward/") for path in params):
+        raise UserError("Hugging Face has no architecture of two directions (biLM)")
+    if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
+        is_pair = any(path.startswith("encoder/") for path in params)
+        prefers = ("bert",) if "answer_nsp/out/kernel" in params else by_type
+        pattern = "" if is_pair else objective.pattern
+        return {"": Network(options, params, pattern, vocabulary.vocab, prefers)}
+    discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
+    tied = SHARED_WITH_GENERATOR[objective.tie]
+    generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
+    narrow = options
+    if objective.tie != "all":
+        narrow = models.generator_options(options, objective.generator_size)
+    rest = "full", vocabulary.vocab, ("electra",)
+    return {
+        DISCRIMINATOR: Network(options, discriminator, *rest),
+        GENERATOR: Network(narrow, generator, *rest),
+    }
+
+
+def _ids(network: Network) -> dict[str, int]:
+    """The token that starts a decoder: T5's is pad, BART's eos."""
+    if network.pattern:
+        return {}
+    vocab, is_t5 = network.vocab, network.options.position == "t5"
+    return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
+
+
+def _layout(network: Network) -> str:
+    """Where the tokenizer puts special tokens, as this family's own does."""
+    if network.pattern == "causal":
+        return "none"
+    if network.options.position == "t5":
+        return "eos"
+    return "last" if network.options.position == "relative" else "both"
+
+
+def model_card(
+    workdir: epath.Path, config: Mapping[str, Any], facts: Mapping[str, Any]
+) -> str:
+    """What made the model: objective, data, tokens, metrics and commit."""
+    origin = {}
+    if (workdir / "provenance.json").exists():
+        origin = read_json(workdir / "provenance.json", "delete it")
+    lines = [m for m in read_metrics(workdir) if m["step"] <= facts["step"]]
+    metrics = latest_metrics(lines)
+    name = config["objective"]["name"]
+    options = {k: v for k, v in config["objective"].items() if k != "name"}
+    rows = {
+        "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
+        "text": config["data"]["task"] or config["data"]["corpus"],
+        "fingerprint of the data": facts.get("data", origin.get("data")),
+        "step": facts["step"],
+        "tokens seen": metrics.pop("tokens_seen", None),
+        "tokens scored": facts.get("tokens_scored"),
+        "commit": origin.get("commit"),
+        **metrics,
+    }
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    return (
+        "---\nlibrary_name: transformers\n---\n\n"
+        f"# {workdir.name}\n\nPretrained by Palimpsest.\n\n| | |\n|---|---|\n{table}\n"
+    )

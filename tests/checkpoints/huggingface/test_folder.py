@@ -1,0 +1,135 @@
+"""A folder that is not right is refused in one line that says what is wrong."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from research.checkpoints.huggingface import restore
+from research.checkpoints.huggingface.folder import CONFIG, INDEX, WEIGHTS, Tensors
+from research.errors import UserError
+from tests.testing.huggingface_goldens import FOLDER
+
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A copy of the golden BERT."""
+    folder = tmp_path / "bert"
+    shutil.copytree(FOLDER / "bert", folder)
+    return folder
+
+
+@pytest.fixture
+def sharded(bert):
+    """The same in two files, and their index."""
+    tensors = load_file(bert / WEIGHTS)
+    names = sorted(tensors)
+    weight_map = {name: SHARDS[i % 2] for i, name in enumerate(names)}
+    for file in SHARDS:
+        own = {n: tensors[n] for n in names if weight_map[n] == file}
+        save_file(own, bert / file, metadata={"format": "pt"})
+    (bert / WEIGHTS).unlink()
+    write_index(bert, weight_map)
+    return bert
+
+
+def write_index(folder, weight_map):
+    (folder / INDEX).write_text(json.dumps({"weight_map": weight_map}))
+
+
+def read_index(folder):
+    return json.loads((folder / INDEX).read_text())["weight_map"]
+
+
+def change_config(folder, **changes):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | changes))
+
+
+def assert_refused(folder, words):
+    with pytest.raises(UserError, match=words) as caught:
+        restore.open_model(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_shards_are_read_as_one_file(sharded):
+    expected = load_file(FOLDER / "bert" / WEIGHTS)
+    tensors = Tensors(sharded)
+    assert {*tensors} == {*expected}
+    for name, array in expected.items():
+        np.testing.assert_array_equal(tensors[name], array)
+
+
+def test_a_missing_shard_is_named(sharded):
+    (sharded / SHARDS[1]).unlink()
+    assert_refused(sharded, f"{SHARDS[1]} is missing")
+
+
+def test_a_shard_without_one_of_its_tensors_is_named(sharded):
+    write_index(sharded, read_index(sharded) | {"lost": SHARDS[0]})
+    assert_refused(sharded, f"{SHARDS[0]} has no tensor lost")
+
+
+@pytest.mark.parametrize("path", ["../bert/secret.safetensors", "/etc/passwd", 7])
+def test_an_index_cannot_name_a_file_outside_the_folder(sharded, path):
+    (sharded / "secret.safetensors").touch()
+    write_index(sharded, read_index(sharded) | {"lost": path})
+    assert_refused(sharded, "not a file of that folder")
+
+
+@pytest.mark.parametrize("size", [5, 1000, -8])
+def test_a_truncated_file_is_refused(bert, size):
+    data = (bert / WEIGHTS).read_bytes()
+    (bert / WEIGHTS).write_bytes(data[:size])
+    assert_refused(bert, f"{WEIGHTS} is damaged or cut off")
+
+
+def test_a_pickle_is_refused_with_the_way_out(bert):
+    (bert / WEIGHTS).rename(bert / "pytorch_model.bin")
+    assert_refused(bert, r"pytorch_model\.bin.*a pickle can run code.*save_pretrained")
+
+
+def test_a_folder_without_weights_or_config_is_refused(bert):
+    (bert / WEIGHTS).unlink()
+    assert_refused(bert, f"has no {WEIGHTS}")
+    (bert / CONFIG).unlink()
+    assert_refused(bert, f"has no {CONFIG}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "distilbert"}, "'distilbert', which has no counterpart.*bert"),
+        ({"hidden_act": "mish"}, "hidden_act is 'mish'; known: gelu"),
+        ({"is_decoder": True}, "is_decoder is True; only False"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is"),
+        ({"hidden_size": None}, "config.json has no hidden_size"),
+    ],
+)
+def test_a_config_that_no_option_means_is_refused(bert, changes, words):
+    change_config(bert, **changes)
+    assert_refused(bert, words)
+
+
+def test_what_is_no_json_is_refused(bert):
+    (bert / CONFIG).write_text("{")
+    assert_refused(bert, f"{CONFIG} is not JSON")
+
+
+def test_keys_of_the_first_releases_and_of_a_body_alone_are_known(bert):
+    """BERT's files of 2019 have gamma and beta; those of BertModel have no prefix."""
+    expected = load_file(bert / WEIGHTS)
+    old = {
+        key.replace("LayerNorm.weight", "LayerNorm.gamma")
+        .replace("LayerNorm.bias", "LayerNorm.beta")
+        .removeprefix("bert."): array
+        for key, array in expected.items()
+        if key.startswith("bert.")
+    }
+    save_file(old, bert / WEIGHTS, metadata={"format": "pt"})
+    tensors = restore.open_model(bert).tensors
+    assert {*tensors} == {key for key in expected if key.startswith("bert.")}

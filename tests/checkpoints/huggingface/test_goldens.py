@@ -1,0 +1,57 @@
+"""Models that Hugging Face saved compute here what they compute there."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from research import models
+from tests.testing import huggingface_goldens
+
+STEPPED = ("bert", "gpt2", "t5", "xlnet")
+LEARNING_RATE = 0.1
+
+
+def assert_equal_outputs(golden, loss, logits):
+    np.testing.assert_allclose(loss, golden.golden["output/loss"], rtol=1e-5)
+    for name, array in logits.items():
+        theirs = golden.golden[f"output/{name}"]
+        assert array.shape == theirs.shape
+        if golden.here is not None and array.shape[:2] == golden.here.shape:
+            array, theirs = array[golden.here], theirs[golden.here]
+        np.testing.assert_allclose(array, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", huggingface_goldens.NAMES)
+def test_logits_and_loss_are_those_of_hugging_face(name):
+    """For `STEPPED` also the parameters after one step of SGD."""
+    golden = huggingface_goldens.load(name)
+    params = huggingface_goldens.params_of(golden)
+    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    if name not in STEPPED:
+        assert_equal_outputs(golden, *jax.jit(outputs)(params))
+        return
+    with_grads = jax.value_and_grad(outputs, has_aux=True)
+    (loss, logits), grads = jax.jit(with_grads)(params)
+    assert_equal_outputs(golden, loss, logits)
+    after = {
+        key.removeprefix("after/"): array
+        for key, array in golden.golden.items()
+        if key.startswith("after/")
+    }
+    expected = huggingface_goldens.params_of(golden, after)
+    jax.tree.map(
+        lambda p, g, e: np.testing.assert_allclose(p - LEARNING_RATE * g, e, atol=1e-5),
+        params,
+        grads,
+        expected,
+    )
+
+
+@pytest.mark.parametrize("name", ["albert", "bart", "xlnet"])
+def test_so_they_are_where_layers_are_unrolled_and_rematerialised(name):
+    golden = huggingface_goldens.load(name, scan_unroll=9, remat="full")
+    params = huggingface_goldens.params_of(golden)
+    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    assert_equal_outputs(golden, *jax.jit(outputs)(params))

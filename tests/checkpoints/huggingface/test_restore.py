@@ -1,0 +1,161 @@
+"""train.init_from=hf:DIR: config and parameters of the folder, what is left named."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from safetensors.numpy import load_file, save_file
+
+from launch.config import load_config
+from research.checkpoints.checkpoint import path_name
+from research.checkpoints.huggingface import restore
+from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS
+from research.checkpoints.partial_restore import restore_params
+from research.errors import UserError
+from tests.testing import huggingface_goldens
+from tests.testing.huggingface_goldens import FOLDER
+
+BERT = f"hf:{FOLDER / 'bert'}"
+
+
+@pytest.fixture(scope="module")
+def params():
+    """Those of the golden BERT, as this run's initial ones on two devices: all 7."""
+    golden = huggingface_goldens.load("bert")
+    mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
+
+    def initial(leaf):
+        spec = P("data") if leaf.shape[0] % 2 == 0 else P()
+        full = np.full(leaf.shape, 7.0, np.float32)
+        return jax.device_put(full, NamedSharding(mesh, spec))
+
+    tree = huggingface_goldens.params_of(golden)
+    return tree, jax.tree.map(initial, tree)
+
+
+def restore_bert(initial, source=BERT, scope="", num_pieces=99):
+    return restore_params(source, scope, initial, vocabulary="", num_pieces=num_pieces)
+
+
+def test_parameters_are_those_of_the_folder_on_any_mesh(params, capsys):
+    """Rows that only pad the vocabulary keep their initial values, and are named."""
+    expected, initial = params
+    found, missing = restore_bert(initial)
+    assert missing == ["output/bias from row 99 on", "token/rows from row 99 on"]
+    for (path, leaf), own in zip(
+        jax.tree_util.tree_flatten_with_path(found)[0],
+        jax.tree.leaves(expected),
+        strict=True,
+    ):
+        rows = 99 if path_name(path) in ("output/bias", "token/rows") else len(own)
+        array = np.asarray(leaf)
+        np.testing.assert_array_equal(array[:rows], own[:rows])
+        np.testing.assert_array_equal(array[rows:], 7)
+        assert leaf.sharding.num_devices == 2
+    assert "not used" not in capsys.readouterr().err
+
+
+def test_what_does_not_match_is_named(params, capsys):
+    _, initial = params
+    answer = initial["answer_nsp"]
+    rest = {name: tree for name, tree in initial.items() if name != "answer_nsp"}
+    found, missing = restore_bert(rest | {"answer_label": answer})
+    assert {f"answer_label/out/{name}" for name in ("kernel", "bias")} <= {*missing}
+    tensors = load_file(FOLDER / "bert" / WEIGHTS)
+    pooler = tensors["bert.pooler.dense.weight"].T
+    np.testing.assert_array_equal(found["answer_label"]["dense"]["kernel"], pooler)
+    line = next(x for x in capsys.readouterr().err.splitlines() if "not used" in x)
+    assert "cls.seq_relationship.weight" in line and "pooler" not in line
+
+
+@pytest.mark.parametrize("num_pieces", [100, 130])
+def test_a_vocabulary_of_another_size_is_refused(params, num_pieces):
+    words = rf"vocabulary of 99 rows, but .* {num_pieces} pieces; set data.vocabulary"
+    with pytest.raises(UserError, match=words):
+        restore_bert(params[1], num_pieces=num_pieces)
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
+    shutil.copytree(FOLDER / "bert", tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n[PAD]\n")
+    source = f"hf:{tmp_path / 'bert'}"
+    with pytest.raises(UserError, match=r"another vocabulary.*set data\.vocabulary="):
+        restore_params(source, "", params[1], vocabulary="of another file")
+
+
+def test_parameters_of_another_shape_are_refused(params):
+    initial = params[1] | {"place": {"position": jax.numpy.zeros((8, 16))}}
+    with pytest.raises(UserError, match=r"place/position has shape \(20, 16\) there"):
+        restore_bert(initial)
+
+
+def test_a_copy_of_a_tied_table_must_be_one(params, tmp_path):
+    """Files that keep both are read; two tables that differ are refused."""
+    folder = tmp_path / "bert"
+    shutil.copytree(FOLDER / "bert", folder)
+    tensors, copy = load_file(folder / WEIGHTS), "cls.predictions.decoder.weight"
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    save_file(tensors | {copy: table.copy()}, folder / WEIGHTS)
+    restore_bert(params[1], f"hf:{folder}")
+    save_file(tensors | {copy: table + 1}, folder / WEIGHTS)
+    with pytest.raises(UserError, match=f"{copy} differs from bert.embeddings"):
+        restore_bert(params[1], f"hf:{folder}")
+
+
+def test_a_folder_that_is_missing_is_refused(params):
+    with pytest.raises(UserError, match="hf:/nowhere: no such folder"):
+        restore_bert(params[1], "hf:/nowhere")
+
+
+def test_the_model_of_a_config_is_that_of_the_folder():
+    """Keys that are given win; others are the folder's, not the experiment's."""
+    changes = {"train.init_from": BERT, "model.dropout": 0.3}
+    config = load_config("experiments/classify.py", changes)
+    assert (config.model.width, config.model.layers, config.model.heads) == (16, 3, 2)
+    assert config.model.norm_placement == "post" and config.model.token_types == 2
+    assert config.model.dropout == 0.3 and config.data.sentinels == 0
+    assert config.data.vocabulary == "unigram"  # the folder has none
+
+
+def test_the_vocabulary_of_a_config_is_that_of_the_folder(tmp_path):
+    shutil.copytree(FOLDER / "bert", tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n")
+    changes = {"train.init_from": f"hf:{tmp_path / 'bert'}"}
+    config = load_config("experiments/classify.py", changes)
+    assert config.data.vocabulary == str(tmp_path / "bert")
+
+
+def test_t5_unties_its_table_where_the_file_does(tmp_path):
+    """transformers 5 writes that all tables are tied; features of a table of its own
+    are not scaled, and a tied table without scaling is written as a second table."""
+    source = FOLDER / "t5"
+    assert restore.open_model(source).options["tie_embeddings"]
+    assert not restore.open_model(FOLDER / "t5-v1_1").options["tie_embeddings"]
+    shutil.copytree(source, tmp_path / "t5")
+    config = json.loads((source / CONFIG).read_text())
+    changed = config | {"scale_decoder_outputs": False}
+    (tmp_path / "t5" / CONFIG).write_text(json.dumps(changed))
+    model = restore.open_model(tmp_path / "t5")
+    assert not model.options["tie_embeddings"]
+    shapes = {"output/rows": (128, 16), "token/rows": (128, 16)}
+    found = restore.restore_network(model, shapes, 0).params
+    np.testing.assert_array_equal(found["output/rows"], found["token/rows"])
+
+
+def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
+    for part in ("generator", "discriminator"):
+        shutil.copytree(FOLDER / f"electra-{part}", tmp_path / part)
+    shapes = {
+        "discriminator/token/rows": (128, 16),
+        "discriminator/answer_replaced/out/bias": (1,),
+        "generator/output/dense/bias": (8,),
+    }
+    found = restore.restore(f"hf:{tmp_path}", "", shapes, num_pieces=99)
+    assert found.params.keys() == shapes.keys()
+    assert any(key.startswith("generator: electra.encoder") for key in found.unused)
+    alone = restore.restore(f"hf:{tmp_path}", "generator", {"token/rows": (128, 8)})
+    assert alone.params["token/rows"].shape == (128, 8)

@@ -1,0 +1,71 @@
+"""An exported tokenizer gives the vocabulary's own ids and puts special tokens."""
+
+import json
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from research.data.tokenizers import export_tokenizer, train_tokenizer
+from tests.testing.fake_corpus import make_lines
+
+TEXTS = (
+    "Le cœur a ses raisons, que la raison ne connaît point.",
+    "Straßenbahn  fährt\tum 8.30 Uhr…",
+    "彼は言った。「はい。」次の日、学校へ行った！  终于 好了。好",
+    "그는 학교에 갔다. ¿Qué pasó? 🎈",
+    "",
+)
+LETTERS = st.text(st.sampled_from("abdu kle. 。！’” 学中é\n\t<>/s"), max_size=40)
+
+
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_ids_are_those_of_the_vocabulary(vocabularies, tokenizer_type):
+    vocabulary = vocabularies[tokenizer_type]
+    tokenizer = export_tokenizer.make_tokenizer(vocabulary)
+    assert tokenizer.get_vocab_size() == vocabulary.vocab.size
+
+    def ids(text):
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    for text in [*TEXTS, *make_lines(3, lines=100)]:
+        assert ids(text) == vocabulary.encode(text)[0].tolist()
+
+    @settings(max_examples=100, deadline=None)
+    @given(LETTERS)
+    def check(text):
+        if "<s>" not in text and "</s>" not in text:
+            assert ids(text) == vocabulary.encode(text)[0].tolist()
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("layout", "single", "pair"),
+    [
+        ("both", "b A e", "b A e B e"),
+        ("eos", "A e", "A e B e"),
+        ("last", "A e b", "A e B e b"),
+        ("none", "A", "A B"),
+    ],
+)
+def test_special_tokens_stand_where_the_family_has_them(
+    vocabularies, tmp_path, layout, single, pair
+):
+    vocabulary = vocabularies["wordpiece"]
+    export_tokenizer.write_tokenizer(tmp_path, vocabulary, layout=layout, max_length=64)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    texts = {"A": make_lines(5, lines=1)[0], "B": make_lines(6, lines=1)[0]}
+    vocab = vocabulary.vocab
+    parts = {name: vocabulary.encode(text)[0].tolist() for name, text in texts.items()}
+    parts |= {"b": [vocab.bos_id], "e": [vocab.eos_id]}
+
+    def expected(names):
+        return [token for name in names.split() for token in parts[name]]
+
+    assert tokenizer.encode(texts["A"]).ids == expected(single)
+    assert tokenizer.encode(texts["A"], texts["B"]).ids == expected(pair)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["model_max_length"] == 64
+    assert tokenizer.token_to_id(config["mask_token"]) == vocab.mask_id

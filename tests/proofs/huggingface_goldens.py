@@ -1,0 +1,258 @@
+"""Makes tests/goldens/huggingface: `make goldens-hf`, in an environment with torch.
+
+Each folder is a tiny model of Hugging Face with random parameters, saved by it, and
+golden.safetensors: inputs, the logits and the loss of pretraining that Hugging Face
+computes of them, and for some the parameters after one step of SGD. Nothing here
+imports this project, so that only Hugging Face's code decides what is right.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+VOCAB, BATCH, LENGTH, WIDTH = 99, 4, 12, 16
+LEARNING_RATE = 0.1
+IGNORED = -100
+FIRST_ORDINARY = 6
+"""The first id that is no special one in any of the configs below."""
+
+ENCODER = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 20,
+}
+GPT = {
+    "vocab_size": VOCAB,
+    "n_embd": WIDTH,
+    "n_layer": 3,
+    "n_head": 2,
+    "n_positions": 20,
+}
+T5 = {
+    "vocab_size": 128,
+    "d_model": WIDTH,
+    "d_kv": 6,
+    "d_ff": 24,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 2,
+    "decoder_start_token_id": 0,
+}
+BART = {
+    "vocab_size": VOCAB,
+    "d_model": WIDTH,
+    "encoder_layers": 3,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 20,
+}
+LLAMA = ENCODER | {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+}
+XLNET = {
+    "vocab_size": VOCAB,
+    "d_model": WIDTH,
+    "n_layer": 3,
+    "n_head": 2,
+    "d_inner": 24,
+    "bi_data": True,
+    "mem_len": 8,
+}
+
+CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a step
+    "bert": ("BertForPreTraining", ENCODER, "pairs", True),
+    "bert-label": ("BertForSequenceClassification", ENCODER, "labels", False),
+    "roberta": (
+        "RobertaForMaskedLM",
+        ENCODER | {"type_vocab_size": 1, "layer_norm_eps": 1e-5},
+        "masked",
+        False,
+    ),
+    "roberta-label": (
+        "RobertaForSequenceClassification",
+        ENCODER | {"type_vocab_size": 1},
+        "labels",
+        False,
+    ),
+    "xlm-roberta": (
+        "XLMRobertaForMaskedLM",
+        ENCODER | {"type_vocab_size": 1},
+        "masked",
+        False,
+    ),
+    "albert": ("AlbertForPreTraining", ENCODER | {"embedding_size": 8}, "order", False),
+    "electra-generator": (
+        "ElectraForMaskedLM",
+        ENCODER | {"embedding_size": 8},
+        "masked",
+        False,
+    ),
+    "electra-discriminator": (
+        "ElectraForPreTraining",
+        ENCODER | {"embedding_size": WIDTH},
+        "replaced",
+        False,
+    ),
+    "xlnet": ("XLNetLMHeadModel", XLNET, "permuted", True),
+    "openai-gpt": ("OpenAIGPTLMHeadModel", GPT, "causal", False),
+    "gpt2": ("GPT2LMHeadModel", GPT, "causal", True),
+    "llama": ("LlamaForCausalLM", LLAMA, "causal", False),
+    "t5": ("T5ForConditionalGeneration", T5, "seq2seq", True),
+    "t5-v1_1": (
+        "T5ForConditionalGeneration",
+        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        "seq2seq",
+        False,
+    ),
+    "bart": ("BartForConditionalGeneration", BART, "seq2seq", False),
+    "bart-label": (
+        "BartForSequenceClassification",
+        BART | {"num_labels": 2},
+        "labels",
+        False,
+    ),
+    "xlnet-label": ("XLNetForSequenceClassification", XLNET, "labels", False),
+}
+
+
+def make(name: str) -> torch.nn.Module:
+    """The model of a case with random parameters: norms near 1, all others near 0."""
+    class_name, keys, _, _ = CASES[name]
+    cls = getattr(transformers, class_name)
+    model = cls(cls.config_class(**keys)).eval()
+    if name == "t5-v1_1":  # the published files have two tables
+        model.config.tie_word_embeddings = False
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
+    for key, parameter in model.named_parameters():
+        is_scale = parameter.ndim == 1 and key.endswith("weight")
+        with torch.no_grad():
+            parameter.normal_(1.0 if is_scale else 0.0, 0.2)
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias.normal_(0.0, 0.2)
+    return model
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(FIRST_ORDINARY, VOCAB, shape)
+
+
+def text(pad_id: int) -> dict[str, torch.Tensor]:
+    """Rows of which the last is shorter."""
+    token, mask = tokens(BATCH, LENGTH), torch.ones(BATCH, LENGTH, dtype=torch.long)
+    mask[-1, -3:] = 0
+    token[mask == 0] = pad_id
+    return {"input_ids": token, "attention_mask": mask}
+
+
+def masked_labels(inputs: dict) -> torch.Tensor:
+    chosen = (torch.rand(BATCH, LENGTH) < 0.4) & (inputs["attention_mask"] > 0)
+    return torch.where(chosen, tokens(BATCH, LENGTH), IGNORED)
+
+
+def permuted(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """XLNet's two streams: a permutation of three targets, mems, backward rows.
+
+    `rank` orders the targets; all other tokens precede them and see each other.
+    """
+    num_targets, config = 3, model.config
+    rank = torch.full((BATCH, LENGTH), -1)
+    target = torch.stack([torch.randperm(LENGTH)[:num_targets] for _ in range(BATCH)])
+    rank.scatter_(1, target, torch.arange(num_targets).expand(BATCH, -1))
+    hidden = rank[:, None, :] > rank[:, :, None]
+    hidden |= torch.eye(LENGTH, dtype=torch.bool) & (rank >= 0)[:, :, None]
+    mapping = torch.nn.functional.one_hot(target, LENGTH).float()
+    mems = torch.randn(config.n_layer, config.mem_len, BATCH, config.d_model) * 0.5
+    return {
+        "input_ids": tokens(BATCH, LENGTH),
+        "token_type_ids": torch.arange(LENGTH)
+        .div(5, rounding_mode="floor")
+        .expand(BATCH, -1)
+        .contiguous(),
+        "perm_mask": hidden.float(),
+        "target_mapping": mapping,
+        "mems": mems,
+        "labels": tokens(BATCH, num_targets),
+        "rank": rank,
+        "target_index": target,
+    }
+
+
+def inputs_of(kind: str, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The arguments of the model, and what the test needs beside them."""
+    if kind == "permuted":
+        return permuted(model)
+    pad_id = model.config.pad_token_id
+    inputs = text(0 if pad_id is None else pad_id)
+    mask = inputs["attention_mask"]
+    if kind in ("pairs", "order"):
+        inputs["token_type_ids"] = (torch.arange(LENGTH) > 6).long().expand(BATCH, -1)
+        inputs["token_type_ids"] = inputs["token_type_ids"].contiguous()
+    if kind in ("pairs", "order", "masked"):
+        inputs["labels"] = masked_labels(inputs)
+    if kind in ("pairs", "order"):
+        name = "next_sentence_label" if kind == "pairs" else "sentence_order_label"
+        inputs[name] = torch.randint(0, 2, (BATCH,))
+    if kind == "replaced":
+        inputs["labels"] = torch.randint(0, 2, (BATCH, LENGTH)).float()
+    if kind == "labels":
+        inputs["labels"] = torch.randint(0, 2, (BATCH,))
+        if model.config.is_encoder_decoder:  # it is classified at its one last eos
+            last = mask.sum(dim=1) - 1
+            inputs["input_ids"][torch.arange(BATCH), last] = model.config.eos_token_id
+        if model.config.model_type == "xlnet":  # it is classified at the last position
+            inputs["input_ids"] = tokens(BATCH, LENGTH)
+            inputs["attention_mask"] = torch.ones_like(mask)
+    if kind == "causal":
+        inputs["labels"] = torch.where(mask > 0, inputs["input_ids"], IGNORED)
+    if kind == "seq2seq":
+        target = tokens(BATCH, LENGTH - 2)
+        target[0, -2:] = IGNORED
+        inputs["labels"] = target
+    return inputs
+
+
+def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
+    """Logits and the loss."""
+    known = {k: v for k, v in inputs.items() if k not in ("rank", "target_index")}
+    if "mems" in known:
+        known["mems"] = [*known["mems"]]
+    outputs = model(**known)
+    names = ("prediction_logits", "seq_relationship_logits", "sop_logits", "logits")
+    found = {name: outputs[name] for name in names if name in outputs}
+    return {"loss": outputs["loss"], **found}
+
+
+def main(folder: Path) -> None:
+    for number, (name, (_, _, kind, takes_step)) in enumerate(CASES.items()):
+        torch.manual_seed(number)
+        model = make(name)
+        inputs = inputs_of(kind, model)
+        model.save_pretrained(folder / name)
+        (folder / name / "generation_config.json").unlink(missing_ok=True)
+        outputs = run(model, inputs)
+        golden = {f"input/{k}": v for k, v in inputs.items()}
+        golden |= {f"output/{k}": v.detach() for k, v in outputs.items()}
+        if takes_step:
+            outputs["loss"].backward()
+            torch.optim.SGD(model.parameters(), lr=LEARNING_RATE).step()
+            after = dict(model.named_parameters())
+            golden |= {f"after/{k}": v.detach() for k, v in after.items()}
+        golden = {k: v.clone().contiguous() for k, v in golden.items()}
+        save_file(golden, folder / name / "golden.safetensors")
+        print(name, f"{outputs['loss'].item():.6f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
