@@ -33,6 +33,7 @@ class Index(NamedTuple):
     stride: int  # of a stream, tokens from one start to the next; else 0
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
+    pair_labels: bool = False  # whether labels are those of pairs
 
     def read(
         self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None
@@ -48,6 +49,9 @@ class Index(NamedTuple):
             start, first_length = self._draw_starts(start, width, key)
         length = first_length
         token, flags = self.stream.gather(start, length, width, pad_id)
+        tag = {}
+        if self.stream.has_tags and self.second is None:
+            tag = {"tag": self.stream.gather_tags(start, length, width)}
         document = np.searchsorted(self.stream.document_offsets, start, side="right")
         if self.second is not None:
             second_length = self.second_length[row]
@@ -64,6 +68,7 @@ class Index(NamedTuple):
             "length": length,
             "first_length": first_length,
             "document": document - 1,
+            **tag,
         }
 
     def _draw_starts(
@@ -110,6 +115,10 @@ def build_index(
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
       pair, sentence_pair, halves: two spans, see `packing.make_pairs`.
+      parts: two spans of a document, its first part and all others; the longer loses
+        tokens at its end until both fit. With `text_spec.stride` the first part has at
+        most `text_spec.max_first` tokens, and every window over the others is a row, in
+        which they have the rest of `text_spec.length` (BERT's run_squad.py, doc_spans).
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text
@@ -145,6 +154,8 @@ def build_index(
         "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
+    if text_spec.max_first:
+        cache_key["max_first"] = text_spec.max_first
 
     def create(folder: Path) -> dict[str, dict[str, int]]:
         spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
@@ -163,6 +174,7 @@ def build_index(
         stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
+        pair_labels=text_spec.unit in PAIR_UNITS and text_spec.unit != "parts",
     )
 
 
@@ -207,6 +219,32 @@ def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     return Spans(**pairs._asdict(), total=int(text.ends[-1]))
 
 
+def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """The first part of each document and its other parts, or windows over them."""
+    start, label = np.asarray(stream.document_offsets[:-1]), stream.labels
+    end = stream.document_offsets[1:] - stream.separator_length
+    start, end, label = (array[end > start] for array in (start, end, label))
+    parts = np.append(stream.part_offsets, stream.num_tokens)
+    second = np.minimum(parts[np.searchsorted(parts, start)], end)
+    one, two = second - start, end - second
+    total = int(one.sum() + two.sum())
+    if not stride:
+        lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
+        lost = int((lost_one + lost_two).sum())
+        return Spans(
+            start, one - lost_one, label, second, two - lost_two, total, truncated=lost
+        )
+    one = np.minimum(one, text_spec.max_first or one)
+    room = np.maximum(text_spec.length - one, 1)
+    step = np.minimum(stride, room)
+    windows = 1 + -(-np.maximum(two - room, 0) // step)
+    row = np.repeat(np.arange(len(start)), windows)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(windows) - windows, windows)
+    begin = second[row] + nth * step[row]
+    size = np.minimum(room[row], end[row] - begin)
+    return Spans(start[row], one[row], label[row], begin, size, total)
+
+
 TEXT_UNITS = {
     "stream": _stream_spans,
     "document": _document_spans,
@@ -215,8 +253,9 @@ TEXT_UNITS = {
     "pair": _pair_spans,
     "sentence_pair": _pair_spans,
     "halves": _pair_spans,
+    "parts": _part_spans,
 }
-PAIR_UNITS = ("pair", "sentence_pair", "halves")
+PAIR_UNITS = ("pair", "sentence_pair", "halves", "parts")
 """Units whose examples are two spans."""
 
 UNIT_DESCRIPTIONS = {
@@ -226,6 +265,7 @@ UNIT_DESCRIPTIONS = {
     "pair": "pairs of sentences",
     "sentence_pair": "pairs of sentences",
     "halves": "pairs of segments",
+    "parts": "parts of documents",
 }
 
 
