@@ -87,12 +87,8 @@ class TextSource:
         self._length = length
         self._width = text_spec.length
         self._random_start = text_spec.random_start
-        self._empty = functools.partial(
-            empty_examples,
-            width=text_spec.length,
-            pad_id=vocab.pad_id,
-            tags=any(index.stream.has_tags for index in indices),
-        )
+        has_tags = any(index.stream.has_tags for index in indices)
+        self._empty_fields = (text_spec.length, vocab.pad_id, has_tags)
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
@@ -157,7 +153,7 @@ class TextSource:
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        example = self._empty(num)
+        example = empty_examples(num, *self._empty_fields)
         return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int32))
 
     def make_rows(
@@ -220,7 +216,7 @@ class TextSource:
 
     def raw_examples(self, corpus, position, epoch, step, *, seed: int, shuffle: bool):
         """The text of those rows before corruption; their rows of the index [n]."""
-        example = self._empty(len(position))
+        example = empty_examples(len(position), *self._empty_fields)
         example.corpus[:], example.step[:] = corpus, step
         row = position.copy()
         for i, index in enumerate(self.indices):
@@ -235,9 +231,8 @@ class TextSource:
                 start_key = self._row_key(corpus[own], row[own], epoch[own], seed)
             arrays = index.read(row[own], self._width, self.vocab.pad_id, start_key)
             arrays["document"] += self._first_document[i]
-            if "tag" in arrays:
-                arrays["tag"] = self._labels[i][arrays["tag"]]
             for name, array in arrays.items():
+                array = self._labels[i][array] if name == "tag" else array
                 getattr(example, name)[own] = array
         return example, row
 

@@ -29,7 +29,7 @@ class Numbered(toy_objectives.Objective):
 
 def open_split(folder, objective, **keys):
     config = small_data.config(str(folder / "texts"), folder / "cache")
-    config.data.stride, config.data.vocabulary_size = 0, 280
+    config.data.stride, config.data.vocabulary_size = 0, 282
     for key in ("train", "valid", "test"):
         if key in keys:
             keys[key] = str(folder / f"{keys[key]}.tsv")
@@ -43,7 +43,7 @@ def test_files_take_the_place_of_the_hash_split(folder):
     assert data.train.num_examples == 90 and data.eval.num_examples == 60
     assert data.vocab.labels == ("x", "y", "z")
     swapped = {"train_split": "valid", "eval_split": "train"}
-    data = open_split(folder, Labelled("document"), **both, **swapped)
+    data = open_split(folder, toy_objectives.Objective("document"), **both, **swapped)
     assert data.train.num_examples == 60 and data.eval.num_examples == 90
 
 
@@ -52,7 +52,7 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     (folder / "parallel.tsv").write_text("ab cd\tcd ab\n" * 7)
     data = open_split(folder, toy_objectives.Objective("document"), **keys)
     hashed = small_data.config(str(folder / "texts"), folder / "cache")
-    hashed.data.stride, hashed.data.vocabulary_size = 0, 280
+    hashed.data.stride, hashed.data.vocabulary_size = 0, 282
     other = open_data(hashed, toy_objectives.Objective("document"))
     assert data.train.fingerprint == other.train.fingerprint
     assert data.eval.num_examples == 7 != other.eval.num_examples
