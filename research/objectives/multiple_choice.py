@@ -145,9 +145,8 @@ class Objective:
         return {"choice": terms["choice"], "accuracy": terms["choice_accuracy"]}, ()
 
     def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """logits [B, C], HIDDEN where there is no choice; label, label_weight [B]."""
-        arrays = {name: batch[name] for name in ("label", "label_weight")}
-        return arrays | {"logits": self._logits(net, batch)}
+        """logits [B, C], HIDDEN where there is no choice."""
+        return {"logits": self._logits(net, batch)}
 
 
 def _choice_numbers(vocab: VocabInfo) -> np.ndarray:

@@ -180,10 +180,9 @@ class Objective:
         return terms, ()
 
     def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """logits [B, N], of regression in the labels' unit; label, label_weight [B]."""
+        """logits [B, N], of regression in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
-        arrays = {name: batch[name] for name in ("label", "label_weight")}
-        return arrays | {"logits": scale * self._logits(net, batch)}
+        return {"logits": scale * self._logits(net, batch)}
 
 
 def _bits(number_B: jax.Array, size: int) -> jax.Array:

@@ -1,11 +1,17 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from research.batch import VocabInfo
 from research.data import cache as caches
 from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
-from research.data.corpora.corpus import Corpus, join_corpora, sampling_rates
+from research.data.corpora.corpus import (
+    Corpus,
+    Document,
+    join_corpora,
+    sampling_rates,
+)
 from research.data.corpora.row_formats import AUTO, Format
 from research.data.loading.labels import known_labels
 from research.data.loading.mixture_schedule import make_schedule
@@ -23,6 +29,7 @@ class OpenedText(NamedTuple):
     vocab: VocabInfo
     train: TextSource
     eval: TextSource
+    documents: Callable[[], Iterator[Document]]  # of the eval split, in order
 
 
 def open_text(config: Any, objective: Any) -> OpenedText:
@@ -79,7 +86,12 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     if named := getattr(data, data.eval_split):
         eval_rates = {named: 1.0}
     sources = text_source(train, rates), text_source(held_out, eval_rates)
-    opened = OpenedText(vocabulary, vocab, *sources)
+
+    def documents() -> Iterator[Document]:
+        for corpus in evaluated:
+            yield from corpus.documents(data.eval_split)
+
+    opened = OpenedText(vocabulary, vocab, *sources, documents)
     opened.train.check_batch_size()
     return opened
 
