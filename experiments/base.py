@@ -9,6 +9,17 @@ from ml_collections import ConfigDict
 from research.fields import choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
+FORMATS = (
+    "auto",
+    "txt",
+    "jsonl",
+    "tsv",
+    "csv",
+    "parquet",
+    "conll",
+    "conllu",
+    "squad",
+)
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
@@ -26,7 +37,16 @@ class Data:
     """The text, its vocabulary, and the order in which it is read."""
 
     corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
-    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
+    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME;
+    # documents belong to splits by their hash
+    train: str = free_text("")  # a file, folder or glob of this split alone, in
+    valid: str = free_text("")  # place of data.corpus and its hash split; likewise
+    test: str = free_text("")
+    format: str = choice("auto", FORMATS)  # of files; auto: by their suffix
+    fields: str = free_text("")  # columns or keys that are an example's parts, as
+    # in sentence1,sentence2; in a file without a header numbers from 0, -1 for the last
+    label: str = free_text("")  # column or key of the label; "": that of the format,
+    # if it has one
     mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
     # empty, replaces corpus
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module

@@ -16,6 +16,10 @@ NEVER = 2**30
 WORD, SENTENCE, PARAGRAPH, DOCUMENT = 1, 2, 4, 8
 """Bits of a token's flags: it starts a word, a sentence, a paragraph, a document."""
 
+PART, ANSWER_START, ANSWER_END = 16, 32, 64
+"""More bits, of the examples of tasks: a token starts a part of the document after the
+first (a second text, a word with a tag); it is the first or last one of the answer."""
+
 NEXT, OTHER_DOCUMENT, NONADJACENT = 0, 1, 2
 """Labels of pairs: the second span follows the first, is from another document, or is
 from the same document but not adjacent."""
@@ -68,6 +72,12 @@ class TextSpec(NamedTuple):
     stride: int = 0
     reverse: bool = False
     random_start: bool = False
+
+    # Parts: tokens of the first part at most, 0 for any number; a stride makes windows
+    # over the other parts. What a document's label is: class, set, number; "": it is
+    # not read.
+    max_first: int = 0
+    label: str = ""
 
     # Corpora of data.mixture, by their number in order of names, that are read as
     # streams whatever the unit (monolingual text beside parallel text).
@@ -127,6 +137,8 @@ class Example(NamedTuple):
     step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
     document: np.ndarray  # [B] int64, number over all corpora of the document that the
     # text begins in; -1 for rows without text
+    tag: np.ndarray  # [B, R] int32: the label of the part that starts there, -1: none;
+    # [B, 0] where no text has tags
 
 
 def input_specs(length: int, prefix: str = "") -> dict[str, ArraySpec]:

@@ -191,6 +191,22 @@ def make_step(
     return step
 
 
+def make_predict(objective: Any, network: Any) -> Callable | None:
+    """The function from parameters and a batch to what the objective predicts.
+
+    None: it predicts nothing.
+    """
+    if not hasattr(objective, "predict"):
+        return None
+
+    def predict(params: Any, batch: dict) -> dict[str, jax.Array]:
+        return models.apply(
+            network, params, lambda net: objective.predict(net, batch), None
+        )
+
+    return predict
+
+
 def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
     """The function that adds one batch's `term_sums` to those so far, without dropout.
 

@@ -16,6 +16,7 @@ from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
+from research.evaluation.evaluate import evaluate
 from research.run import provenance
 from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter
@@ -31,7 +32,6 @@ from research.run.parts import (
 from research.run.setup import (
     Program,
     count_parameters,
-    eval_batches,
     initial_state,
     make_eval_zeros,
 )
@@ -280,16 +280,14 @@ class Loop:
 
     def _evaluate(self) -> None:
         """Evaluates on the whole evaluation split, each token with the same weight."""
-        sums, carry = self.eval_zeros()
-        for batch in eval_batches(self.program):
-            # One at a time: batches depend on each other by their sums alone, and with
-            # many in flight a CPU's collectives could find no free thread to meet on.
+
+        def stop_if_requested() -> None:
             if self.peers.should_stop():
                 self._stop()
-            jax.block_until_ready(sums)
-            sums, carry = self.program.evaluate(self.state.params, carry, sums, batch)
-        means, split = host_means(jax.device_get(sums)), self.config.data.eval_split
-        line = {f"{split}/{name}": value for name, value in means.items()}
+
+        params, split = self.state.params, self.config.data.eval_split
+        scores = evaluate(self.program, params, self.eval_zeros(), stop_if_requested)
+        line = {f"{split}/{name}": value for name, value in scores.metrics.items()}
         self.writer.write(self.steps_done, line)
 
     def _save(self) -> None:

@@ -161,6 +161,9 @@ class Data(NamedTuple):
     fingerprint: str
     counts: dict[str, int]  # tokens, examples, skipped, ...: reported once to the user
     vocabulary: Any = None  # the Vocabulary of the text; None if it is not ours
+    documents: Any = (
+        None  # a function to the documents of the eval split; None: no text
+    )
 
     @property
     def vocabulary_hash(self) -> str:
@@ -206,7 +209,8 @@ def open_data(config: Any, objective: Any) -> Data:
 
         train, held_out = open_tasks.open_own_task(config, objective, text)
     opened = _make_data(config, text.vocab, train, held_out, counts)
-    return opened._replace(vocabulary=text.vocabulary)
+    documents = text.documents if data.reader == "native" else None
+    return opened._replace(vocabulary=text.vocabulary, documents=documents)
 
 
 def _is_user_task(task: str) -> bool:

@@ -71,6 +71,8 @@ class Objective(Protocol):
         """Named sums and weights, never means; and the recurrent carry, or ().
 
         An objective whose evaluation has another carry also has `for_evaluation()`.
+        One that predicts answers also has `predict(net, batch)`, which returns arrays
+        [B, ...], and `predicts`: see `research.evaluation.predictions`.
         """
 
 

@@ -57,7 +57,7 @@ class Objective:
         return "causal" if self.architecture == "decoder" else "full"
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("document", length - 2)
+        return TextSpec("document", length - 2, label="class")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = sentence_pairs.label_specs()

@@ -15,7 +15,13 @@ from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
 from research.run.optimizer import make_optimizer
-from research.step import GRADIENT_NORM, State, make_evaluate, make_step
+from research.step import (
+    GRADIENT_NORM,
+    State,
+    make_evaluate,
+    make_predict,
+    make_step,
+)
 
 
 class Program(NamedTuple):
@@ -28,6 +34,7 @@ class Program(NamedTuple):
     step: Callable[[State, dict], State]
     step_without_remat: Callable[[State, dict], State]  # for counting FLOPs
     evaluate: Callable
+    predict: Callable | None  # (params, batch) to predictions, None: there are none
     abstract_state: State  # shapes with shardings
     abstract_batch: dict  # of the global batch, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
@@ -88,6 +95,8 @@ def build_program(
         return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 
     step = step_without_remat = jit_step(network)
+    if (predict := make_predict(objective, network)) is not None:
+        predict = jax.jit(predict, out_shardings=sharding.replicated(mesh))
     if options.remat != "none":
         no_remat = dataclasses.replace(options, remat="none")
         step_without_remat = jit_step(objective.network(no_remat, vocab))
@@ -102,6 +111,7 @@ def build_program(
             make_evaluate(evaluated, network, seed=config.seed),
             out_shardings=(sharding.replicated(mesh), shardings.carry),
         ),
+        predict=predict,
         abstract_state=jax.tree.map(
             lambda leaf, where: jax.ShapeDtypeStruct(
                 leaf.shape, leaf.dtype, sharding=where

@@ -26,6 +26,11 @@ from tests.testing.objective_cases import (
 )
 
 LENGTH = 24
+SUPERVISED = [
+    name
+    for name in objectives.names()
+    if objectives.objective_class(name).family == "supervised"
+]
 KEY = jax.random.key(0)
 lengths = pytest.mark.parametrize("length", [12, 37, 128])
 
@@ -62,7 +67,7 @@ def test_corruption_depends_on_the_key(name, fields):
     example, batch = make_batch(objective, 128)
     other = objective.corrupt(example, keys(8, seed=1), VOCAB, 128)
     same = all(np.array_equal(batch[array], other[array]) for array in batch)
-    deterministic = name in ("classify", "tagging") or (
+    deterministic = name in (*SUPERVISED, "tagging") or (
         name == "lm" and not fields.get("prefix")
     )
     deterministic |= fields.get("predict") == "next"

@@ -5,8 +5,10 @@ import numpy as np
 from research.batch import WORD, Example, Lexicon, VocabInfo
 from research.data import counter_rng
 
+LABELS = ("a", "b", "c")
 
-def vocab(size: int = 64, sentinels: int = 20, labels=("a", "b", "c")) -> VocabInfo:
+
+def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     """Ids in order: pad bos eos mask unk, sentinels, ordinary tokens."""
     special = np.arange(size) < 5 + sentinels
     special[4] = False  # unk may be masked
@@ -32,7 +34,7 @@ def lexicon(ordinary: np.ndarray) -> Lexicon:
 def texts(
     width: int, lengths, vocabulary: VocabInfo, *, seed=0, separators=0.0
 ) -> Example:
-    """Rows of uniform ordinary tokens, two in three of which start a word.
+    """Rows of uniform ordinary tokens, two in three of which start a word with a tag.
 
     separators: fraction of tokens that is eos, as between two documents of a stream.
     """
@@ -53,6 +55,9 @@ def texts(
         corpus=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
         document=np.where(lengths > 0, np.arange(len(lengths)), -1),
+        tag=np.where(here & (flags & WORD > 0), token % len(LABELS), -1).astype(
+            np.int32
+        ),
     )
 
 

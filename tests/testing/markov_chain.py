@@ -41,7 +41,15 @@ def chain_texts(num_rows: int, width: int, seed: int) -> Example:
     full = np.full(num_rows, width, np.int32)
     flags = np.full(state.shape, WORD, np.uint8)
     none, first = full * 0, rng.integers(1, width, num_rows).astype(np.int32)
-    return Example(VOCAB.ordinary_ids[state], flags, full, none - 1, first, *[none] * 3)
+    return Example(
+        VOCAB.ordinary_ids[state],
+        flags,
+        full,
+        none - 1,
+        first,
+        *[none] * 3,
+        state[:, :0],
+    )
 
 
 def translated_texts(num_rows: int, width: int, seed: int) -> Example:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from research import models, objectives
-from research.batch import INPUT_ARRAYS, PARAGRAPH, SENTENCE, Example, input_group
+from research.batch import (
+    ANSWER_END,
+    ANSWER_START,
+    INPUT_ARRAYS,
+    PARAGRAPH,
+    PART,
+    SENTENCE,
+    Example,
+    input_group,
+)
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
@@ -114,6 +123,25 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
+    "sequence_classification": [
+        {},
+        {"format": "gpt", "lm_coef": 0.5},
+        {"format": "bart"},
+        {"format": "roberta", "only": "corrupt"},
+        {"format": "xlnet", "head": "linear", "only": "corrupt"},
+        {"task": "multi"},
+    ],
+    "token_classification": [
+        {},
+        {"format": "gpt", "only": "corrupt"},
+        {"format": "xlnet", "only": "corrupt"},
+    ],
+    "question_answering": [
+        {},
+        {"format": "xlnet", "only": "corrupt"},
+        {"format": "roberta", "stride": 4, "only": "corrupt"},
+    ],
+    "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
     "classify": [
         {},
         {"bos": "last"},
@@ -140,6 +168,10 @@ NUM_CLASSES = {
     "document": 2,
     "capital": 2,
     "entity": 2,
+    "labels": 2,
+    "tag": len(VOCAB.labels),
+    "span": 24,  # positions of the contract's rows
+    "choice": 2,
     "infonce": lambda weight: weight,
 }
 """Number of classes of a term, or a function of its weight; others: the vocabulary."""
@@ -160,6 +192,10 @@ LOSS_CASES = [c for c in CASES if c.values[1].get("only") != "corrupt"]
 
 SAME_PATTERN = {
     "bart delete_rate=0.2 insert_rate=0.1 rotate_rate=0.5 random_fraction=0.1",
+    "sequence_classification",
+    "sequence_classification task=multi",
+    "token_classification",
+    "question_answering",
     "classify",
     "classify bos=last",
     "classify pool=mean",
@@ -229,8 +265,10 @@ def make_example(
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
     row = np.flatnonzero(example.length > 1)
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
-    if spec.unit not in ("pair", "sentence_pair", "halves"):
+    if spec.unit not in ("pair", "sentence_pair", "halves", "parts"):
         return example._replace(flags=flags)
+    if spec.unit == "parts":
+        return _with_parts(example._replace(flags=flags), cut)
     first = np.minimum(cut, example.length).astype(np.int32)
     odds = [
         1 - spec.other_document_rate - spec.nonadjacent_rate,
@@ -239,6 +277,23 @@ def make_example(
     ]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
     return example._replace(first_length=first, label=label, flags=flags)
+
+
+def _with_parts(example: Example, cut: np.ndarray) -> Example:
+    """The example with three parts in rows of three tokens or more; label 0, 1 or -1.
+
+    The answer, of two tokens, is in the second part of every other row.
+    """
+    flags, length = example.flags.copy(), example.length
+    cut = np.minimum(cut, np.maximum(length - 2, 1))
+    row = np.flatnonzero(length > 2)
+    flags[row, cut[row]] |= PART
+    flags[row, ((cut + length + 1) // 2)[row]] |= PART
+    flags[row[::2], cut[row[::2]]] |= ANSWER_START
+    flags[row[::2], cut[row[::2]] + 1] |= ANSWER_END
+    first = np.where(length > 2, cut, length).astype(np.int32)
+    label = np.minimum(example.label, 1)
+    return example._replace(flags=flags, first_length=first, label=label)
 
 
 def various_lengths(objective: Any, length: int) -> list[int]:

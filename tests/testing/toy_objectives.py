@@ -12,6 +12,7 @@ class Stream:
     """Random tokens, flags and sentences; `shards` gives the documents' lengths."""
 
     separator_length = 1
+    has_tags = False
 
     def __init__(self, shards=((7, 5, 9), (1, 39)), seed=0, labels=("a", "b")):
         lengths = np.array([length for shard in shards for length in shard])
@@ -29,6 +30,7 @@ class Stream:
         starts = rng.random(self.num_tokens) < 0.2
         starts[self.document_offsets[1:] - 1] = False  # the separators
         starts[self.document_offsets[:-1][lengths > 0]] = True
+        self.part_offsets = self.document_offsets[:-1][lengths > 1] + 1
         self.sentence_offsets = np.append(np.flatnonzero(starts), self.num_tokens)
 
     def gather(self, start, length, width, pad):

@@ -15,12 +15,25 @@ from research.errors import unknown
 SPLITS = ("train", "valid", "test")
 
 
+LABEL_SEPARATOR = "\x1f"
+"""Between the labels of a document that has several."""
+
+
 class Document(NamedTuple):
-    """One document: its text, and its label where it has one."""
+    """One document: its text, and what is known about it where it is a task's example.
+
+    An example has parts, such as two sentences or the words of one. They are joined to
+    the text, so every corpus and every store is one of texts.
+    """
 
     text: str
-    label: str | None = None
+    label: str | None = None  # several are joined by LABEL_SEPARATOR
     amount_read: int = 0  # of the corpus so far, in the unit of Corpus.size
+    starts: tuple[int, ...] = ()  # characters at which the parts after the first start
+    tags: tuple[str, ...] = ()  # the label of each part, where parts have labels
+    answer: tuple[int, int] | None = None  # characters of the answer: first, last + 1
+    golds: tuple[str, ...] = ()  # texts of all answers that are right
+    id: str = ""  # its name among the predictions: FILE:LINE, or the question's own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +62,15 @@ class Corpus:
     def fingerprint(self) -> str:
         """A hash of everything that the documents and their splits depend on."""
         return fingerprint(self.cache_key())
+
+
+def join_parts(parts: Sequence[str], separator: str) -> Document:
+    """The document of some parts, none of which is blank."""
+    starts, end = [], 0
+    for part in parts:
+        starts.append(end)
+        end += len(part) + len(separator)
+    return Document(separator.join(parts), starts=tuple(starts[1:]))
 
 
 def join_corpora(corpora: Sequence[Corpus]) -> Corpus:

@@ -1,11 +1,19 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from research.batch import VocabInfo
 from research.data import cache as caches
 from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
-from research.data.corpora.corpus import Corpus, join_corpora, sampling_rates
+from research.data.corpora.corpus import (
+    Corpus,
+    Document,
+    join_corpora,
+    sampling_rates,
+)
+from research.data.corpora.row_formats import AUTO, Format
+from research.data.loading.labels import known_labels
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
 from research.data.store.example_index import Index, build_index
@@ -21,6 +29,7 @@ class OpenedText(NamedTuple):
     vocab: VocabInfo
     train: TextSource
     eval: TextSource
+    documents: Callable[[], Iterator[Document]]  # of the eval split, in order
 
 
 def open_text(config: Any, objective: Any) -> OpenedText:
@@ -35,24 +44,27 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     if data.mixture:
         make_schedule(rates.values())  # reports a wrong rate before the long work
     cache = caches.resolve_cache_dir(data.cache_dir)
-    loaded = [load_corpus(name, data.held_out) for name in rates]
+    loaded = split_corpora(config, data.train_split)
+    evaluated = split_corpora(config, data.eval_split)
     vocabulary = load_or_train(data, join_corpora(loaded), cache)
     text_spec = objective.text_spec(data.length)
 
-    def index_corpora(split: str) -> list[Index]:
+    def index_corpora(corpora: list[Corpus], split: str) -> list[Index]:
         streams = [
             build_stream(corpus, split, vocabulary, cache, data.separator)
-            for corpus in loaded
+            for corpus in corpora
         ]
         return [
             build_index(stream, text_spec.of_corpus(number), data.stride, cache)
             for number, stream in enumerate(streams)
         ]
 
-    train, held_out = index_corpora(data.train_split), index_corpora(data.eval_split)
-    labels = {name for each in train + held_out for name in each.stream.label_names}
+    train = index_corpora(loaded, data.train_split)
+    held_out = index_corpora(evaluated, data.eval_split)
+    own = "" if not getattr(data, data.eval_split) else data.eval_split
+    labels = known_labels(text_spec.label, train, held_out, evaluated, own)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
-    vocab = vocabulary.vocab._replace(labels=tuple(sorted(labels)), token_count=count)
+    vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
@@ -61,7 +73,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         alpha_rates = sampling_rates(num_tokens, data.alpha, groups)
         rates = dict(zip(rates, alpha_rates, strict=True))
 
-    def text_source(indices: list[Index]) -> TextSource:
+    def text_source(indices: list[Index], rates: dict[str, float]) -> TextSource:
         return TextSource(
             indices,
             objective,
@@ -73,7 +85,16 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             dupe_factor=data.dupe_factor,
         )
 
-    opened = OpenedText(vocabulary, vocab, text_source(train), text_source(held_out))
+    eval_rates = rates
+    if named := getattr(data, data.eval_split):
+        eval_rates = {named: 1.0}
+    sources = text_source(train, rates), text_source(held_out, eval_rates)
+
+    def documents() -> Iterator[Document]:
+        for corpus in evaluated:
+            yield from corpus.documents(data.eval_split)
+
+    opened = OpenedText(vocabulary, vocab, *sources, documents)
     opened.train.check_batch_size()
     return opened
 
@@ -85,7 +106,7 @@ def corpus_rates(config: Any) -> dict[str, float]:
     `:length`, with the objective and length of the config.
     """
     data = config.data
-    corpus = data.corpus
+    corpus = getattr(data, data.train_split) or data.corpus
     if data.task:
         ending = f":{config.objective.name}"
         corpus = data.task.removesuffix(f":{data.length}").removesuffix(ending)
@@ -96,7 +117,34 @@ def corpus_rates(config: Any) -> dict[str, float]:
     return {corpus: 1.0}
 
 
-def load_corpus(name: str, held_out: float) -> Corpus:
+def split_corpora(config: Any, split: str) -> list[Corpus]:
+    """The corpora of a split: files that config.data names for it, or `corpus_rates`'s.
+
+    Raises:
+      UserError: see `load_corpus`; or other keys contradict the named files.
+    """
+    data = config.data
+    fmt = Format(data.format, tuple(filter(None, data.fields.split(","))), data.label)
+    named, trained = getattr(data, split), getattr(data, data.train_split)
+    if trained and not named:
+        raise UserError(
+            f"data.{data.train_split} names files that are all for training; name "
+            f"those of data.{split} too, or give data.corpus, which has all splits"
+        )
+    if not named:
+        return [load_corpus(name, data.held_out, fmt) for name in corpus_rates(config)]
+    for key in ("mixture", "task") if trained else ():
+        if data[key]:
+            raise UserError(f"data.{key} and data.{data.train_split} name two texts")
+    if data.reader == "seqio":
+        raise UserError(
+            f"data.reader=seqio reads data.corpus or data.mixture; with "
+            f"data.{split} set data.reader=native"
+        )
+    return [files.load_file_corpus(named, None, fmt, f"data.{split}")]
+
+
+def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
     """The corpus that the config key `data.corpus` names.
 
     A document is held out by the hash of its text, so that copies of a document are in
@@ -105,11 +153,13 @@ def load_corpus(name: str, held_out: float) -> Corpus:
     Args:
       name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
         ends a document), `.jsonl` (an object a line, with `text`, and `label` where
-        documents have one) and `.tsv` (parallel text: two columns a line, which are
-        the two paragraphs of a document), each also as `.gz`; or "tfds:NAME", whose own
-        test and validation splits are kept where it has them.
+        documents have one), `.tsv` (parallel text: two columns a line, which are
+        the two paragraphs of a document) and other formats of `files.PARSERS`, each
+        also as `.gz` and `.zst`; or "tfds:NAME", whose own test and validation splits
+        are kept where it has them.
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.corpora.stdlib_corpus`.
+      fmt: of files.
 
     Raises:
       UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
@@ -122,4 +172,4 @@ def load_corpus(name: str, held_out: float) -> Corpus:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)
     if name.startswith(tfds_corpus.PREFIX):
         return tfds_corpus.load_tfds_corpus(name, held_out)
-    return files.load_file_corpus(name, held_out)
+    return files.load_file_corpus(name, held_out, fmt)

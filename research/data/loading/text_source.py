@@ -87,6 +87,8 @@ class TextSource:
         self._length = length
         self._width = text_spec.width
         self._random_start = text_spec.random_start
+        has_tags = any(index.stream.has_tags for index in indices)
+        self._empty_fields = (text_spec.length, vocab.pad_id, has_tags)
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
@@ -151,7 +153,7 @@ class TextSource:
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
-        example = empty_examples(num, self._width, self.vocab.pad_id)
+        example = empty_examples(num, *self._empty_fields)
         return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int32))
 
     def make_rows(
@@ -214,7 +216,7 @@ class TextSource:
 
     def raw_examples(self, corpus, position, epoch, step, *, seed: int, shuffle: bool):
         """The text of those rows before corruption; their rows of the index [n]."""
-        example = empty_examples(len(position), self._width, self.vocab.pad_id)
+        example = empty_examples(len(position), *self._empty_fields)
         example.corpus[:], example.step[:] = corpus, step
         row = position.copy()
         for i, index in enumerate(self.indices):
@@ -230,6 +232,7 @@ class TextSource:
             arrays = index.read(row[own], self._width, self.vocab.pad_id, start_key)
             arrays["document"] += self._first_document[i]
             for name, array in arrays.items():
+                array = self._labels[i][array] if name == "tag" else array
                 getattr(example, name)[own] = array
         return example, row
 
@@ -271,7 +274,7 @@ def example_ids(number: np.ndarray) -> np.ndarray:
     return (number & np.iinfo(np.int32).max).astype(np.int32)
 
 
-def empty_examples(num: int, width: int, pad_id: int) -> Example:
+def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Example:
     """Rows without text, to be filled or to be scored with weight 0."""
     return Example(
         token=np.full((num, width), pad_id, np.int32),
@@ -282,6 +285,7 @@ def empty_examples(num: int, width: int, pad_id: int) -> Example:
         corpus=np.zeros(num, np.int32),
         step=np.full(num, EVALUATION_STEP, np.int64),
         document=np.full(num, -1, np.int64),
+        tag=np.full((num, width * tags), -1, np.int32),
     )
 
 
@@ -290,7 +294,7 @@ def _label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
 
     Labels of pairs stay; labels of documents become indices into `vocab.labels`.
     """
-    if index.second is not None:
+    if index.pair_labels:
         return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
     names = index.stream.label_names
     return np.array([*map(vocab.labels.index, names), -1], np.int32)

@@ -26,7 +26,7 @@ from research.data.loading.text_source import (
     empty_examples,
     example_ids,
 )
-from research.data.store.example_index import PAIR_UNITS
+from research.data.store.text_units import PAIR_UNITS
 from research.errors import UserError, unknown
 
 # n rows, R raw tokens an example, V vocabulary, W the longest text of a chunk

@@ -2,7 +2,6 @@
 
 # N examples, n rows
 
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +9,14 @@ import numpy as np
 
 from research.batch import NONADJACENT, TextSpec
 from research.data import cache, counter_rng
-from research.data.store import packing
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
+from research.data.store.text_units import (
+    PAIR_UNITS,
+    TEXT_UNITS,
+    UNIT_DESCRIPTIONS,
+    Spans,
+)
 from research.errors import UserError, unknown
 
 DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
@@ -34,6 +38,7 @@ class Index(NamedTuple):
     stride: int  # of a stream, tokens from one start to the next; else 0
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
+    pair_labels: bool = False  # whether labels are those of pairs
 
     def read(
         self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None
@@ -49,6 +54,9 @@ class Index(NamedTuple):
             start, first_length = self._draw_starts(start, width, key)
         length = first_length
         token, flags = self.stream.gather(start, length, width, pad_id)
+        tag = {}
+        if self.stream.has_tags and self.second is None:
+            tag = {"tag": self.stream.gather_tags(start, length, width)}
         document = np.searchsorted(self.stream.document_offsets, start, side="right")
         if self.second is not None:
             second_length = self.second_length[row]
@@ -65,6 +73,7 @@ class Index(NamedTuple):
             "length": length,
             "first_length": first_length,
             "document": document - 1,
+            **tag,
         }
 
     def _draw_starts(
@@ -83,19 +92,6 @@ class Index(NamedTuple):
         return start, np.minimum(width, end - start).astype(np.int32)
 
 
-class Spans(NamedTuple):
-    """The examples of one unit of text, and what they leave out."""
-
-    start: np.ndarray
-    length: np.ndarray
-    label: np.ndarray | int = -1
-    second: np.ndarray | None = None
-    second_length: np.ndarray | None = None
-    total: int = 0  # tokens of text
-    truncated: int = 0
-    cut: int = 0
-
-
 def build_index(
     stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path
 ) -> Index:
@@ -112,6 +108,10 @@ def build_index(
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
       pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
         `text_spec.width` tokens, of which an objective leaves some out.
+      parts: two spans of a document, its first part and all others; the longer loses
+        tokens at its end until both fit. With `text_spec.stride` the first part has at
+        most `text_spec.max_first` tokens, and every window over the others is a row, in
+        which they have the rest of `text_spec.length` (BERT's run_squad.py, doc_spans).
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text
@@ -147,6 +147,8 @@ def build_index(
         "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
+    if text_spec.max_first:
+        cache_key["max_first"] = text_spec.max_first
 
     def create(folder: Path) -> dict[str, dict[str, int]]:
         spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
@@ -157,9 +159,11 @@ def build_index(
         return {"counts": _count_tokens(spans)}
 
     is_pair = text_spec.unit in PAIR_UNITS
+    pair_labels = is_pair and text_spec.unit != "parts"
 
     def find_damage(folder: Path) -> str:
-        return _find_damage(_load_arrays(folder, is_pair), stream)
+        arrays = _load_arrays(folder, is_pair)
+        return _find_damage(arrays, stream, pair_labels=pair_labels)
 
     folder = cache.get_or_create(
         cache_dir, "index", cache_key, create, find_damage=find_damage
@@ -170,6 +174,7 @@ def build_index(
         stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
+        pair_labels=pair_labels,
     )
 
 
@@ -180,80 +185,19 @@ def _load_arrays(folder: Path, is_pair: bool) -> dict[str, np.ndarray | None]:
     return dict.fromkeys(PAIR_DTYPES) | arrays
 
 
-def _find_damage(arrays: dict[str, np.ndarray | None], stream: Stream) -> str:
+def _find_damage(
+    arrays: dict[str, np.ndarray | None], stream: Stream, *, pair_labels: bool
+) -> str:
     """The first file whose numbers no index of the stream can have; "" if none."""
     shards, is_pair = stream.shard_offsets, arrays["second"] is not None
     spans = [("start", "length", 1), ("second", "second_length", 0)]
     for start, length, least in spans[: 1 + is_pair]:
         if not spans_in_shards(arrays[start], arrays[length], shards, least=least):
             return f"{start}.npy with {length}.npy has spans outside the stream"
-    num_labels = NONADJACENT + 1 if is_pair else len(stream.label_names)
+    num_labels = NONADJACENT + 1 if pair_labels else len(stream.label_names)
     if not in_range(arrays["label"], -1, num_labels):
         return "label.npy has numbers out of their range"
     return ""
-
-
-def _stream_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
-    """Spans at even distances within each shard."""
-    stride = stride or text_spec.length
-    shard = stream.shard_offsets
-    start = np.concatenate([np.arange(*ends, stride) for ends in pairwise(shard)])
-    end = shard[np.searchsorted(shard, start, side="right")]
-    length = np.minimum(text_spec.length, end - start)
-    return Spans(start, length, total=stream.num_tokens)
-
-
-def _document_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
-    """The beginning of each document that has any text."""
-    start = np.asarray(stream.document_offsets[:-1])
-    size = stream.document_offsets[1:] - start - stream.separator_length
-    nonempty = size > 0
-    start, size, label = start[nonempty], size[nonempty], stream.labels[nonempty]
-    length = np.minimum(text_spec.length, size)
-    return Spans(start, length, label, total=int(size.sum()))
-
-
-def _sentence_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
-    """Rows of whole sentences, within a shard (`sentences`) or document (`passage`)."""
-    text = packing.find_sentences(stream)
-    text, cut = packing.cut_long_sentences(text, text_spec.length)
-    edges = text.first
-    if text_spec.unit == "sentences":
-        edges = np.searchsorted(text.start, stream.shard_offsets)
-    start, length = packing.fill_rows(text, edges, text_spec.length)
-    document = stream.document_offsets
-    separators = np.searchsorted(document, start + length)
-    separators -= np.searchsorted(document, start, side="right")
-    inside = int(separators.sum()) * stream.separator_length
-    return Spans(start, length, total=int(text.ends[-1]) + inside, cut=cut)
-
-
-def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
-    text = packing.find_sentences(stream)
-    pairs = packing.make_pairs(text, text_spec)
-    return Spans(**pairs._asdict(), total=int(text.ends[-1]))
-
-
-TEXT_UNITS = {
-    "stream": _stream_spans,
-    "document": _document_spans,
-    "sentences": _sentence_spans,
-    "passage": _sentence_spans,
-    "pair": _pair_spans,
-    "sentence_pair": _pair_spans,
-    "halves": _pair_spans,
-}
-PAIR_UNITS = ("pair", "sentence_pair", "halves")
-"""Units whose examples are two spans."""
-
-UNIT_DESCRIPTIONS = {
-    "document": "documents",
-    "sentences": "whole sentences",
-    "passage": "whole sentences",
-    "pair": "pairs of sentences",
-    "sentence_pair": "pairs of sentences",
-    "halves": "pairs of segments",
-}
 
 
 def _count_tokens(spans: Spans) -> dict[str, int]:

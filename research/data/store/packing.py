@@ -248,25 +248,32 @@ def _next_halves(text: Sentences, ends, text_spec: TextSpec, document, begin, ke
     }
 
 
-def _truncate(rows: dict[str, np.ndarray], max_length: int) -> Pairs:
-    """Pairs of no more than `max_length` tokens.
+def lost_tokens(
+    one: np.ndarray, two: np.ndarray, max_length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [N] that spans of `one` and `two` [N] tokens lose to fit together.
 
     First the longer span loses tokens; once both are equally long they lose tokens in
     turn, the second span first.
     """
-    key, one, two = rows["key"], rows["length"], rows["second_length"]
     over = np.maximum(one + two - max_length, 0)
     uneven = np.minimum(over, abs(one - two))
     both = over - uneven
     lost_one = np.where(one > two, uneven, 0) + both // 2
-    lost_two = over - lost_one
+    return lost_one, over - lost_one
+
+
+def _truncate(rows: dict[str, np.ndarray], max_length: int) -> Pairs:
+    """Pairs of no more than `max_length` tokens, see `lost_tokens`."""
+    key, one, two = rows["key"], rows["length"], rows["second_length"]
+    lost_one, lost_two = lost_tokens(one, two, max_length)
     return Pairs(
         start=rows["start"] + _heads(key, "first", lost_one),
         length=one - lost_one,
         second=rows["second"] + _heads(key, "second", lost_two),
         second_length=two - lost_two,
         label=rows["label"],
-        truncated=int(over.sum()),
+        truncated=int((lost_one + lost_two).sum()),
     )
 
 

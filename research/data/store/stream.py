@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from research.batch import PART
 from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
 from research.data.corpora.corpus import Corpus
@@ -96,6 +97,18 @@ class Stream:
         """[D] int32: indices into `label_names`; -1: no label."""
         return np.concatenate(self._map_shards("labels", np.int32))
 
+    @functools.cached_property
+    def part_offsets(self) -> np.ndarray:
+        """int64: where the parts of documents start, but the first of each."""
+        of_shards = zip(self._flags, self.shard_offsets, strict=False)
+        found = [np.flatnonzero(flags & PART) + first for flags, first in of_shards]
+        return np.concatenate(found)
+
+    @functools.cached_property
+    def has_tags(self) -> bool:
+        """Whether parts of its documents have labels."""
+        return (self.path / self.meta["shards"][0]["name"] / "tags.bin").exists()
+
     def count_tokens(self, size: int) -> np.ndarray:
         """[`size`] int64: how often each id occurs in the first tokens of all shards.
 
@@ -142,24 +155,44 @@ class Stream:
         Raises:
           UserError: a token is not in the vocabulary.
         """
-        start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
-        shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
-        position = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
         token = np.empty((len(start), width), np.int32)
         flags = np.empty((len(start), width), np.uint8)
-        for n in np.unique(shard):
-            rows = shard == n
-            token[rows] = self._tokens[n].take(position[rows], mode="clip")
-            flags[rows] = self._flags[n].take(position[rows], mode="clip")
+        self._gather(
+            [(self._tokens, token, pad), (self._flags, flags, 0)], start, length
+        )
         if token.max(initial=0) >= self.meta["vocabulary_size"]:
             raise UserError(
                 f"{self.path}: the stream is damaged (it has tokens beyond its "
                 "vocabulary); delete this folder, which the next start makes again"
             )
+        return token, flags
+
+    def gather_tags(
+        self, start: np.ndarray, length: np.ndarray, width: int
+    ) -> np.ndarray:
+        """[B, R] int32: indices into `label_names` where parts start; -1 elsewhere."""
+        tag = np.empty((len(start), width), np.int32)
+        self._gather([(self._map_shards("tags", np.int32), tag, -1)], start, length)
+        return tag
+
+    def _gather(self, arrays: list, start: np.ndarray, length: np.ndarray) -> None:
+        """Fills rows [B, R] from the arrays of shards.
+
+        Args:
+          arrays: (the array of each shard, rows to fill, the value beyond `length`).
+        """
+        start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
+        width = arrays[0][1].shape[1]
+        shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
+        position = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
+        for n in np.unique(shard):
+            own = shard == n
+            for of_shards, rows, _ in arrays:
+                rows[own] = of_shards[n].take(position[own], mode="clip")
         beyond = np.arange(width) >= length[:, None]
         if beyond.any():
-            token[beyond], flags[beyond] = pad, 0
-        return token, flags
+            for _, rows, fill in arrays:
+                rows[beyond] = fill
 
     @functools.cached_property
     def _tokens(self) -> list[np.ndarray]:

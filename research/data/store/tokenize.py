@@ -20,6 +20,7 @@ from research.data.corpora import sentences
 from research.data.corpora.corpus import Corpus, Document
 from research.data.corpora.sentences import BLANK, ENDS, NEWLINE, OPENS
 from research.data.progress import progress
+from research.data.store.annotations import label_number, mark_parts
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.data.work_shards import ShardResult
 from research.errors import UserError
@@ -31,6 +32,8 @@ MAX_KNOWN_UNITS = 2**19
 VERSION = 1
 """To be raised when a change here makes another stream of the same text."""
 SHARD_FILES = ("token", "flags", "documents", "sentences", "labels")
+RENUMBERED = ("labels.bin", "tags.bin")
+"""Files of numbers of labels; a shard has tags where parts of its documents do."""
 
 
 class Tokens(NamedTuple):
@@ -167,11 +170,14 @@ def write_stream(
     with progress(f"tokens of {corpus.name}, {split}", corpus.size or None) as report:
         for batch in _batches(corpus.documents(split)):
             tokens = tokenizer(document.text for document in batch)
-            labels = [_label_number(label_numbers, each.label) for each in batch]
+            labels = [label_number(label_numbers, each.label) for each in batch]
+            tags = mark_parts(
+                tokens.flags, tokens.documents, batch, vocabulary, label_numbers
+            )
             if shard is None or shard.tokens >= shard_tokens:
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)
                 shards.append(shard)
-            shard.append(tokens, labels)
+            shard.append(tokens, labels, tags)
             unknown += int((tokens.token == vocab.unk_id).sum())
             done = sum(shard.tokens for shard in shards)
             rate = done / (time.monotonic() - began) / 1e6
@@ -199,16 +205,18 @@ def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
     label_numbers: dict[str, int] = {}
     shards = []
     for source, meta in results:
-        numbers = [_label_number(label_numbers, name) for name in meta["label_names"]]
+        numbers = [label_number(label_numbers, name) for name in meta["label_names"]]
         renumber = np.array([*numbers, -1], np.int32)  # -1 (no label) is the last index
         for shard in meta["shards"]:
             old, new = source / shard["name"], folder / f"{len(shards):05d}"
             new.mkdir()
             for file in old.iterdir():
-                if file.stem != "labels":
+                if file.name not in RENUMBERED:
                     os.link(file, new / file.name)
-            labels = np.fromfile(old / "labels.bin", np.int32)
-            renumber[labels].tofile(new / "labels.bin")
+            for name in RENUMBERED:
+                if (old / name).exists():
+                    numbered = np.fromfile(old / name, np.int32)
+                    renumber[numbered].tofile(new / name)
             shards.append(shard | {"name": new.name})
     (_, first), *_ = results
     return {
@@ -239,11 +247,6 @@ def check_stream(corpus: Corpus, split: str, meta: dict) -> dict:
     return meta
 
 
-def _label_number(numbers: dict[str, int], label: str | None) -> int:
-    """The number of a label; a new label gets the next; -1: no label."""
-    return -1 if label is None else numbers.setdefault(label, len(numbers))
-
-
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
     """Batches of at most `MAX_BATCH_CHARS` characters, or of one document."""
     batch, size = [], 0
@@ -267,7 +270,9 @@ class _Shard:
         self._folder = folder / name
         self._folder.mkdir()
 
-    def append(self, tokens: Tokens, labels: Sequence[int]) -> None:
+    def append(
+        self, tokens: Tokens, labels: Sequence[int], tags: np.ndarray | None
+    ) -> None:
         arrays = (
             tokens.token.astype(self._dtype),
             tokens.flags,
@@ -275,7 +280,10 @@ class _Shard:
             tokens.sentences + self.tokens,
             np.array(labels, np.int32),
         )
-        for name, array in zip(SHARD_FILES, arrays, strict=True):
+        named = dict(zip(SHARD_FILES, arrays, strict=True))
+        if tags is not None:
+            named["tags"] = tags
+        for name, array in named.items():
             with (self._folder / f"{name}.bin").open("ab") as file:
                 array.tofile(file)
         self.tokens += len(tokens.token)

@@ -128,6 +128,12 @@ class Vocabulary:
         return np.array([len(text) for text in self._piece_bytes], np.int64)
 
     @functools.cached_property
+    def piece_characters(self) -> np.ndarray:
+        """[V] int64: characters that begin in each piece, WordPiece's spaces not."""
+        characters = [sum(b & 0xC0 != 0x80 for b in each) for each in self._piece_bytes]
+        return np.array(characters, np.int64) - self._starts_with_space
+
+    @functools.cached_property
     def _starts_with_space(self) -> np.ndarray:
         """[V] bool: WordPiece's pieces that start a word, also inside a unit."""
         wordpiece = self.tokenizer_type == "wordpiece"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from research.data.corpora import files, stdlib_corpus, tfds_corpus
+from research.data.corpora import files, row_formats, stdlib_corpus, tfds_corpus
 from research.data.corpora.corpus import SPLITS
 from research.data.loading.build import load_corpus
 from research.errors import UserError
@@ -73,7 +73,7 @@ def test_a_line_may_end_as_on_any_system(tmp_path, end):
 
 
 def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 100)
+    monkeypatch.setattr(row_formats, "MAX_DOCUMENT_BYTES", 100)
     lines = [f"line {n}" for n in range(100)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     found = texts_of(load_corpus(str(tmp_path), 0.0), "train")

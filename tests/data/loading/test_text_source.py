@@ -52,7 +52,7 @@ def make(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("unit", example_index.PAIR_UNITS)
+@pytest.mark.parametrize("unit", ["pair", "sentence_pair", "halves"])
 def test_the_spans_of_a_pair_are_concatenated(make, unit):
     data = make(toy_objectives.Objective(unit), batch=7)
     (index,) = data.source.indices

@@ -1,0 +1,36 @@
+"""Fine-tuning on a task, as BERT was tuned (google-research/bert, run_classifier.py).
+
+    python -m launch.train --config=experiments/finetune.py --workdir=runs/sst2 \
+        --config.train.init_from=runs/mlm --config.data.vocabulary=runs/mlm \
+        --config.data.train=sst2/train.tsv --config.data.valid=sst2/dev.tsv \
+        --config.data.fields=sentence --config.data.label=label
+    python -m launch.evaluate --workdir=runs/sst2 --config.data.valid=other.tsv
+
+A pair of texts is fields=sentence1,sentence2; other tasks are other objectives:
+STS-B: --config.objective.task=regression --config.objective.label_scale=5; words with
+tags: objective.name=token_classification and CoNLL or CoNLL-U files; SQuAD:
+objective.name=question_answering; a first text and choices:
+objective.name=multiple_choice. ELECTRA: --config.objective.head=linear
+--config.train.init_scope=discriminator. By default the task is that of classify.
+
+Departs: 200 steps and a rate for networks of this size, in place of 3 epochs at 5e-5.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments import base
+
+
+def get_config() -> ConfigDict:
+    config = base.get_config()
+    config.objective.name = "sequence_classification"
+    config.data.corpus = "docstrings"
+    config.model.dropout = 0.1
+    config.train.steps = 200
+    config.train.eval_every = 50
+    config.optimizer.learning_rate = 3e-4
+    config.optimizer.warmup_steps = 20
+    config.optimizer.decay_from = "start"
+    config.optimizer.bias_correction = False
+    config.optimizer.beta2 = 0.999
+    return config

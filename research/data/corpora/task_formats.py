@@ -1,0 +1,165 @@
+"""Formats of annotated text: words with tags (CoNLL, CoNLL-U), questions (SQuAD)."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from research.data.corpora.corpus import Document, join_parts
+from research.data.corpora.row_formats import (
+    Format,
+    LineError,
+    Parsed,
+    SkippedRows,
+    decode,
+    replace_surrogates,
+)
+from research.errors import unknown
+
+CONLLU_COLUMNS = (
+    "id",
+    "form",
+    "lemma",
+    "upos",
+    "xpos",
+    "feats",
+    "head",
+    "deprel",
+    "deps",
+    "misc",
+)
+"""Names of the columns (universaldependencies.org/format.html)."""
+
+ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
+"""Labels of questions; one whose answer is not where the file says has no label."""
+
+
+def parse_conll(file: BinaryIO, fmt: Format) -> Parsed:
+    """A document for each sentence, whose words are its parts, with their tags.
+
+    A line is a word, in columns between white space; a blank line ends a sentence, and
+    a line that begins with -DOCSTART- is none. `fields` is the number of the word's
+    column, by default the first, and `label` that of its tag, by default the last.
+    """
+    word_column, tag_column = fmt.fields or ("0",), fmt.label or "-1"
+    try:
+        (word_index,), tag_index = map(int, word_column), int(tag_column)
+    except ValueError:
+        raise LineError(
+            1, "CoNLL columns are numbers: data.fields is one, and data.label"
+        ) from None
+    words: list[tuple[int, str, str]] = []
+    width = 0
+    for number, line in enumerate(file, 1):
+        columns = decode(line, number).split()
+        if not columns or columns[0].startswith("-DOCSTART-"):
+            yield from _sentence(words)
+            words = []
+            continue
+        width = width or len(columns)
+        if len(columns) != width:
+            raise LineError(number, f"has {len(columns)} columns, not {width}")
+        try:
+            words.append((number, columns[word_index], columns[tag_index]))
+        except IndexError:
+            raise LineError(
+                number, f"has {width} columns, none is {word_index} or {tag_index}"
+            ) from None
+    yield from _sentence(words)
+
+
+def parse_conllu(file: BinaryIO, fmt: Format) -> Parsed:
+    """A document for each sentence; by default with universal part-of-speech tags.
+
+    Multiword tokens (ids such as 3-4) and empty nodes (3.1) are no words.
+    """
+    form, tag = (*fmt.fields, "form")[0], fmt.label or "upos"
+    for name in (form, tag):
+        if name not in CONLLU_COLUMNS:
+            raise LineError(1, str(unknown("column of CoNLL-U", name, CONLLU_COLUMNS)))
+    form_index, tag_index = CONLLU_COLUMNS.index(form), CONLLU_COLUMNS.index(tag)
+    words: list[tuple[int, str, str]] = []
+    for number, line in enumerate(file, 1):
+        text = decode(line, number).rstrip("\r\n")
+        if not text:
+            yield from _sentence(words)
+            words = []
+        elif not text.startswith("#"):
+            columns = text.split("\t")
+            if len(columns) != len(CONLLU_COLUMNS):
+                raise LineError(
+                    number, f"has {len(columns)} columns between tabs, not 10"
+                )
+            if columns[0].isdigit():
+                words.append((number, columns[form_index], columns[tag_index]))
+    yield from _sentence(words)
+
+
+def _sentence(words: list[tuple[int, str, str]]) -> Iterator[Document]:
+    """The document of (line, word, tag) of each word, if there are any."""
+    if not words:
+        return
+    numbers, forms, tags = zip(*words, strict=True)
+    blank = [n for n, form in zip(numbers, forms, strict=True) if not form.strip()]
+    if blank:
+        raise LineError(blank[0], "a word is blank")
+    yield join_parts(forms, " ")._replace(tags=tags, id=f":{numbers[0]}")
+
+
+def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
+    """A document for each question of SQuAD 1.1 or 2.0; its parts: question, context.
+
+    The first answer is the one to train on; all are right (Rajpurkar 2016; 2018).
+    """
+    content = file.read()
+    try:
+        questions = list(_questions(json.loads(content)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LineError(
+            1, f"not SQuAD's JSON, data > paragraphs > qas ({error!r:.60})"
+        ) from error
+    misplaced = []
+    for number, (context, question) in enumerate(questions, 1):
+        document, found = _question(context, question)
+        if not found:
+            misplaced.append(number)
+        yield document
+    if misplaced:
+        first = questions[misplaced[0] - 1][1]
+        yield SkippedRows(
+            len(misplaced),
+            misplaced[0],
+            f"are not trained on: the answer is not at its answer_start, first that "
+            f"of question {first.get('id')}",
+        )
+
+
+def _questions(content: Any) -> Iterator[tuple[str, dict]]:
+    """(context, question) of each question."""
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                if not paragraph["context"].strip() or not question["question"].strip():
+                    raise ValueError(f"{question['id']}: blank text")
+                yield paragraph["context"], question
+
+
+def _question(context: str, question: dict) -> tuple[Document, bool]:
+    """The document of a question, and whether its answer is at its offset."""
+    answers = question.get("answers") or []
+    text = replace_surrogates(question["question"])
+    document = join_parts([text, context], "\n")._replace(
+        id=str(question["id"]), golds=tuple(answer["text"] for answer in answers)
+    )
+    if question.get("is_impossible") or not answers:
+        impossible = "is_impossible" in question
+        return document._replace(
+            label=UNANSWERABLE if impossible else None, golds=()
+        ), True
+    first = answers[0]
+    begin = first["answer_start"]
+    end = begin + len(first["text"])
+    if not first["text"] or context[begin:end] != first["text"]:
+        return document, False
+    (shift,) = document.starts
+    answer = (shift + begin, shift + end)
+    return document._replace(label=ANSWERABLE, answer=answer), True

@@ -1,0 +1,114 @@
+"""Units of text: which tokens of a stream each example of an index reads."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from research.batch import TextSpec
+from research.data.store import packing
+from research.data.store.stream import Stream
+
+
+class Spans(NamedTuple):
+    """The examples of one unit of text, and what they leave out."""
+
+    start: np.ndarray
+    length: np.ndarray
+    label: np.ndarray | int = -1
+    second: np.ndarray | None = None
+    second_length: np.ndarray | None = None
+    total: int = 0  # tokens of text
+    truncated: int = 0
+    cut: int = 0
+
+
+def _stream_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """Spans at even distances within each shard."""
+    stride = stride or text_spec.length
+    shard = stream.shard_offsets
+    start = np.concatenate([np.arange(*ends, stride) for ends in pairwise(shard)])
+    end = shard[np.searchsorted(shard, start, side="right")]
+    length = np.minimum(text_spec.length, end - start)
+    return Spans(start, length, total=stream.num_tokens)
+
+
+def _document_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """The beginning of each document that has any text."""
+    start = np.asarray(stream.document_offsets[:-1])
+    size = stream.document_offsets[1:] - start - stream.separator_length
+    nonempty = size > 0
+    start, size, label = start[nonempty], size[nonempty], stream.labels[nonempty]
+    length = np.minimum(text_spec.length, size)
+    return Spans(start, length, label, total=int(size.sum()))
+
+
+def _sentence_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """Rows of whole sentences, within a shard (`sentences`) or document (`passage`)."""
+    text = packing.find_sentences(stream)
+    text, cut = packing.cut_long_sentences(text, text_spec.length)
+    edges = text.first
+    if text_spec.unit == "sentences":
+        edges = np.searchsorted(text.start, stream.shard_offsets)
+    start, length = packing.fill_rows(text, edges, text_spec.length)
+    document = stream.document_offsets
+    separators = np.searchsorted(document, start + length)
+    separators -= np.searchsorted(document, start, side="right")
+    inside = int(separators.sum()) * stream.separator_length
+    return Spans(start, length, total=int(text.ends[-1]) + inside, cut=cut)
+
+
+def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    text = packing.find_sentences(stream)
+    pairs = packing.make_pairs(text, text_spec)
+    return Spans(**pairs._asdict(), total=int(text.ends[-1]))
+
+
+def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """The first part of each document and its other parts, or windows over them."""
+    start, label = np.asarray(stream.document_offsets[:-1]), stream.labels
+    end = stream.document_offsets[1:] - stream.separator_length
+    start, end, label = (array[end > start] for array in (start, end, label))
+    parts = np.append(stream.part_offsets, stream.num_tokens)
+    second = np.minimum(parts[np.searchsorted(parts, start)], end)
+    one, two = second - start, end - second
+    total = int(one.sum() + two.sum())
+    if not stride:
+        lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
+        lost = int((lost_one + lost_two).sum())
+        return Spans(
+            start, one - lost_one, label, second, two - lost_two, total, truncated=lost
+        )
+    one = np.minimum(one, text_spec.max_first or one)
+    room = np.maximum(text_spec.length - one, 1)
+    step = np.minimum(stride, room)
+    windows = 1 + -(-np.maximum(two - room, 0) // step)
+    row = np.repeat(np.arange(len(start)), windows)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(windows) - windows, windows)
+    begin = second[row] + nth * step[row]
+    size = np.minimum(room[row], end[row] - begin)
+    return Spans(start[row], one[row], label[row], begin, size, total)
+
+
+TEXT_UNITS = {
+    "stream": _stream_spans,
+    "document": _document_spans,
+    "sentences": _sentence_spans,
+    "passage": _sentence_spans,
+    "pair": _pair_spans,
+    "sentence_pair": _pair_spans,
+    "halves": _pair_spans,
+    "parts": _part_spans,
+}
+PAIR_UNITS = ("pair", "sentence_pair", "halves", "parts")
+"""Units whose examples are two spans."""
+
+UNIT_DESCRIPTIONS = {
+    "document": "documents",
+    "sentences": "whole sentences",
+    "passage": "whole sentences",
+    "pair": "pairs of sentences",
+    "sentence_pair": "pairs of sentences",
+    "halves": "pairs of segments",
+    "parts": "parts of documents",
+}

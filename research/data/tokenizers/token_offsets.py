@@ -1,0 +1,65 @@
+"""The characters of a text that each of its tokens stands for."""
+
+# T tokens, U units
+
+from typing import NamedTuple
+
+import numpy as np
+
+from research.data.corpora import sentences
+from research.data.tokenizers.vocabulary import Vocabulary
+
+
+class TokenOffsets(NamedTuple):
+    """Of each token, in order of the text: its characters [begin, end), not empty."""
+
+    begin: np.ndarray  # [T] int64
+    end: np.ndarray  # [T] int64
+
+
+def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
+    """The characters (code points) of each token of a text, without its separator.
+
+    Inside a unit the characters of its pieces are counted. If they are not as many as
+    those of the unit (normalised or unknown text), each piece stands for all of it.
+    """
+    split = sentences.split_units
+    if vocabulary.keep_whitespace:
+        split = sentences.split_literally
+    units = split(text)
+    encoded = vocabulary.encode_units(units)
+    unit_begin, unit_size = np.empty((2, len(units)), np.int64)
+    position = 0
+    for number, unit in enumerate(units):
+        surface = unit[1:] if unit[0] in _PREFIXES else unit
+        position = text.index(surface, position)
+        unit_begin[number], unit_size[number] = position, len(surface)
+        position += len(surface)
+    size = vocabulary.piece_characters[encoded.token]
+    unit = np.repeat(np.arange(len(units)), encoded.count)
+    through = np.cumsum(size)
+    first = np.cumsum(encoded.count) - encoded.count
+    before_unit = (through - size)[first] if len(units) else through
+    total = np.add.reduceat(size, first) if len(units) else through
+    spaces = np.array([not each.startswith(_PREFIXES) for each in units], np.int64)
+    spaces = np.where(total == unit_size + spaces, spaces, 0)
+    end = through - before_unit[unit] - spaces[unit]
+    begin = np.maximum(end - size, 0)
+    end = np.maximum(end, begin + 1)  # a piece that is a space, or part of a character
+    exact = (total == unit_size + spaces)[unit]
+    begin = np.where(exact, np.minimum(begin, unit_size[unit] - 1), 0)
+    end = np.where(exact, np.minimum(end, unit_size[unit]), unit_size[unit])
+    return TokenOffsets(unit_begin[unit] + begin, unit_begin[unit] + end)
+
+
+_PREFIXES = (sentences.JOINED, sentences.NO_SPACE)
+
+
+def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
+    """The first token that stands for a character, or for one behind it."""
+    return np.searchsorted(offsets.end, character, side="right")
+
+
+def last_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
+    """The last token that stands for a character, or for one before it."""
+    return np.searchsorted(offsets.begin, character, side="right") - 1

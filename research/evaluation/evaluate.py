@@ -1,0 +1,41 @@
+"""Evaluates parameters on a program's evaluation split: terms, metrics and items."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from research.evaluation.predictions import Scores, score_predictions
+from research.run.setup import Program, eval_batches
+from research.step import host_means
+
+
+def evaluate(
+    program: Program,
+    params: Any,
+    zeros: tuple[Any, Any],
+    before_batch: Callable[[], None] = lambda: None,
+) -> Scores:
+    """The whole split, each token with the same weight; each example once.
+
+    Args:
+      zeros: what `setup.make_eval_zeros` makes.
+      before_batch: called before each batch.
+
+    Returns:
+      the means of the objective's terms, and where it predicts something, the metrics
+      of that (`score_predictions`), and its items.
+    """
+    (sums, carry), predictions = zeros, []
+    for batch in eval_batches(program):
+        # One at a time: batches depend on each other by their sums alone, and with
+        # many in flight a CPU's collectives could find no free thread to meet on.
+        before_batch()
+        jax.block_until_ready(sums)
+        sums, carry = program.evaluate(params, carry, sums, batch)
+        if program.predict is not None and program.data.documents is not None:
+            predictions.append(jax.device_get(program.predict(params, batch)))
+    means, scores = host_means(jax.device_get(sums)), Scores([], {})
+    if predictions:
+        scores = score_predictions(program.objective, predictions, program.data)
+    return scores._replace(metrics=means | scores.metrics)

@@ -1,0 +1,213 @@
+"""From the arrays that an objective predicts to items with gold answers, and metrics.
+
+An objective that predicts has `predict(net, batch)`, which returns arrays of a batch's
+rows, and `predicts`, which says what they are:
+
+class    logits [B, N] of the labels in `vocab.labels`
+set      logits [B, N] of the single labels of documents that have several
+number   logits [B, 1], the number itself
+choice   logits [B, C] of the choices
+tags     tag [B, L], where weight [B, L] is above 0: of each word of the row
+span     logits [B, L, 2] of start and end; null [B]; context [B, 2]: its first
+         position and number of tokens
+"""
+
+# B rows, N labels, C choices, L length
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.data.corpora.corpus import LABEL_SEPARATOR, Document
+from research.data.corpora.task_formats import UNANSWERABLE
+from research.data.tokenizers.token_offsets import token_offsets
+from research.evaluation import answer_spans, metrics, squad
+
+
+class Item(NamedTuple):
+    """One example: what was predicted, and what is right, None if that is unknown."""
+
+    id: str
+    prediction: Any
+    gold: Any
+    score: float | None  # 1 for right and 0 for wrong, or a part of that (see below)
+
+
+class Scores(NamedTuple):
+    """The items of an evaluation, in the order of the text, and the metrics of all."""
+
+    items: list[Item]
+    metrics: dict[str, float]
+
+
+class Rows(NamedTuple):
+    """The predictions of one example: a row, or several that are windows over it."""
+
+    document: Document
+    arrays: list[Mapping[str, np.ndarray]]  # of each row
+    first: list[int]  # of each row, its second span's first token in the document
+
+
+def score_predictions(
+    objective: Any, batches: Sequence[Mapping[str, np.ndarray]], data: Any
+) -> Scores:
+    """The items of an evaluation and their metrics.
+
+    Args:
+      batches: what `predict` returned for each batch of `data.eval.evaluation()`.
+      data: a `research.data.pipeline.Data` made from text.
+    """
+    examples = _rows_of_documents(batches, data)
+    make_items, measure = _KINDS[objective.predicts]
+    items = [make_items(objective, rows, data) for rows in examples]
+    known = [item for item in items if item.gold is not None]
+    return Scores(items, measure(known, data.vocab.labels) if known else {})
+
+
+def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
+    """The rows of each document, which are adjacent, in the order of the text."""
+    rows = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    documents, number = data.documents(), 0
+    for index in data.eval.source.indices:
+        offsets = index.stream.document_offsets
+        of_row = np.searchsorted(offsets, index.start, side="right") - 1
+        second = index.start if index.second is None else index.second
+        end = 0
+        for document, text in enumerate(_take(documents, index.stream.num_documents)):
+            begin, end = end, int(np.searchsorted(of_row, document, side="right"))
+            if begin == end:
+                continue
+            each = range(number + begin, number + end)
+            arrays = [{name: rows[name][row] for name in rows} for row in each]
+            first = (second[begin:end] - offsets[document]).tolist()
+            yield Rows(text, arrays, first)
+        number += len(index.start)
+
+
+def _take(documents: Iterator[Document], count: int) -> Iterator[Document]:
+    for _ in range(count):
+        yield next(documents)
+
+
+def _class_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: whether it is right."""
+    prediction = data.vocab.labels[int(rows.arrays[0]["logits"].argmax())]
+    return _right_or_wrong(rows.document, prediction, rows.document.label)
+
+
+def _choice_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: whether it is right."""
+    names, choice = data.vocab.labels, int(rows.arrays[0]["logits"].argmax())
+    numbered = all(name.isdigit() for name in names)
+    prediction = str(choice) if numbered else (*names, *map(str, range(99)))[choice]
+    return _right_or_wrong(rows.document, prediction, rows.document.label)
+
+
+def _right_or_wrong(document: Document, prediction: str, gold: str | None) -> Item:
+    score = None if gold is None else float(prediction == gold)
+    return Item(document.id, prediction, gold, score)
+
+
+def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: the fraction of all labels that is right."""
+    names, label = _single_labels(data.vocab.labels), rows.document.label
+    likely = rows.arrays[0]["logits"] > 0
+    prediction = [name for name, yes in zip(names, likely, strict=True) if yes]
+    if label is None:
+        return Item(rows.document.id, prediction, None, None)
+    gold = label.split(LABEL_SEPARATOR)
+    wrong = len({*prediction} ^ {*gold})
+    return Item(rows.document.id, prediction, gold, 1 - wrong / len(names))
+
+
+def _single_labels(labels: Sequence[str]) -> list[str]:
+    return sorted({name for label in labels for name in label.split(LABEL_SEPARATOR)})
+
+
+def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: minus the squared error."""
+    prediction, label = float(rows.arrays[0]["logits"][0]), rows.document.label
+    if label is None:
+        return Item(rows.document.id, prediction, None, None)
+    gold = float(label)
+    return Item(rows.document.id, prediction, gold, -((prediction - gold) ** 2))
+
+
+def _tags_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: the fraction of the words that is right; words past the row have "O"."""
+    (arrays,) = rows.arrays
+    found = arrays["tag"][arrays["weight"] > 0].tolist()
+    gold = list(rows.document.tags)
+    prediction = [data.vocab.labels[tag] for tag in found]
+    prediction += ["O"] * (len(gold) - len(prediction))
+    right = sum(a == b for a, b in zip(prediction, gold, strict=True))
+    return Item(rows.document.id, prediction, gold, right / len(gold))
+
+
+def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: F1."""
+    windows = [
+        answer_spans.Window(
+            row["logits"], float(row["null"]), int(row["context"][0]), first, size
+        )
+        for row, first in zip(rows.arrays, rows.first, strict=True)
+        if (size := int(row["context"][1]))
+    ]
+    document, no_answers = rows.document, UNANSWERABLE in data.vocab.labels
+    best = answer_spans.best_span(
+        windows, n_best=objective.n_best, max_answer=objective.max_answer
+    )
+    prediction = ""
+    if best is not None:
+        null = answer_spans.null_score(windows)
+        if not no_answers or null - best.score <= objective.null_threshold:
+            offsets = token_offsets(document.text, data.vocabulary)
+            begin, end = offsets.begin[best.first], offsets.end[best.last]
+            prediction = document.text[begin:end].strip()
+    if not document.golds and document.label != UNANSWERABLE:
+        return Item(document.id, prediction, None, None)
+    golds = squad.answers_to_score(document.golds, no_answers=no_answers)
+    f1 = squad.f1(prediction, golds, no_answers=no_answers)
+    return Item(document.id, prediction, golds, f1)
+
+
+def _measure_classes(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    return metrics.of_classes(*_columns(items), labels)
+
+
+def _measure_sets(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    predictions, golds = (list(map(set, column)) for column in _columns(items))
+    return metrics.of_sets(predictions, golds, _single_labels(labels))
+
+
+def _measure_numbers(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    return metrics.of_numbers(*_columns(items))
+
+
+def _measure_tags(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    return metrics.of_tags(*_columns(items))
+
+
+def _measure_choices(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    return {"accuracy": float(np.mean([item.score for item in items]))}
+
+
+def _measure_spans(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    matches = [squad.exact_match(item.prediction, item.gold) for item in items]
+    f1 = [item.score for item in items]
+    return {"exact_match": float(np.mean(matches)), "f1": float(np.mean(f1))}
+
+
+def _columns(items: Sequence[Item]) -> tuple[list, list]:
+    return [item.prediction for item in items], [item.gold for item in items]
+
+
+_KINDS: dict[str, tuple[Callable, Callable]] = {
+    "class": (_class_item, _measure_classes),
+    "set": (_set_item, _measure_sets),
+    "number": (_number_item, _measure_numbers),
+    "choice": (_choice_item, _measure_choices),
+    "tags": (_tags_item, _measure_tags),
+    "span": (_span_item, _measure_spans),
+}

@@ -1,0 +1,121 @@
+"""How the parts of a task's example become a row, as each architecture was tuned.
+
+bert     bos A eos B eos; token types 0 and 1; the state at bos stands for the row
+         (google-research/bert, run_classifier.py; ALBERT, ELECTRA, SpanBERT alike).
+roberta  bos A eos eos B eos; one token type; bos (fairseq, models/roberta/
+         hub_interface.py, encode).
+xlnet    A eos B eos bos; token types 0, 1 and 2; bos at the end (zihangdai/xlnet,
+         classifier_utils.py, convert_single_example). Padding is on the right: with
+         relative positions and an attention mask that equals padding on the left.
+gpt      bos A mask B eos, causal; eos. The released code adds three tokens: start,
+         delimiter, extract (openai/finetune-transformer-lm, train.py, transform_roc);
+         bos, mask and eos take their places here.
+bart     as roberta in the encoder; the decoder reads the same, one token later; the
+         decoder's state at the last eos (fairseq, tasks/sentence_prediction.py; models/
+         bart/model.py).
+"""
+
+# B batch, L length, P parts of a row
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.batch import Example, VocabInfo
+from research.objectives.inputs import input_format
+
+FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
+ENCODER_FORMATS = ("bert", "roberta", "xlnet")
+
+
+class TaskInput(NamedTuple):
+    """Rows with special tokens, and where parts and the pooled state are."""
+
+    text: input_format.Text
+    begin: np.ndarray  # [B, 2] int64: where each part's text begins
+    pooled: np.ndarray  # [B] int64: the position whose state stands for the row
+
+
+def num_specials(format: str, num_parts: int) -> int:
+    """The special tokens of a row of so many parts, of which there are 1 or 2."""
+    return 2 * num_parts if format in ("roberta", "bart") else num_parts + 1
+
+
+def num_token_types(format: str) -> int:
+    """The token types that a format writes."""
+    return {"bert": 2, "xlnet": 3}.get(format, 1)
+
+
+def lay_out(
+    example: Example,
+    begin: np.ndarray,
+    size: np.ndarray,
+    vocab: VocabInfo,
+    length: int,
+    format: str,
+) -> TaskInput:
+    """The rows of one or two parts; without text a row is empty.
+
+    Args:
+      begin, size: [B, 2]: the raw tokens of each part; of size 0: there is none. With
+        `num_specials` they fit in a row of `length`.
+    """
+    prefixes = {
+        "roberta": (vocab.bos_id, vocab.eos_id),
+        "bart": (vocab.bos_id, vocab.eos_id),
+        "xlnet": (None, None),
+    }.get(format, (vocab.bos_id, None))
+    text = input_format.concatenate_spans(
+        example, begin, size, vocab, length, prefixes=prefixes
+    )
+    row, first = np.arange(len(size)), size[:, 0] > 0
+    before = [int(prefix is not None) for prefix in prefixes]
+    start = np.where(first, size[:, 0] + before[0] + 1, 0)
+    at = np.stack([np.full(len(size), before[0]), start + before[1]], axis=1)
+    last = np.maximum(text.length - 1, 0)
+    pooled = np.zeros(len(size), np.int64)
+    if format == "gpt":
+        both = first & (size[:, 1] > 0)
+        text.token[row[both], start[both] - 1] = vocab.mask_id
+        pooled = last
+    elif format == "xlnet":
+        here = text.length > 0
+        text.token[row[here], text.length[here]] = vocab.bos_id
+        text.token_type[row[here], text.length[here]] = 2
+        text, pooled = text._replace(length=text.length + here), last + here
+    elif format == "bart":
+        pooled = last
+    if num_token_types(format) == 1:
+        text.token_type[:] = 0
+    return TaskInput(text, at, pooled)
+
+
+def network_input(text: input_format.Text, format: str) -> dict[str, np.ndarray]:
+    """The arrays of the network's inputs; of bart `encoder_*` and `decoder_*`."""
+    if format == "bart":
+        position = np.arange(text.token.shape[1])
+        source = np.where(position == 0, text.length[:, None], position) - 1
+        shifted = np.take_along_axis(text.token, np.maximum(source, 0), axis=1)
+        here = position < text.length[:, None]
+        shifted = np.where(here, shifted, text.token)  # the last eos comes first
+        return input_format.full_input(
+            text.token, text.length, "encoder_"
+        ) | input_format.causal_input(shifted, text.length, "decoder_")
+    make = input_format.causal_input if format == "gpt" else input_format.full_input
+    return make(text.token, text.length) | {"token_type": text.token_type}
+
+
+def two_parts(example: Example, room: int) -> tuple[np.ndarray, np.ndarray]:
+    """begin, size [B, 2] of the first part and of all others, in at most `room` tokens.
+
+    Rows whose index was built for as many tokens are not cut here.
+    """
+    num_raw = np.minimum(example.length, room).astype(np.int64)
+    first = np.minimum(example.first_length, num_raw)
+    begin = np.stack([np.zeros_like(first), first], axis=1)
+    return begin, np.stack([first, num_raw - first], axis=1)
+
+
+def check_token_types(options: Any, format: str) -> None:
+    """Raises UserError: model.token_types is above 0 and too few for the format."""
+    input_format.check_token_types(options, num_token_types(format))

@@ -1,0 +1,160 @@
+"""Multiple choice: which of several texts continues or answers the first one."""
+
+# B batch, L length, C choices
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import models
+from research.batch import PART, ArraySpec, Example, TextSpec, VocabInfo, input_specs
+from research.errors import UserError
+from research.fields import check, choice, number
+from research.objectives.inputs import input_format, sentence_pairs, task_input
+from research.objectives.losses.cross_entropy import Term
+
+HIDDEN = -1e9
+"""The logit of a choice that an example does not have."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads a document's first part with each other part; labels count those from 0.
+
+    One logit a choice, and a softmax over the choices (XLNet's run_race.py, GPT's
+    train.py). The choices of an example are segments of one row, which share its tokens
+    evenly: no choice attends to another. Of a long example the end of the first part is
+    left out.
+    """
+
+    choices: int = number(2, least=2)  # of an example, at most; rows of data.length
+    # tokens are divided by it
+    format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
+    head: str = choice("tanh", ("tanh", "linear"))  # see sequence_classification
+
+    family = "supervised"
+    predicts = "choice"
+    supports_accumulation = True
+
+    def __post_init__(self):
+        check(self)
+
+    @property
+    def pattern(self) -> str:
+        return "causal" if self.format == "gpt" else "full"
+
+    def text_spec(self, length: int) -> TextSpec:
+        return TextSpec("parts", 2 * length, label="class")
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        scored = {"scored": ArraySpec((self.choices,)), "num_choices": ArraySpec(())}
+        return input_specs(length) | sentence_pairs.label_specs() | scored
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the choices; which is right is what is hidden.
+
+        Raises:
+          UserError: data.length is too small, an example has more choices than
+            `choices`, or a label is none of them.
+        """
+        width = length // self.choices
+        room = width - task_input.num_specials(self.format, 2)
+        if room < 2:
+            raise UserError(
+                f"data.length={length} leaves {width} tokens for each of "
+                f"{self.choices} choices; give at least "
+                f"{self.choices * (width - room + 2)}"
+            )
+        begin, size, number = self._choices(example)
+        rows = []
+        for n in range(self.choices):
+            used = size[:, n] > 0
+            of_choice = np.minimum(size[:, n], room - 1)
+            of_first = np.minimum(example.first_length, room - of_choice) * used
+            laid = task_input.lay_out(
+                example,
+                np.stack([0 * begin[:, n], begin[:, n]], axis=1),
+                np.stack([of_first, of_choice], axis=1).astype(np.int64),
+                vocab,
+                width,
+                self.format,
+            )
+            arrays = task_input.network_input(laid.text, self.format)
+            arrays["segment"] *= n + 1
+            pooled = np.where(used, laid.pooled + n * width, 0)
+            rows.append(arrays | {"scored": pooled[:, None].astype(np.int32)})
+        batch = {name: np.concatenate([r[name] for r in rows], 1) for name in rows[0]}
+        rest = length - self.choices * width
+        for name, fill in (("token", vocab.pad_id), ("position", 0), ("segment", 0)):
+            batch[name] = np.pad(batch[name], [(0, 0), (0, rest)], constant_values=fill)
+        for name in ("token_type", "rank", "reach"):
+            batch[name] = np.pad(batch[name], [(0, 0), (0, rest)])
+        right = _choice_numbers(vocab)[example.label]
+        if (wrong := (example.label >= 0) & (right >= number) & (number > 1)).any():
+            row = int(wrong.argmax())
+            raise UserError(
+                f"label {right[row]} of an example with {number[row]} choices, which "
+                "are counted from 0"
+            )
+        labelled = (example.label >= 0) & (number > 1)
+        return batch | {
+            "num_choices": number.astype(np.int32),
+            "label": np.where(labelled, right, 0).astype(np.int32),
+            "label_weight": labelled.astype(np.float32),
+        }
+
+    def _choices(self, example: Example) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """begin and size [B, C] of the choices among the raw tokens; number [B]."""
+        is_start = example.flags & PART > 0
+        is_start &= np.arange(is_start.shape[1]) < example.length[:, None]
+        number = is_start.sum(axis=1)
+        if number.max(initial=0) > self.choices:
+            raise UserError(
+                f"an example has {number.max()} choices; objective.choices is "
+                f"{self.choices}"
+            )
+        begin, used = input_format.scored_positions(is_start, self.choices)
+        last = np.where(used, begin, example.length[:, None])
+        end = np.append(last[:, 1:], example.length[:, None], axis=1)
+        return begin, np.where(used, end - begin, 0), number
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: model.token_types are too few."""
+        task_input.check_token_types(options, self.format)
+        hidden = "none" if self.head == "linear" else "tanh"
+        heads = {"choice": models.HeadSpec(1, hidden, dropout=True)}
+        return models.Transformer(
+            options, size=vocab.size, pattern=self.pattern, heads=heads
+        )
+
+    def _logits(self, net: Any, batch: dict) -> jax.Array:
+        """[B, C] float32, HIDDEN where there is no choice."""
+        states = net.states(batch, scored=batch["scored"])
+        logits_BC = net.head("choice", states)[..., 0]
+        index = jnp.arange(self.choices)[None]
+        return jnp.where(index < batch["num_choices"][:, None], logits_BC, HIDDEN)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: choice, and accuracy (a metric)."""
+        terms = sentence_pairs.label_terms("choice", self._logits(net, batch), batch)
+        return {"choice": terms["choice"], "accuracy": terms["choice_accuracy"]}, ()
+
+    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+        """logits [B, C], HIDDEN where there is no choice."""
+        return {"logits": self._logits(net, batch)}
+
+
+def _choice_numbers(vocab: VocabInfo) -> np.ndarray:
+    """[labels + 1]: the choice that each label means, and 0 for none (-1).
+
+    Numbers mean themselves; other names, such as A to D, are numbered as they sort.
+    """
+    names = vocab.labels
+    if all(name.isdigit() for name in names):
+        return np.array([*map(int, names), 0])
+    return np.array([*range(len(names)), 0])

@@ -1,0 +1,205 @@
+"""Classification or regression of a text or a pair of texts: to fine-tune networks."""
+
+# B batch, L length, N labels
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import models
+from research.batch import (
+    ArraySpec,
+    Example,
+    TextSpec,
+    VocabInfo,
+    input_group,
+    input_specs,
+    scored_specs,
+)
+from research.data.corpora.corpus import LABEL_SEPARATOR
+from research.errors import UserError
+from research.fields import check, choice, number
+from research.objectives.inputs import sentence_pairs, task_input
+from research.objectives.losses.cross_entropy import (
+    Term,
+    binary_cross_entropy,
+    cross_entropy,
+)
+
+MAX_LABELS = 31
+"""Of task "multi", whose sets of labels are the bits of an int32."""
+
+LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads a document's parts, the first and all others; what is unlabelled weighs 0.
+
+    single      one label of several: cross-entropy.
+    multi       any number of labels: binary cross-entropy of each.
+    regression  a number: squared error, of label / `label_scale` (RoBERTa's and
+                ELECTRA's STS-B: 5).
+    """
+
+    format: str = choice("bert", task_input.FORMATS)
+    task: str = choice("single", tuple(LABEL_TYPES))
+    head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh, and
+    # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
+    # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
+    label_scale: float = number(1.0, above=0)  # of task regression
+    lm_coef: float = number(
+        0.0, least=0
+    )  # of the LM loss of the same text, with format
+    # gpt (GPT: 0.5)
+
+    family = "supervised"
+    supports_accumulation = True
+
+    def __post_init__(self):
+        check(self)
+        if self.lm_coef and self.format != "gpt":
+            raise ValueError("lm_coef is 0 with formats other than gpt")
+
+    @property
+    def pattern(self) -> str:
+        return "causal" if self.format == "gpt" else "full"
+
+    @property
+    def predicts(self) -> str:
+        """What `predict` returns: see research.evaluation.predictions."""
+        return LABEL_TYPES[self.task]
+
+    def text_spec(self, length: int) -> TextSpec:
+        room = length - task_input.num_specials(self.format, 2)
+        return TextSpec("parts", room, label=LABEL_TYPES[self.task])
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        dtype = np.float32 if self.task == "regression" else np.int32
+        specs = sentence_pairs.label_specs() | {"label": ArraySpec((), dtype)}
+        specs["pooled"] = ArraySpec((1,))
+        if self.lm_coef:
+            specs |= scored_specs(length, gathered=False)
+        prefixes = ("encoder_", "decoder_") if self.format == "bart" else ("",)
+        for prefix in prefixes:
+            specs |= input_specs(length, prefix)
+        return specs
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the parts; the label is what is hidden.
+
+        Raises:
+          UserError: the documents have no labels, or not such.
+        """
+        begin, size = task_input.two_parts(example, self.text_spec(length).length)
+        laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
+        values = self._label_values(vocab)
+        labelled = (example.label >= 0) & (laid.text.length > 0)
+        label = np.where(labelled, values[np.maximum(example.label, 0)], 0)
+        batch = task_input.network_input(laid.text, self.format) | {
+            "pooled": laid.pooled[:, None].astype(np.int32),
+            "label": label.astype(values.dtype),
+            "label_weight": labelled.astype(np.float32),
+        }
+        if self.lm_coef:
+            batch["target"] = np.roll(laid.text.token, -1, axis=1)
+            is_last = np.arange(length) >= laid.text.length[:, None] - 1
+            batch["target"][is_last] = vocab.pad_id
+            batch["weight"] = (~is_last).astype(np.float32)
+        return batch
+
+    def _label_values(self, vocab: VocabInfo) -> np.ndarray:
+        """[labels of the documents]: what each is in the batch."""
+        classes = label_classes(vocab)
+        if self.task == "single":
+            return np.arange(len(classes), dtype=np.int32)
+        if self.task == "regression":
+            return np.array([float(each) for each in vocab.labels], np.float32)
+        if len(classes) > MAX_LABELS:
+            raise UserError(
+                f"objective.task multi has at most {MAX_LABELS} labels, not "
+                f"{len(classes)}"
+            )
+        sets = [each.split(LABEL_SEPARATOR) for each in vocab.labels]
+        bits = [sum(1 << classes.index(each) for each in names) for names in sets]
+        return np.array(bits, np.int32)
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: there are no labels, or model.token_types are too few."""
+        task_input.check_token_types(options, self.format)
+        size = 1 if self.task == "regression" else len(label_classes(vocab))
+        hidden = "none" if self.head == "linear" else "tanh"
+        heads = {"label": models.HeadSpec(size, hidden, dropout=True)}
+        if self.format == "bart":
+            return models.EncoderDecoder(options, size=vocab.size, heads=heads)
+        return models.Transformer(
+            options, size=vocab.size, pattern=self.pattern, heads=heads
+        )
+
+    def _logits(self, net: Any, batch: dict) -> jax.Array:
+        """[B, N] float32."""
+        scored = batch["pooled"]
+        if self.format == "bart":
+            encoded = net.encode(input_group(batch, "encoder_"))
+            states = net.states(input_group(batch, "decoder_"), encoded, scored=scored)
+        else:
+            states = net.states(batch, scored=scored)
+        return net.head("label", states[:, 0])
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: label, labels or squared_error, and lm; accuracy (a metric)."""
+        weight, terms = batch["label_weight"], {}
+        if self.lm_coef:
+            states = net.states(batch)
+            row = jnp.arange(len(states))
+            logits_BN = net.head("label", states[row, batch["pooled"][:, 0]])
+            readout = net.readout(states)
+            lm, _ = cross_entropy(readout, batch["target"], batch["weight"])
+            terms["lm"] = lm._replace(coef=self.lm_coef)
+        else:
+            logits_BN = self._logits(net, batch)
+        if self.task == "single":
+            found = sentence_pairs.label_terms("label", logits_BN, batch)
+            terms |= {"label": found["label"], "accuracy": found["label_accuracy"]}
+        elif self.task == "regression":
+            error = logits_BN[:, 0] - batch["label"] / self.label_scale
+            total = jnp.sum(weight * error**2)
+            terms["squared_error"] = Term(total, jnp.sum(weight))
+        else:
+            each = jnp.broadcast_to(weight[:, None], logits_BN.shape)
+            term, correct = binary_cross_entropy(
+                logits_BN, _bits(batch["label"], logits_BN.shape[1]), each
+            )
+            accuracy = Term(correct, term.weight, 0.0)
+            terms |= {"labels": term, "accuracy": accuracy}
+        return terms, ()
+
+    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+        """logits [B, N], of regression in the labels' unit."""
+        scale = self.label_scale if self.task == "regression" else 1.0
+        return {"logits": scale * self._logits(net, batch)}
+
+
+def _bits(number_B: jax.Array, size: int) -> jax.Array:
+    """[B, `size`] int32: the bits of numbers, the lowest first."""
+    return (number_B[:, None] >> jnp.arange(size)[None]) & 1
+
+
+def label_classes(vocab: VocabInfo) -> tuple[str, ...]:
+    """The classes that documents' labels consist of, sorted.
+
+    Raises:
+      UserError: the documents have no labels.
+    """
+    if not vocab.labels:
+        raise UserError(
+            "the objective needs labelled documents, but the text has no labels; "
+            "data.label names their column"
+        )
+    names = (name for label in vocab.labels for name in label.split(LABEL_SEPARATOR))
+    return tuple(sorted(set(names)))

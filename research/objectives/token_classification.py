@@ -1,0 +1,105 @@
+"""Classification of words (named entities, chunks, parts of speech) in fine-tuning."""
+
+# B batch, L length, N labels
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import models
+from research.batch import (
+    ArraySpec,
+    Example,
+    TextSpec,
+    VocabInfo,
+    input_specs,
+    scored_specs,
+)
+from research.errors import UserError
+from research.fields import check, choice
+from research.objectives.inputs import task_input
+from research.objectives.losses.cross_entropy import Term
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads the words of a document; the first token of a word has its tag.
+
+    The last layer reads that token's state alone (Devlin et al. 2019, 5.3). Words past
+    the end of the row are not scored here; evaluations count them as predicted "O".
+    """
+
+    format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
+
+    family = "supervised"
+    predicts = "tags"
+    supports_accumulation = True
+
+    def __post_init__(self):
+        check(self)
+
+    @property
+    def pattern(self) -> str:
+        return "causal" if self.format == "gpt" else "full"
+
+    def text_spec(self, length: int) -> TextSpec:
+        room = length - task_input.num_specials(self.format, 1)
+        return TextSpec("document", room, label="class")
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        return input_specs(length) | scored_specs(length, gathered=False)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the words; their tags are what is hidden.
+
+        Raises:
+          UserError: the words have no tags.
+        """
+        if not example.tag.shape[1]:
+            raise UserError(
+                "objective token_classification needs words with tags, which the text "
+                "does not have; set data.format=conll or conllu"
+            )
+        whole = example._replace(first_length=example.length)
+        begin, size = task_input.two_parts(whole, self.text_spec(length).length)
+        laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
+        width = min(example.tag.shape[1], self.text_spec(length).length)
+        tag = np.full((len(size), length), -1, np.int32)
+        first = int(self.format != "xlnet")
+        tag[:, first : first + width] = example.tag[:, :width]
+        inside = np.arange(length) < first + size[:, :1]
+        is_word = (tag >= 0) & inside
+        return task_input.network_input(laid.text, self.format) | {
+            "target": np.where(is_word, tag, 0),
+            "weight": is_word.astype(np.float32),
+        }
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: model.token_types are too few."""
+        task_input.check_token_types(options, self.format)
+        head = models.HeadSpec(max(1, len(vocab.labels)), "none", dropout=True)
+        return models.Transformer(
+            options, size=vocab.size, pattern=self.pattern, heads={"tag": head}
+        )
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: tag, and accuracy (a metric)."""
+        logits_BLN = net.head("tag", net.states(batch))
+        target, weight = batch["target"], batch["weight"]
+        log_p = jax.nn.log_softmax(logits_BLN)
+        loss_BL = -jnp.take_along_axis(log_p, target[..., None], axis=2)[..., 0]
+        total = jnp.sum(weight)
+        correct = jnp.sum(weight * (jnp.argmax(logits_BLN, axis=2) == target))
+        term = Term(jnp.sum(weight * loss_BL), total)
+        return {"tag": term, "accuracy": Term(correct, total, 0.0)}, ()
+
+    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+        """tag [B, L] int32, the most likely; weight [B, L], 1 where words begin."""
+        logits_BLN = net.head("tag", net.states(batch))
+        tag = jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
+        return {"tag": tag, "weight": batch["weight"]}

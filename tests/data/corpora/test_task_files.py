@@ -1,0 +1,220 @@
+"""Files of tasks: what is read of each format, and one line for what is wrong."""
+
+import gzip
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from research.data.corpora import files
+from research.data.corpora.corpus import LABEL_SEPARATOR, split_of
+from research.data.corpora.row_formats import Format
+from research.errors import UserError
+
+
+def read(path, *fmt, split="train"):
+    """The documents of a file, all of which are of one split."""
+    return list(files.load_file_corpus(str(path), None, Format(*fmt)).documents(split))
+
+
+def parts(document):
+    """The parts of a document, without the separators between them."""
+    ends = [*(start - 1 for start in document.starts), len(document.text)]
+    starts = (0, *document.starts)
+    return [document.text[a:b] for a, b in zip(starts, ends, strict=True)]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+PAIRS = ("auto", ("one", "two"), "gold")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fmt"),
+    [
+        ("a.tsv", 'one\ttwo\tgold\nx "y\tz\t1\n\nv\tw"\t0\n', PAIRS),
+        ("a.tsv", '\ufeffgold\tone\ttwo\r\n1\tx "y\tz\r\n0\tv\tw"\r\n', PAIRS),
+        ("a.tsv", 'q\tx "y\tz\t1\nq\tv\tw"\t0\n', ("auto", ("1", "2"), "-1")),
+        ("a.csv", 'one,two,gold\n"x ""y",z,1\nv,"w""",0\n', PAIRS),
+        ("a.txt", 'x "y,z,1\nv,"w""",0\n', ("csv", ("0", "1"), "2")),
+        (
+            "a.jsonl",
+            '{"one": "x \\"y", "two": "z", "gold": 1}\n\n'
+            '{"one": "v", "two": "w\\"", "gold": "0"}\n',
+            PAIRS,
+        ),
+        (
+            "a.jsonl",
+            '{"t": ["x \\"y", "z"], "g": 1}\n{"t": ["v", "w\\""], "g": 0}\n',
+            ("auto", ("t",), "g"),
+        ),
+    ],
+)
+def test_pairs_are_read_from_every_format(tmp_path, name, content, fmt):
+    if fmt[0] == "csv":
+        content = content.replace('x "y', '"x ""y"')
+    for end, pack in ((".gz", gzip.compress), (".zst", pyarrow_zstd), ("", bytes)):
+        path = write(tmp_path / (name + end), pack(content.encode()))
+        found = read(path, *fmt)
+        assert [parts(each) for each in found] == [['x "y', "z"], ["v", 'w"']]
+        assert [each.label for each in found] == ["1", "0"]
+        line = int(found[-1].id.rpartition(":")[2])
+        assert found[-1].id == f"{path.name}:{line}"
+        assert "v" in content.splitlines()[line - 1]
+
+
+def pyarrow_zstd(data):
+    return pyarrow.compress(data, codec="zstd", asbytes=True)
+
+
+def test_parquet_has_the_same_pairs(tmp_path):
+    rows = [{"one": "a b", "two": "c", "gold": 3}, {"one": "d", "two": "e", "gold": 0}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet", *PAIRS)
+    assert [parts(each) for each in found] == [["a b", "c"], ["d", "e"]]
+    assert [each.label for each in found] == ["3", "0"]
+
+
+def test_rows_with_a_blank_field_are_counted(tmp_path, capsys):
+    path = write(tmp_path / "a.tsv", "one\ttwo\tgold\na\tb\t1\n \tb\t1\na\t\t0\n")
+    assert len(read(path, *PAIRS)) == 1
+    assert "a.tsv: 2 rows, the first at 3: a field" in capsys.readouterr().err
+
+
+def test_labels_may_be_several_or_missing(tmp_path):
+    rows = [{"t": "a", "g": ["y", "x"]}, {"t": "b", "g": None}, {"t": "c", "g": ""}]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
+    labels = [each.label for each in read(path, "auto", ("t",), "g")]
+    assert labels == [f"x{LABEL_SEPARATOR}y", None, None]
+
+
+CONLL = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n. . O O\n"
+CONLLU = (
+    "# newdoc\n1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tdo\tdo\tAUX\tVB\t_\t3\taux\t_\t_\n2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_\n"
+    "2.1\tx\t_\tX\t_\t_\t_\t_\t_\t_\n\n1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fmt", "words", "tags"),
+    [
+        ("a.conll", CONLL, (), [["EU", "rejects"], ["."]], [("B-ORG", "O"), ("O",)]),
+        (
+            "a.txt",
+            CONLL,
+            ("conll", ("0",), "1"),
+            [["EU", "rejects"], ["."]],
+            [("NNP", "VBZ"), (".",)],
+        ),
+        (
+            "a.conllu",
+            CONLLU,
+            (),
+            [["do", "n't"], ["Go"]],
+            [("AUX", "PART"), ("VERB",)],
+        ),
+        (
+            "a.conllu",
+            CONLLU,
+            ("auto", (), "deprel"),
+            [["do", "n't"], ["Go"]],
+            [("aux", "advmod"), ("root",)],
+        ),
+    ],
+)
+def test_words_have_tags(tmp_path, name, content, fmt, words, tags):
+    found = read(write(tmp_path / name, content), *fmt)
+    assert [parts(each) for each in found] == words
+    assert [each.tags for each in found] == tags
+
+
+def squad(*questions, context="Überall 1920s.[8] ends"):
+    paragraph = {"context": context, "qas": list(questions)}
+    return json.dumps({"data": [{"paragraphs": [paragraph]}]})
+
+
+def question(name, *answers, **more):
+    answers = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": name, "question": "When?", "answers": answers} | more
+
+
+def test_answers_are_characters_of_the_context(tmp_path, capsys):
+    content = squad(
+        question("a", ("1920s", 8), ("1920s.", 8)),
+        question("b", ("1920s", 9)),
+        question("c", is_impossible=True),
+        question("d"),
+    )
+    found = read(write(tmp_path / "a.json", content))
+    assert [each.id for each in found] == ["a", "b", "c", "d"]
+    labels = [each.label for each in found]
+    assert labels == ["answerable", None, "unanswerable", None]
+    begin, end = found[0].answer
+    assert found[0].text[begin:end] == "1920s"
+    assert found[0].golds == ("1920s", "1920s.")
+    assert parts(found[0]) == ["When?", "Überall 1920s.[8] ends"]
+    assert all(each.answer is None for each in found[1:])
+    error = capsys.readouterr().err
+    assert "a.json: 1 rows, the first at 2: are not trained on" in error
+    assert "question b" in error
+
+
+def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
+    texts = [f"text {n}" for n in range(300)]
+    path = write(tmp_path / "a.tsv", "".join(f"{text}\tx\n" for text in texts))
+    fmt = Format("auto", ("0",), "1")
+    assert [each.text for each in read(path, *fmt, split="test")] == texts
+    hashed = files.load_file_corpus(str(path), 0.2, fmt)
+    for split in ("train", "valid", "test"):
+        found = [each.text for each in hashed.documents(split)]
+        own = [text for text in texts if split_of(text, valid=0.2, test=0.2) == split]
+        assert found == own
+    keys = {hashed.fingerprint()}
+    for held_out, changed in ((None, fmt), (0.2, fmt._replace(label=""))):
+        keys.add(files.load_file_corpus(str(path), held_out, changed).fingerprint())
+    assert len(keys) == 3
+
+
+WRONG = [
+    ("a.tsv", "one\ttwo\tgold\na\tb\n", PAIRS, "a.tsv:2: has 2 columns, not 3"),
+    ("a.tsv", "one\tto\tgold\na\tb\t1\n", PAIRS, "a.tsv:2: unknown column"),
+    ("a.tsv", "a\tb\t1\n", ("auto", ("0", "7"), ""), "a.tsv:1: no column 0, 7: its 3"),
+    ("a.tsv", "a\tb\t1\n", ("auto", ("0",), "-4"), "a.tsv:1: no column 0, -4"),
+    ("a.csv", 'one,two,gold\n"a,b,1\nc,d,0\n', PAIRS, "a.csv:2: not CSV"),
+    ("a.csv", "one,two,gold\na,b,c,1\n", PAIRS, "a.csv:2: has 4 columns"),
+    ("a.csv", "a,b\n", (), "needs data.fields"),
+    (
+        "a.jsonl",
+        '{"one": "a", "two": 3, "gold": 1}\n',
+        PAIRS,
+        "a.jsonl:1: 3 is no text",
+    ),
+    ("a.jsonl", '{"one": "a", "gold": 1}\n', PAIRS, "'two'; known: gold, one"),
+    ("a.jsonl", "[1]\n", PAIRS, "a.jsonl:1: a line is a JSON object"),
+    ("a.jsonl", '{"text": "a"}\n', ("auto", (), "gold"), "a.jsonl:1: unknown column"),
+    ("a.conll", "a O\nb\n", (), "a.conll:2: has 1 columns, not 2"),
+    ("a.conll", "a O\n", ("auto", ("5",), ""), "a.conll:1: has 2 columns"),
+    ("a.conll", "a O\n", ("auto", ("word",), ""), "CoNLL columns are numbers"),
+    ("a.conllu", "1\ta\tb\n", (), "a.conllu:1: has 3 columns between tabs, not 10"),
+    ("a.conllu", CONLLU, ("auto", (), "pos"), "column of CoNLL-U 'pos'"),
+    ("a.json", '{"rows": []}', (), "a.json:1: not SQuAD's JSON"),
+    ("a.json", '{"data": [', (), "a.json:1: not SQuAD's JSON"),
+    ("a.json", squad({"id": "q", "question": "x"}, context=" "), (), "q: blank text"),
+    ("a.parquet", "no", PAIRS, "a.parquet:1: not Parquet"),
+    ("a.tsv.zst", "no", PAIRS, "a.tsv.zst: cannot be read"),
+    ("a.dat", "a\tb\n", PAIRS, "a.dat has an unknown suffix"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "fmt", "message"), WRONG)
+def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
+    write(tmp_path / name, content)
+    with pytest.raises(UserError) as error:
+        read(tmp_path / name, *fmt)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,96 @@
+"""Splits that have files of their own, and the labels that a run knows."""
+
+import pytest
+
+from research.data.pipeline import open_data
+from research.errors import UserError
+from tests.testing import small_data, toy_objectives
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("splits")
+    small_data.write_corpus(folder, "texts", seed=0)
+    for name, labels in (("train", "xyz"), ("valid", "zx"), ("other", "xw")):
+        lines = [f"{label} ab cd\t{label}" for label in labels * 30]
+        (folder / f"{name}.tsv").write_text("\n".join(lines))
+    return folder
+
+
+class Labelled(toy_objectives.Objective):
+    def text_spec(self, length):
+        return super().text_spec(length)._replace(label="class")
+
+
+class Numbered(toy_objectives.Objective):
+    def text_spec(self, length):
+        return super().text_spec(length)._replace(label="number")
+
+
+def open_split(folder, objective, **keys):
+    config = small_data.config(str(folder / "texts"), folder / "cache")
+    config.data.stride, config.data.vocabulary_size = 0, 282
+    for key in ("train", "valid", "test"):
+        if key in keys:
+            keys[key] = str(folder / f"{keys[key]}.tsv")
+    config.data.update({"fields": "0", "label": "1"} | keys)
+    return open_data(config, objective)
+
+
+def test_files_take_the_place_of_the_hash_split(folder):
+    both = {"train": "train", "valid": "valid"}
+    data = open_split(folder, Labelled("document"), **both)
+    assert data.train.num_examples == 90 and data.eval.num_examples == 60
+    assert data.vocab.labels == ("x", "y", "z")
+    swapped = {"train_split": "valid", "eval_split": "train"}
+    data = open_split(folder, toy_objectives.Objective("document"), **both, **swapped)
+    assert data.train.num_examples == 60 and data.eval.num_examples == 90
+
+
+def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
+    keys = {"fields": "", "label": "", "valid": "parallel"}
+    (folder / "parallel.tsv").write_text("ab cd\tcd ab\n" * 7)
+    data = open_split(folder, toy_objectives.Objective("document"), **keys)
+    hashed = small_data.config(str(folder / "texts"), folder / "cache")
+    hashed.data.stride, hashed.data.vocabulary_size = 0, 282
+    other = open_data(hashed, toy_objectives.Objective("document"))
+    assert data.train.fingerprint == other.train.fingerprint
+    assert data.eval.num_examples == 7 != other.eval.num_examples
+
+
+@pytest.mark.parametrize(
+    ("objective", "keys", "message"),
+    [
+        (Labelled, {"train": "train"}, "name those of data.valid too"),
+        (
+            Labelled,
+            {"train": "valid", "valid": "train"},
+            "train.tsv:2: label",
+        ),
+        (
+            Labelled,
+            {"train": "train", "valid": "other"},
+            "label .w. is unknown",
+        ),
+        (Numbered, {"train": "train", "valid": "valid"}, "x. is not a number"),
+        (
+            Labelled,
+            {"train": "none", "valid": "valid"},
+            "data.train is .*no such files",
+        ),
+        (
+            Labelled,
+            {"train": "train", "valid": "valid", "reader": "seqio"},
+            "data.reader=native",
+        ),
+        (
+            Labelled,
+            {"train": "train", "valid": "valid", "mixture": {"embedded": 1.0}},
+            "data.mixture and data.train name two texts",
+        ),
+    ],
+)
+def test_wrong_splits_and_labels_give_one_line(folder, objective, keys, message):
+    with pytest.raises(UserError, match=message) as error:
+        open_split(folder, objective("document"), **keys)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,110 @@
+"""Parts, answers and tags of documents are found again in the rows of an index."""
+
+import numpy as np
+import pytest
+
+from research.batch import ANSWER_END, ANSWER_START, PART, TextSpec
+from research.data.corpora.corpus import Corpus, Document, join_parts
+from research.data.store.example_index import build_index
+from research.data.store.stream import build_stream
+from research.data.tokenizers.token_offsets import token_offsets
+
+KINDS = ["unigram", "wordpiece", "bytebpe"]
+
+
+def make_stream(documents, vocabulary, folder):
+    corpus = Corpus("parts", lambda split: iter(documents), lambda: repr(documents))
+    return build_stream(corpus, "train", vocabulary, folder, "eos")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_are_those_of_the_pieces(vocabularies, kind):
+    vocabulary = vocabularies[kind]
+    text = "Überall 1920s.[8] ends,\n 'don't' a  ba。 ☃x abab"
+    offsets = token_offsets(text, vocabulary)
+    tokens = vocabulary.encode(text)[0]
+    assert len(offsets.begin) == len(offsets.end) == len(tokens)
+    assert (offsets.begin < offsets.end).all() and (np.diff(offsets.begin) >= 0).all()
+    for token, begin, end in zip(tokens, *offsets, strict=True):
+        piece = vocabulary.decode([token]).strip().casefold()
+        assert begin >= 0 and end <= len(text)
+        if piece and "\ufffd" not in piece:  # neither a space nor part of a character
+            assert piece in text[begin:end].casefold()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_has_the_first_part_and_the_others(vocabularies, tmp_path, kind):
+    vocabulary = vocabularies[kind]
+    pairs = [["a ba aba", "ba"], ["ba", "a ba. ba a ba a"], ["aba ba"], ["a", "b", "c"]]
+    documents = [
+        join_parts(pair, "\n")._replace(label=str(len(pair))) for pair in pairs
+    ]
+    stream = make_stream(documents, vocabulary, tmp_path)
+    index = build_index(stream, TextSpec("parts", 64), 0, tmp_path)
+    rows = index.read(np.arange(4), 64, pad_id=0)
+    for n, pair in enumerate(pairs):
+        first, whole = vocabulary.encode(pair[0])[0], vocabulary.encode("\n".join(pair))
+        assert rows["first_length"][n] == len(first)
+        assert rows["token"][n, : rows["length"][n]].tolist() == whole[0].tolist()
+        assert (rows["flags"][n] & PART > 0).sum() == len(pair) - 1
+    assert [stream.label_names[n] for n in index.label] == ["2", "2", "1", "3"]
+    cut = build_index(stream, TextSpec("parts", 5), 0, tmp_path)
+    whole = index.length + index.second_length
+    np.testing.assert_array_equal(cut.length + cut.second_length, np.minimum(whole, 5))
+    short = np.minimum(index.length, index.second_length) <= 2
+    kept = np.minimum(cut.length, cut.second_length)
+    assert (kept[short] == np.minimum(index.length, index.second_length)[short]).all()
+    assert cut.counts["truncated"] == np.maximum(whole - 5, 0).sum()
+
+
+@pytest.mark.parametrize("stride", [1, 3, 50])
+def test_windows_cover_the_other_parts_at_a_stride(vocabularies, tmp_path, stride):
+    vocabulary = vocabularies["unigram"]
+    context = " ".join(["ba", "a", "aba"] * 20)
+    document = join_parts(["a ba a ba a", context], "\n")
+    answer = len("a ba a ba a\n") + 30
+    document = document._replace(answer=(answer, answer + 6))
+    stream = make_stream(
+        [document, join_parts(["a", "ba"], "\n")], vocabulary, tmp_path
+    )
+    spec = TextSpec("parts", 24, stride=stride, max_first=4)
+    index = build_index(stream, spec, 0, tmp_path)
+    size = len(vocabulary.encode(context)[0])
+    own = index.start == 0
+    assert (~own).sum() == 1 and (index.length[own] == 4).all()
+    begin = index.second[own] - index.second[0]
+    length = index.second_length[own]
+    assert begin.tolist() == [min(stride, 20) * n for n in range(len(begin))]
+    assert (length[:-1] == 20).all() and begin[-1] + length[-1] == size
+    assert (begin[:-1] + 20 < size).all()  # the last window alone has the end
+    rows = index.read(np.arange(len(index.start)), 24, 0)
+    starts, ends = (rows["flags"] & bit > 0 for bit in (ANSWER_START, ANSWER_END))
+    whole = starts.any(axis=1) & ends.any(axis=1)
+    assert whole.any() or stride == 50  # windows without overlap cut answers
+    for token, first, last in zip(
+        rows["token"][whole],
+        starts[whole].argmax(1),
+        ends[whole].argmax(1),
+        strict=True,
+    ):
+        text = vocabulary.decode(token[first : last + 1])
+        assert document.text[answer : answer + 6].strip() in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tag_is_at_the_first_token_of_its_word(vocabularies, tmp_path, kind):
+    vocabulary = vocabularies[kind]
+    words, tags = ["a", "babab", "x.y", "☃", "b"], ("O", "B", "I", "O", "B")
+    documents = [join_parts(words, " ")._replace(tags=tags), Document("c", tags=("X",))]
+    stream = make_stream(documents, vocabulary, tmp_path)
+    assert stream.has_tags and stream.label_names == ("O", "B", "I", "X")
+    index = build_index(stream, TextSpec("document", 64), 0, tmp_path)
+    rows = index.read(np.arange(2), 64, 0)
+    position = np.flatnonzero(rows["tag"][0] >= 0)
+    named = [stream.label_names[n] for n in rows["tag"][0, position]]
+    assert named == list(tags)
+    sizes = [len(vocabulary.encode(word)[0]) for word in words]
+    if kind != "unigram":  # whose pieces of a word do not depend on the words around
+        assert position.tolist() == np.cumsum([0, *sizes[:-1]]).tolist()
+    assert rows["tag"][1, 0] == 3 and (rows["tag"][1, 1:] == -1).all()
+    assert ((rows["flags"][0] & PART) > 0).sum() == len(words) - 1

@@ -1,0 +1,37 @@
+"""Metrics of libraries, on cases whose values are known."""
+
+import pytest
+
+from research.evaluation import metrics
+
+
+def test_two_classes_have_the_f1_of_the_second():
+    found, right = list("1100"), list("1010")
+    scores = metrics.of_classes(found, right, ("0", "1"))
+    assert scores == {"accuracy": 0.5, "f1": 0.5, "matthews": 0.0}
+    scores = metrics.of_classes(list("1111"), list("1110"), ("0", "1"))
+    assert scores["f1"] == pytest.approx(6 / 7) and scores["matthews"] == 0
+    scores = metrics.of_classes(list("abc"), list("abb"), ("a", "b", "c"))
+    assert scores["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+
+
+def test_correlations_of_constants_are_left_out():
+    assert set(metrics.of_numbers([1, 1, 1], [1, 2, 3])) == {"mean_squared_error"}
+    scores = metrics.of_numbers([1, 2, 9], [1, 2, 3])
+    assert scores["spearman"] == pytest.approx(1) and scores["pearson"] < 1
+
+
+def test_chunks_are_counted_as_conlleval_does():
+    # An I- after O begins a chunk; a chunk is right if type and both ends are.
+    golds = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "I-LOC"]]
+    found = [["I-PER", "I-PER", "O", "B-PER"], ["O", "B-LOC"]]
+    scores = metrics.of_tags(found, golds)
+    assert scores["precision"] == scores["recall"] == pytest.approx(2 / 3)
+    assert scores["word_accuracy"] == pytest.approx(3 / 6)
+    assert set(metrics.of_tags([["NOUN"]], [["VERB"]])) == {"word_accuracy"}
+
+
+def test_sets_of_labels():
+    scores = metrics.of_sets([{"a"}, {"a", "b"}], [{"a"}, {"b"}], ["a", "b"])
+    assert scores["exact"] == 0.5
+    assert scores["f1_micro"] == pytest.approx(2 * 2 / (3 + 2))

@@ -1,0 +1,162 @@
+"""Predictions are those of the right documents: an oracle has every item right."""
+
+import json
+
+import numpy as np
+import pytest
+
+from research import objectives
+from research.data.pipeline import open_data
+from research.evaluation.predictions import score_predictions
+from tests.testing import small_data
+
+WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of each task, and a vocabulary of their words."""
+    folder = tmp_path_factory.mktemp("tasks")
+    rng = np.random.default_rng(0)
+    config = small_data.config(
+        small_data.write_corpus(folder, "t", seed=0), folder / "c"
+    )
+    data, _ = small_data.open_small(config)
+    data.vocabulary.save(folder)
+
+    def text(size):
+        return " ".join(rng.choice(WORDS, size))
+
+    rows = [
+        {
+            "one": text(rng.integers(1, 30)),
+            "two": text(rng.integers(1, 30)),
+            "class": "xyz"[n % 3],
+            "set": [["x"], ["x", "y"], []][n % 3] or None,
+            "number": n / 7,
+            "options": [text(2) for _ in range(2 + n % 2)],
+            "gold": n % 2,
+        }
+        for n in range(29)
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sentences = [[(w, f"{'BI'[n % 2]}-{w[0]}") for n, w in enumerate(text(9).split())]]
+    sentences += [[(word, "O")] for word in WORDS]
+    lines = ("\n".join(map(" ".join, sentence)) for sentence in sentences)
+    (folder / "words.conll").write_text("\n\n".join(lines))
+    paragraphs = [question(n, text(40 + n)) for n in range(9)]
+    (folder / "questions.json").write_text(
+        json.dumps({"data": [{"paragraphs": paragraphs}]})
+    )
+    return folder
+
+
+def question(number, context):
+    """A paragraph with one question; every third one has no answer."""
+    word = context.split()[7 * number % 30 + 1]
+    start = context.index(f" {word} ") + 1
+    answers = [{"text": word, "answer_start": start}] if number % 3 else []
+    row = {"id": f"q{number}", "question": "ab cd?", "answers": answers}
+    qas = [row | {"is_impossible": not answers}]
+    return {"context": context, "qas": qas}
+
+
+def open_task(folder, name, file, keys, **fields):
+    config = small_data.config(str(folder / "t"), folder / "c", name, **fields)
+    config.data.stride, config.data.vocabulary = 0, str(folder)
+    config.data.length = 48
+    path = str(folder / file)
+    config.data.update({"train": path, "valid": path} | keys)
+    objective = objectives.make_objective(**config.objective)
+    return objective, open_data(config, objective)
+
+
+def one_hot(index, size):
+    return (np.arange(size) == np.asarray(index)[..., None]).astype(np.float32)
+
+
+def oracle(name, batch, vocab):
+    if name == "tags":
+        return {"tag": batch["target"], "weight": batch["weight"]}
+    if name == "span":
+        logits = np.stack([one_hot(batch["answer"][:, n], 48) for n in (0, 1)], axis=2)
+        null = 2.0 * (batch["answer"] == 0).all(axis=1) - 1
+        return {"logits": 3 * logits, "null": null, "context": batch["context"]}
+    label = batch["label"]
+    if name == "number":
+        return {"logits": label[:, None]}
+    if name == "set":
+        return {"logits": (label[:, None] >> np.arange(2) & 1) - 0.5}
+    return {"logits": one_hot(label, 3)}
+
+
+PAIR = {"fields": "one,two", "label": "class"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "file", "keys", "metrics"),
+    [
+        ("sequence_classification", {}, "rows.jsonl", PAIR, ("accuracy", "matthews")),
+        (
+            "sequence_classification",
+            {"task": "regression"},
+            "rows.jsonl",
+            PAIR | {"label": "number"},
+            ("pearson", "spearman"),
+        ),
+        (
+            "sequence_classification",
+            {"task": "multi"},
+            "rows.jsonl",
+            PAIR | {"label": "set"},
+            ("f1_micro", "exact"),
+        ),
+        (
+            "multiple_choice",
+            {"choices": 3},
+            "rows.jsonl",
+            {"fields": "one,options", "label": "gold"},
+            ("accuracy",),
+        ),
+        ("token_classification", {}, "words.conll", {}, ("f1", "word_accuracy")),
+        (
+            "question_answering",
+            {"stride": 8},
+            "questions.json",
+            {},
+            ("exact_match", "f1"),
+        ),
+    ],
+)
+def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, metrics):
+    objective, data = open_task(folder, name, file, keys, **fields)
+    batches = [
+        oracle(objective.predicts, batch, data.vocab)
+        for batch in data.eval.evaluation()
+    ]
+    scores = score_predictions(objective, batches, data)
+    documents = list(data.documents())
+    assert [item.id for item in scores.items] == [each.id for each in documents]
+    assert {name: scores.metrics[name] for name in metrics} == pytest.approx(
+        dict.fromkeys(metrics, 1.0), rel=1e-6
+    )
+    best = 0 if objective.predicts == "number" else 1
+    known = [item for item in scores.items if item.gold is not None]
+    assert all(item.score == pytest.approx(best, abs=1e-9) for item in known)
+    unlabelled = objective.predicts == "set"
+    assert (len(known) < len(scores.items)) == unlabelled
+    json.dumps([item._asdict() for item in scores.items])
+    if objective.predicts == "span":
+        assert sum(item.prediction == "" for item in scores.items) == 3
+        assert len(batches[0]["null"]) * len(batches) > len(documents)
+
+
+def test_words_past_the_row_are_predicted_to_be_outside(folder):
+    objective, data = open_task(folder, "token_classification", "words.conll", {})
+    batches = [oracle("tags", batch, data.vocab) for batch in data.eval.evaluation()]
+    for batch in batches:
+        batch["weight"][:, 4:] = 0
+    scores = score_predictions(objective, batches, data)
+    first = scores.items[0]
+    assert len(first.prediction) == len(first.gold) == 9
+    assert first.prediction[-1] == "O" and first.score < 1

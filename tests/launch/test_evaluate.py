@@ -1,0 +1,86 @@
+"""launch.evaluate: the last evaluation again, other files, and one-line errors."""
+
+import json
+
+import pytest
+
+from launch.cli import DONE, MISTAKE, main
+from launch.evaluate import parser, run
+from research.run.metric_writer import latest_metrics, read_metrics
+from tests.testing import tiny_runs
+
+ROWS = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 7
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run on a task, in `run`, and other files of the task."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("evaluate"))
+    for name, rows in (("train", ROWS * 5), ("valid", ROWS), ("other", ROWS[:4])):
+        lines = (f"{text}\t{label}\n" for text, label in rows)
+        (folder / f"{name}.tsv").write_text("".join(lines))
+    (folder / "unlabelled.tsv").write_text("the river\t\n")
+    files = {f"data.{name}": str(folder / f"{name}.tsv") for name in ("train", "valid")}
+    keys = {"data.fields": "0", "data.label": "1", "data.vocabulary": "bytebpe"}
+    keys |= {"data.vocabulary_size": 264, "data.sentinels": 2, "train.steps": 4}
+    config = tiny_runs.tiny_config(folder, "finetune", **files, **keys)
+    tiny_runs.train(config, folder / "run")
+    return folder
+
+
+def evaluate(capsys, *flags):
+    """The exit code, the metrics on stdout, the folder on its last line, and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), list(flags))
+    out, error = capsys.readouterr()
+    *lines, folder = out.splitlines() or [""]
+    return stop.value.code, dict(map(str.split, lines)), folder, error
+
+
+def test_the_last_evaluation_again(folder, capsys):
+    code, metrics, place, _ = evaluate(capsys, f"--workdir={folder}/run")
+    assert code == DONE
+    logged = latest_metrics(read_metrics(folder / "run"))
+    for name in ("loss", "accuracy", "f1", "matthews"):
+        own = float(metrics[f"valid/{name}"])
+        assert own == pytest.approx(logged[f"valid/{name}"], rel=1e-5)
+    with open(f"{place}/predictions.jsonl") as file:
+        items = list(map(json.loads, file))
+    assert [item["gold"] for item in items] == [label for _, label in ROWS]
+    assert [item["id"] for item in items] == [f"valid.tsv:{n + 1}" for n in range(21)]
+    right = sum(item["prediction"] == item["gold"] for item in items)
+    assert right / len(items) == pytest.approx(logged["valid/accuracy"])
+    assert right == sum(item["score"] for item in items)
+
+
+def test_other_files_and_files_without_labels(folder, capsys):
+    flags = [f"--workdir={folder}/run", f"--config.data.valid={folder}/other.tsv"]
+    code, metrics, place, _ = evaluate(capsys, *flags)
+    assert code == DONE and "valid/f1" in metrics
+    with open(f"{place}/predictions.jsonl") as file:
+        assert len(file.readlines()) == 4
+    flags = [f"--workdir={folder}/run", f"--config.data.test={folder}/unlabelled.tsv"]
+    code, metrics, place, _ = evaluate(capsys, *flags, "--config.data.eval_split=test")
+    assert code == DONE and "test/f1" not in metrics
+    with open(f"{place}/predictions.jsonl") as file:
+        item = json.loads(file.read())
+    assert item["gold"] is item["score"] is None and item["prediction"] in ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--workdir={0}/none"], "is no run"),
+        (["--workdir={0}/run", "--step=7"], "no checkpoint there"),
+        (
+            ["--workdir={0}/run", "--config.model.width=8"],
+            "model.width cannot be changed",
+        ),
+        (["--workdir={0}/run", "--config.data.valid={0}/none"], "data.valid is"),
+    ],
+)
+def test_a_mistake_gives_one_line(folder, capsys, flags, words):
+    flags = [flag.format(folder) for flag in flags]
+    code, _, _, error = evaluate(capsys, *flags)
+    assert code == MISTAKE
+    assert words in error.splitlines()[-1]

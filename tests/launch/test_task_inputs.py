@@ -1,0 +1,168 @@
+"""What is wrong with a task's files or keys is said in one line, with exit code 2."""
+
+import json
+
+import pytest
+
+from launch.cli import MISTAKE, main
+from launch.prepare import parser, run
+
+GOOD = "one\ttwo\tgold\n" + "ab cd ef\tgh ij\tx\nkl mn\top qr\ty\n" * 9
+PAIR = {"fields": "one,two", "label": "gold"}
+CLASSES = "sequence_classification"
+
+
+def squad(answers, **more):
+    row = {"id": "q", "question": "ab cd?", "answers": answers} | more
+    paragraphs = [{"context": "ef gh ij kl", "qas": [row]}]
+    return json.dumps({"data": [{"paragraphs": paragraphs}]})
+
+
+def choices(number, gold):
+    row = {"one": "ab cd ef", "two": ["gh ij"] * number, "gold": gold}
+    return f"{json.dumps(row)}\n" * 9
+
+
+CASES = {
+    "no such file": (CLASSES, {}, {"train": "none.tsv"}, "data.train is"),
+    "no files of the other split": (CLASSES, {}, {"valid": ""}, "those of data.valid"),
+    "no such column": (CLASSES, {}, {"fields": "one,tow"}, "t.tsv:2: unknown column"),
+    "no such label column": (
+        CLASSES,
+        {},
+        {"label": "glod"},
+        "'glod'; did you mean gold",
+    ),
+    "no such number": (
+        CLASSES,
+        {},
+        {"fields": "0,1", "label": "3"},
+        "columns are 0 to 2",
+    ),
+    "a row that is short": (
+        CLASSES,
+        {"t.tsv": GOOD + "a\tb\n"},
+        {},
+        "t.tsv:20: has 2 col",
+    ),
+    "a row that is long": (
+        CLASSES,
+        {"t.tsv": GOOD + "a\t" * 4},
+        {},
+        "t.tsv:20: has 5 col",
+    ),
+    "an unknown label": (
+        CLASSES,
+        {"v.tsv": "one\ttwo\tgold\na\tb\tz\n"},
+        {},
+        "v.tsv:2: label 'z' is unknown",
+    ),
+    "labels that are no numbers": (
+        CLASSES,
+        {},
+        {"objective.task": "regression"},
+        "label 'x' is not a number",
+    ),
+    "no labels": (CLASSES, {}, {"label": ""}, "no labels"),
+    "an unknown format": (CLASSES, {}, {"format": "xml"}, "data.format is"),
+    "a wrong format": (CLASSES, {}, {"format": "jsonl"}, "t.tsv:1: not a JSON object"),
+    "an unknown suffix": (
+        CLASSES,
+        {"t.dat": GOOD},
+        {"train": "t.dat"},
+        "unknown suffix",
+    ),
+    "quotes that do not end": (
+        CLASSES,
+        {"t.csv": 'one,two,gold\na,"b,x\n'},
+        {"train": "t.csv"},
+        "t.csv:2: not CSV",
+    ),
+    "no text": (
+        CLASSES,
+        {"t.tsv": "one\ttwo\tgold\n"},
+        {},
+        "has no text in its train split",
+    ),
+    "bytes that are not UTF-8": (CLASSES, {"t.tsv": b"\xff"}, {}, "t.tsv:1: not UTF-8"),
+    "half of a gzip file": (
+        CLASSES,
+        {"t.tsv.gz": b"\x1f\x8b\x08"},
+        {"train": "t.tsv.gz"},
+        "not a complete gzip file",
+    ),
+    "two texts": (CLASSES, {}, {"mixture": '{"embedded": 1}'}, "name two texts"),
+    "the other reader": (CLASSES, {}, {"reader": "seqio"}, "data.reader=native"),
+    "a stride of its own": (CLASSES, {}, {"stride": "3"}, "set data.stride=0"),
+    "words without tags": ("token_classification", {}, {}, "data.format=conll"),
+    "CoNLL rows of two widths": (
+        "token_classification",
+        {"t.conll": "a B\nb\n"},
+        {"train": "t.conll", "fields": "", "label": ""},
+        "t.conll:2: has 1 columns, not 2",
+    ),
+    "JSON that is not SQuAD's": (
+        "question_answering",
+        {"t.json": "{}"},
+        {"train": "t.json", "valid": "t.json", "fields": "", "label": ""},
+        "t.json:1: not SQuAD's JSON",
+    ),
+    "too many choices": (
+        "multiple_choice",
+        {"t.jsonl": choices(3, 0)},
+        {"train": "t.jsonl", "valid": "t.jsonl"},
+        "an example has 3 choices; objective.choices is 2",
+    ),
+    "a label that is no choice": (
+        "multiple_choice",
+        {"t.jsonl": choices(2, 2)},
+        {"train": "t.jsonl", "valid": "t.jsonl"},
+        "label 2 of an example with 2 choices",
+    ),
+    "a row that is too short for choices": (
+        "multiple_choice",
+        {"t.jsonl": choices(2, 1)},
+        {"train": "t.jsonl", "valid": "t.jsonl", "length": "8"},
+        "data.length=8 leaves 4 tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_input_gives_one_line(case, tmp_path, capsys):
+    objective, contents, keys, words = CASES[case]
+    for name, content in ({"t.tsv": GOOD, "v.tsv": GOOD} | contents).items():
+        content = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(content)
+    values = {"train": "t.tsv", "valid": "v.tsv", "length": "32"} | PAIR | keys
+    values |= {
+        key: str(tmp_path / values[key]) for key in ("train", "valid") if values[key]
+    }
+    values |= {"cache_dir": tmp_path / "cache", "vocabulary": "bytebpe"}
+    values |= {"vocabulary_size": "264", "sentinels": "2"}
+    argv = ["--config=experiments/finetune.py", "--batches=1", f"--output={tmp_path}/b"]
+    argv += [f"--config.objective.name={objective}"]
+    for key, value in values.items():
+        section = "" if "." in key else "data."
+        argv.append(f"--config.{section}{key}={value}")
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), argv)
+    error = capsys.readouterr().err.splitlines()
+    assert stop.value.code == MISTAKE
+    assert words in error[-1] and error[-1].startswith("error: ")
+    assert sum(line.startswith("error") for line in error) == 1
+
+
+def test_an_answer_that_is_not_at_its_offset_is_counted(tmp_path, capsys):
+    content = squad([{"text": "gh", "answer_start": 2}])
+    (tmp_path / "t.json").write_text(content)
+    argv = ["--config=experiments/finetune.py"]
+    argv += ["--config.objective.name=question_answering"]
+    for key in ("train", "valid"):
+        argv.append(f"--config.data.{key}={tmp_path}/t.json")
+    argv += [f"--config.data.cache_dir={tmp_path}/cache", "--config.data.length=32"]
+    argv += ["--config.data.vocabulary=bytebpe", "--config.data.vocabulary_size=264"]
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), [*argv, "--config.data.sentinels=2"])
+    assert not stop.value.code
+    assert "1 rows, the first at 1: are not trained on" in capsys.readouterr().err
