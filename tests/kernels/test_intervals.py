@@ -53,12 +53,12 @@ def mask_of(intervals: Intervals, num_keys: int) -> np.ndarray:
 
 
 def test_the_keys_of_a_query_are_an_interval(random_rows):
-    intervals, mask = random_rows
+    intervals, _ = random_rows
     np.testing.assert_array_equal(mask_of(intervals, KEYS), mask)
 
 
 def test_tiles_have_every_pair_and_full_ones_no_other(random_rows):
-    intervals, mask = random_rows
+    intervals, _ = random_rows
     order = np.array(jax.jit(sorted_queries)(intervals))
     start, stop = (
         np.take_along_axis(np.array(x), order, axis=1)

@@ -269,7 +269,7 @@ MUTANTS = [
     ),
     Mutant(
         "windows cross the end of a shard",
-        INDEX,
+        "research/data/store/text_units.py",
         'end = shard[np.searchsorted(shard, start, side="right")]',
         "end = shard[-1]",
         "tests/data/store/test_example_index.py",
