@@ -53,7 +53,7 @@ def mask_of(intervals: Intervals, num_keys: int) -> np.ndarray:
 
 
 def test_the_keys_of_a_query_are_an_interval(random_rows):
-    intervals, _ = random_rows
+    intervals, mask = random_rows
     np.testing.assert_array_equal(mask_of(intervals, KEYS), mask)
 
 
