@@ -32,12 +32,14 @@ compare: env
 test: env
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# A small run killed 50 times, then with two processes, then on fewer devices.
+# A small run killed 50 times and on fewer devices, then with two processes; then two
+# writers of a workdir and read-only checkpoint folders, 20 times.
 chaos: env
 	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/one --kills=$(KILLS) \
 		--devices=8,4,2
 	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/two --kills=$(KILLS) \
 		--processes=2
+	$(BIN)/python -m tests.proofs.lost_folders --workdir=$(CHAOS)/lost --times=20
 	rm -r $(CHAOS)
 
 # Whatever a user writes, and damaged files of a finished run: no command fails.

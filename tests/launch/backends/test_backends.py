@@ -51,10 +51,13 @@ def _attempts(*codes):
 )
 def test_an_attempt_writes_a_log_and_a_record(folder, code, exit_code):
     words = _python(f"import os, sys; print('hello', flush=True); sys.exit({code})")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text('{"step": 5}\n{"step": 7}\n')
     assert run_attempt.run(words, folder, NO_RETRY) == exit_code
     (attempt,) = attempt_log.read_attempts(folder)
     (process,) = attempt.processes
     assert process.exit_code == exit_code and process.ended >= process.started
+    assert process.step == 7 and process.process_start
     assert not attempt.alive and not run_attempt.is_running(folder)
     first, *rest = run_attempt.log_path(folder).read_text().splitlines()
     assert first.startswith("---") and rest[0] == "hello"
