@@ -111,8 +111,7 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     for name, groups in pairs:
         if not (isinstance(name, str) and isinstance(groups, Mapping)):
             raise UserError(
-                f"--table: rows() of {table.title!r} gives row -> group -> trials, not "
-                f"{rows!r}"
+                f"--table: rows() gives row -> group -> trials, not {rows!r}"
             )
     return rows
 
@@ -129,7 +128,9 @@ def _check_complete(rows: Rows) -> None:
     if missing:
         names = ", ".join(f"{name} ({key})" for key, name in missing.items())
         runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
-        raise UserError(f"{runs} missing: {names}; run launch.sweep first")
+        raise UserError(
+            f"{runs} missing: {names}; run launch.sweep with this --workdir first"
+        )
     for groups in rows.values():
         for trial in itertools.chain(*groups.values()):
             trial.check_result()
@@ -144,11 +145,14 @@ def _values(column: Column, groups: Mapping[str, Sequence[Trial]]) -> dict[int, 
             continue
         if not isinstance(number, numbers.Real):
             raise UserError(
-                f"--table: column {column.name!r} of {trial.name} is a number, not {number!r}"
+                f"--table: column {column.name!r} of {trial.name} is a number, not "
+                f"{number!r}"
             )
         seed = trial.config["seed"]
         if seed in values:
-            raise UserError(f"{trial.name}: two trials of one cell share seed {seed}")
+            raise UserError(
+                f"--table: two trials of one cell share seed {seed}: {trial.name}"
+            )
         values[seed] = float(number)
     return values
 

@@ -96,7 +96,9 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
     outcome = command.run_function(
         lambda leave: cli.main(run, cli.Parser(""), argv, leave=leave)
     )
-    names = {*KEYS, "part"} if "objective.parts" in case.overrides else set(KEYS)
+    names = {*KEYS, "objective.name"}
+    if case.overrides.keys() & {"objective.parts", "objective.base_objective"}:
+        names.add("part")
     names |= {name for key in case.overrides for name in (key, key.split(".")[-1])}
     problem = command.complaint(outcome, names)
     if not problem and loaded:
