@@ -6,7 +6,7 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from research.fields import choice, fraction, free_text, number
+from research.fields import RATES, choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
 dropout_rate = partial(number, least=-1, below=1)
@@ -27,8 +27,8 @@ class Data:
 
     corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
     # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME
-    mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
-    # empty, replaces corpus
+    mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
+    # rate; when not empty, replaces corpus
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of batches of launch.prepare
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;

@@ -197,6 +197,15 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("optimizer.beta2=0.9999999999", "is at least 0 and below 1, not 0.9999999999"),
         ("optimizer.epsilon=1e39", "epsilon is a finite number of 32 bits, not 1e+39"),
         ("data.corpus=a\nb", "data.corpus is one line of printable text, not 'a\\nb'"),
+        (
+            'data.mixture={"f": "x"}',
+            "data.mixture: the rate of 'f' is a number, not 'x'",
+        ),
+        ('data.mixture={"f": -1}', "data.mixture: the rate of 'f' is above 0, not -1"),
+        (
+            'data.mixture={"f": NaN}',
+            "data.mixture: the rate of 'f' is above 0, not nan",
+        ),
         (f"train.steps={2**31}", "train.steps is at most 2147483647, not 2147483648"),
         (f"model.layers={10**9}", "model.layers is at least 1 and at most 1024, not"),
         ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),

@@ -125,6 +125,11 @@ def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
             legal &= value > bounds.get("above", -math.inf)
             legal &= value < bounds.get("below", math.inf)
             legal &= kind is float or value < max(2**31, bounds["most"] + 1)
+        if key == "data.mixture":
+            rates = [rate for rate in value.values() if type(rate) in (int, float)]
+            legal = all(0 < rate < math.inf for rate in rates) and len(rates) == len(
+                value
+            )
         text = overrides.get(key)
         if legal and text is not None and kind in (int, float, str):
             legal = value == kind(text)
