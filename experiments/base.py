@@ -6,7 +6,7 @@ from functools import partial
 
 from ml_collections import ConfigDict
 
-from research.fields import choice, fraction, free_text, number
+from research.fields import RATES, choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
 FORMATS = (
@@ -47,8 +47,8 @@ class Data:
     # in sentence1,sentence2; in a file without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,
     # if it has one
-    mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
-    # empty, replaces corpus
+    mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
+    # rate; when not empty, replaces corpus
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of batches of launch.prepare
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;

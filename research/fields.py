@@ -47,6 +47,10 @@ def free_text(default: str) -> Any:
     return dataclasses.field(default=default, metadata={"text": True})
 
 
+RATES = {"rates": True}
+"""Metadata of a field that is a dict: its values are numbers above 0."""
+
+
 def fraction(default: float) -> Any:
     """A dataclass field in [0, 1]."""
     return number(default, least=0, most=1)
@@ -74,6 +78,12 @@ def check(instance: Any, *, prefix: str = "") -> None:
             raise ValueError(f"{name} is one line of printable text, not {value!r}")
         if bounds:
             _check_number(name, value, bounds)
+        for key, rate in value.items() if "rates" in field.metadata else ():
+            if not _is_number(rate):
+                raise ValueError(
+                    f"{name}: the rate of {key!r} is a number, not {rate!r}"
+                )
+            _check_number(f"{name}: the rate of {key!r}", rate, {"above": 0})
 
 
 def _check_number(name: str, value: float, bounds: dict[str, float]) -> None:

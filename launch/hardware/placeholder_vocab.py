@@ -7,6 +7,7 @@ import numpy as np
 
 from research.batch import Lexicon, VocabInfo
 from research.data.tokenizers import vocabulary
+from research.errors import UserError
 
 ENTRY_TYPES = ("connective", "entity", "phrase")
 """Types of lexicon entries that the experiments use."""
@@ -17,12 +18,20 @@ def placeholder_vocab(config: Any) -> VocabInfo:
 
     It has two labels for a classifier, two lexicon entries of each type, and one piece
     that is the capitalised form of another.
+
+    Raises:
+      UserError: the config's size has no room for that.
     """
     data = config.data
     if os.path.exists(data.vocabulary):
         vocab = vocabulary.load_vocabulary(data.vocabulary, data.sentinels).vocab
         return vocab._replace(labels=("0", "1"), lexicon=_lexicon(vocab.ordinary_ids))
     size, num_special = data.vocabulary_size, 5 + data.sentinels
+    if size < num_special + 2 * len(ENTRY_TYPES):
+        raise UserError(
+            f"data.vocabulary_size is {size}, but at least "
+            f"{num_special + 2 * len(ENTRY_TYPES)} with data.sentinels={data.sentinels}"
+        )
     special = np.arange(size) < num_special
     special[4] = False  # unk
     ordinary = np.arange(num_special, size, dtype=np.int32)

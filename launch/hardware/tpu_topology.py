@@ -11,6 +11,9 @@ from packaging.requirements import Requirement
 from launch.hardware.tpu_slice import EXAMPLES, parse_tpu_slice
 from research.errors import UserError
 
+CPU = re.compile(r"cpu:[1-9]\d{0,3}")
+"""A topology of fake devices, 9,999 at most."""
+
 
 def set_environment(name: str) -> None:
     """Sets the environment for a topology. To be called before JAX is imported."""
@@ -19,7 +22,7 @@ def set_environment(name: str) -> None:
     os.environ |= {"ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # no process uses a TPU
     if name != "gpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
-    if name.startswith("cpu:") and name[4:].isdecimal():
+    if CPU.fullmatch(name):
         flags = f"--xla_force_host_platform_device_count={name[4:]}"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
 
@@ -33,7 +36,7 @@ def topology_devices(name: str) -> Sequence[Any]:
     import jax
     from jax.experimental import topologies
 
-    if re.fullmatch(r"cpu:[1-9]\d*", name):
+    if CPU.fullmatch(name):
         return jax.devices("cpu")[: int(name[4:])]
     if name == "gpu":
         try:

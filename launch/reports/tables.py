@@ -159,8 +159,7 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     for name, groups in pairs:
         if not (isinstance(name, str) and isinstance(groups, Mapping)):
             raise UserError(
-                f"--table: rows() of {table.title!r} gives row -> group -> trials, not "
-                f"{rows!r}"
+                f"--table: rows() gives row -> group -> trials, not {rows!r}"
             )
     return rows
 
@@ -177,7 +176,9 @@ def _check_complete(rows: Rows) -> None:
     if missing:
         names = ", ".join(f"{name} ({key})" for key, name in missing.items())
         runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
-        raise UserError(f"{runs} missing: {names}; run launch.sweep first")
+        raise UserError(
+            f"{runs} missing: {names}; run launch.sweep with this --workdir first"
+        )
     for groups in rows.values():
         for trial in itertools.chain(*groups.values()):
             trial.check_result()
@@ -195,7 +196,7 @@ def _cell_numbers(
         seeds = trial.pretraining_seed, trial.config["seed"]
         if seeds in seen:
             raise UserError(
-                f"{trial.name}: two trials of one cell share seed {seeds[1]}"
+                f"--table: two trials of one cell share seed {seeds[1]}: {trial.name}"
             )
         seen.add(seeds)
         try:
@@ -204,8 +205,8 @@ def _cell_numbers(
             scores = np.empty((0, 0))
         if scores.ndim > 1 or not scores.size:
             raise UserError(
-                f"column {column.name!r} of {trial.name} is a number, or a list of the "
-                f"scores of items, not {value!r}"
+                f"--table: column {column.name!r} of {trial.name} is a number, or a list "
+                f"of the scores of items, not {value!r}"
             )
         numbers.append(Number(trial, scores))
     return tuple(numbers) or None

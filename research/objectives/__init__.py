@@ -108,8 +108,7 @@ def make_objective(name: str, **fields: Any) -> Objective:
     known = [field.name for field in dataclasses.fields(objective)]
     for field in fields:
         if field not in known:
-            own = [f"objective.{key}" for key in known]
-            raise unknown(f"key of objective {name}", f"objective.{field}", own)
+            raise unknown(f"field of objective {name}", field, known)
     try:
         return objective(**fields)
     except (TypeError, ValueError) as error:

@@ -128,6 +128,20 @@ def test_damage_to_any_file_is_found_and_named(workdir, how):
         shutil.rmtree(workdir / "copy")
 
 
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"x": 1}', '{"x": ["a", "b"]}'])
+def test_checksums_that_are_none_are_damage(workdir, content):
+    folder = workdir / "checkpoints" / "3"
+    (folder / checksums.CHECKSUMS_FILE).write_text(content)
+    assert checksums.CHECKSUMS_FILE in checksums.find_damage(folder)
+
+
+def test_a_damaged_file_without_checksum_is_named(workdir):
+    path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
+    path.write_text('{"item_handlers": 3}')
+    with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
+        restore(workdir)
+
+
 @pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
 def test_the_one_before_a_damaged_one_is_restored(workdir, how, capsys):
     folder = workdir / "checkpoints"

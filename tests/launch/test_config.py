@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from experiments import base
 from launch import config
-from launch.cli import Parser, main
 from research import fields, objectives
 from research.errors import UserError
 
@@ -198,6 +197,15 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ("optimizer.beta2=0.9999999999", "is at least 0 and below 1, not 0.9999999999"),
         ("optimizer.epsilon=1e39", "epsilon is a finite number of 32 bits, not 1e+39"),
         ("data.corpus=a\nb", "data.corpus is one line of printable text, not 'a\\nb'"),
+        (
+            'data.mixture={"f": "x"}',
+            "data.mixture: the rate of 'f' is a number, not 'x'",
+        ),
+        ('data.mixture={"f": -1}', "data.mixture: the rate of 'f' is above 0, not -1"),
+        (
+            'data.mixture={"f": NaN}',
+            "data.mixture: the rate of 'f' is above 0, not nan",
+        ),
         (f"train.steps={2**31}", "train.steps is at most 2147483647, not 2147483648"),
         (f"model.layers={10**9}", "model.layers is at least 1 and at most 1024, not"),
         ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),
@@ -255,54 +263,7 @@ def test_a_size_of_a_file_that_has_sizes(tmp_path):
         config.load_config(f"{file}:tinny")
 
 
-def _exit(run, *argv, capsys):
-    parser = Parser("A command.")
-    parser.add_argument("--config")
-    with pytest.raises(SystemExit) as caught:
-        main(run, parser, list(argv))
-    return caught.value.code, capsys.readouterr().err
-
-
-def test_overrides_come_in_both_spellings(capsys):
-    seen = {}
-    words = ["--config", "a.py", "--config.a.b=c=d", "--config.e", "-1"]
-    code, said = _exit(lambda args: seen.update(vars(args)), *words, capsys=capsys)
-    assert (code, said) == (0, "")
-    assert seen == {"config": "a.py", "overrides": {"a.b": "c=d", "e": "-1"}}
-
-
-@pytest.mark.parametrize(
-    "argv", [["--confg=a"], ["--config.a"], ["stray"], ["--config"], ["--conf", "a"]]
-)
-def test_a_wrong_flag_is_one_line(argv, capsys):
-    code, said = _exit(lambda args: 0, *argv, capsys=capsys)
-    assert code == 2
-    assert said.startswith("error: ") and said.count("\n") == 1
-
-
-def _raise(error):
-    def run(args):
-        raise error
-
-    return run
-
-
-@pytest.mark.parametrize(
-    "error, code",
-    [
-        (UserError("two\nlines"), 2),
-        (OSError(28, "No space left on device", "/full/file"), 2),
-        (PermissionError(13, "Permission denied", "/root/file"), 2),
-        (KeyboardInterrupt(), 130),
-    ],
-)
-def test_what_a_person_can_mend_is_one_line(error, code, capsys):
-    exit_code, said = _exit(_raise(error), capsys=capsys)
-    assert exit_code == code
-    assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), FileNotFoundError(2, "x", "y")])
-def test_a_bug_keeps_its_traceback(error):
-    with pytest.raises(type(error)):
-        main(_raise(error), Parser(), [])
+def test_json_nested_too_deeply_is_one_line():
+    for override in ("data.mixture=" + '{"a":' * 9999, "train.phases=" + "[" * 9999):
+        with pytest.raises(UserError, match="is not a JSON"):
+            config.load_config(MLM, [override])

@@ -184,3 +184,16 @@ def test_stop_cancels_the_submitted_jobs(do, backend):
 def test_a_user_error_is_one_line(do, words, message):
     code, _, err = do(*words)
     assert code == 2 and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"a": 1}', "[" * 9999])
+@pytest.mark.parametrize("file", ["jobs.json", "attempts/*.json"])
+def test_a_damaged_file_is_named_with_the_way_out(do, backend, content, file):
+    backend[1][0] = 2
+    assert do("--retries=0")[0] == 1
+    folder = do.workdir if file == "jobs.json" else backend[0][0]
+    path = next(folder.glob(file))
+    path.write_text(content)
+    code, _, err = do("status")
+    assert code == 2 and err.count("\n") == 1
+    assert f"{path} is damaged" in err and "delete it" in err

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from etils import epath
 
 from experiments import base
 from research.errors import UserError
@@ -44,6 +45,19 @@ def test_a_second_run_is_refused_and_names_the_first(tmp_path):
         with open_workdir(tmp_path, {}) as result:
             assert result is None
             assert f"process {os.getpid()} on" in (tmp_path / ".lock").read_text()
+
+
+def test_a_bucket_that_cannot_be_reached_is_one_line(monkeypatch):
+    def exists(path):
+        raise RuntimeError("no network\nat all")
+
+    monkeypatch.setattr(type(epath.Path("gs://bucket")), "exists", exists)
+    words = r"--workdir=gs://bucket/run cannot be read \(no network\)"
+    with (
+        pytest.raises(UserError, match=words),
+        open_workdir(epath.Path("gs://bucket/run"), {}),
+    ):
+        raise AssertionError("opened")
 
 
 def changed(key, value) -> dict:

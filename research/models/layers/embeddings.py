@@ -104,7 +104,8 @@ class InputEmbedding(nn.Module):
             if length > options.max_length:
                 raise UserError(
                     f"model.max_length is {options.max_length}, but the network reads "
-                    f"{length} positions; it must be at least that"
+                    f"{length} positions (data.length, and what the objective adds); "
+                    "it must be at least that"
                 )
             std = 0.01 if options.init == "gpt2" else _std(options)
             shape = (options.max_length, width)

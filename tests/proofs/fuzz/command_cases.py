@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -154,7 +155,8 @@ def _flag_words(draw: st.DrawFn, flag: argparse.Action) -> list[str]:
 
 
 def make_files(folder: Path) -> None:
-    """The files that cases name."""
+    """Makes a folder of the files that cases name."""
+    folder.mkdir()
     for name, text in USER_FILES.items():
         (folder / name).write_text(text)
     (folder / "folder.py").mkdir()
@@ -176,11 +178,14 @@ def finished_sweep(workdir: Path) -> list[Trial]:
 
 def check(case: CommandCase, folder: Path) -> command.Outcome:
     """Runs the command up to what takes long; errors name a flag or a file."""
-    if not (folder / "sweep").exists():
-        make_files(folder)
-    words = [word.replace("@", str(folder)) for word in case.words]
+    files, copy = folder / "files", folder / "copy"
+    if not files.exists():
+        make_files(files)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(files, copy, symlinks=True)
+    words = [word.replace("@", str(copy)) for word in case.words]
     module: ModuleType = COMMANDS[case.command]
-    with contextlib.chdir(folder):
+    with contextlib.chdir(copy):
         outcome = command.run(module, words, replaced())
     problem = command.complaint(outcome, _names(words, module))
     assert not problem, f"{problem}\n{case}"

@@ -96,7 +96,9 @@ def check(case: ConfigCase, folder: Path) -> command.Outcome:
     outcome = command.run_function(
         lambda leave: cli.main(run, cli.Parser(""), argv, leave=leave)
     )
-    names = {*KEYS, "part"} if "objective.parts" in case.overrides else set(KEYS)
+    names = {*KEYS, "objective.name"}
+    if case.overrides.keys() & {"objective.parts", "objective.base_objective"}:
+        names.add("part")
     names |= {name for key in case.overrides for name in (key, key.split(".")[-1])}
     problem = command.complaint(outcome, names)
     if not problem and loaded:
@@ -123,6 +125,11 @@ def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
             legal &= value > bounds.get("above", -math.inf)
             legal &= value < bounds.get("below", math.inf)
             legal &= kind is float or value < max(2**31, bounds["most"] + 1)
+        if key == "data.mixture":
+            rates = [rate for rate in value.values() if type(rate) in (int, float)]
+            legal = all(0 < rate < math.inf for rate in rates) and len(rates) == len(
+                value
+            )
         text = overrides.get(key)
         if legal and text is not None and kind in (int, float, str):
             legal = value == kind(text)

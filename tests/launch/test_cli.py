@@ -1,0 +1,79 @@
+"""Flags, overrides and exit codes; an error that a user can mend is one line."""
+
+import pytest
+
+from launch.cli import Parser, main
+from research.errors import UserError
+
+
+def _exit(run, *argv, capsys):
+    parser = Parser("A command.")
+    parser.add_argument("--config")
+    with pytest.raises(SystemExit) as caught:
+        main(run, parser, list(argv))
+    return caught.value.code, capsys.readouterr().err
+
+
+def test_overrides_come_in_both_spellings(capsys):
+    seen = {}
+    words = ["--config", "a.py", "--config.a.b=c=d", "--config.e", "-1"]
+    code, said = _exit(lambda args: seen.update(vars(args)), *words, capsys=capsys)
+    assert (code, said) == (0, "")
+    assert seen == {"config": "a.py", "overrides": {"a.b": "c=d", "e": "-1"}}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--confg=a"],
+        ["--config.a"],
+        ["stray"],
+        ["--config"],
+        ["--conf", "a"],
+        ["--config=\udcff"],
+    ],
+)
+def test_a_wrong_flag_is_one_line(argv, capsys):
+    code, said = _exit(lambda args: 0, *argv, capsys=capsys)
+    assert code == 2
+    assert said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_a_required_flag_has_a_value(capsys):
+    parser = Parser("A command.")
+    parser.add_argument("--workdir", required=True)
+    with pytest.raises(SystemExit) as caught:
+        main(lambda args: 0, parser, ["--workdir="])
+    assert caught.value.code == 2
+    assert "--workdir has no value" in capsys.readouterr().err
+
+
+def _raise(error):
+    def run(args):
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (UserError("two\nlines"), 2),
+        (OSError(28, "No space left on device", "/full/file"), 2),
+        (PermissionError(13, "Permission denied", "/root/file"), 2),
+        (OSError(36, "File name too long", "x" * 300), 2),
+        (MemoryError("Unable to allocate 9 TiB"), 2),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 9 bytes"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_a_person_can_mend_is_one_line(error, code, capsys):
+    exit_code, said = _exit(_raise(error), capsys=capsys)
+    assert exit_code == code
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), FileNotFoundError(2, "x", "y")])
+def test_a_bug_keeps_its_traceback(error):
+    with pytest.raises(type(error)):
+        main(_raise(error), Parser(), [])
