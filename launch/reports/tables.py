@@ -205,8 +205,8 @@ def _cell_numbers(
             scores = np.empty((0, 0))
         if scores.ndim > 1 or not scores.size:
             raise UserError(
-                f"--table: column {column.name!r} of {trial.name} is a number, or a list "
-                f"of the scores of items, not {value!r}"
+                f"--table: column {column.name!r} of {trial.name} is a number, or a "
+                f"list of the scores of items, not {value!r}"
             )
         numbers.append(Number(trial, scores))
     return tuple(numbers) or None

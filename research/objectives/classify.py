@@ -39,9 +39,10 @@ class Objective:
     architecture: str = choice("encoder", ("encoder", "decoder", "encdec"))
     bos: str = choice("first", ("first", "last"))  # where an encoder's bos is
     pool: str = choice("token", ("token", "mean"))  # the state that is classified
-    head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh, and
-    # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
-    # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
+    head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh,
+    # which is the pooler that pretraining may have trained, and the last layer (BERT,
+    # RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone (GPT, ELECTRA).
+    # Dropout before the last layer: model.head_dropout
 
     family = "supervised"
     supports_accumulation = True

@@ -59,7 +59,8 @@ class Objective:
     # pair; one: a random side
     languages: str = free_text("0:1")  # token types of a parallel corpus's sides,
     # 0:1, or of a corpus in one language, 0: one entry for all corpora, or one for
-    # each of data.mixture in order of their names, between spaces
+    # each of data.mixture in order of their names, between spaces. With
+    # data.alpha both kinds of corpora are sampled equally often
 
     family = "MLM"
     supports_accumulation = True
