@@ -11,6 +11,7 @@ from research.run.export import export_run, start_ids, tokenizer_layout
 from research.run.json_files import write_json
 from research.run.setup import build_program, initial_state
 from tests.testing import huggingface_goldens
+from tests.testing.huggingface_networks import network_of
 from tests.testing.tiny_runs import tiny_config, write_corpus
 
 
@@ -88,7 +89,7 @@ def test_the_card_says_what_made_the_model(electra, tmp_path):
 def test_texts_begin_and_end_as_in_the_family(name, layout, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
-    network = huggingface_goldens.network_of(huggingface_goldens.load(name))
+    network = network_of(huggingface_goldens.load(name))
     assert tokenizer_layout(network) == layout
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}

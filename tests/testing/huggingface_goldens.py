@@ -9,9 +9,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from research import models
-from research.batch import NEVER, VocabInfo
+from research.batch import NEVER
 from research.checkpoints.checkpoint import path_name
-from research.checkpoints.huggingface import export, restore
+from research.checkpoints.huggingface import restore
 from research.objectives import bart, dae, lm, mlm
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -90,31 +90,6 @@ def params_of(golden: Golden, source: Any = None) -> Any:
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: found.params[path_name(path)], shapes
     )
-
-
-def vocab_of(model):
-    size = model.config["vocab_size"]
-    special = np.arange(size) < 5
-    ordinary = np.arange(5, size, dtype=np.int32)
-    return VocabInfo(
-        size, model.sizes.pad_id, 1, 2, 3, 4, (), special, ordinary, (), None, ordinary
-    )
-
-
-def network_of(golden, **changes):
-    """The golden's network with its own parameters, before it is exported."""
-    tree = params_of(golden)
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
-    patterns, model = golden.model.family.patterns, golden.model
-    fields = {
-        "options": golden.network.options,
-        "params": params,
-        "pattern": patterns[0] if patterns else "",
-        "vocab": vocab_of(model),
-        "prefers": (model.family.model_type,),
-    }
-    return export.Network(**(fields | changes))
 
 
 def _kind(architecture, model):

@@ -10,14 +10,15 @@ from research.checkpoints.huggingface import export, restore
 from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS, read_json
 from research.errors import UserError
 from tests.testing import huggingface_goldens
+from tests.testing.huggingface_networks import network_of
 
 
 @pytest.mark.parametrize("name", huggingface_goldens.NAMES)
 def test_export_import_export_gives_the_same_bytes(name, tmp_path):
     golden = huggingface_goldens.load(name)
-    export.write_network(tmp_path / "first", huggingface_goldens.network_of(golden))
+    export.write_network(tmp_path / "first", network_of(golden))
     again = golden._replace(model=restore.open_model(tmp_path / "first"))
-    export.write_network(tmp_path / "second", huggingface_goldens.network_of(again))
+    export.write_network(tmp_path / "second", network_of(again))
     for file in (CONFIG, WEIGHTS):
         first, second = (tmp_path / part / file for part in ("first", "second"))
         assert first.read_bytes() == second.read_bytes()
@@ -27,7 +28,7 @@ def test_export_import_export_gives_the_same_bytes(name, tmp_path):
 def test_export_writes_the_tensors_and_the_config_of_hugging_face(name, tmp_path):
     """All of its tensors that any of its functions reads, and each with its bits."""
     golden = huggingface_goldens.load(name)
-    export.write_network(tmp_path, huggingface_goldens.network_of(golden))
+    export.write_network(tmp_path, network_of(golden))
     theirs = load_file(huggingface_goldens.FOLDER / name / WEIGHTS)
     ours = load_file(tmp_path / WEIGHTS)
     copies = {*golden.model.family.copies}
@@ -50,7 +51,7 @@ def test_export_writes_the_tensors_and_the_config_of_hugging_face(name, tmp_path
 @pytest.fixture(scope="module")
 def bert():
     """What `network_of` gives for the golden BERT."""
-    return huggingface_goldens.network_of(huggingface_goldens.load("bert"))
+    return network_of(huggingface_goldens.load("bert"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_dropout_without_a_key_is_named(bert, tmp_path):
 
 
 def test_roberta_and_xlm_r_are_told_apart_by_their_tokenizers(tmp_path):
-    network = huggingface_goldens.network_of(huggingface_goldens.load("roberta"))
+    network = network_of(huggingface_goldens.load("roberta"))
     for prefers in ("roberta", "xlm-roberta", "bert"):
         changed = dataclasses.replace(network, prefers=(prefers,))
         export.write_network(tmp_path, changed)
