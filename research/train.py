@@ -116,13 +116,11 @@ def _initial_state(program: Program, config: Any) -> State:
     state = initial_state(program, config.seed)
     if not config.train.init_from:
         return state
-    vocabulary = program.data.vocabulary
     params, _ = restore_params(
         config.train.init_from,
         config.train.init_scope,
         state.params,
-        vocabulary=program.data.vocabulary_hash,
-        num_pieces=len(vocabulary.model.pieces) if vocabulary else 0,
+        **program.data.vocabulary_facts,
     )
     return state._replace(params=params)
 

@@ -170,6 +170,12 @@ class Data(NamedTuple):
         """Hash of the vocabulary's file; empty if it is not ours."""
         return self.vocabulary.sha256 if self.vocabulary else ""
 
+    @property
+    def vocabulary_facts(self) -> dict[str, Any]:
+        """What a model to start from must agree with (`restore_params`)."""
+        pieces = self.vocabulary.model.pieces if self.vocabulary else ()
+        return {"vocabulary": self.vocabulary_hash, "num_pieces": len(pieces)}
+
 
 def open_data(config: Any, objective: Any) -> Data:
     """Opens what config.data names: corpus, vocabulary, stream, index, batches.

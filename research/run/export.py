@@ -80,11 +80,11 @@ def _export(
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     for part, network in networks(config, params, vocabulary).items():
         folder = to / part
-        yield from write_network(folder, network, _ids(network))
+        yield from write_network(folder, network, start_ids(network))
         write_tokenizer(
             folder,
             vocabulary,
-            layout=_layout(network),
+            layout=tokenizer_layout(network),
             max_length=data["length"],
         )
         (folder / CARD).write_text(
@@ -132,7 +132,7 @@ def networks(
     }
 
 
-def _ids(network: Network) -> dict[str, int]:
+def start_ids(network: Network) -> dict[str, int]:
     """The token that starts a decoder: T5's is pad, BART's eos."""
     if network.pattern:
         return {}
@@ -140,7 +140,7 @@ def _ids(network: Network) -> dict[str, int]:
     return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
 
 
-def _layout(network: Network) -> str:
+def tokenizer_layout(network: Network) -> str:
     """Where the tokenizer puts special tokens, as this family's own does."""
     if network.pattern == "causal":
         return "none"

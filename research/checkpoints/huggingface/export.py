@@ -141,11 +141,11 @@ def _computes(options: Any, network: Network) -> dict[str, Any]:
         del values[name]
     del values["output_head"]
     if options.position != "learned":
-        del values["max_length"]
+        values["max_length"] = None
     if options.position != "rotary":
-        del values["rope_theta"]
+        values["rope_theta"] = None
     if _readout(network) is None or network.vocab.size % 128 == 0:
-        del values["output_rows"]
+        values["output_rows"] = None
     return values | {
         "head_width": options.key_width,
         "num_kv_heads": options.num_kv_heads or options.heads,

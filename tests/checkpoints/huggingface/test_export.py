@@ -1,40 +1,16 @@
 """What is exported is what was imported, byte for byte, or is refused in one line."""
 
-import jax
+import dataclasses
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from research.batch import VocabInfo
-from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import export, restore
 from research.checkpoints.huggingface.folder import CONFIG, WEIGHTS, read_json
+from research.errors import UserError
 from tests.testing import huggingface_goldens
-
-
-def vocab_of(model):
-    size = model.config["vocab_size"]
-    special = np.arange(size) < 5
-    ordinary = np.arange(5, size, dtype=np.int32)
-    return VocabInfo(
-        size, model.sizes.pad_id, 1, 2, 3, 4, (), special, ordinary, (), None, ordinary
-    )
-
-
-def network_of(golden, **changes):
-    """The golden's network with its own parameters, before it is exported."""
-    tree = huggingface_goldens.params_of(golden)
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
-    patterns, model = golden.model.family.patterns, golden.model
-    fields = {
-        "options": golden.network.options,
-        "params": params,
-        "pattern": patterns[0] if patterns else "",
-        "vocab": vocab_of(model),
-        "prefers": (model.family.model_type,),
-    }
-    return export.Network(**(fields | changes))
+from tests.testing.huggingface_networks import network_of
 
 
 @pytest.mark.parametrize("name", huggingface_goldens.NAMES)
@@ -70,3 +46,58 @@ def test_export_writes_the_tensors_and_the_config_of_hugging_face(name, tmp_path
         if expected.get(key.key) is not None:
             assert config[key.key] == expected[key.key]
     assert config["architectures"] == expected["architectures"]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    """What `network_of` gives for the golden BERT."""
+    return network_of(huggingface_goldens.load("bert"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"activation": "swiglu"}, r"bert, has model\.activation gelu \(not swiglu\)"),
+        ({"norm_placement": "pre"}, r"model\.norm_placement post \(not pre\)"),
+        ({"position": "rotary"}, r"model\.position learned \(not rotary\)"),
+        ({"scale_embeddings": True}, r"model\.scale_embeddings False \(not True\)"),
+    ],
+)
+def test_options_that_no_architecture_has_are_named(bert, tmp_path, changes, words):
+    options = dataclasses.replace(bert.options, **changes)
+    with pytest.raises(UserError, match=words):
+        export.write_network(tmp_path / "x", dataclasses.replace(bert, options=options))
+    assert not (tmp_path / "x").exists()
+
+
+def test_another_attention_mask_is_named(bert, tmp_path):
+    words = r"attention masks full \(not general\)"
+    with pytest.raises(UserError, match=words):
+        export.write_network(tmp_path, dataclasses.replace(bert, pattern="general"))
+
+
+def test_parameters_without_a_place_are_refused_but_for_heads(bert, tmp_path):
+    """A head more is left out and named; anything else would change the network."""
+    head = {"answer_structural/out/bias": np.zeros(3, np.float32)}
+    more = dataclasses.replace(bert, params=bert.params | head)
+    lines = export.write_network(tmp_path, more)
+    assert lines[1].endswith("has no such head: answer_structural/out/bias")
+    gate = {"stack/blocks/feedforward/gate/kernel": np.zeros(3, np.float32)}
+    with pytest.raises(UserError, match="no place for the parameters stack/blocks/fe"):
+        export.write_network(
+            tmp_path, dataclasses.replace(bert, params=bert.params | gate)
+        )
+
+
+def test_dropout_without_a_key_is_named(bert, tmp_path):
+    options = dataclasses.replace(bert.options, feedforward_dropout=0.25)
+    lines = export.write_network(tmp_path, dataclasses.replace(bert, options=options))
+    assert lines[-1].endswith("no such key: model.feedforward_dropout 0.25")
+
+
+def test_roberta_and_xlm_r_are_told_apart_by_their_tokenizers(tmp_path):
+    network = network_of(huggingface_goldens.load("roberta"))
+    for prefers in ("roberta", "xlm-roberta", "bert"):
+        changed = dataclasses.replace(network, prefers=(prefers,))
+        export.write_network(tmp_path, changed)
+        assert read_json(tmp_path / CONFIG)["model_type"] == prefers

@@ -1,0 +1,138 @@
+"""Mutants of the way in from Hugging Face's layout and out to it."""
+
+from tests.proofs.mutation import Mutant
+
+FOLDER = "research/checkpoints/huggingface"
+ROWS, RESTORE = f"{FOLDER}/rows.py", f"{FOLDER}/restore.py"
+EXPORT = f"{FOLDER}/export.py"
+
+TEST_GOLDENS = "tests/checkpoints/huggingface/test_goldens.py"
+TEST_EXPORT = "tests/checkpoints/huggingface/test_export.py"
+TEST_RESTORE = "tests/checkpoints/huggingface/test_restore.py"
+TEST_FOLDER = "tests/checkpoints/huggingface/test_folder.py"
+TEST_TOKENIZER = "tests/data/tokenizers/test_export_tokenizer.py"
+TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
+
+MUTANTS = [
+    Mutant(
+        "RoBERTa's positions start at the padding id's row",
+        ROWS,
+        "AFTER_PAD = _offset(lambda sizes: sizes.pad_id + 1)",
+        "AFTER_PAD = _offset(lambda sizes: sizes.pad_id)",
+        TEST_GOLDENS,
+        "hugging_face and xlm",
+    ),
+    Mutant(
+        "XLNet's output projection is not transposed",
+        ROWS,
+        "lambda x, sizes: _join_heads(x, sizes).T, lambda x, sizes: _split_heads(x.T,",
+        "lambda x, sizes: _join_heads(x, sizes), lambda x, sizes: _split_heads(x,",
+        TEST_GOLDENS,
+        "hugging_face and xlnet-label",
+    ),
+    Mutant(
+        "heads of keys are repeated as a whole: query h reads key h mod num_kv_heads",
+        "research/models/layers/attention.py",
+        "            return jnp.repeat(heads, num_heads // count, axis=2)",
+        "            return jnp.tile(heads, (1, 1, num_heads // count, 1))",
+        TEST_GOLDENS,
+        "hugging_face and llama",
+    ),
+    Mutant(
+        "rotary angles have base 10,000 whatever rope_theta",
+        "research/models/layers/attention.py",
+        "rotary_angles(each, options.key_width, options.rope_theta)",
+        "rotary_angles(each, options.key_width)",
+        TEST_GOLDENS,
+        "hugging_face and llama",
+    ),
+    Mutant(
+        "GPT's gelu is taken for the exact one",
+        f"{FOLDER}/decoders.py",
+        'Key("afn", "activation", {"gelu": "gelu_tanh", "relu": "relu"}, "gelu_tanh")',
+        'Key("afn", "activation", {"gelu": "gelu", "relu": "relu"}, "gelu_tanh")',
+        TEST_GOLDENS,
+        "hugging_face and openai",
+    ),
+    Mutant(
+        "T5 v1.1 is read as if its tables were tied",
+        f"{FOLDER}/encoder_decoders.py",
+        "    tied = not differs and scaled is not False\n",
+        "    tied = True\n",
+        TEST_RESTORE,
+        "t5_unties",
+    ),
+    Mutant(
+        "rows that only pad the vocabulary are exported",
+        ROWS,
+        "VOCAB = Change(lambda x, sizes: x, lambda x, sizes: x[: sizes.vocab], "
+        "is_vocab=True)",
+        "VOCAB = Change(lambda x, sizes: x, lambda x, sizes: x, is_vocab=True)",
+        TEST_EXPORT,
+        "tensors_and_the_config and gpt2",
+    ),
+    Mutant(
+        "rows that the folder does not have become 0",
+        "research/checkpoints/partial_restore.py",
+        "        return _keep_rows(array, leaf, saved.num_rows[name])",
+        "        return array",
+        TEST_RESTORE,
+        "any_mesh",
+    ),
+    Mutant(
+        "a vocabulary of another size is read, its rows to whatever tokens there are",
+        RESTORE,
+        "    if not num_pieces <= sizes.vocab <= _padded_rows(shapes):",
+        "    if False:",
+        TEST_RESTORE,
+        "another_size",
+    ),
+    Mutant(
+        "a second table that differs from the tied one is ignored",
+        RESTORE,
+        "            if not np.array_equal(tensors[key], tensors[original]):",
+        "            if False:",
+        TEST_RESTORE,
+        "copy_of_a_tied_table",
+    ),
+    Mutant(
+        "an index names a file outside its folder, which is read",
+        f"{FOLDER}/folder.py",
+        "        if not isinstance(file, str) or Path(file).name != file:",
+        "        if not isinstance(file, str):",
+        TEST_FOLDER,
+        "outside_the_folder",
+    ),
+    Mutant(
+        "a network with other attention masks is exported all the same",
+        EXPORT,
+        "        if pattern and pattern not in family.patterns:",
+        "        if False:",
+        TEST_EXPORT,
+        "another_attention_mask",
+    ),
+    Mutant(
+        "parameters that an architecture has no place for are dropped",
+        EXPORT,
+        'if not path.startswith("answer_")]:',
+        "if False]:",
+        TEST_EXPORT,
+        "without_a_place",
+    ),
+    Mutant(
+        "an exported tokenizer does not cut after Chinese full stops",
+        "research/data/tokenizers/export_tokenizer.py",
+        '        [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]',
+        '        [pre_tokenizers.Split(MARK, "merged_with_next")]',
+        TEST_TOKENIZER,
+        "those_of_the_vocabulary and unigram",
+    ),
+    Mutant(
+        "a tokenizer.json puts a mark before each unit, also inside a word",
+        "research/data/tokenizers/tokenizer_models.py",
+        '            step["prepend_scheme"] = "never"',
+        '            step["prepend_scheme"] = "always"',
+        TEST_FILES,
+        "unigram",
+    ),
+]

@@ -1,0 +1,106 @@
+"""A run is exported as networks, tokenizers and cards, and starts another run."""
+
+import jax
+import numpy as np
+import pytest
+
+from research.checkpoints.checkpoint import Checkpoints
+from research.checkpoints.partial_restore import restore_params
+from research.errors import UserError
+from research.run.export import export_run, start_ids, tokenizer_layout
+from research.run.json_files import write_json
+from research.run.setup import build_program, initial_state
+from tests.testing import huggingface_goldens
+from tests.testing.huggingface_networks import network_of
+from tests.testing.tiny_runs import tiny_config, write_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("export"))
+
+
+@pytest.fixture(scope="module")
+def electra(folder):
+    """The workdir of a run of ELECTRA that has not begun, and its state."""
+    config = tiny_config(folder, "electra", **{"data.vocabulary": "bytebpe"})
+    return make_run(folder / "electra", config)
+
+
+def make_run(workdir, config):
+    program = build_program(config, jax.devices()[:1])
+    state = initial_state(program, 0)
+    checkpoints = Checkpoints(workdir, keep=1)
+    facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
+    facts["vocabulary"] = program.data.vocabulary_hash
+    checkpoints.save(3, state, facts)
+    checkpoints.close()
+    write_json(workdir / "config.json", config.to_dict())
+    program.data.vocabulary.save(workdir)
+    return workdir, state, program.data.vocabulary
+
+
+def test_electra_becomes_two_networks_that_start_another_run(electra, tmp_path):
+    workdir, state, vocabulary = electra
+    lines = list(export_run(workdir, tmp_path / "to"))
+    assert "discriminator: ElectraForPreTraining" in lines[0]
+    assert "generator: ElectraForMaskedLM" in lines[1]
+    assert {path.name for path in (tmp_path / "to" / "generator").iterdir()} == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    initial = jax.tree.map(lambda leaf: leaf * 0 + 7, state.params)
+    num_pieces = len(vocabulary.model.pieces)
+    found, missing = restore_params(
+        f"hf:{tmp_path / 'to'}", "", initial, vocabulary="", num_pieces=num_pieces
+    )
+    rows = vocabulary.vocab.size
+
+    def check(restored, own):
+        cut = slice(rows if len(own) > rows else None)
+        np.testing.assert_array_equal(np.asarray(restored)[cut], np.asarray(own)[cut])
+
+    jax.tree.map(check, found, state.params)
+    assert all("from row" in name for name in missing)
+
+
+def test_the_card_says_what_made_the_model(electra, tmp_path):
+    workdir, *_ = electra
+    list(export_run(workdir, tmp_path, all_steps=True))
+    card = (tmp_path / "step_3" / "generator" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n---\n")
+    assert "| objective | electra (" in card and "rate=0.15" in card
+    assert "| fingerprint of the data | abc |" in card and "| step | 3 |" in card
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "start"),
+    [
+        ("bert", "both", None),
+        ("gpt2", "none", None),
+        ("xlnet", "last", None),
+        ("t5", "eos", "pad_id"),
+        ("bart", "both", "eos_id"),
+    ],
+)
+def test_texts_begin_and_end_as_in_the_family(name, layout, start):
+    """T5's decoder begins with pad and its text has eos alone; BART's begins with
+    eos."""
+    network = network_of(huggingface_goldens.load(name))
+    assert tokenizer_layout(network) == layout
+    expected = (
+        {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
+    )
+    assert start_ids(network) == expected
+
+
+def test_what_cannot_be_exported_is_refused(electra, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(UserError, match=r"--to=.*is not an empty folder"):
+        list(export_run(electra[0], tmp_path / "full"))
+    with pytest.raises(UserError, match=r"--workdir=.* has no config\.json"):
+        list(export_run(tmp_path, tmp_path / "to"))
