@@ -13,6 +13,7 @@ no pretraining 55, electra 35 (its discriminator has hardly learnt after 3 M tok
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from launch.sweeps import budgets
 from research import objectives
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
@@ -50,7 +51,8 @@ class Scale(NamedTuple):
     shape: dict[str, Any]  # of text and model, the same in every trial
     pretraining: dict[str, Any]
     tuning: dict[str, Any]
-    num_seeds: int  # of fine-tuning
+    num_seeds: int  # of fine-tuning, which go round those of pretraining
+    pretraining_seeds: int = 1
 
 
 SCALES = {
@@ -81,7 +83,7 @@ SCALES = {
         },
         num_seeds=3,
     ),
-    "small": Scale(  # an hour on one accelerator
+    "small": Scale(  # three hours on one accelerator
         shape={
             "data.length": 128,
             "data.vocabulary_size": 16384,
@@ -107,7 +109,8 @@ SCALES = {
             "optimizer.learning_rate": 1e-4,
             "optimizer.warmup_steps": 60,
         },
-        num_seeds=5,
+        num_seeds=3,
+        pretraining_seeds=3,
     ),
     "paper": Scale(  # BERT's base size and budget, on a pod
         shape={
@@ -137,28 +140,48 @@ SCALES = {
             "optimizer.learning_rate": 3e-5,
             "optimizer.warmup_steps": 100,
         },
-        num_seeds=5,
+        num_seeds=3,
+        pretraining_seeds=3,
     ),
 }
 
 
-def sweep(scale: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The trials of a scale.
+
+    Args:
+      budget: what the families' pretraining is equal in: "tokens", or "flops", then
+        those that `lm` takes for the scale's steps.
+    """
     size = SCALES[scale]
+    total = size.pretraining["train.steps"]
+    if budget == "flops":
+        total *= budgets.step_flops(*_pretraining("lm", size))
     pretrained = {}
     for family in FAMILIES:
-        keys = SHARED | size.shape | size.pretraining | FAMILY_KEYS.get(family, {})
-        keys |= {"data.stride": _stride(size)}
-        pretrained[family] = f"experiments/{family}.py", keys
-        yield pretrained[family]
+        experiment, keys = _pretraining(family, size)
+        if budget == "flops":
+            steps = budgets.steps_for_flops(experiment, keys, total)
+            keys |= {"train.steps": steps}
+        for seed in range(size.pretraining_seeds):
+            pretrained[family, seed] = experiment, keys | {"seed": seed}
+            yield pretrained[family, seed]
     tuning = SHARED | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
     tuning |= {"objective.pool": "mean"}  # no family trains a state for the whole text
     for seed in range(size.num_seeds):
-        keys = tuning | {"seed": seed}
-        yield "experiments/classify.py", keys | {"data.vocabulary": pretrained["lm"]}
-        for family, origin in pretrained.items():
-            start = {"train.init_from": origin, "data.vocabulary": origin}
-            yield "experiments/classify.py", keys | start | TUNING.get(family, {})
+        start = seed % size.pretraining_seeds
+        keys = tuning | {"seed": seed, "data.vocabulary": pretrained["lm", start]}
+        yield "experiments/classify.py", keys
+        for family in FAMILIES:
+            origin = pretrained[family, start]
+            own = {"train.init_from": origin, "data.vocabulary": origin}
+            yield "experiments/classify.py", keys | own | TUNING.get(family, {})
+
+
+def _pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:
+    keys = SHARED | size.shape | size.pretraining | FAMILY_KEYS.get(family, {})
+    return f"experiments/{family}.py", keys | {"data.stride": _stride(size)}
 
 
 def _stride(size: Scale) -> int:

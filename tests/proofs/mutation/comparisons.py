@@ -71,4 +71,12 @@ MUTANTS = [
         TEST_TABLES,
         "no_further_pretraining_seeds",
     ),
+    Mutant(
+        "the FLOPs of a budget depend on a vocabulary file of this machine",
+        "launch/sweeps/budgets.py",
+        '{**keys, **ON_ONE_DEVICE, "data.vocabulary": "unigram"}',
+        "{**keys, **ON_ONE_DEVICE}",
+        "tests/launch/sweeps/test_budgets.py",
+        "vocabulary_file",
+    ),
 ]

@@ -1,0 +1,78 @@
+"""Budgets: steps follow from the config alone, whatever the machine."""
+
+import itertools
+from pathlib import Path
+
+import jax
+import pytest
+
+from experiments.sweeps import objectives
+from launch.config import load_config
+from launch.hardware import aot_compile
+from launch.sweeps import budgets
+from research.errors import UserError
+
+LM = "experiments/lm.py"
+KEYS = {
+    "data.vocabulary_size": 256,
+    "data.length": 32,
+    "data.vocabulary": (LM, {}),  # another trial's
+    "model.layers": 1,
+    "model.width": 32,
+    "model.heads": 2,
+    "model.feedforward": 64,
+    "train.batch": 8,
+}
+
+
+@pytest.fixture(scope="module")
+def step_flops():
+    return budgets.step_flops(LM, KEYS)
+
+
+def test_a_steps_flops_are_those_that_compile_reports(step_flops):
+    own = {key: value for key, value in KEYS.items() if key != "data.vocabulary"}
+    devices = jax.devices()[:1]
+    facts = aot_compile.compile_facts(load_config(LM, own), "cpu:1", devices)
+    assert step_flops == facts["flops_per_step"]
+
+
+def test_steps_do_not_depend_on_mesh_memory_or_vocabulary_file(step_flops, tmp_path):
+    (tmp_path / "spm.model").write_bytes(b"")
+    keys = KEYS | {"mesh.data": 64, "mesh.fsdp": 4, "model.remat": "full"}
+    keys |= {"train.accumulate": 2, "data.vocabulary": str(tmp_path / "spm.model")}
+    keys |= {"data.cache_dir": str(tmp_path)}
+    assert budgets.step_flops(LM, keys) == step_flops
+
+
+def test_steps_spend_the_budget(step_flops):
+    tokens = 8 * 32
+    assert budgets.steps_for_tokens(LM, KEYS, 10 * tokens) == 10
+    assert budgets.steps_for_tokens(LM, KEYS, 10.4 * tokens) == 10
+    assert budgets.steps_for_flops(LM, KEYS, 7 * step_flops) == 7
+    rate = {"tokens_per_second": 1000}
+    assert budgets.steps_for_seconds(LM, KEYS, 60, **rate) == round(60_000 / tokens)
+
+
+def test_a_budget_that_buys_no_step_or_a_run_of_phases_is_refused():
+    with pytest.raises(UserError, match=r"lm.py: the budget is 0.39 of one step"):
+        budgets.steps_for_tokens(LM, KEYS, 100)
+    phases = {"train.phases": [[0.9, {"data.length": 16}]]}
+    with pytest.raises(UserError, match=r"leave out train.phases"):
+        budgets.steps_for_tokens(LM, KEYS | phases, 1e6)
+
+
+def test_a_sweep_of_equal_flops_gives_each_family_what_lm_spends(monkeypatch):
+    cost = {"lm": 4e9, "mlm": 2e9, "plm": 2.5e9, "dae": 3.9e9, "electra": 3e9}
+    monkeypatch.setattr(
+        budgets, "step_flops", lambda experiment, keys: cost[Path(experiment).stem]
+    )
+    equal, tokens = (
+        dict(itertools.islice(objectives.sweep("smoke", budget), 5))
+        for budget in ("flops", "tokens")
+    )
+    for family, flops in cost.items():
+        file = f"experiments/{family}.py"
+        steps = equal[file].pop("train.steps")
+        assert abs(steps * flops - 1500 * cost["lm"]) <= flops / 2
+        assert equal[file] | {"train.steps": 1500} == tokens[file]
