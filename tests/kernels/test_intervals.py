@@ -58,7 +58,7 @@ def test_the_keys_of_a_query_are_an_interval(random_rows):
 
 
 def test_tiles_have_every_pair_and_full_ones_no_other(random_rows):
-    intervals, mask = random_rows
+    intervals, _ = random_rows
     order = np.array(jax.jit(sorted_queries)(intervals))
     start, stop = (
         np.take_along_axis(np.array(x), order, axis=1)
