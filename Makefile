@@ -22,7 +22,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test chaos fuzz mutants pod docs slices goldens-hf env lint lock
+.PHONY: compare test chaos fuzz mutants pod docs slices performance goldens-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -64,6 +64,10 @@ pod: $(AOT)/stamp
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m docs.slices
+
+# The tables of docs/performance.md: tiles and memory of attention.
+performance: $(AOT)/stamp
+	PYTHONPATH=$(AOT) $(BIN)/python -m docs.performance
 
 # tests/goldens/huggingface anew, by Hugging Face's own code: PyTorch stays in an
 # environment of its own.

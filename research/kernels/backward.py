@@ -40,7 +40,7 @@ def query_gradient(
     def body(scalars, inputs, *refs):
         outputs, (grad_KQ, *bias) = refs[: 1 + has_bias], refs[1 + has_bias :]
         tile = query_tile(scalars, grid)
-        bias_refs = make_bias_refs(inputs, settings, bias)
+        bias_refs = make_bias_refs(inputs, bias)
 
         @pl.when(pl.program_id(3) == 0)
         def begin():
@@ -117,7 +117,7 @@ def key_gradient(
         head = key_head * group + step // num_queries
         at_query = row * num_queries + jnp.minimum(query, num_queries - 1)
         tile = Tile(row, head, query, key, at_query, at_key)
-        bias_refs = make_bias_refs(inputs, settings, bias)
+        bias_refs = make_bias_refs(inputs, bias)
 
         @pl.when(step == 0)
         def begin():
@@ -179,6 +179,7 @@ def key_gradient(
         key_position=pl.BlockSpec(
             (None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)
         ),
+        bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
         grad=of_query(width),
         log_sum=of_query(1),

@@ -30,7 +30,7 @@ def forward(
 
     def body(scalars, inputs, out, log_sum, max_1Q, sum_1Q, out_KQ, *bias):
         tile = query_tile(scalars, grid)
-        bias_refs = make_bias_refs(inputs, settings, bias)
+        bias_refs = make_bias_refs(inputs, bias)
 
         @pl.when(pl.program_id(3) == 0)
         def begin():

@@ -48,10 +48,14 @@ def _interval_attention_fwd(settings, query, key, value, bias, plan):
         key=_in_tiles(key, plan.key_order, tiles.key),
         value=_in_tiles(value, plan.key_order, tiles.key),
         interval=plan.interval,
-        query_position=None if distances is None else distances.query[:, None],
-        key_position=None if distances is None else distances.key[:, None],
-        bias=bias,
     )
+    if bias is not None:
+        inputs = inputs._replace(
+            query_position=distances.query[:, None],
+            key_position=distances.key[:, None],
+            bias_bounds=jnp.array(settings.bias_bounds, jnp.int32),
+            bias=bias,
+        )
     out_BHKL, log_sum = forward(make_scalars(plan), inputs, settings)
     out_BLHK = _in_rows(out_BHKL, plan.query_order, query.shape[1])
     return out_BLHK, (inputs._replace(log_sum=log_sum), out_BLHK, plan, key.shape[1])

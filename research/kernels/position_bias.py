@@ -2,8 +2,8 @@
 
 T5's buckets are such steps (Raffel et al. 2020, section 2.1). A tile whose distances
 are all in the first piece or all in the last, as most are of a long text, adds a
-scalar. Others compare each distance with each bound, a few keys at a time: a matrix of
-the tile's size would be unrolled as often as there are pieces.
+scalar. Others compare each distance with each bound, a few keys at a time, so that
+distances and biases stay in registers.
 """
 
 # Q queries of a tile, N keys of a tile, R keys at a time, P pieces
@@ -23,7 +23,7 @@ MAX_KEYS_AT_A_TIME = 32
 class BiasRefs(NamedTuple):
     """What a kernel holds for the bias."""
 
-    bounds: tuple[int, ...]  # distances at which the next piece begins
+    bounds: Any  # [P - 1] distances at which the next piece begins
     value: Any  # [P, H] of the pieces
     query_position: Any  # [1, Q]
     key_position: Any  # [1, N]
@@ -51,17 +51,19 @@ def add_bias(
 
     @pl.when(is_first | is_last)
     def one_piece():
-        piece = jnp.where(is_last, len(refs.bounds), 0)
+        piece = jnp.where(is_last, refs.bounds.shape[0], 0)
         refs.logits[...] += refs.value[piece, tile.head]
 
     @pl.when(jnp.logical_not(is_first | is_last))
     def many_pieces():
         def add(rows, distance_RQ):
-            bias_RQ = jnp.full(distance_RQ.shape, refs.value[0, tile.head])
-            for piece, bound in enumerate(refs.bounds, 1):
-                value = refs.value[piece, tile.head]
-                bias_RQ = jnp.where(distance_RQ >= bound, value, bias_RQ)
-            refs.logits[rows, :] += bias_RQ
+            def select(piece, bias_RQ):
+                value = refs.value[piece + 1, tile.head]
+                return jnp.where(distance_RQ >= refs.bounds[piece], value, bias_RQ)
+
+            first_RQ = jnp.full(distance_RQ.shape, refs.value[0, tile.head])
+            num_bounds = refs.bounds.shape[0]
+            refs.logits[rows, :] += jax.lax.fori_loop(0, num_bounds, select, first_RQ)
 
         _for_some_keys(refs, add)
 
@@ -80,17 +82,19 @@ def add_bias_gradient(
 
     @pl.when(is_first | is_last)
     def one_piece():
-        add(jnp.where(is_last, len(refs.bounds), 0), refs.logits[...])
+        add(jnp.where(is_last, refs.bounds.shape[0], 0), refs.logits[...])
 
     @pl.when(jnp.logical_not(is_first | is_last))
     def many_pieces():
         def add_pieces(rows, distance_RQ):
-            rest_RQ = refs.logits[rows, :]  # at distances from the piece's first on
-            for piece, bound in enumerate(refs.bounds):
-                is_later = distance_RQ >= bound
+            def split(piece, rest_RQ):
+                """Adds the piece's part, and returns that of later pieces."""
+                is_later = distance_RQ >= refs.bounds[piece]
                 add(piece, jnp.where(is_later, 0.0, rest_RQ))
-                rest_RQ = jnp.where(is_later, rest_RQ, 0.0)
-            add(len(refs.bounds), rest_RQ)
+                return jnp.where(is_later, rest_RQ, 0.0)
+
+            num_bounds, grad_RQ = refs.bounds.shape[0], refs.logits[rows, :]
+            add(num_bounds, jax.lax.fori_loop(0, num_bounds, split, grad_RQ))
 
         _for_some_keys(refs, add_pieces)
 
@@ -99,7 +103,7 @@ def _one_piece(refs, ends, tile):
     """Whether all distances of a tile are in the first piece, or in the last."""
     low = ends.key_low[tile.at_key] - ends.query_high[tile.at_query]
     high = ends.key_high[tile.at_key] - ends.query_low[tile.at_query]
-    return high < refs.bounds[0], low >= refs.bounds[-1]
+    return high < refs.bounds[0], low >= refs.bounds[refs.bounds.shape[0] - 1]
 
 
 def _for_some_keys(refs, function):

@@ -63,6 +63,7 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
         interval=integers(2),
         query_position=integers(1),
         key_position=key_position,
+        bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
         grad=of_query(width),
         log_sum=of_query(1),

@@ -42,6 +42,7 @@ class Inputs(NamedTuple):
     interval: Any  # [B, 2, L]
     query_position: Any = None  # [B, 1, L]
     key_position: Any = None  # [B, 1, M]
+    bias_bounds: Any = None  # [P - 1]
     bias: Any = None  # [P, H] of the pieces
     grad: Any = None  # [B, H, K, L] of the output
     log_sum: Any = None  # [B, H, 1, L] log of the sum of exponentials
@@ -144,14 +145,12 @@ def with_mask_or_without(
     pl.when(jnp.logical_not(is_full))(partial(step, True))
 
 
-def make_bias_refs(
-    inputs: Inputs, settings: Settings, scratch: Sequence[Any]
-) -> BiasRefs | None:
+def make_bias_refs(inputs: Inputs, scratch: Sequence[Any]) -> BiasRefs | None:
     """What the bias needs in a kernel; None: there is none."""
     if inputs.bias is None:
         return None
     positions = inputs.query_position, inputs.key_position
-    return BiasRefs(settings.bias_bounds, inputs.bias, *positions, *scratch)
+    return BiasRefs(inputs.bias_bounds, inputs.bias, *positions, *scratch)
 
 
 def tile_logits(

@@ -253,12 +253,12 @@ def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any
 
 
 def make_example(
-    objective: Any, length: int, num_raw, *, seed=0, separators=0.0
+    objective: Any, length: int, num_raw, *, seed=0, separators=0.0, vocabulary=VOCAB
 ) -> Example:
     """Texts of `num_raw` tokens for an objective; pairs, where it reads pairs."""
     spec = objective.text_spec(length)
     num_raw = np.minimum(num_raw, spec.width)
-    example = texts(spec.width, num_raw, VOCAB, seed=seed, separators=separators)
+    example = texts(spec.width, num_raw, vocabulary, seed=seed, separators=separators)
     rng = np.random.default_rng(seed + 1)
     cut = rng.integers(1, np.maximum(example.length, 2))
     flags = example.flags.copy()

@@ -1,0 +1,128 @@
+"""Networks with the interval kernel equal those with dense attention, on a mesh too."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import models
+from research.batch import NEVER
+from research.distributed import sharding
+from research.errors import UserError
+from research.models.layers import attention
+from research.models.layers.dense_attention import (
+    AttentionInputs,
+    DenseMask,
+    dense_attention,
+    dense_mask,
+)
+from research.models.layers.kernel_attention import interval_mask
+from research.models.layers.positions import NUM_BUCKETS
+
+
+def loss_and_gradient(network, fn, params):
+    def loss(params):
+        states = models.apply(network, params, fn)
+        return jnp.mean(jnp.sin(3 * states.astype(jnp.float32)))
+
+    return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.mark.parametrize("cross", [False, True], ids=["bias", "cross"])
+def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
+    """T5's bias in packed rows, and segments alone, on eight devices."""
+    random = np.random.default_rng(0)
+    segment = np.tile(np.array([[1] * 5 + [2] * 6 + [0]], np.int32), (4, 1))
+    query = key = make_group(4, segment=segment)
+    if cross:
+        query, key = {"segment": segment[:, 2:11]}, {"segment": segment}
+    lengths = (query["segment"].shape[1], 12, 12)
+    arrays = [np.float32(random.normal(size=(4, n, 2, 4))) for n in lengths]
+    table = np.float32(random.normal(size=(NUM_BUCKETS, 2)))
+    mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+
+    def gradient(attend):
+        def total(arrays, table):
+            table = None if cross else table
+            pattern = "full" if cross else "causal"
+            inputs = AttentionInputs(query, key, pattern, bias_table=table)
+            return jnp.sum(jnp.sin(attend(inputs, *arrays)))
+
+        return jax.jit(jax.value_and_grad(total, argnums=(0, 1)))(arrays, table)
+
+    def interval(inputs, *arrays):
+        return interval_mask(inputs, interpret=True).attend(*arrays)
+
+    def dense(inputs, *arrays):
+        return dense_attention(*arrays, dense_mask(inputs))
+
+    with sharding.context(mesh):
+        actual = gradient(interval)
+    assert_close(actual, gradient(dense))
+
+
+def test_queries_behind_the_keys(make_options, make_group, make_params, assert_close):
+    """Two streams, of which the appended queries are scored."""
+    random = np.random.default_rng(0)
+    order = random.permutation(8).astype(np.int32)[None]
+    hidden = np.array([[1, 4, 6, 7]], np.int32)
+    own = np.take_along_axis(order, hidden, axis=1)
+    never = np.full_like(hidden, NEVER)
+    group = make_group(
+        1,
+        12,
+        rank=np.concatenate([order, never], axis=1),
+        reach=np.concatenate([order, own - 1], axis=1),
+    )
+    scored = np.array([[8, 11, 9, 10]], np.int32)
+    options = make_options(layers=2, position="rotary", attention="interval")
+
+    def states(net):
+        return net.states(group, scored=scored, num_keys=8)
+
+    network = models.Transformer(options, 50)
+    params = make_params(network, states)
+    dense = models.Transformer(dataclasses.replace(options, attention="dense"), 50)
+    assert_close(
+        loss_and_gradient(network, states, params),
+        loss_and_gradient(dense, states, params),
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"position": "relative"}, {"dropout": 0.1}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_the_kernel_does_not_have_is_refused(changes, make_options):
+    with pytest.raises(UserError, match="attention interval has no"):
+        make_options(attention="interval", **changes)
+    make_options(**changes)
+
+
+@pytest.mark.parametrize(
+    "platform, changes, is_dense",
+    [
+        ("tpu", {}, False),
+        ("cpu", {}, True),
+        ("tpu", {"attention": "dense"}, True),
+        ("tpu", {"position": "relative"}, True),
+        ("tpu", {"attention_dropout": 0.1}, True),
+    ],
+)
+def test_auto_takes_the_kernel_where_it_serves(
+    platform, changes, is_dense, make_options, monkeypatch
+):
+    monkeypatch.setattr(attention, "platform", lambda: platform)
+    options = make_options(**changes)
+    for length, expected in ((attention.MIN_KERNEL_KEYS, is_dense), (8, True)):
+        ones = jax.ShapeDtypeStruct((1, length), jnp.int32)
+        group = dict.fromkeys(("segment", "rank", "reach", "position"), ones)
+
+        def prepare(group, expected=expected):
+            mask = attention.prepare(options, AttentionInputs(group, group)).mask
+            assert isinstance(mask, DenseMask) == expected
+
+        jax.eval_shape(prepare, group)
