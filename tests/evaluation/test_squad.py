@@ -12,6 +12,7 @@ from research.evaluation import squad
         ("Carolina Panthers", ["Denver Broncos", "the Panthers"], 0, 2 / 3),
         ("an apple and an apple", ["apple"], 0, 2 * (1 / 3) / (1 / 3 + 1)),
         ("U.S.", ["US"], 1, 1),
+        ("a.m.", ["am"], 1, 1),  # the point goes before the article would
         ("theatre", ["the atre"], 0, 0),
         ("1990–2000", ["19902000"], 0, 0),  # only ASCII punctuation is removed
         ("", ["x"], 0, 0),

@@ -171,5 +171,5 @@ def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
     if name in stdlib_corpus.NAMES:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)
     if name.startswith(tfds_corpus.PREFIX):
-        return tfds_corpus.load_tfds_corpus(name, held_out)
+        return tfds_corpus.load_tfds_corpus(name, held_out, fmt)
     return files.load_file_corpus(name, held_out, fmt)

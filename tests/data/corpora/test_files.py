@@ -226,6 +226,23 @@ def test_a_tfds_corpus_keeps_its_own_splits():
         assert document.label == ("yes" if int(document.text.split()[1]) % 2 else "no")
 
 
+def test_features_of_a_tfds_corpus_are_parts_of_an_example():
+    builder = make_builder(["train", "test"], text=None, label=None)
+    fmt = row_formats.Format("auto", ("text", "text"), "label")
+    corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, fmt)
+    found = list(corpus.documents("test"))
+    assert found[3].text == "test 3\ntest 3" and found[3].starts == (7,)
+    assert [each.label for each in found[:3]] == ["0", "1", "0"]
+    assert found[3].id == "tfds:made:3"
+    with pytest.raises(UserError, match="a feature label, sentence"):
+        wrong = fmt._replace(fields=("sentence",))
+        tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
+    with pytest.raises(UserError, match="feature label is no text"):
+        wrong = fmt._replace(fields=("label",))
+        numbers = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
+        list(numbers.documents("test"))
+
+
 def test_a_tfds_corpus_without_text_is_refused():
     with pytest.raises(UserError, match="feature text"):
         tfds_corpus.corpus_of_builder(

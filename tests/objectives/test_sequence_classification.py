@@ -1,0 +1,92 @@
+"""sequence_classification: labels, sets and numbers, and GPT's auxiliary loss."""
+
+import numpy as np
+import pytest
+
+from research import models, objectives
+from research.data.corpora.corpus import LABEL_SEPARATOR
+from research.errors import UserError
+from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
+
+TEXTS = texts(9, [9, 4, 0, 6], vocab())._replace(
+    label=np.array([2, 0, 1, -1], np.int32),
+    first_length=np.array([4, 4, 0, 6], np.int32),
+)
+
+
+def corrupt(labels, **fields):
+    objective = objectives.make_objective("sequence_classification", **fields)
+    return objective.corrupt(TEXTS, keys(4), vocab(labels=labels), 16)
+
+
+def test_labels_are_classes_sets_or_numbers():
+    numbers = ("0.5", "3", "4.25")
+    batch = corrupt(numbers, task="regression", label_scale=5.0)
+    assert batch["label"].tolist() == [4.25, 0.5, 0, 0]
+    sets = ("a", f"a{LABEL_SEPARATOR}c", f"b{LABEL_SEPARATOR}c")
+    assert corrupt(sets, task="multi")["label"].tolist() == [0b110, 0b001, 0, 0]
+    batch = corrupt(("x", "y", "z"))
+    assert batch["label"].tolist() == [2, 0, 0, 0]
+    assert batch["label_weight"].tolist() == [1, 1, 0, 0]  # no text, and no label
+
+
+def test_regression_is_the_squared_error_of_scaled_labels():
+    objective = objectives.make_objective(
+        "sequence_classification", task="regression", label_scale=5.0
+    )
+    labels = vocab(labels=("0.5", "3", "4.25"))
+    batch = objective.corrupt(TEXTS, keys(4), labels, 16)
+
+    class Net:
+        def states(self, batch, scored):
+            return np.zeros((4, 1, 2), np.float32)
+
+        def head(self, name, states):
+            return np.array([[0.5], [0.25], [9], [9]], np.float32)
+
+    terms, _ = objective.loss(Net(), batch, None)
+    expected = (0.5 - 4.25 / 5) ** 2 + (0.25 - 0.5 / 5) ** 2
+    assert float(terms["squared_error"].total) == pytest.approx(expected)
+    assert float(terms["squared_error"].weight) == 2
+    assert np.ravel(objective.predict(Net(), batch)["logits"])[:2].tolist() == [
+        2.5,
+        1.25,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "activation"),
+    [
+        ({}, 3, "tanh"),
+        ({"head": "linear"}, 3, "none"),
+        ({"task": "regression"}, 1, "tanh"),
+    ],
+)
+def test_the_head(fields, size, activation):
+    objective = objectives.make_objective("sequence_classification", **fields)
+    network = objective.network(model_options(), vocab())
+    head = models.HeadSpec(size, activation, dropout=True)
+    assert network.heads == {"label": head}
+
+
+def test_gpts_auxiliary_loss_predicts_the_next_token():
+    batch = corrupt(("x", "y", "z"), format="gpt", lm_coef=0.5)
+    for row, size in enumerate(batch["segment"].sum(axis=1)):
+        scored = batch["weight"][row] > 0
+        assert scored.tolist() == [n + 1 < size for n in range(16)]
+        following = batch["token"][row, 1:][scored[:-1]]
+        assert batch["target"][row][scored].tolist() == following.tolist()
+
+
+def test_wrong_fields_and_labels_are_refused():
+    with pytest.raises(UserError, match="lm_coef is 0 with formats other than gpt"):
+        objectives.make_objective("sequence_classification", lm_coef=0.5)
+    with pytest.raises(UserError, match="at most 31 labels"):
+        corrupt(tuple(f"{n:02}" for n in range(32)), task="multi")
+    with pytest.raises(UserError, match=r"data\.label"):
+        corrupt(())
+    with pytest.raises(UserError, match=r"model\.token_types"):
+        objectives.make_objective("sequence_classification").network(
+            model_options(token_types=1), vocab()
+        )

@@ -1,0 +1,138 @@
+"""Variants of the fields of objectives that the contract and the laws are tested on."""
+
+from typing import Any
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "mlm": [
+        {},
+        {"unit": "word", "only": "corrupt"},
+        {"unit": "ngram", "format": "segment_pair", "sentence_task": "sop"},
+        {"unit": "span", "draw_unit": "span", "rounding": "up", "boundary_targets": 4},
+        {
+            "format": "sentence_pair",
+            "sentence_task": "structural",
+            "shuffle_rate": 0.2,
+            "only": "corrupt",
+        },
+        {
+            "unit": "lexicon",
+            "entry_types": "phrase",
+            "random_tokens": "all",
+            "only": "corrupt",
+        },
+        {"unit": "word", "rounding": "independent", "only": "corrupt"},
+        {
+            "format": "full_sentences",
+            "rounding": "random",
+            "candidates": "all",
+            "only": "corrupt",
+        },
+    ],
+    "tlm": [
+        {},
+        {"side": "one", "languages": "1:2", "only": "corrupt"},
+        {"languages": "3", "predict": "next"},
+    ],
+    "sentences": [
+        {},
+        {"task": "distance", "only": "corrupt"},
+        {"task": "reorder"},
+    ],
+    "tagging": [{}, {"task": "capital", "only": "corrupt"}],
+    "lm": [
+        {},
+        {"prefix": "random", "documents": "apart"},
+        {"direction": "backward"},
+        {"direction": "both", "documents": "apart"},
+        {"mem_len": 8, "model": {"position": "relative"}},
+    ],
+    "plm": [
+        {},
+        {"num_permutations": 1, "max_span": 0},
+        {"format": "pair", "direction": "both"},
+        {
+            "mem_len": 20,
+            "model": {"position": "relative", "token_type_encoding": "relative"},
+        },
+    ],
+    "electra": [
+        {},
+        {"task": "chosen", "format": "segment_pair"},
+        {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
+    ],
+    "unilm": [{"model": {"token_types": 6}}],
+    "dae": [
+        {},
+        {"rate": 0.5},
+        {"noise_mask": "iid", "mode": "X"},
+        {"noise_mask": "prefix", "replacement": "drop"},
+        {
+            "noise_mask": "iid",
+            "replacement": "bert",
+            "target": "whole",
+            "only": "corrupt",
+        },
+        {
+            "noise_mask": "all",
+            "replacement": "shuffle",
+            "target": "whole",
+            "only": "corrupt",
+        },
+    ],
+    "bart": [
+        {},
+        {
+            "delete_rate": 0.2,
+            "insert_rate": 0.1,
+            "rotate_rate": 0.5,
+            "random_fraction": 0.1,
+        },
+        {"mask_rate": 0.3, "infill_rate": 0.0, "unit": "token", "only": "corrupt"},
+    ],
+    "mass": [
+        {},
+        {"span_start": "edges", "decoder_start": "previous", "rate": 0.3},
+        {"candidates": "all", "random_tokens": "all", "cross_attention": "unmasked"},
+    ],
+    "mix": [
+        {},
+        {
+            "base_objective": "dae",
+            "parts": {"a": {"rate": 0.5}, "b": {"mixing_rate": 2.0}},
+        },
+    ],
+    "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
+    "sequence_classification": [
+        {},
+        {"format": "gpt", "lm_coef": 0.5},
+        {"format": "bart"},
+        {"format": "roberta", "only": "corrupt"},
+        {"format": "xlnet", "head": "linear", "only": "corrupt"},
+        {"task": "multi"},
+    ],
+    "token_classification": [
+        {},
+        {"format": "gpt", "only": "corrupt"},
+        {"format": "xlnet", "only": "corrupt"},
+    ],
+    "question_answering": [
+        {},
+        {"format": "xlnet", "only": "corrupt"},
+        {"format": "roberta", "stride": 4, "only": "corrupt"},
+    ],
+    "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
+    "classify": [
+        {},
+        {"bos": "last"},
+        {"architecture": "decoder"},
+        {"architecture": "encdec"},
+        {"pool": "mean"},
+        {"architecture": "encdec", "pool": "mean"},
+    ],
+}
+"""Objective -> variants of its fields; other objectives are tested with defaults.
+
+The key `model` holds options that the network needs with these fields. A variant whose
+key `only` is "corrupt" is tested on the host alone, since its network is that of
+another variant.
+"""
