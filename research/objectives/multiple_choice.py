@@ -46,6 +46,11 @@ class Objective:
     def pattern(self) -> str:
         return "causal" if self.format == "gpt" else "full"
 
+    @property
+    def min_length(self) -> int:
+        """Of each choice the specials, a token of the question and one of its own."""
+        return self.choices * (task_input.num_specials(self.format, 2) + 2)
+
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("parts", 2 * length, label="class")
 
@@ -59,17 +64,11 @@ class Objective:
         """Lays out the choices; which is right is what is hidden.
 
         Raises:
-          UserError: data.length is too small, an example has more choices than
-            `choices`, or a label is none of them.
+          UserError: an example has more choices than `choices`, or a label is none of
+            them.
         """
         width = length // self.choices
         room = width - task_input.num_specials(self.format, 2)
-        if room < 2:
-            raise UserError(
-                f"data.length={length} leaves {width} tokens for each of "
-                f"{self.choices} choices; give at least "
-                f"{self.choices * (width - room + 2)}"
-            )
         begin, size, number = self._choices(example)
         rows = []
         for n in range(self.choices):
@@ -101,7 +100,7 @@ class Objective:
                 f"label {right[row]} of an example with {number[row]} choices, which "
                 "are counted from 0"
             )
-        labelled = (example.label >= 0) & (number > 1)
+        labelled = (example.label >= 0) & (number > 1) & (room > 1)
         return batch | {
             "num_choices": number.astype(np.int32),
             "label": np.where(labelled, right, 0).astype(np.int32),

@@ -52,6 +52,11 @@ class Objective:
     def __post_init__(self):
         check(self)
 
+    @property
+    def min_length(self) -> int:
+        """The specials of question and context, and a token."""
+        return task_input.num_specials(self.format, 2) + 1
+
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 2)
         max_first = max(1, min(self.max_query, room // 2))

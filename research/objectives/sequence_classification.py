@@ -69,6 +69,11 @@ class Objective:
         return "causal" if self.format == "gpt" else "full"
 
     @property
+    def min_length(self) -> int:
+        """The specials of two parts, and a token."""
+        return task_input.num_specials(self.format, 2) + 1
+
+    @property
     def predicts(self) -> str:
         """What `predict` returns: see research.evaluation.predictions."""
         return LABEL_TYPES[self.task]

@@ -64,7 +64,6 @@ class Objective:
 
     family = "MLM"
     supports_accumulation = True
-    min_length = 5  # four specials and a token
 
     def __post_init__(self):
         check(self)
@@ -74,6 +73,11 @@ class Objective:
     @property
     def pattern(self) -> str:
         return "full" if self.predict == "masked" else "causal"
+
+    @property
+    def min_length(self) -> int:
+        """Of a pair four specials and a token; of a stream two tokens."""
+        return 5 if (self._token_types[:, 1] >= 0).any() else 2
 
     @property
     def _token_types(self) -> np.ndarray:

@@ -45,6 +45,11 @@ class Objective:
     def pattern(self) -> str:
         return "causal" if self.format == "gpt" else "full"
 
+    @property
+    def min_length(self) -> int:
+        """The specials of one part, and a token."""
+        return task_input.num_specials(self.format, 1) + 1
+
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 1)
         return TextSpec("document", room, label="class")

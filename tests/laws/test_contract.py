@@ -26,11 +26,8 @@ from tests.testing.objective_cases import (
 )
 
 LENGTH = 24
-SUPERVISED = [
-    name
-    for name in objectives.names()
-    if objectives.objective_class(name).family == "supervised"
-]
+CLASSES = {name: objectives.objective_class(name) for name in objectives.names()}
+SUPERVISED = [name for name, cls in CLASSES.items() if cls.family == "supervised"]
 KEY = jax.random.key(0)
 lengths = pytest.mark.parametrize("length", [12, 37, 128])
 
