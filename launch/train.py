@@ -9,7 +9,7 @@ the environment, and --num_processes=1 always means a single process.
 
 Exit codes: 0 done; 1 a bug; 2 a user error or a full disk; 3 the loss is not finite;
 75 to be restarted by the same command (SIGTERM, or another process was lost); 130
-Ctrl-C. All processes of a run exit within seconds, with the code of the first to exit.
+Ctrl-C. All processes of a run exit within ten seconds, with the code of the first one.
 """
 
 import argparse
