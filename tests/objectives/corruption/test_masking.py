@@ -78,6 +78,10 @@ def test_units_are_chosen_by_themselves():
     expected[3] += 4000 - expected.sum()
     count[3] += 4000 - count.sum()
     assert stats.chisquare(count, expected).pvalue > SIGNIFICANCE
+    tokens = masking.choose_independently(keys(4000), candidate, candidate, 0.15, 40)
+    number = tokens.sum(axis=1)  # of 35 candidates; its variance, at 5 deviations
+    assert abs(number.mean() - 35 * 0.15) < 5 * (4.46 / 4000) ** 0.5
+    assert abs(number.var() - 4.46) < 5 * 4.46 * (2 / 4000) ** 0.5
     few = masking.choose_independently(keys(4000), candidate, candidate, 0.5, 9)
     assert few.sum(axis=1).max() == 9 and not (few & ~candidate).any()
     position = np.bincount(np.nonzero(few)[1], minlength=40)[candidate[0]]
