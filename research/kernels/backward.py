@@ -89,7 +89,7 @@ def query_gradient(
         out_specs=specs,
         scratch=[(width, tile_size)],
         num_parallel=2 if has_bias else 3,
-        num_products=3,
+        num_products=2,
         settings=settings,
     )
     return grads[0], grads[1] if has_bias else None
@@ -200,7 +200,7 @@ def key_gradient(
         out_specs=[of_key(), of_key()],
         scratch=[(width, tiles.key), (width, tiles.key)],
         num_parallel=3,
-        num_products=4,
+        num_products=2,
         settings=settings,
     )
 

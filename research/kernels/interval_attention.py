@@ -10,6 +10,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from research.kernels.backward import key_gradient, query_gradient
 from research.kernels.forward import forward
@@ -53,7 +54,7 @@ def _interval_attention_fwd(settings, query, key, value, bias, plan):
         inputs = inputs._replace(
             query_position=distances.query[:, None],
             key_position=distances.key[:, None],
-            bias_bounds=jnp.array(settings.bias_bounds, jnp.int32),
+            bias_bounds=np.array(settings.bias_bounds, np.int32),
             bias=bias,
         )
     out_BHKL, log_sum = forward(make_scalars(plan), inputs, settings)

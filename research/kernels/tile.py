@@ -89,8 +89,9 @@ def tiled_call(
       scratch: shapes of float32 arrays that stay from step to step; those of the bias
         follow them.
       num_parallel: leading dims of the grid whose order does not matter.
-      num_products: matrix products of [L, M, K] that the kernel replaces; those of
-        tiles that are left out count too, since their number is not known.
+      num_products: matrix products of [L, M, K] that the kernel stands for. They count
+        as FLOPs as in dense attention: in full, though tiles are left out, and without
+        the products that a backward kernel computes again.
     """
     scalar_leaves, scalar_tree = jax.tree.flatten(scalars)
     leaves, tree = jax.tree.flatten((scalars, inputs))

@@ -45,7 +45,8 @@ def count_flops(function: Any, *arguments: Any) -> float:
     """Multiplications and additions of all matrix products of a function.
 
     XLA's own count takes the body of a scan once; here it counts as often as it runs.
-    Equations that the result does not depend on are removed first.
+    Equations that the result does not depend on are removed first. A kernel states its
+    own number; what `shard_map` maps runs on every device.
 
     Args:
       function: to be traced.

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from research.kernels.interval_attention import interval_attention
@@ -98,7 +99,7 @@ def interval_mask(inputs: AttentionInputs, *, interpret: bool) -> IntervalMask:
     bounds: tuple[int, ...] = ()
     if inputs.bias_table is not None:
         bounds, buckets = bucket_steps(causal=pattern == "causal")
-        bias_PH = inputs.bias_table.astype(jnp.float32)[jnp.array(buckets)]
+        bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
         positions = query["position"], key["position"]
     settings = Settings(default_tiles(shape[1], num_keys), bounds, interpret)
     return _with_plan(intervals, num_keys, positions, bias_PH, settings)

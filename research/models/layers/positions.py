@@ -3,6 +3,7 @@
 # B batch, L queries, M keys, D width, H heads, K head width, R buckets
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,24 +43,27 @@ def sinusoid_angles(
     return position_BL.astype(jnp.float32)[..., None] * rate[None, None]
 
 
-def relative_bucket(distance: jax.Array, *, causal: bool) -> jax.Array:
+def relative_bucket(distance: Any, *, causal: bool, numpy: Any = jnp) -> Any:
     """T5's bucket of each distance (key - query), int32 of the same shape.
 
     Half of the buckets of a direction are one distance each, the others grow
     logarithmically up to MAX_DISTANCE (Raffel et al. 2020, section 2.1, the released
     code). Bounds are integers, so no bucket depends on the rounding of a logarithm.
+
+    Args:
+      numpy: the module whose arrays the distances are.
     """
     one_way = NUM_BUCKETS if causal else NUM_BUCKETS // 2
     exact = one_way // 2
-    absolute = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)
-    bucket = jnp.minimum(absolute, exact)
+    absolute = numpy.maximum(-distance, 0) if causal else numpy.abs(distance)
+    bucket = numpy.minimum(absolute, exact)
     for step in range(1, one_way - exact):
         power = (MAX_DISTANCE / exact) ** (step / (one_way - exact))
         bound = math.ceil(exact * power - 1e-9)
         bucket = bucket + (absolute >= bound)
     if not causal:
         bucket = bucket + one_way * (distance > 0)
-    return bucket.astype(jnp.int32)
+    return bucket.astype(numpy.int32)
 
 
 def bucket_steps(*, causal: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -70,8 +74,7 @@ def bucket_steps(*, causal: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
       one more.
     """
     distance = np.arange(-MAX_DISTANCE - 1, MAX_DISTANCE + 2)
-    with jax.ensure_compile_time_eval():
-        bucket = np.asarray(relative_bucket(distance, causal=causal))
+    bucket = relative_bucket(distance, causal=causal, numpy=np)
     begins = np.flatnonzero(np.diff(bucket)) + 1
     bounds = distance[begins].tolist()
     return tuple(bounds), tuple(bucket[[0, *begins]].tolist())

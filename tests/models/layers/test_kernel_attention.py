@@ -20,6 +20,7 @@ from research.models.layers.dense_attention import (
 )
 from research.models.layers.kernel_attention import interval_mask
 from research.models.layers.positions import NUM_BUCKETS
+from research.run.flops import count_flops
 
 
 def loss_and_gradient(network, fn, params):
@@ -28,6 +29,26 @@ def loss_and_gradient(network, fn, params):
         return jnp.mean(jnp.sin(3 * states.astype(jnp.float32)))
 
     return jax.jit(jax.value_and_grad(loss))(params)
+
+
+def test_flops_are_those_of_dense_attention(make_group):
+    """Nothing is run: on no mesh and on eight devices."""
+    group = make_group(4, 256)
+    arrays = (jax.ShapeDtypeStruct((4, 256, 2, 8), jnp.float32),) * 3
+
+    def flops(attend):
+        return count_flops(jax.grad(lambda x: jnp.sum(attend(*x))), arrays)
+
+    def interval(*arrays):
+        inputs = AttentionInputs(group, group, "general")
+        return interval_mask(inputs, interpret=True).attend(*arrays)
+
+    def dense(*arrays):
+        return dense_attention(*arrays, dense_mask(AttentionInputs(group, group)))
+
+    assert flops(interval) == flops(dense) == 6 * 2 * 4 * 2 * 256**2 * 8
+    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+        assert flops(interval) == flops(dense)
 
 
 @pytest.mark.parametrize("cross", [False, True], ids=["bias", "cross"])

@@ -1,0 +1,123 @@
+"""Mutants of the interval kernel and of what it is called with."""
+
+from tests.proofs.mutation import Mutant
+
+INTERVALS = "research/kernels/intervals.py"
+FORWARD = "research/kernels/forward.py"
+BACKWARD = "research/kernels/backward.py"
+TILE = "research/kernels/tile.py"
+BIAS = "research/kernels/position_bias.py"
+MASK = "research/models/layers/kernel_attention.py"
+
+TEST_INTERVALS = "tests/kernels/test_intervals.py"
+TEST_KERNEL = "tests/kernels/test_interval_attention.py"
+TEST_MASK = "tests/models/layers/test_kernel_attention.py"
+
+MUTANTS = [
+    Mutant(
+        "queries in padding attend to padding",
+        INTERVALS,
+        "stop = jnp.where(segment == _PADDING, start, num_keys_so_far)",
+        "stop = num_keys_so_far",
+        TEST_INTERVALS,
+        "keys_of_a_query_are_an_interval",
+    ),
+    Mutant(
+        "a query does not attend to keys whose rank is its reach",
+        INTERVALS,
+        "value = jnp.concatenate([rank, reach], axis=1)",
+        "value = jnp.concatenate([rank, reach - 1], axis=1)",
+        TEST_INTERVALS,
+        "keys_of_a_query_are_an_interval",
+    ),
+    Mutant(
+        "tiles in which one query attends to all keys have no mask",
+        INTERVALS,
+        "full_start = -(-jnp.max(start, axis=2) // key_tile)",
+        "full_start = -(-jnp.min(start, axis=2) // key_tile)",
+        TEST_INTERVALS,
+        "full_ones_no_other",
+    ),
+    Mutant(
+        "queries are not sorted, so that no tile of a permutation is left out",
+        INTERVALS,
+        "return jax.lax.sort(operands, dimension=1, num_keys=2)[2]",
+        "return index",
+        TEST_INTERVALS,
+        "fewer_tiles",
+    ),
+    Mutant(
+        "keys before the tiles of a query are read",
+        "research/kernels/query_grid.py",
+        "    key = scalars.bounds.start[at_query] + step\n",
+        "    key = step\n",
+        TEST_KERNEL,
+        "no_query_attends_to",
+    ),
+    Mutant(
+        "the output of earlier tiles is not brought to the new maximum",
+        FORWARD,
+        "out_KQ[...] = out_KQ[...] * shrink_1Q + more_KQ",
+        "out_KQ[...] = out_KQ[...] + more_KQ",
+        TEST_KERNEL,
+        "no_sort",
+    ),
+    Mutant(
+        "the gradient of keys comes from the first head of a group alone",
+        BACKWARD,
+        "        head = key_head * group + step // num_queries\n",
+        "        head = key_head * group\n",
+        TEST_KERNEL,
+        "grouped_heads",
+    ),
+    Mutant(
+        "the gradient of the bias is that of the last tile of queries",
+        BACKWARD,
+        "@pl.when((pl.program_id(2) == 0) & (pl.program_id(3) == 0))",
+        "@pl.when(pl.program_id(3) == 0)",
+        TEST_KERNEL,
+        "grouped_heads",
+    ),
+    Mutant(
+        "a distance at a bound has the bias of the piece before it",
+        BIAS,
+        "return jnp.where(distance_RQ >= refs.bounds[piece], value, bias_RQ)",
+        "return jnp.where(distance_RQ > refs.bounds[piece], value, bias_RQ)",
+        TEST_KERNEL,
+        "grouped_heads",
+    ),
+    Mutant(
+        "a tile that is far has the bias of the nearest piece",
+        BIAS,
+        "        refs.logits[...] += refs.value[piece, tile.head]\n",
+        "        refs.logits[...] += refs.value[0, tile.head]\n",
+        TEST_KERNEL,
+        "grouped_heads",
+    ),
+    Mutant(
+        "the scored queries have the intervals of the first ones",
+        MASK,
+        "intervals = Intervals(index(start), index(stop), key_order)",
+        "intervals = Intervals(\n"
+        "            start[:, : scored_BP.shape[1]], stop[:, : scored_BP.shape[1]], "
+        "key_order\n        )",
+        TEST_MASK,
+        "queries_behind_the_keys",
+    ),
+    Mutant(
+        "FLOPs of a kernel on a mesh are those of one device",
+        "research/run/flops.py",
+        'return params["mesh"].size * sum(inner)',
+        "return sum(inner)",
+        TEST_MASK,
+        "flops",
+    ),
+    Mutant(
+        "auto takes the kernel though it has no dropout",
+        "research/models/layers/attention.py",
+        'unfit = relative or options.dropout_rate("attention") > 0',
+        "unfit = relative",
+        TEST_MASK,
+        "auto",
+    ),
+]
