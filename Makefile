@@ -22,7 +22,7 @@ TABLE := experiments/tables/objectives.py
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test chaos fuzz mutants pod docs slices performance goldens-hf env lint lock
+.PHONY: compare test chaos fuzz mutants pod docs claims slices performance goldens-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -94,6 +94,11 @@ $(VENV)/stamp: requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --python $(BIN)/python -r requirements.txt
 	touch $@
+
+# The ledger of published claims, from the results that are committed.
+claims: env
+	$(BIN)/python -m launch.claims > $(VENV)/page.md
+	mv $(VENV)/page.md docs/claims.md
 
 lock: env
 	$(BIN)/uv pip compile --quiet --no-header --python-version 3.11 --upgrade \

@@ -95,7 +95,7 @@ class Cell(NamedTuple):
     @property
     def one_seed(self) -> bool:
         """Whether all trials start from one pretraining seed."""
-        return len(_by_seed(self.numbers)) == 1
+        return len(by_seed(self.numbers)) == 1
 
 
 Grid = dict[str, dict[str, Cell | None]]
@@ -225,7 +225,7 @@ def _check_items(numbers: Mapping[tuple[str, str], tuple[Number, ...] | None]) -
                 )
 
 
-def _by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
+def by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
     """Pretraining seed -> scores [] or [I], averaged over its fine-tunings."""
     scores: dict[int, list[np.ndarray]] = {}
     for number in numbers:
@@ -234,9 +234,9 @@ def _by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
 
 
 def _estimate(numbers: Sequence[Number]) -> Estimate:
-    by_seed = list(_by_seed(numbers).values())
-    if len(by_seed) > 1:
-        return estimate(by_seed)
+    scores = list(by_seed(numbers).values())
+    if len(scores) > 1:
+        return estimate(scores)
     return estimate([number.value for number in numbers])
 
 
@@ -254,7 +254,7 @@ def _comparisons(
         other = numbers.get((table.baseline, name))
         if name not in tested or row == table.baseline or not own or not other:
             continue
-        scores, others = _by_seed(own), _by_seed(other)
+        scores, others = by_seed(own), by_seed(other)
         shared = scores.keys() & others.keys()
         if len(shared) > 1:
             pair = [[of[seed] for seed in sorted(shared)] for of in (scores, others)]

@@ -4,6 +4,8 @@ from tests.proofs.mutation import Mutant
 
 STATISTICS = "research/evaluation/statistics.py"
 TEST_STATISTICS = "tests/evaluation/test_statistics.py"
+LEDGER = "launch/reports/ledger.py"
+TEST_LEDGER = "tests/launch/reports/test_ledger.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
 
 MUTANTS = [
@@ -78,5 +80,29 @@ MUTANTS = [
         "{**keys, **ON_ONE_DEVICE}",
         "tests/launch/sweeps/test_budgets.py",
         "vocabulary_file",
+    ),
+    Mutant(
+        "a claim's result that was edited gets a verdict",
+        LEDGER,
+        'if content.pop("digest", None) != digest(content):',
+        'if not content.pop("digest", None):',
+        TEST_LEDGER,
+        "untouched_result",
+    ),
+    Mutant(
+        "a claim's plan may be changed after the runs",
+        LEDGER,
+        'Plan(**content["plan"]) != claim.plans[scale]',
+        "False",
+        TEST_LEDGER,
+        "untouched_result",
+    ),
+    Mutant(
+        "a claim about a loss is confirmed by a higher one",
+        LEDGER,
+        "sign = 1 if result.higher_is_better else -1",
+        "sign = 1",
+        TEST_LEDGER,
+        "what_a_result_decides",
     ),
 ]

@@ -1,0 +1,227 @@
+"""The ledger of published claims: "A beats B on M by D", and what our runs say.
+
+A file of experiments/claims has one published table: its rows, how far the numbers are
+verified, which configs of ours the rows are, and the claims that it makes. Differences
+follow from the rows. A verdict comes from a result alone, a file that
+`launch.claims --claim=ID` writes from finished runs: seeds, scores and their origin.
+"""
+
+import base64
+import functools
+import tomllib
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from launch.config import digest
+from research.errors import UserError, unknown
+from research.evaluation.comparison import Comparison, compare
+from research.evaluation.power import Components, detectable_difference
+from research.run.json_files import read_json, write_json
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "claims"
+MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
+"""How far a paper's numbers are verified: in two sources, in one, in a secondary one;
+recalled, with high or moderate confidence."""
+
+DIRECTIONS = {"higher": 1.0, "lower": -1.0}
+"""What is better in a metric."""
+
+SCORE_DTYPES = (np.uint8, np.float32, np.float64)
+"""The types of stored scores: the first that holds them exactly."""
+
+
+class Plan(NamedTuple):
+    """What is going to be run, and what it can show; stated before it is run."""
+
+    metric: str  # ours, which may stand in for the paper's
+    seeds: int  # of pretraining
+    items: int  # of the test set; 1: they count as fixed
+    seed_sd: float  # guess of the standard deviation of a seed's difference
+    item_sd: float = 0.0  # of an item's difference, and of the interaction with seeds
+
+    @functools.cache  # noqa: B019 - plans are few, and equal ones are one
+    def detectable(self) -> float:
+        """The difference that is found in 80 % of cases at 5 %."""
+        parts = Components(self.seed_sd**2, self.item_sd**2, self.item_sd**2)
+        return detectable_difference(parts, num_seeds=self.seeds, num_items=self.items)
+
+
+Arm = tuple[str, dict[str, Any]]
+"""An experiment and its overrides, as a sweep yields them."""
+
+
+class Claim(NamedTuple):
+    """One comparison of a published table."""
+
+    id: str  # of its file and its name there
+    source: str
+    mark: str
+    metric: str
+    better: str  # a row of the table
+    worse: str
+    difference: float  # better - worse, as published
+    direction: float  # 1: higher is better, -1: lower
+    arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
+    plans: Mapping[str, Plan]  # by scale
+
+
+class Result(NamedTuple):
+    """The scores of a claim's two arms at one scale."""
+
+    seeds: tuple[int, ...]
+    better: np.ndarray  # [S] or [S, I]
+    worse: np.ndarray
+    higher_is_better: bool  # in the plan's metric
+    provenance: dict[str, Any]
+
+
+def load_claims(folder: Path) -> dict[str, Claim]:
+    """Id -> claim, of all files of a folder.
+
+    Raises:
+      UserError: a file is wrong; names it and the claim.
+    """
+    claims = {}
+    for file in sorted(folder.glob("*.toml")):
+        try:
+            content = tomllib.loads(file.read_text())
+            for name, entry in content["claims"].items():
+                claim = _claim(f"{file.stem}.{name}", content, entry)
+                claims[claim.id] = claim
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise UserError(f"{file}: {error}") from error
+            reason = f"lacks {error}" if isinstance(error, KeyError) else error
+            raise UserError(f"{file} is no table of claims: {reason}") from error
+    return claims
+
+
+def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> Claim:
+    metrics, rows = content["metrics"], content["rows"]
+    if content["mark"] not in MARKS:
+        raise unknown("mark", content["mark"], MARKS)
+    if entry["metric"] not in metrics:
+        raise unknown(f"metric of {name}", entry["metric"], metrics)
+    if metrics[entry["metric"]] not in DIRECTIONS:
+        raise unknown("direction", metrics[entry["metric"]], DIRECTIONS)
+    column = list(metrics).index(entry["metric"])
+    numbers = []
+    for row in (entry["better"], entry["worse"]):
+        if row not in rows:
+            raise unknown(f"row of {name}", row, rows)
+        if len(rows[row]) != len(metrics):
+            raise UserError(f"row {row} has {len(rows[row])} of {len(metrics)} numbers")
+        numbers.append(rows[row][column])
+    difference = round(numbers[0] - numbers[1], 6)
+    if difference * DIRECTIONS[metrics[entry["metric"]]] <= 0:
+        raise UserError(f"{name}: {entry['better']} is not better in the table")
+    arms = content.get("arms", {})
+    return Claim(
+        id=name,
+        source=content["source"],
+        mark=content["mark"],
+        metric=entry["metric"],
+        better=entry["better"],
+        worse=entry["worse"],
+        difference=difference,
+        direction=DIRECTIONS[metrics[entry["metric"]]],
+        arms=tuple(
+            (arms[row][0], arms[row][1]) if row in arms else None
+            for row in (entry["better"], entry["worse"])
+        ),
+        plans={scale: Plan(**plan) for scale, plan in entry.get("plan", {}).items()},
+    )
+
+
+def result_path(claim: Claim, scale: str, folder: Path) -> Path:
+    return folder / "results" / f"{claim.id}.{scale}.json"
+
+
+def write_result(claim: Claim, scale: str, result: Result, folder: Path) -> Path:
+    """Writes a result with a digest of its content.
+
+    Raises:
+      UserError: the claim has no plan for the scale: power is stated beforehand.
+    """
+    if scale not in claim.plans:
+        raise unknown(f"plan of {claim.id}", scale, claim.plans)
+    content = {
+        "claim": claim.id,
+        "scale": scale,
+        "plan": claim.plans[scale]._asdict(),
+        "higher_is_better": result.higher_is_better,
+        "seeds": list(result.seeds),
+        "better": _packed(result.better),
+        "worse": _packed(result.worse),
+        "provenance": result.provenance,
+    }
+    path = result_path(claim, scale, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, content | {"digest": digest(content)})
+    return path
+
+
+def read_result(claim: Claim, scale: str, folder: Path) -> Result | None:
+    """The result of a claim at a scale; None: not run.
+
+    Raises:
+      UserError: it was edited, is of another claim, or its plan was changed since.
+    """
+    path = result_path(claim, scale, folder)
+    if not path.exists():
+        return None
+    remedy = f"run launch.claims --claim={claim.id} again"
+    content = read_json(path, remedy)
+    if content.pop("digest", None) != digest(content):
+        raise UserError(f"{path} was changed after it was recorded; {remedy}")
+    if (content["claim"], content["scale"]) != (claim.id, scale):
+        raise UserError(f"{path} is that of {content['claim']}, {content['scale']}")
+    if scale not in claim.plans or Plan(**content["plan"]) != claim.plans[scale]:
+        raise UserError(
+            f"{path}: the plan of {claim.id} was changed after the runs; bring back "
+            f"{content['plan']}"
+        )
+    return Result(
+        tuple(content["seeds"]),
+        _unpacked(content["better"]),
+        _unpacked(content["worse"]),
+        content["higher_is_better"],
+        content["provenance"],
+    )
+
+
+def _packed(scores: np.ndarray) -> dict[str, Any]:
+    """Scores as JSON: deflated, in the smallest type that holds them exactly."""
+    for dtype in SCORE_DTYPES:
+        with np.errstate(invalid="ignore", over="ignore"):
+            small = scores.astype(dtype)
+        if np.array_equal(small.astype(np.float64), scores):
+            break
+    data = base64.b64encode(zlib.compress(small.tobytes(), 9)).decode()
+    return {"dtype": small.dtype.name, "shape": list(scores.shape), "data": data}
+
+
+def _unpacked(packed: Mapping[str, Any]) -> np.ndarray:
+    data = zlib.decompress(base64.b64decode(packed["data"]))
+    flat = np.frombuffer(data, packed["dtype"]).astype(np.float64)
+    return flat.reshape(packed["shape"])
+
+
+def compare_results(
+    claims: Iterable[Claim], scale: str, folder: Path
+) -> dict[str, tuple[Comparison, Result]]:
+    """Claim id -> comparison and result, of those that were run, as one family.
+
+    A comparison is better - worse, turned so that a positive one confirms the claim.
+    """
+    results = {claim.id: read_result(claim, scale, folder) for claim in claims}
+    family = {}
+    for name, result in results.items():
+        if result:
+            sign = 1 if result.higher_is_better else -1
+            family[name] = sign * result.better, sign * result.worse
+    return {name: (found, results[name]) for name, found in compare(family).items()}

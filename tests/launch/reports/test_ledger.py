@@ -1,0 +1,181 @@
+"""The ledger: a verdict needs a committed result whose plan was stated before."""
+
+import json
+
+import numpy as np
+import pytest
+
+from launch import claims as command
+from launch.cli import main
+from launch.config import load_config
+from launch.reports import ledger
+from launch.reports.ledger import Result
+from launch.sweeps import sweep_plan
+from research.errors import UserError
+from tests.testing import fake_sweep
+
+CLAIMS = """
+source = "Someone (2019), table 1"
+mark = "V1"
+[metrics]
+"score" = "higher"
+"ppl" = "lower"
+[rows]
+"MLM" = [84.0, 5.0]
+"LM" = [80.0, 4.0]
+[arms]
+"MLM" = ["experiments/mlm.py", {}]
+[claims.mlm-over-lm]
+better = "MLM"
+worse = "LM"
+metric = "score"
+plan.smoke = { metric = "score", seeds = 3, items = 1, seed_sd = 1.0 }
+[claims.lm-over-mlm]
+better = "LM"
+worse = "MLM"
+metric = "ppl"
+"""
+ORIGIN = {"commit": ["abc"], "data": ["d"], "trials": [["1"], ["2"]]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "x.toml").write_text(CLAIMS)
+    return tmp_path
+
+
+def _claim(folder):
+    return ledger.load_claims(folder)["x.mlm-over-lm"]
+
+
+def _result(better, worse, higher_is_better=True):
+    scores = np.array(better), np.array(worse)
+    return Result(tuple(range(len(better))), *scores, higher_is_better, ORIGIN)
+
+
+def _page(folder):
+    return "\n".join(command.page(ledger.load_claims(folder), folder))
+
+
+def test_claims_follow_from_the_table(folder):
+    first, second = ledger.load_claims(folder).values()
+    assert (first.difference, first.direction) == (4.0, 1.0)
+    assert (second.difference, second.direction) == (-1.0, -1.0)
+    assert first.arms == (("experiments/mlm.py", {}), None)
+    assert first.plans["smoke"].detectable() == pytest.approx(3.3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('mark = "V1"', 'mark = "V9"', "mark"),
+        ('better = "MLM"', 'better = "BERT"', "row of x.mlm-over-lm"),
+        ('metric = "score"\nplan', 'metric = "f1"\nplan', "metric of x.mlm-over-lm"),
+        ("[84.0, 5.0]", "[79.0, 5.0]", "MLM is not better in the table"),
+        ("[84.0, 5.0]", "[84.0]", "row MLM has 1 of 2 numbers"),
+        ('"lower"', '"less"', "direction"),
+        ("[rows]", "[row]", "lacks 'rows'"),
+        ("seed_sd = 1.0", "sd = 1.0", "is no table of claims"),
+        ("[rows]", "[rows", "is no table of claims"),
+    ],
+)
+def test_a_wrong_file_is_one_line(folder, old, new, words):
+    assert CLAIMS.count(old) >= 1
+    (folder / "x.toml").write_text(CLAIMS.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        ledger.load_claims(folder)
+    assert words in str(caught.value) and "x.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.random.default_rng(0).integers(0, 2, (3, 50)).astype(float),
+        np.random.default_rng(0).normal(size=3).astype(np.float32).astype(float),
+        np.random.default_rng(0).normal(size=(2, 7)),
+    ],
+)
+def test_a_result_is_read_as_it_was_written(folder, scores):
+    claim, result = _claim(folder), _result(scores, 1 - scores)
+    path = ledger.write_result(claim, "smoke", result, folder)
+    found = ledger.read_result(claim, "smoke", folder)
+    assert np.array_equal(found.better, scores)
+    assert np.array_equal(found.worse, 1 - scores)
+    assert (found.seeds, found.provenance) == (result.seeds, ORIGIN)
+    written = path.read_bytes()
+    ledger.write_result(claim, "smoke", result, folder)
+    assert path.read_bytes() == written
+    assert scores.dtype == float and (scores.size < 100 or len(written) < 1000)
+
+
+def test_a_verdict_needs_an_untouched_result_and_its_plan(folder):
+    claim = _claim(folder)
+    assert ledger.read_result(claim, "smoke", folder) is None
+    assert "2 not run" in _page(folder) and "**" not in _page(folder)
+    result = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
+    with pytest.raises(UserError, match="unknown plan"):
+        ledger.write_result(claim, "small", result, folder)
+    path = ledger.write_result(claim, "smoke", result, folder)
+    text = path.read_text()
+    path.write_text(text.replace('"abc"', '"abd"'))
+    with pytest.raises(UserError, match="was changed after it was recorded"):
+        _page(folder)
+    path.write_text(text)
+    (folder / "x.toml").write_text(CLAIMS.replace("seeds = 3", "seeds = 4"))
+    with pytest.raises(UserError, match="was changed after the runs"):
+        _page(folder)
+    (folder / "x.toml").write_text(CLAIMS)
+    other = ledger.result_path(claim._replace(id="x.lm-over-mlm"), "smoke", folder)
+    path.rename(other)
+    with pytest.raises(UserError, match=r"is that of x.mlm-over-lm"):
+        _page(folder)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "higher", "words"),
+    [
+        ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), True, "**holds**, +9.93 ± 0.29"),
+        ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), False, "**reversed**, -9.93 ± 0.29"),
+        ((61.0, 61.0, 63.0), (60.0, 61.2, 62.0), True, "**not decided**"),
+        ((70.0,), (60.0,), True, "**one seed**, +10 (score, 1 seeds, shows 3.3)"),
+    ],
+)
+def test_the_ledger_says_what_a_result_decides(folder, better, worse, higher, words):
+    result = _result(better, worse, higher)
+    ledger.write_result(_claim(folder), "smoke", result, folder)
+    page = _page(folder)
+    assert words in page and "2 claims. smoke: 1 " in page
+    assert ("needs" in page) == ("not decided" in words)
+
+
+def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
+    workdir = folder / "runs"
+    workdir.mkdir()
+    header = {"sweep": "sweep.py", "scale": "smoke", "on": "local", "round": 1}
+    header |= {"retries": 0, "preemptions": 0, "resources": {}, "flags": {}}
+    sweep_plan.write_plan(fake_sweep.finished(workdir), workdir, **header)
+    flags = [f"--folder={folder}", "--claim=x.mlm-over-lm", f"--workdir={workdir}"]
+    flags += [f"--table={fake_sweep.__file__}", "--better=mlm", "--worse=lm"]
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), flags)
+    assert caught.value.code == 0, capsys.readouterr().err
+    found = ledger.read_result(_claim(folder), "smoke", folder)
+    assert list(found.better) == list(fake_sweep.SCORES["mlm"])
+    assert list(found.worse) == list(fake_sweep.SCORES["lm"])
+    assert found.seeds == (0, 1, 2) and found.provenance["commit"] == ["abc"]
+    assert "**holds**" in _page(folder)
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), [*flags, "--worse=none at all"])
+    assert caught.value.code == 2 and "row of" in capsys.readouterr().err
+
+
+def test_the_published_claims_load_and_their_configs_exist():
+    claims = ledger.load_claims(ledger.FOLDER)
+    assert len(claims) >= 60
+    arms = {
+        json.dumps(arm): arm for claim in claims.values() for arm in claim.arms if arm
+    }
+    for experiment, overrides in arms.values():
+        load_config(experiment, overrides)
+    page = "\n".join(command.page(claims, ledger.FOLDER))
+    assert (ledger.FOLDER.parents[1] / "docs" / "claims.md").read_text() == page + "\n"
