@@ -268,7 +268,7 @@ XLNET = Family(
     heads={
         "readout": (row("lm_loss.bias", "output/bias", VOCAB),),
         "label": (
-            *dense("sequence_summary.summary", "answer_label/dense"),
+            *dense("sequence_summary.summary", "pooler"),
             *dense("logits_proj", "answer_label/out"),
         ),
     },

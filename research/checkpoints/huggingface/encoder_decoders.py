@@ -221,7 +221,7 @@ BART = Family(
     ),
     heads={
         "label": (
-            *dense("classification_head.dense", "answer_label/dense"),
+            *dense("classification_head.dense", "pooler"),
             *dense("classification_head.out_proj", "answer_label/out"),
         ),
         "readout": (

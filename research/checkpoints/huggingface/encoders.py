@@ -100,7 +100,7 @@ def _readout(dense_key, norm_key, bias_key):
 
 
 def _pooled(pooler, out, head):
-    return (*dense(pooler, f"{head}/dense"), *dense(out, f"{head}/out"))
+    return (*dense(pooler, "pooler"), *dense(out, f"{head}/out"))
 
 
 BERT = Family(

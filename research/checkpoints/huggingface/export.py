@@ -51,7 +51,8 @@ def write_network(
     name, heads = _architecture(family, network.params)
     tensors, written = rows.write(family.rows(heads), network.params, sizes)
     left = sorted(set(network.params) - written)
-    if outside := [path for path in left if not path.startswith("answer_")]:
+    heads_alone = ("answer_", "pooler/")
+    if outside := [path for path in left if not path.startswith(heads_alone)]:
         raise UserError(
             f"Hugging Face's {name} has no place for the parameters "
             f"{', '.join(outside)}"
