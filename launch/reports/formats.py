@@ -15,9 +15,7 @@ from research.evaluation.statistics import Estimate, signal_to_noise
 
 DASH = "–"
 CONFIDENCE = "95 %"
-MARKDOWN_SPECIAL = re.compile(
-    r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)|^[-+#]"
-)
+MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 """What Markdown, or HTML in it, reads as more than text."""
 
 ONE_SEED_MARK = "†"
@@ -146,6 +144,12 @@ def escape_markdown(text: str) -> str:
     return MARKDOWN_SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
 
 
+def _paragraph(text: str) -> str:
+    """The text as a paragraph, and no heading or list."""
+    text = escape_markdown(text)
+    return f"\n\\{text}\n" if text.startswith(("-", "+", "#")) else f"\n{text}\n"
+
+
 def markdown(table: Table, grid: Grid) -> str:
     lines = [
         [escape_markdown(word) for word in line] for line in format_rows(table, grid)
@@ -159,7 +163,7 @@ def markdown(table: Table, grid: Grid) -> str:
 
     rule = [":" + "-" * (widths[0] - 1), *("-" * (n - 1) + ":" for n in widths[1:])]
     body = [line(lines[0]), line(rule), *map(line, lines[1:])]
-    below = "".join(f"\n{escape_markdown(note)}\n" for note in notes(table, grid))
+    below = "".join(map(_paragraph, notes(table, grid)))
     return "\n".join(body) + "\n" + below
 
 

@@ -88,7 +88,7 @@ class TextSource:
         self._width = text_spec.width
         self._random_start = text_spec.random_start
         has_tags = any(index.stream.has_tags for index in indices)
-        self._empty_fields = (text_spec.length, vocab.pad_id, has_tags)
+        self._empty_fields = (text_spec.width, vocab.pad_id, has_tags)
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents

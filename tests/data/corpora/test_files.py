@@ -146,21 +146,21 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     (folder / "deep" / "c.txt").write_text("text")
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     (folder / "link.txt").symlink_to(tmp_path / "a.txt")
-    found = files._find_files(str(folder))
+    found = files._find_files(str(folder), files.AUTO, "data.corpus")
     assert [path.name for path in found] == ["c.txt", "link.txt"]
     said = capsys.readouterr().err
     assert "links to 1 folder(s)" in said and str(folder / "link") in said
     (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
     for corpus in (folder, folder / "*.txt"):
         with pytest.raises(UserError, match=r"gone\.txt: no file"):
-            files._find_files(str(corpus))
+            files._find_files(str(corpus), files.AUTO, "data.corpus")
 
     def walk(folder, onerror):
         onerror(PermissionError(13, "Permission denied", f"{folder}/secret"))
 
     monkeypatch.setattr(files.os, "walk", walk)
     with pytest.raises(UserError, match="secret: cannot be read"):
-        files._find_files(str(folder))
+        files._find_files(str(folder), files.AUTO, "data.corpus")
 
 
 def test_wrong_fractions_and_splits_are_refused():
