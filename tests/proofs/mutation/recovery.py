@@ -148,8 +148,8 @@ MUTANTS = [
         "launch/signals.py",
         "    _at_once = True\n    raise KeyboardInterrupt",
         "    raise KeyboardInterrupt",
-        TEST_COMMAND,
-        "while_a_command_starts",
+        "tests/launch/test_signals.py",
+        "second_interrupt",
     ),
     Mutant(
         "stop signals another process with the recorded id",
