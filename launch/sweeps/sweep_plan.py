@@ -102,6 +102,8 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
     try:
         for row in _read(workdir, {"trials": list})["trials"]:
             check_object(row, TRIAL_FIELDS)
+            if more := sorted(row.keys() - TRIAL_FIELDS.keys()):
+                raise ValueError(f"{more[0]!r} is no field of a trial")
             if _trial_id(row["config"]) != row["id"]:
                 raise ValueError(f"id {row['id']!r} is not that of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}

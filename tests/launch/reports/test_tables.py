@@ -145,6 +145,7 @@ def test_a_result_that_is_not_its_runs_is_refused(tmp_path, damage, words):
         lambda text: text.replace('"train.steps": 20', '"train.steps": 21', 1),
         lambda text: text.replace('"name": "', '"name": 1, "x": "', 1),
         lambda text: '{"trials": [' + "[" * 9999,
+        lambda text: text.replace('"name"', '"folder": "../../x", "name"', 1),
         lambda text: '{"trials": 3}',
         lambda text: text.replace('"trials"', '"trial"'),
     ],
