@@ -14,6 +14,7 @@ KEY = jax.random.key(0)
     "changes, message",
     [
         ({"width": 30, "heads": 4}, r"model\.heads is 4.*divide model\.width 30"),
+        ({"num_kv_heads": 3}, r"num_kv_heads is 3; it must divide model\.heads 2"),
         ({"position": "rotary", "head_width": 3}, r"rotary needs an even width.*not 3"),
         ({"cross_output": "token_type"}, r"cross_output token_type needs.*at least 2"),
         ({"shared_relative_biases": True}, r"model\.position relative, not learned"),

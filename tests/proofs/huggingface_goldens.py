@@ -7,6 +7,7 @@ imports this project, so that only Hugging Face's code decides what is right.
 """
 
 import sys
+import zlib
 from pathlib import Path
 
 import torch
@@ -109,6 +110,12 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
     "openai-gpt": ("OpenAIGPTLMHeadModel", GPT, "causal", False),
     "gpt2": ("GPT2LMHeadModel", GPT, "causal", True),
     "llama": ("LlamaForCausalLM", LLAMA, "causal", False),
+    "llama-label": (
+        "LlamaForSequenceClassification",
+        LLAMA | {"pad_token_id": 0},
+        "labels",
+        False,
+    ),
     "t5": ("T5ForConditionalGeneration", T5, "seq2seq", True),
     "t5-v1_1": (
         "T5ForConditionalGeneration",
@@ -235,8 +242,8 @@ def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
 
 
 def main(folder: Path) -> None:
-    for number, (name, (_, _, kind, takes_step)) in enumerate(CASES.items()):
-        torch.manual_seed(number)
+    for name, (_, _, kind, takes_step) in CASES.items():
+        torch.manual_seed(zlib.crc32(name.encode()))
         model = make(name)
         inputs = inputs_of(kind, model)
         model.save_pretrained(folder / name)

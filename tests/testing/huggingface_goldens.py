@@ -58,7 +58,8 @@ def load(name: str, **changes: Any) -> Golden:
     (architecture,) = model.config["architectures"]
     heads = HEADS.get(architecture, {})
     if "SequenceClassification" in architecture:
-        heads = {"label": models.HeadSpec(2, "tanh")}
+        hidden = "none" if architecture.startswith("Llama") else "tanh"
+        heads = {"label": models.HeadSpec(2, hidden)}
     size = model.config["vocab_size"]
     if not model.family.patterns:
         network = models.EncoderDecoder(options, size, heads=heads)
@@ -259,7 +260,8 @@ def _permuted(model, inputs):
 def _labels(model, inputs):
     token, mask = inputs["input_ids"], inputs["attention_mask"]
     backward = model.config.get("bi_data", False)
-    group = _group(token, mask)
+    is_causal = model.family.patterns[:1] == ("causal",)
+    group = _group(token, mask, causal=is_causal)
     if backward:
         half = (np.arange(len(token)) >= len(token) // 2)[:, None]
         length = token.shape[1]
@@ -270,7 +272,8 @@ def _labels(model, inputs):
     def outputs(net):
         if model.family.patterns:
             states = net.states(group)
-            at = last if model.family.model_type == "xlnet" else last * 0
+            is_last = is_causal or model.family.model_type == "xlnet"
+            at = last if is_last else last * 0
         else:
             shifted = np.roll(token, 1, axis=1)
             shifted[:, 0] = model.config["decoder_start_token_id"]

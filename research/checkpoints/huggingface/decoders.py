@@ -17,6 +17,7 @@ from research.checkpoints.huggingface.rows import (
     norm,
     row,
 )
+from research.errors import UserError
 
 GPT_KEYS = (
     Key("n_embd", "width"),
@@ -143,6 +144,15 @@ def _rope_theta(config):
     return (config.get("rope_parameters") or {}).get("rope_theta", 10_000.0)
 
 
+def _decide_llama(config, tensors):
+    rope_type = (config.get("rope_parameters") or {}).get("rope_type", "default")
+    if rope_type != "default":
+        raise UserError(
+            f"config.json: rope_type is {rope_type!r}; only 'default' is known here"
+        )
+    return _decide_tie(config, tensors, False, "model.embed_tokens.weight")
+
+
 LLAMA = Family(
     "llama",
     ("causal",),
@@ -198,9 +208,7 @@ LLAMA = Family(
         ("LlamaForCausalLM", ("readout",)),
     ),
     copies={"lm_head.weight": "model.embed_tokens.weight"},
-    decide=lambda config, tensors: _decide_tie(
-        config, tensors, False, "model.embed_tokens.weight"
-    ),
+    decide=_decide_llama,
 )
 
 XLNET_BLOCK = (

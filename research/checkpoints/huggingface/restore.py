@@ -73,6 +73,8 @@ def open_model(path: Path) -> Model:
     family = family_of(config, path)
     tensors = folders.Tensors(path, family.prefix)
     try:
+        if not isinstance(config.get("vocab_size"), int):
+            raise UserError("config.json has no vocab_size")
         options = family.read_options(config, tensors)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

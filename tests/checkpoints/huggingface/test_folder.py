@@ -108,11 +108,18 @@ def test_a_folder_without_weights_or_config_is_refused(bert):
         ({"is_decoder": True}, "is_decoder is True; only False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
+        ({"vocab_size": None}, "config.json has no vocab_size"),
     ],
 )
 def test_a_config_that_no_option_means_is_refused(bert, changes, words):
     change_config(bert, **changes)
     assert_refused(bert, words)
+
+
+def test_rotary_angles_that_are_scaled_are_refused(tmp_path):
+    shutil.copytree(FOLDER / "llama", tmp_path / "llama")
+    change_config(tmp_path / "llama", rope_parameters={"rope_type": "llama3"})
+    assert_refused(tmp_path / "llama", "rope_type is 'llama3'; only 'default'")
 
 
 def test_what_is_no_json_is_refused(bert):
