@@ -14,11 +14,8 @@ from launch.hardware.tpu_topology import set_environment, topology_devices
 
 HEADS, HEAD_WIDTH = 12, 64
 LENGTHS = (512, 2048, 8192, 32768)
-CASES = [
-    *(("permuted", length) for length in LENGTHS),
-    *(("permuted, T5's bias", length) for length in LENGTHS),
-    *(("causal", length) for length in LENGTHS),
-]
+PATTERNS = ("permuted", "permuted, T5's bias", "causal")
+CASES = [(pattern, length) for pattern in PATTERNS for length in LENGTHS]
 """On v5e; on others the second alone."""
 
 
