@@ -75,28 +75,36 @@ def tile_rows(label: str):
 
 def tile_fractions(group, pattern: str) -> list[float]:
     """The fraction of pairs that attend, and of tiles that are computed, by size."""
+    import jax
+    import jax.numpy as jnp
     import numpy as np
 
-    from research.batch import NEVER, attention_mask
+    from research.batch import NEVER
     from research.kernels.intervals import run_intervals, sorted_intervals
     from research.kernels.plan import Tiles, make_plan
 
-    num_queries = group["rank"].shape[1]
-    num_keys = np.flatnonzero((group["rank"] != NEVER).any(axis=0))[-1] + 1
-    key = {name: array[:, :num_keys] for name, array in group.items()}
+    segment, rank, reach = (group[name] for name in ("segment", "rank", "reach"))
+    rows, num_queries = segment.shape
+    num_keys = num_queries
     if pattern == "general":
-        queries = group["segment"], group["reach"]
-        intervals = sorted_intervals(*queries, key["segment"], key["rank"])
-    else:
-        num_keys = num_queries
-        intervals = run_intervals(group["segment"], causal=pattern == "causal")
-    fractions = [float(attention_mask(group)[:, :, :num_keys].mean())]
-    for tile in TILES:
-        bounds = make_plan(intervals, int(num_keys), Tiles(tile, tile)).bounds
-        touched = int(np.sum(np.array(bounds.stop - bounds.start)))
-        all_tiles = ROWS * -(-num_queries // tile) * -(-num_keys // tile)
-        fractions.append(touched / all_tiles)
-    return fractions
+        num_keys = int(np.flatnonzero((rank != NEVER).any(axis=0))[-1]) + 1
+
+    @jax.jit
+    def count(segment, rank, reach):
+        if pattern == "general":
+            keys = segment[:, :num_keys], rank[:, :num_keys]
+            intervals = sorted_intervals(segment, reach, *keys)
+        else:
+            intervals = run_intervals(segment, causal=pattern == "causal")
+        num_visible = jnp.maximum(intervals.stop - intervals.start, 0)
+        counts = [jnp.mean(num_visible.astype(jnp.float32)) / num_keys]
+        for tile in TILES:
+            bounds = make_plan(intervals, num_keys, Tiles(tile, tile)).bounds
+            all_tiles = rows * -(-num_queries // tile) * -(-num_keys // tile)
+            counts.append(jnp.sum(bounds.stop - bounds.start) / all_tiles)
+        return counts
+
+    return [float(fraction) for fraction in count(segment, rank, reach)]
 
 
 def memory_rows(topology: str):
