@@ -43,7 +43,10 @@ class Data:
     format: str = choice("auto", FORMATS)  # of files; auto: by their suffix
     fields: str = ""  # columns or keys that are an example's parts, as in
     # sentence1,sentence2; in a file without a header numbers from 0, -1 for the last
-    label: str = ""  # column or key of the label; "": that of the format, if it has one
+    label: str = (
+        ""  # column or key of the label; "": that of the format, if it has one.
+    )
+    # Files of data.test may lack it
     mixture: dict = dataclasses.field(default_factory=dict)  # corpus -> rate; when not
     # empty, replaces corpus
     task: str = ""  # replaces corpus: a seqio task or mixture (its module before a
