@@ -46,7 +46,7 @@ class Data:
     fields: str = free_text("")  # columns or keys that are an example's parts, as
     # in sentence1,sentence2; in a file without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,
-    # if it has one
+    # if it has one. Files of data.test may lack it
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module

@@ -19,6 +19,7 @@ class Format(NamedTuple):
     fields: tuple[str, ...] = ()  # columns or keys that are parts of an example, in
     # order; in a file without a header numbers from 0, or from -1 for the last
     label: str = ""  # the column or key of the label
+    optional: bool = False  # whether rows may lack that column: those of a test split
 
 
 AUTO = Format()
@@ -29,7 +30,7 @@ class LineError(Exception):
 
 
 class SkippedRows(NamedTuple):
-    """Rows that were left out of a file, and why."""
+    """Rows that were left out of a file, or lack something, and why."""
 
     count: int
     first: int  # number of the first one's line
@@ -175,13 +176,16 @@ def _documents(rows: Iterable[tuple[int, Any]], fmt: Format) -> Parsed:
     Raises:
       LineError: a column or key is missing, or is no text.
     """
-    blank = []
+    blank, hidden = [], []
     for number, row in rows:
         if not isinstance(row, Mapping):
             raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
         for name in (*fmt.fields, fmt.label):
-            if name and name not in row:
+            if not name or name in row:
+                continue
+            if name != fmt.label or not fmt.optional:
                 raise LineError(number, _no_column(name, row))
+            hidden.append(number)
         parts: list[str] = []
         for name in fmt.fields:
             value = row[name]
@@ -192,10 +196,13 @@ def _documents(rows: Iterable[tuple[int, Any]], fmt: Format) -> Parsed:
         if not all(part.strip() for part in parts):
             blank.append(number)
             continue
-        label = _label(row[fmt.label]) if fmt.label else None
+        label = _label(row.get(fmt.label))
         yield join_parts(parts, "\n")._replace(label=label, id=f":{number}")
     if blank:
         yield SkippedRows(len(blank), blank[0], "a field of data.fields is blank")
+    if hidden:
+        reason = f"have no column {fmt.label!r}, so no label"
+        yield SkippedRows(len(hidden), hidden[0], reason)
 
 
 def _no_column(name: str, row: Mapping) -> str:

@@ -141,6 +141,7 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"data.reader=seqio reads data.corpus or data.mixture; with "
             f"data.{split} set data.reader=native"
         )
+    fmt = fmt._replace(optional=split == "test")
     return [files.load_file_corpus(named, None, fmt, f"data.{split}")]
 
 

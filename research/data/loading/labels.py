@@ -1,6 +1,7 @@
 """The labels that a run knows: those of its training text."""
 
 import math
+import sys
 from collections.abc import Sequence
 
 from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus
@@ -30,6 +31,8 @@ def known_labels(
       UserError: a label of those files is none of the training text's, or no number.
     """
     assert label_type in LABEL_TYPES, label_type
+    if label_type:
+        _print_unlabelled(train)
     known, found = (
         {name for index in indices for name in index.stream.label_names}
         for indices in (train, held_out)
@@ -48,6 +51,21 @@ def known_labels(
                     f"unknown; the training text has {', '.join(sorted(classes)[:20])}"
                 )
     return tuple(sorted(known | found))
+
+
+def _print_unlabelled(train: Sequence[Index]) -> None:
+    """Prints how many rows of training text have no label, if any have none."""
+    labels = [index.label for index in train if not index.stream.has_tags]
+    missing, total = (
+        sum(int((each < 0).sum()) for each in labels),
+        sum(map(len, labels)),
+    )
+    if 0 < missing < total:
+        print(
+            f"{missing} of {total} rows of training text have no label and are not "
+            "trained on",
+            file=sys.stderr,
+        )
 
 
 def _is_number(name: str) -> bool:

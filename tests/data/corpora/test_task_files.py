@@ -85,6 +85,17 @@ def test_rows_with_a_blank_field_are_counted(tmp_path, capsys):
     assert "a.tsv: 2 rows, the first at 3: a field" in capsys.readouterr().err
 
 
+def test_files_of_a_test_split_may_lack_the_label(tmp_path, capsys):
+    path = write(tmp_path / "a.tsv", "index\tone\ttwo\n0\ta\tb\n1\tc\td\n")
+    found = read(path, *PAIRS, True)
+    assert [(each.label, *parts(each)) for each in found] == [
+        (None, "a", "b"),
+        (None, "c", "d"),
+    ]
+    error = capsys.readouterr().err
+    assert "a.tsv: 2 rows, the first at 2: have no column 'gold'" in error
+
+
 def test_labels_may_be_several_or_missing(tmp_path):
     rows = [{"t": "a", "g": ["y", "x"]}, {"t": "b", "g": None}, {"t": "c", "g": ""}]
     path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))

@@ -47,6 +47,14 @@ def test_files_take_the_place_of_the_hash_split(folder):
     assert data.train.num_examples == 60 and data.eval.num_examples == 90
 
 
+def test_rows_without_a_label_are_counted(folder, capsys):
+    lines = (folder / "valid.tsv").read_text() + "\nz ab cd\t"
+    (folder / "some.tsv").write_text(lines)
+    open_split(folder, Labelled("document"), train="some", valid="valid")
+    line = "1 of 61 rows of training text have no label"
+    assert line in capsys.readouterr().err
+
+
 def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     keys = {"fields": "", "label": "", "valid": "parallel"}
     (folder / "parallel.tsv").write_text("ab cd\tcd ab\n" * 7)
