@@ -108,7 +108,6 @@ def main(
     own. Any other exception is raised.
     """
     try:
-        signals.raise_interrupts()
         code = run(parser.parse_args(argv))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended

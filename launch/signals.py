@@ -1,14 +1,17 @@
 """What Ctrl-C and SIGTERM do to a command, from before its imports to its end."""
 
-import contextlib
+import gc
 import os
 import signal
-from collections.abc import Iterator
+import types
 
 PREEMPTED, INTERRUPTED = 75, 130
 """Exit codes: on SIGTERM, or if another process was lost; on Ctrl-C."""
 
 CONTINUES = "the same command continues from here"
+
+RETRY_S = 0.01
+"""Seconds until a Ctrl-C is tried again that came where it would have been lost."""
 
 _at_once = True  # whether Ctrl-C ends the process, instead of raising an exception
 
@@ -25,18 +28,13 @@ def install() -> None:
 
 
 def raise_interrupts() -> None:
-    """From here on the first Ctrl-C raises KeyboardInterrupt; another ends at once."""
+    """From here on the first Ctrl-C raises KeyboardInterrupt; another ends at once.
+
+    For what has something to close or to cancel, after all imports: an exception within
+    those of JAX's libraries ends in a traceback, or a crash.
+    """
     global _at_once
     _at_once = False
-
-
-@contextlib.contextmanager
-def exit_at_once() -> Iterator[None]:
-    """For imports, which an exception from anywhere leaves with tracebacks."""
-    global _at_once
-    _at_once, before = True, _at_once
-    yield
-    _at_once = before
 
 
 def ignore_interrupts() -> None:
@@ -45,10 +43,15 @@ def ignore_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _on_interrupt(*_: object) -> None:
+def _on_interrupt(_: int, frame: types.FrameType | None) -> None:
     global _at_once
     if _at_once:
         _exit(INTERRUPTED, f"interrupted; {CONTINUES}")
+    if frame and frame.f_code in [getattr(f, "__code__", None) for f in gc.callbacks]:
+        # Python would print and forget an exception raised here; JAX has a callback.
+        signal.signal(signal.SIGALRM, _on_interrupt)
+        signal.setitimer(signal.ITIMER_REAL, RETRY_S)
+        return
     _at_once = True
     raise KeyboardInterrupt
 

@@ -26,14 +26,13 @@ from launch.config import load_config
 
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
-    with signals.exit_at_once():  # imported now: a wrong key is reported without delay
-        import jax
+    import jax  # after the config: a wrong key is reported without waiting for imports
 
-        from research.data import cache
-        from research.distributed import processes
-        from research.distributed.cluster import join_cluster
-        from research.distributed.peers import Peers
-        from research.train import train
+    from research.data import cache
+    from research.distributed import processes
+    from research.distributed.cluster import join_cluster
+    from research.distributed.peers import Peers
+    from research.train import train
 
     cluster = processes.find_cluster(
         args.coordinator, args.num_processes, args.process_id
@@ -51,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
                 cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
             )
     try:
+        signals.raise_interrupts()
         with peers.handle_sigterm():
             result = train(config, args.workdir, peers=peers)
         peers.leave()

@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from launch import cli
+from launch import cli, signals
 from launch.backends import run_attempt
 from launch.backends.attempt_log import Budget
 from launch.backends.backend import (
@@ -106,6 +106,7 @@ def run_jobs(
         folder = workdir / name if local else epath.Path("runs") / workdir.name / name
         _write_manifests(todo, backend, budget, folder, noun)
         return cli.DONE
+    signals.raise_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = JobProgress(noun, len(jobs), len(jobs) - len(todo))
     with progress.bars:

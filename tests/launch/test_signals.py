@@ -1,14 +1,18 @@
-"""Ctrl-C again, while a command closes its files after the first, ends it at once."""
+"""Ctrl-C ends a command with one line, wherever it comes and however often."""
 
 import subprocess
 import sys
 
-CODE = """
-import os, signal, time
+import pytest
+
+INSTALL = """
+import gc, os, signal, time
 from launch import signals
 signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
 signals.install()
 signals.raise_interrupts()
+"""
+AGAIN = """
 try:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(9)
@@ -18,7 +22,23 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_second_interrupt_ends_the_process_with_one_line():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+IN_A_CALLBACK = """
+def callback(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+    gc.callbacks.clear()
+gc.callbacks.append(callback)
+try:
+    gc.collect()
+    time.sleep(9)
+except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize("code", [AGAIN, IN_A_CALLBACK], ids=["again", "in a callback"])
+def test_an_interrupt_ends_the_process_with_one_line(code):
+    done = subprocess.run(
+        [sys.executable, "-c", INSTALL + code], capture_output=True, text=True
+    )
     assert done.returncode == 130
     assert done.stderr == "interrupted; the same command continues from here\n"

@@ -149,7 +149,15 @@ MUTANTS = [
         "    _at_once = True\n    raise KeyboardInterrupt",
         "    raise KeyboardInterrupt",
         "tests/launch/test_signals.py",
-        "second_interrupt",
+        "ends_the_process_with_one_line",
+    ),
+    Mutant(
+        "Ctrl-C is lost in a callback of the garbage collector",
+        "launch/signals.py",
+        "        signal.setitimer(signal.ITIMER_REAL, RETRY_S)\n        return\n",
+        "        pass\n",
+        "tests/launch/test_signals.py",
+        "ends_the_process_with_one_line",
     ),
     Mutant(
         "stop signals another process with the recorded id",
