@@ -179,7 +179,5 @@ def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
         assert restore.find_folder("hf:some/bert") == FOLDER / "bert"
         assert not any(p.endswith((".bin", "*")) for p in asked["some/bert"])
         return
-    with pytest.raises(
-        UserError, match=r"not be fetched \(OSError: no network\)"
-    ):
+    with pytest.raises(UserError, match=r"not be fetched \(OSError: no network\)"):
         restore.find_folder("hf:some/bert")
