@@ -56,11 +56,6 @@ class Tensors(Mapping):
     def __len__(self) -> int:
         return len(self._names)
 
-    def num_rows(self, name: str) -> int:
-        """The length of a tensor's first dim, without reading it."""
-        file, own_name = self._names[name]
-        return self._files[file].get_slice(own_name).get_shape()[0]
-
 
 def _modern(name: str) -> str:
     for old, new in LEGACY.items():

@@ -111,11 +111,7 @@ def _after_stops() -> pre_tokenizers.PreTokenizer:
 
 
 def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """A SentencePiece model with the library `tokenizers`' own model.
-
-    Raises:
-      UserError: its normalisation is not the identity.
-    """
+    """A SentencePiece model in the form of the library `tokenizers`."""
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model.data)
     unknown = next(i for i, p in enumerate(proto.pieces) if p.type == p.UNKNOWN)
     has_bytes = any(p.type == p.BYTE for p in proto.pieces)

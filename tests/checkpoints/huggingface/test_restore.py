@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -159,3 +161,23 @@ def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
     assert any(key.startswith("generator: electra.encoder") for key in found.unused)
     alone = restore.restore(f"hf:{tmp_path}", "generator", {"token/rows": (128, 8)})
     assert alone.params["token/rows"].shape == (128, 8)
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
+    asked = {}
+
+    def snapshot_download(name, allow_patterns):
+        asked[name] = allow_patterns
+        if not is_found:
+            raise OSError("no network\nand more")
+        return str(FOLDER / "bert")
+
+    hub = SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    if is_found:
+        assert restore.find_folder("hf:some/bert") == FOLDER / "bert"
+        assert not any(p.endswith((".bin", "*")) for p in asked["some/bert"])
+        return
+    with pytest.raises(UserError, match=r"not be fetched \(OSError: no network\)"):
+        restore.find_folder("hf:some/bert")
