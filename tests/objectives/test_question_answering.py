@@ -11,12 +11,13 @@ VOCAB = vocab()
 
 
 def example():
-    """An answer, half of one, none, one in the question, no label, no text."""
+    """An answer, both halves of one, one in the question, no label, no text."""
     found = texts(12, [12, 12, 9, 12, 12, 0], VOCAB)
     flags = found.flags.copy()
     flags[0, 6] |= ANSWER_START
     flags[0, 8] |= ANSWER_END
     flags[1, 8] |= ANSWER_START
+    flags[2, 6] |= ANSWER_END
     flags[3, 1] |= ANSWER_START | ANSWER_END
     flags[4, 6] |= ANSWER_START | ANSWER_END
     first = np.where(found.length > 0, 4, 0).astype(np.int32)
