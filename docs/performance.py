@@ -27,7 +27,7 @@ OBJECTIVES = {
 }
 ROWS, SEPARATORS, SENTINELS = 4, 1 / 400, 4000  # documents of 400 tokens, in the mean
 
-TOPOLOGIES = ("v5e:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1")
+TOPOLOGIES = ("v5e:2x2", "v5p:2x2x1", "v6e:2x2")
 
 TILES_HEADER = (
     "| | length | visible, % | tiles of 128, % | tiles of 512, % |\n"
