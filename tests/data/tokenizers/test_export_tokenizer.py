@@ -1,13 +1,17 @@
 """An exported tokenizer gives the vocabulary's own ids and puts special tokens."""
 
+import io
 import json
 
 import pytest
+import sentencepiece
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.data.tokenizers import export_tokenizer, train_tokenizer
+from research.data.tokenizers.tokenizer_models import SentencePieceModel
+from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
 from tests.testing.fake_corpus import make_lines
 
 TEXTS = (
@@ -69,3 +73,21 @@ def test_special_tokens_stand_where_the_family_has_them(
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config["model_max_length"] == 64
     assert tokenizer.token_to_id(config["mask_token"]) == vocab.mask_id
+
+
+def test_a_piece_across_a_chinese_full_stop_is_not_used():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["好。か"] * 40),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=9,
+        split_by_unicode_script=False,
+        minloglevel=2,
+    )
+    parsed = SentencePieceModel(model.getvalue())
+    assert any("。" in piece[:-1] for piece in parsed.pieces)
+    vocabulary = Vocabulary(parsed, find_special_tokens(parsed, 0))
+    tokenizer = export_tokenizer.make_tokenizer(vocabulary)
+    expected = vocabulary.encode("好。か")[0].tolist()
+    assert tokenizer.encode("好。か", add_special_tokens=False).ids == expected

@@ -125,7 +125,7 @@ MUTANTS = [
         '        [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]',
         '        [pre_tokenizers.Split(MARK, "merged_with_next")]',
         TEST_TOKENIZER,
-        "those_of_the_vocabulary and unigram",
+        "chinese_full_stop",
     ),
     Mutant(
         "a tokenizer.json puts a mark before each unit, also inside a word",
