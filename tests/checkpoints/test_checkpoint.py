@@ -135,9 +135,10 @@ def test_checksums_that_are_none_are_damage(workdir, content):
     assert checksums.CHECKSUMS_FILE in checksums.find_damage(folder)
 
 
-def test_a_damaged_file_without_checksum_is_named(workdir):
+@pytest.mark.parametrize("content", ['{"item_handlers": 3}', "[" * 9999])
+def test_a_damaged_file_without_checksum_is_named(workdir, content):
     path = workdir / "checkpoints" / "3" / checksums.UNCHECKED_FILES[0]
-    path.write_text('{"item_handlers": 3}')
+    path.write_text(content)
     with pytest.raises(UserError, match=f"{path.name} is damaged; delete it"):
         restore(workdir)
 
