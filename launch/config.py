@@ -52,7 +52,7 @@ def load_config(
     for phase in run_phases(config):
         if phase.config is not config:
             _check_sections(phase.config, where="train.phases: ")
-    objectives.make_objective(**config.objective)
+        objectives.config_objective(phase.config)
     return config
 
 
