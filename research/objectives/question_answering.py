@@ -41,8 +41,9 @@ class Objective:
     max_query: int = number(64, least=1)  # tokens of the question that are read
     max_answer: int = number(30, least=1)  # tokens of an answer that is predicted
     n_best: int = number(20, least=1)  # starts and ends of a window that are combined
-    null_threshold: float = number(0.0, least=-1000, most=1000)  # no answer is predicted where its score is
-    # higher than the best span's by more, if training questions are without answer
+    null_threshold: float = number(0.0, least=-1000, most=1000)  # no answer is
+    # predicted where its score is higher than the best span's by more, if training
+    # questions are without answer
 
     family = "supervised"
     pattern = "full"
