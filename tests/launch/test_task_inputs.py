@@ -123,7 +123,7 @@ CASES = {
         "multiple_choice",
         {"t.jsonl": choices(2, 1)},
         {"train": "t.jsonl", "valid": "t.jsonl", "length": "8"},
-        "data.length=8 leaves 4 tokens",
+        "data.length is 8, but objective multiple_choice needs at least 10",
     ),
 }
 

@@ -258,7 +258,8 @@ def test_illegal_parts_are_an_error(parts, error):
 
 def test_parts_need_a_common_text_and_one_network():
     objective = objectives.make_objective("joint", parts={"lm": {}, "classify": {}})
-    with pytest.raises(UserError, match="classify: document of 22 tokens; lm: stream"):
+    words = "classify: document of 22 tokens label class; lm: stream"
+    with pytest.raises(UserError, match=words):
         objective.text_spec(LENGTH)
     objective = objectives.make_objective("joint", parts={"lm": {}, "dae": {}})
     with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):

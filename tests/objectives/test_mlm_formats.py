@@ -198,7 +198,7 @@ def test_the_positions_and_weights_of_each_loss():
         ({"draw_unit": "word"}, "token or span"),
         ({"random_tokens": "batch"}, "ordinary or all"),
         ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
-        ({"rounding": "down"}, "nearest, up or random"),
+        ({"rounding": "down"}, "nearest, up, random or independent"),
         ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),
         ({"short_rate": 1.5}, "short_rate is at least 0 and at most 1, not 1.5"),
         ({"max_words": -1}, "max_words is at least 0"),

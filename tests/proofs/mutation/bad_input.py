@@ -159,8 +159,8 @@ MUTANTS = [
     Mutant(
         "checksums that are none are a traceback",
         "research/checkpoints/checksums.py",
-        "    except (OSError, TypeError, ValueError):\n        return",
-        "    except OSError:\n        return",
+        "except (OSError, ValueError, TypeError, AttributeError, RecursionError):",
+        "except OSError:",
         "tests/checkpoints/test_checkpoint.py",
         "that_are_none",
     ),

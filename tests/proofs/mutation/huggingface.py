@@ -114,7 +114,7 @@ MUTANTS = [
     Mutant(
         "parameters that an architecture has no place for are dropped",
         EXPORT,
-        'if not path.startswith("answer_")]:',
+        "if not path.startswith(heads_alone)]:",
         "if False]:",
         TEST_EXPORT,
         "without_a_place",

@@ -101,8 +101,8 @@ MUTANTS = [
     Mutant(
         "T5's causal buckets look ahead",
         POSITIONS,
-        "absolute = jnp.maximum(-distance, 0) if causal else jnp.abs(distance)",
-        "absolute = jnp.abs(distance)",
+        "absolute = numpy.maximum(-distance, 0) if causal else numpy.abs(distance)",
+        "absolute = numpy.abs(distance)",
         TEST_POSITIONS,
         "buckets_are_the_published_ones",
     ),

@@ -79,7 +79,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pair loses tokens of its second part alone",
-        "research/data/store/example_index.py",
+        "research/data/store/text_units.py",
         "start, one - lost_one, label, second, two - lost_two, total, truncated=lost",
         "start, one, label, second, two - lost_one - lost_two, total, truncated=lost",
         TEST_PARTS,
@@ -87,7 +87,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last window over a context lacks its end",
-        "research/data/store/example_index.py",
+        "research/data/store/text_units.py",
         "windows = 1 + -(-np.maximum(two - room, 0) // step)",
         "windows = 1 + np.maximum(two - room, 0) // step",
         TEST_PARTS,
