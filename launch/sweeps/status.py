@@ -93,7 +93,7 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
     for trial in chosen:
         for path in sorted(trial.folder.glob("log*.txt")):
             print(f"==> {trial.name}: {shlex.quote(str(path))}")
-            lines = path.read_text().splitlines()
+            lines = path.read_bytes().decode(errors="replace").splitlines()
             print("\n".join(lines[-num_lines:] if num_lines else lines))
 
 
