@@ -52,7 +52,7 @@ MUTANTS = [
         "    key = scalars.bounds.start[at_query] + step\n",
         "    key = step\n",
         TEST_KERNEL,
-        "no_query_attends_to",
+        "need_no_sort",
     ),
     Mutant(
         "the output of earlier tiles is not brought to the new maximum",
