@@ -67,6 +67,8 @@ def test_value_gradient_and_accuracy_are_the_definitions(implementation, monkeyp
     target[1] = random.integers(0, CUTOFFS[0], 11)  # a row without tails
     best = np.asarray(log_probabilities(arrays).argmax(axis=-1))
     target[0, :6] = best[0, :6]
+    feature, table, _ = arrays[1]  # the likeliest words of a cluster, likely or not
+    target[2, :6] = CUTOFFS[0] + (feature @ table.T)[2, :6, : SIZES[1]].argmax(axis=-1)
     weight = np.float32(random.random((3, 11)) * (random.random((3, 11)) < 0.8))
     # Several chunks a cluster, of which the last have no target in it.
     monkeypatch.setattr(softmax, "CHUNK_LOGITS", 3 * ROWS * 2)
