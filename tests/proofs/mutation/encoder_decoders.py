@@ -68,7 +68,7 @@ MUTANTS = [
         "research/objectives/inputs/joined_text.py",
         'group["rank"] - num_read[:, None], 0)',
         'group["rank"] - num_read[:, None] - 1, 0)',
-        TEST_VARIANTS,
+        "tests/objectives/inputs/test_joined_text.py",
         "joined_text",
     ),
     Mutant(
