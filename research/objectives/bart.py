@@ -2,6 +2,7 @@
 
 # B batch, R raw tokens, L length of both sides, W tokens without bos and eos
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, fraction, number
 from research.objectives.corruption import bart_noise
 from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_RATES = (
@@ -127,6 +129,11 @@ class Objective:
         if self.rotate_rate:
             text = bart_noise.rotate_text(text, key, self.rotate_rate)
         return text
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """The encoder's texts between bos and eos; the decoder's begin with bos."""
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.EncoderDecoder(options, size=vocab.size)

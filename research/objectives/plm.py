@@ -7,6 +7,7 @@ no token attends to a query.
 
 # B batch, L length of the text, K scored positions, P permutations, N = L + K
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +26,10 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, choice, fraction, number
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
@@ -228,6 +231,17 @@ class Objective:
             "target": np.where(used, target, vocab.pad_id).astype(np.int32),
             "weight": used.astype(np.float32),
         }
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts whose tokens attend to each other; new tokens are targets, in order.
+
+        Raises:
+          UserError: a text is empty.
+        """
+        if not all(map(len, texts)):
+            raise UserError("objective plm needs prompts of at least one token")
+        rows = pad_rows(texts, vocab.pad_id)
+        return Prompt(input_format.full_input(*rows), appended="query")
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are token types, but too few for the format."""
