@@ -1,19 +1,15 @@
 """New texts are the most probable by the loss that trains the network."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from research import models
 from research.batch import NEVER
-from research.errors import UserError
 from research.generation.generate import make_generate
 from research.generation.options import Options
 from research.objectives import unilm
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import pad_rows
-from tests.generation.conftest import mesh_of
 from tests.testing.objective_cases import VOCAB
 
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
