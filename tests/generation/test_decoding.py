@@ -1,5 +1,6 @@
 """Searches over a table of next tokens: known best texts, samples, and limits."""
 
+import functools
 import itertools
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from research.generation import beams
 from research.generation.decoding import Network, decode
+from research.generation.next_token import cut_tail
 from research.generation.options import Options
 from tests.testing.example_batches import vocab
 
@@ -34,32 +36,28 @@ def random_chain(seed):
     return random.normal(0, 1.5, (VOCAB.size, VOCAB.size)).astype(np.float32)
 
 
-def write(table, prompts=((START,),), rows=None, **options):
-    """What is written after prompts [B, L]; the context is a count of what was read."""
-    options, prompt = Options(**options), jnp.array(prompts, jnp.int32)
-    rows = jnp.arange(len(prompt)) if rows is None else jnp.array(rows)
-    table = jnp.array(table)
+@functools.cache
+def compiled(options):
+    """A function of a table [V, V], prompts [B, L] and the rows' numbers [B]."""
 
-    def read(token, context):
-        return table[token], context + 1
-
-    network = Network(
-        read,
-        lambda context, count: jnp.repeat(context, count),
-        lambda context, row: context[row],
-    )
-    run = jax.jit(
-        lambda prompt, rows: decode(
-            options,
-            VOCAB,
-            network,
-            table[prompt[:, -1]],
-            jnp.zeros(len(prompt), jnp.int32),
-            prompt,
-            rows,
+    def run(table, prompt, rows):
+        network = Network(
+            lambda token, context: (table[token], context + 1),
+            lambda context, count: jnp.repeat(context, count),
+            lambda context, row: context[row],
         )
-    )
-    return jax.device_get(run(prompt, rows))
+        context, logits = jnp.zeros(len(prompt), jnp.int32), table[prompt[:, -1]]
+        return decode(options, VOCAB, network, logits, context, prompt, rows)
+
+    return jax.jit(run)
+
+
+def write(table, prompts=((START,),), rows=None, **options):
+    """What is written after prompts [B, L], on the host."""
+    prompt = np.array(prompts, np.int32)
+    rows = np.arange(len(prompt)) if rows is None else np.array(rows)
+    run = compiled(Options(**options))
+    return jax.device_get(run(table, prompt, rows.astype(np.int32)))
 
 
 def texts(written, row=0):
@@ -103,7 +101,7 @@ def test_beam_search_finds_the_best_text_that_greedy_decoding_misses():
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
 def test_one_beam_is_greedy_decoding(alpha):
     for seed in range(4):
-        options = {"max_tokens": 6, "min_tokens": seed % 3}
+        options = {"max_tokens": 6, "min_tokens": 1}
         greedy = write(random_chain(seed), **options)
         beam = write(
             random_chain(seed), method="beam", beams=1, length_penalty=alpha, **options
@@ -126,21 +124,22 @@ def test_a_beam_of_all_texts_ranks_them_as_a_full_search(alpha):
     assert found.ended[0].sum() == count
 
 
-def plain_beam_search(table, count, max_tokens, alpha):
+def plain_beam_search(table, start, count, max_tokens, alpha):
     """Without an early end: the scores of the best `count` that ended."""
     log_p = np.asarray(jax.nn.log_softmax(jnp.array(table), axis=-1), np.float64)
-    open_texts, ended = [(0.0, (START,))], []
+    open_texts, ended = [(0.0, (start,))], []
     for length in range(1, max_tokens + 1):
         longer = [
             (total + log_p[text[-1], token], (*text, token))
             for total, text in open_texts
             for token in WRITABLE
         ]
-        best = sorted(longer, reverse=True)[:count]
-        penalty = ((5 + length) / 6) ** alpha
-        ended += [
-            (total / penalty, text[1:]) for total, text in best if text[-1] == EOS
-        ]
+        best, penalty = (
+            sorted(longer, reverse=True)[:count],
+            ((5 + length) / 6) ** alpha,
+        )
+        new = [(total, text[1:]) for total, text in best if text[-1] == EOS]
+        ended += [(total / penalty, text) for total, text in new]
         open_texts = [pair for pair in best if pair[1][-1] != EOS]
     return sorted(ended, reverse=True)[:count]
 
@@ -148,15 +147,14 @@ def plain_beam_search(table, count, max_tokens, alpha):
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_the_early_end_loses_nothing(alpha):
     """Each row of a batch has the result of a search to the limit of length."""
-    tables = [random_chain(seed) for seed in range(6)]
-    starts = np.full((6, 1), START)
-    for table in tables:
-        found = write(
-            table, starts, method="beam", beams=3, length_penalty=alpha, max_tokens=8
-        )
-        expected = plain_beam_search(table, 3, 8, alpha)
-        for row in (0, 5):
-            assert texts(found, row)[: len(expected)] == [text for _, text in expected]
+    options = {"beams": 3, "length_penalty": alpha, "max_tokens": 8}
+    for seed in range(4):
+        table = random_chain(seed)
+        found = write(table, [[start] for start in WRITABLE], method="beam", **options)
+        for row, start in enumerate(WRITABLE):
+            expected = plain_beam_search(table, start, 3, 8, alpha)
+            count = len(expected)
+            assert texts(found, row)[:count] == [text for _, text in expected]
 
 
 def test_open_texts_come_after_those_that_ended():
@@ -206,31 +204,38 @@ def test_a_sample_depends_on_its_row_alone():
     assert any(texts(other, row) != texts(many, row) for row in range(40))
 
 
-def first_tokens(table, **options):
-    """The first token of 4000 samples, and their number by token id."""
-    found = write(
-        table, [[START]] * 4000, method="sample", max_tokens=1, **options
-    ).token
-    return np.bincount(found[:, 0, 0], minlength=VOCAB.size) / 4000
-
-
 def test_samples_have_the_distribution_of_the_options():
     table = chain({START: {EOS: 0.4, A: 0.3, B: 0.2, C: 0.1}})
-    p = np.exp(table[START])
-    np.testing.assert_allclose(first_tokens(table), p, atol=0.03)
-    sharp = p**2 / np.sum(p**2)
-    np.testing.assert_allclose(first_tokens(table, temperature=0.5), sharp, atol=0.03)
-    for options, kept in (
-        ({"top_k": 2}, [EOS, A]),
-        ({"top_p": 0.5}, [EOS, A]),
-        ({"top_p": 0.39}, [EOS]),
-        ({"top_p": 0.01}, [EOS]),
-        ({"top_p": 0.95}, [EOS, A, B, C]),
-        ({"top_k": 3, "top_p": 0.7}, [EOS, A]),
-    ):
-        expected = np.zeros(VOCAB.size)
-        expected[kept] = p[kept] / p[kept].sum()
-        np.testing.assert_allclose(first_tokens(table, **options), expected, atol=0.03)
+    options = {"method": "sample", "temperature": 0.5, "top_k": 3, "max_tokens": 1}
+    token = write(table, [[START]] * 4000, **options).token[:, 0, 0]
+    expected = np.exp(table[START]) ** 2
+    expected[C] = 0
+    actual = np.bincount(token, minlength=VOCAB.size) / len(token)
+    np.testing.assert_allclose(actual, expected / expected.sum(), atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "kept"),
+    [
+        (0, 1.0, [0, 1, 2, 3, 4]),
+        (2, 1.0, [0, 3]),
+        (9, 1.0, [0, 1, 2, 3, 4]),
+        (0, 0.01, [3]),
+        (0, 0.39, [3]),
+        (0, 0.41, [0, 3]),
+        (0, 0.95, [0, 2, 3, 4]),
+        (3, 0.7, [0, 3]),
+        (2, 0.6, [0, 3]),  # of the two best the first has 4 / 7
+    ],
+)
+def test_the_tail_is_cut(top_k, top_p, kept):
+    p = np.array([[0.3, 0.0, 0.1, 0.4, 0.2]], np.float32)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    cut = np.asarray(cut_tail(jnp.array(log_p), top_k, top_p))
+    expected = np.full_like(log_p, -np.inf)
+    expected[:, kept] = log_p[:, kept]
+    np.testing.assert_array_equal(cut, expected)
 
 
 def test_the_penalty_is_that_of_wu_et_al():
