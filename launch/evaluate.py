@@ -68,11 +68,9 @@ def _run_config(workdir: epath.Path, overrides: dict[str, str]) -> Any:
 
     from experiments import base
     from research.errors import UserError
-    from research.run.json_files import read_json
+    from research.run.finished_run import read_config
 
-    if not (workdir / "config.json").exists():
-        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
-    saved = read_json(workdir / "config.json", "train the run again")
+    saved = read_config(workdir)
     flat = flatten(ConfigDict(saved, allow_dotted_keys=True))
     flat |= {"train.init_from": "", "data.vocabulary": str(workdir), **overrides}
     for key in overrides:

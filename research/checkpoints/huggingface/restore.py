@@ -50,7 +50,7 @@ def find_folder(source: str) -> Path:
     if path.is_dir():
         return path
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise UserError(f"train.init_from={source}: no such folder")
+        raise UserError(f"{source}: no such folder")
     try:
         import huggingface_hub
 
@@ -58,7 +58,7 @@ def find_folder(source: str) -> Path:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # the package is missing, or one of its many errors
         raise UserError(
-            f"train.init_from={source}: no such folder, and it could not be fetched "
+            f"{source}: no such folder, and it could not be fetched "
             f"({type(error).__name__}: {str(error).splitlines()[0][:100]})"
         ) from error
 

@@ -195,9 +195,12 @@ def _of_units(state: dict) -> dict:
     Nothing adds a space to a unit, and nothing removes the one that it has.
     """
     state = json.loads(json.dumps(state))
-    for step in _steps(state.get("normalizer"), "normalizers"):
+    normal = _steps(state.get("normalizer"), "normalizers")
+    for step in normal:
         if step["type"] == "Strip":
             step["strip_left"] = False
+    kept = [step for step in normal if step["type"] != "Prepend"]
+    state["normalizer"] = {"type": "Sequence", "normalizers": kept}
     before = _steps(state.get("pre_tokenizer"), "pretokenizers")
     for step in before:
         if "add_prefix_space" in step:
