@@ -11,7 +11,8 @@ from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface import rows
 from research.checkpoints.huggingface.families import family_of
 from research.checkpoints.huggingface.family import Family
-from research.data.tokenizers.vocabulary import MODEL_FILES, load_vocabulary
+from research.data.tokenizers.model_files import MODEL_FILES
+from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 
 SOURCE = "hf:"
