@@ -4,18 +4,40 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from etils import epath
 
-from research.checkpoints.checkpoint import FOLDER, finished_steps
+from research import models, objectives
+from research.checkpoints.checkpoint import (
+    FOLDER,
+    finished_steps,
+    load_on_host,
+    path_name,
+)
 from research.checkpoints.huggingface.export import Network, write_network
+from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.checkpoints.partial_restore import newest_checkpoint
 from research.data.tokenizers.export_tokenizer import write_tokenizer
+from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
-from research.run.finished_run import load_run, read_config
-from research.run.json_files import read_json
+from research.run.json_files import read_json, read_run_config
 from research.run.metric_writer import latest_metrics, read_metrics
 
 CARD = "README.md"
+BY_TOKENIZER = {
+    "bytebpe": ("roberta",),
+    "unigram": ("xlm-roberta",),
+    "bpe": ("xlm-roberta",),
+}
+"""Of families with the same network, the one whose tokenizers are of this type."""
+SHARED_WITH_GENERATOR = {
+    "none": (),
+    "token": ("token/",),
+    "embedding": ("token/", "place/"),
+    "all": ("token/", "place/", "stack/"),
+}
+"""The discriminator's parameters that are the generator's too, by `objective.tie`."""
 
 
 def export_run(
@@ -35,7 +57,7 @@ def export_run(
       UserError: there is no run, or Hugging Face has no such network.
     """
     workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
-    config = read_config(workdir)
+    config = read_run_config(workdir)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
     if not all_steps:
@@ -49,19 +71,63 @@ def export_run(
 def _export(
     workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
 ) -> Iterator[str]:
-    run = load_run(workdir, config, checkpoint)
-    for part, network in run.networks.items():
+    saved = load_on_host(checkpoint, "params", "facts")
+    leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
+    params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+    data = config["data"]
+    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    for part, network in networks(config, params, vocabulary).items():
         folder = to / part
         yield from write_network(folder, network, start_ids(network))
         write_tokenizer(
             folder,
-            run.vocabulary,
-            layout=tokenizer_layout(network),
-            max_length=config["data"]["length"],
+            vocabulary,
+            layout=tokenizer_layout(network.pattern, network.options),
+            max_length=data["length"],
         )
         (folder / CARD).write_text(
-            model_card(workdir, config, run.facts), encoding="utf-8"
+            model_card(workdir, config, saved["facts"]), encoding="utf-8"
         )
+
+
+def networks(
+    config: Mapping[str, Any], params: Mapping[str, np.ndarray], vocabulary: Vocabulary
+) -> dict[str, Network]:
+    """The networks of a run, by the folder that each gets; "": the only one.
+
+    Raises:
+      UserError: the network is of two directions.
+    """
+    options = models.Options(**config["model"])
+    objective = objectives.make_objective(**config["objective"])
+    by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
+
+    def part(name: str) -> dict[str, np.ndarray]:
+        start = f"{name}/"
+        return {
+            path.removeprefix(start): array
+            for path, array in params.items()
+            if path.startswith(start)
+        }
+
+    if any(path.startswith("forward/") for path in params):
+        raise UserError("Hugging Face has no architecture of two directions (biLM)")
+    if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
+        is_pair = any(path.startswith("encoder/") for path in params)
+        prefers = ("bert",) if "answer_nsp/out/kernel" in params else by_type
+        pattern = "" if is_pair else objective.pattern
+        return {"": Network(options, params, pattern, vocabulary.vocab, prefers)}
+    discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
+    tied = SHARED_WITH_GENERATOR[objective.tie]
+    generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
+    narrow = options
+    if objective.tie != "all":
+        narrow = models.generator_options(options, objective.generator_size)
+    rest = "full", vocabulary.vocab, ("electra",)
+    return {
+        DISCRIMINATOR: Network(options, discriminator, *rest),
+        GENERATOR: Network(narrow, generator, *rest),
+    }
 
 
 def start_ids(network: Network) -> dict[str, int]:
@@ -72,13 +138,17 @@ def start_ids(network: Network) -> dict[str, int]:
     return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
 
 
-def tokenizer_layout(network: Network) -> str:
-    """Where the tokenizer puts special tokens, as this family's own does."""
-    if network.pattern == "causal":
+def tokenizer_layout(pattern: str, options: models.Options) -> str:
+    """Where the tokenizer puts special tokens, as this family's own does.
+
+    Args:
+      pattern: of the attention masks; "" for an encoder-decoder.
+    """
+    if pattern == "causal":
         return "none"
-    if network.options.position == "t5":
+    if options.position == "t5":
         return "eos"
-    return "last" if network.options.position == "relative" else "both"
+    return "last" if options.position == "relative" else "both"
 
 
 def model_card(

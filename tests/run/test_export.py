@@ -74,7 +74,7 @@ def test_texts_begin_and_end_as_in_the_family(name, layout, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
     network = network_of(huggingface_goldens.load(name))
-    assert tokenizer_layout(network) == layout
+    assert tokenizer_layout(network.pattern, network.options) == layout
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )

@@ -73,10 +73,20 @@ def test_a_vector_is_of_its_text_alone(tmp_path):
 
 
 def test_an_exported_run_is_opened_alike(run, tmp_path):
+    """The same vectors, scores and fillings of both."""
     list(export_run(run, tmp_path / "to"))
-    expected = open_run(run).encode(TEXTS, batch=4)
-    found = open_run(f"hf:{tmp_path / 'to'}").encode(TEXTS, batch=4)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    own, exported = open_run(run), open_run(f"hf:{tmp_path / 'to'}")
+    np.testing.assert_allclose(exported.encode(TEXTS), own.encode(TEXTS), atol=1e-6)
+    scores = [[s.log_prob for s in m.score(TEXTS[:2])] for m in (own, exported)]
+    np.testing.assert_allclose(*scores, rtol=1e-5)
+    masked = ["the old [MASK] reads<mask>", "stone"]
+    found, expected = own.fill(masked, 3), exported.fill(masked, 3)
+    assert [len(masks) for masks in found] == [2, 0]
+    for mask, other in zip(found[0], expected[0], strict=True):
+        assert [f.token for f in mask] == [f.token for f in other]
+        p = [f.probability for f in mask]
+        assert len(p) == 3 and p == sorted(p, reverse=True) and sum(p) < 1
+        np.testing.assert_allclose(p, [f.probability for f in other], rtol=1e-5)
 
 
 def test_an_encoder_decoder_has_vectors_of_its_encoder(tmp_path):
@@ -84,6 +94,13 @@ def test_an_encoder_decoder_has_vectors_of_its_encoder(tmp_path):
     assert model.encode(TEXTS[:1]).shape == (1, 16)
     with pytest.raises(UserError, match="has no class token; set mean"):
         model.encode(TEXTS, "class")
+
+
+def test_a_classifier_has_vectors_alone(tmp_path):
+    model = open_golden("bert-label", tmp_path)
+    assert model.encode(TEXTS[:1], "class").shape == (1, 16)
+    with pytest.raises(UserError, match="has no readout: it lacks output/bias"):
+        model.fill(["a [MASK]"])
 
 
 def test_what_cannot_be_opened_is_one_line(tmp_path):

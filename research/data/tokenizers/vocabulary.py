@@ -90,6 +90,10 @@ class Vocabulary:
         decoded = text.decode("utf-8", "replace")
         return decoded if self.keep_whitespace else decoded.strip(" ")
 
+    def piece_text(self, token: int) -> str:
+        """The text of one token, with its spaces."""
+        return self._piece_bytes[token].decode("utf-8", "replace")
+
     def save(self, folder: Path) -> Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
         json = isinstance(self.model, tokenizer_models.HuggingFaceModel)
