@@ -2,6 +2,7 @@
 
 # B batch, R raw tokens, L length of both sides, W tokens without bos and eos
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, fraction, number
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_RATES = (
@@ -168,6 +170,11 @@ class Objective:
     def for_scoring(self) -> "Objective":
         """The objective whose loss is -log p alone."""
         return replace(self, label_smoothing=0.0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """The encoder's texts between bos and eos; the decoder's begin with bos."""
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.EncoderDecoder(options, size=vocab.size)

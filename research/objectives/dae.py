@@ -6,6 +6,7 @@ The encoder reads a corrupted text; the decoder writes what was hidden, or the t
 # B batch, R raw tokens, L encoder length, T decoder length
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,6 +18,7 @@ from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.corruption import scoring, spans
 from research.objectives.inputs import seq2seq
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_MASKS = ("spans", "iid", "prefix", "all")
@@ -188,6 +190,12 @@ class Objective:
     def for_scoring(self) -> "Objective":
         """The objective whose loss is -log p alone."""
         return replace(self, label_smoothing=0.0, z_loss=0.0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """The encoder's texts, in which sentinels or masks stand for what is hidden."""
+        mode = [vocab.sentinel_ids[-MODES.index(self.mode)]] if self.mode else []
+        rows = [[*mode, *text, vocab.eos_id] for text in texts]
+        return seq2seq.prompt(rows, [vocab.pad_id], vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.EncoderDecoder(options, size=vocab.size)

@@ -6,6 +6,7 @@ the reversed text, positions included.
 
 # B batch, L length, S segments of a row
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,9 +24,11 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 DIRECTIONS = ("forward", "backward")
@@ -178,6 +181,21 @@ class Objective:
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is read by itself."""
         return replace(self, mem_len=0, eval_mem_len=0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts after bos; with mems after eos, the separator before a document.
+
+        Mems are not needed: all of the text so far is in the cache.
+        """
+        if self.direction != "forward":
+            raise UserError(
+                f"objective.direction is {self.direction}; text is written forward"
+            )
+        first = vocab.eos_id if self.mem_len else vocab.bos_id
+        rows = pad_rows([[first, *text] for text in texts], vocab.pad_id)
+        if self.prefix == "random":
+            return Prompt(input_format.full_input(*rows))
+        return Prompt(input_format.causal_input(*rows))
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         network = models.BiLM if self.direction == "both" else models.Transformer

@@ -7,6 +7,7 @@ no token attends to a query.
 
 # B batch, L length of the text, K scored positions, P permutations, N = L + K
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -25,9 +26,11 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, choice, fraction, number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 NUM_SCORE_ORDERS = 8
@@ -252,6 +255,17 @@ class Objective:
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is read by itself."""
         return replace(self, mem_len=0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts whose tokens attend to each other; new tokens are targets, in order.
+
+        Raises:
+          UserError: a text is empty.
+        """
+        if not all(map(len, texts)):
+            raise UserError("objective plm needs prompts of at least one token")
+        rows = pad_rows(texts, vocab.pad_id)
+        return Prompt(input_format.full_input(*rows), appended="query")
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are token types, but too few for the format."""

@@ -53,6 +53,23 @@ class Cache(NamedTuple):
         used = self.used + own.key.shape[-3]
         return Cache(used, self.group, self.states.write(own, self.used), encoded)
 
+    def select_rows(self, row: jax.Array) -> "Cache":
+        """That of other rows [B] which differ in their tokens alone."""
+        states = jax.tree.map(lambda x: jnp.take(x, row, 1, mode="clip"), self.states)
+        return self._replace(states=states)
+
+    def repeat_rows(self, count: int) -> "Cache":
+        """That of each row `count` times in succession."""
+
+        def repeat(tree, axis):
+            return jax.tree.map(lambda x: jnp.repeat(x, count, axis), tree)
+
+        encoded = self.encoded
+        if encoded is not None:
+            keys, segment = repeat(encoded.states, 1), repeat(encoded.segment, 0)
+            encoded = encoded._replace(states=keys, segment=segment)
+        return Cache(self.used, repeat(self.group, 0), repeat(self.states, 1), encoded)
+
 
 def empty_cache(options: Options, rows: int, slots: int) -> Cache:
     """A cache in which nothing is written."""
@@ -67,22 +84,3 @@ def empty_cache(options: Options, rows: int, slots: int) -> Cache:
 def write(old: jax.Array, new: jax.Array, start: jax.Array, axis: int) -> jax.Array:
     """`old` with `new` from index `start` of an axis on."""
     return lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), start, axis)
-
-
-def select_rows(cache: Cache, row: jax.Array) -> Cache:
-    """The cache of other rows [R] of the batch; their encoder's text is the same."""
-    states = jax.tree.map(lambda x: jnp.take(x, row, 1, mode="clip"), cache.states)
-    group = jax.tree.map(lambda x: jnp.take(x, row, 0, mode="clip"), cache.group)
-    return cache._replace(group=group, states=states)
-
-
-def repeat_rows(cache: Cache, count: int) -> Cache:
-    """Each row `count` times in succession."""
-    group, states, encoded = cache.group, cache.states, cache.encoded
-    repeat = lambda tree, axis: jax.tree.map(  # noqa: E731
-        lambda x: jnp.repeat(x, count, axis), tree
-    )
-    if encoded is not None:
-        segment = repeat(encoded.segment, 0)
-        encoded = encoded._replace(states=repeat(encoded.states, 1), segment=segment)
-    return Cache(cache.used, repeat(group, 0), repeat(states, 1), encoded)
