@@ -7,8 +7,8 @@ The encoder reads a corrupted text; the decoder writes what was hidden, or the t
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.fields import check, choice, number
-from research.objectives.corruption import spans
+from research.objectives.corruption import scoring, spans
 from research.objectives.inputs import seq2seq
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
@@ -68,6 +68,7 @@ class Objective:
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self):
         check(self)
@@ -140,13 +141,55 @@ class Objective:
         if self.replacement in IN_PLACE:
             hidden &= ~vocab.is_special[token]
         runs = spans.find_runs(hidden, valid)
-        mode = vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
+        mode = self._mode_id(vocab)
         read, kept = self._encoder_tokens(token, hidden, runs, key, vocab)
         nonempty = num_raw > 0
         encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
         written, kept = self._target_tokens(token, hidden, runs, vocab)
         target = seq2seq.pack(written, kept & valid, nonempty, vocab, full.target)
         return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each word or token: the encoder reads the rest, the decoder writes.
+
+        What is scored are the hidden tokens, given those before them in the target. The
+        target of spans begins with the first sentinel also where the text does.
+
+        Raises:
+          UserError: the noise hides no spans inside a text.
+        """
+        if self.noise_mask not in ("spans", "iid") or self.replacement == "shuffle":
+            scoring.refuse(f"objective dae with {self.noise_mask}, {self.replacement}")
+        if self.replacement == "bert":
+            self = replace(self, replacement="mask")
+        hidden = scoring.HIDE[method](example, scored)
+        token, _, size, *_ = scoring.rows_of(example, hidden.text)
+        valid = np.arange(token.shape[1]) < size[:, None]
+        runs, key = spans.find_runs(hidden.mask, valid), np.zeros(len(size), np.uint64)
+        read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)
+        mode = self._mode_id(vocab)
+        encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, mode)
+        whole, first = self.target == "whole", None
+        if self.replacement == "sentinel" and not whole:
+            first = vocab.sentinel_ids[0]
+        written = valid if whole else hidden.mask
+        target = seq2seq.pack(token, written, size > 0, vocab, length, first)
+        marks = np.where(hidden.mask, -1, 0)
+        marks, _ = seq2seq.pack(marks, written, size > 0, vocab, length, first)
+        arrays = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+        arrays["weight"] = (marks == -1).astype(np.float32)
+        return scoring.ScoreRows(hidden.text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is -log p alone."""
+        return replace(self, label_smoothing=0.0, z_loss=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """The encoder's texts, in which sentinels or masks stand for what is hidden."""
@@ -161,6 +204,10 @@ class Objective:
         """Terms: dae, and accuracy (not differentiated)."""
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
         return seq2seq.loss_terms("dae", net, batch, **factors), ()
+
+    def _mode_id(self, vocab: VocabInfo) -> int | None:
+        """The token of the mode, if there is one."""
+        return vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
 
     def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
         """[B, R] bool: what is hidden; `max_raw`: raw tokens of the longest text."""
