@@ -16,7 +16,6 @@ import numpy as np
 from research import models
 from research.batch import (
     BACKWARD,
-    NEVER,
     WORD,
     ArraySpec,
     Example,
@@ -31,6 +30,7 @@ from research.fields import check, choice, fraction, number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
 from research.objectives.inputs.prompt import Prompt, pad_rows
+from research.objectives.inputs.query_stream import append_queries
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 NUM_SCORE_ORDERS = 8
@@ -170,7 +170,7 @@ class Objective:
             "rank": rank,
             "reach": rank,
         }
-        return _append_queries(content, chosen, vocab, self.num_scored(length))
+        return append_queries(content, chosen, vocab, self.num_scored(length))
 
     def _draw_backward(self, example: Example, key: np.ndarray) -> np.ndarray:
         """[B] bool: the backward rows; in contiguous streams the label says which."""
@@ -248,7 +248,7 @@ class Objective:
         if self.format == "pair":
             class_type = xlnet_segments.NUM_TOKEN_TYPES - 1
             content["token_type"][token == vocab.bos_id] = class_type
-        arrays = _append_queries(content, chosen, vocab, length)
+        arrays = append_queries(content, chosen, vocab, length)
         arrays["weight"] /= num_orders
         return scoring.ScoreRows(text, arrays)
 
@@ -286,28 +286,3 @@ class Objective:
             states = net.states(batch, **content_keys)
         readout = net.readout(states)
         return masked_cross_entropy("plm", readout, batch), carry
-
-
-def _append_queries(content, chosen, vocab, num_scored) -> dict[str, np.ndarray]:
-    """Appends a query for each target, and scores it."""
-    length = chosen.shape[1]
-    target_index, used = input_format.scored_positions(chosen, num_scored)
-    of_target = {name: np.zeros_like(target_index) for name in content}
-    for name, array in of_target.items():
-        array[used] = content[name][chosen]
-    target = of_target["token"]
-    query = of_target | {
-        "token": np.where(used, vocab.mask_id, vocab.pad_id),
-        "rank": np.full_like(target_index, NEVER),
-        "reach": of_target["reach"] - 1,
-    }
-    group = {
-        name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)
-        for name in content
-    }
-    query_index = length + np.arange(target_index.shape[1], dtype=np.int32)
-    return group | {
-        "scored": np.where(used, query_index, 0),
-        "target": np.where(used, target, vocab.pad_id).astype(np.int32),
-        "weight": used.astype(np.float32),
-    }
