@@ -7,8 +7,14 @@ import pytest
 
 from launch.cli import DONE, MISTAKE, main
 from launch.generate import parser, run
+from research.data.tokenizers.vocabulary import load_vocabulary
 from research.generation.options import Options
-from research.generation.text import make_writer
+from research.generation.text import (
+    decode_after,
+    encode_prompt,
+    make_writer,
+    spell,
+)
 from research.run.open_run import open_run
 from tests.testing import tiny_runs
 
@@ -19,7 +25,8 @@ PROMPTS = ["the old", "", "a small stone reads and"]
 def folder(tmp_path_factory):
     """A causal model, in `run`, and prompts."""
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("generate"))
-    tiny_runs.train(tiny_runs.tiny_config(folder, "lm"), folder / "run")
+    keys = {"train.steps": 12, "train.eval_every": 0, "train.checkpoint_every": 0}
+    tiny_runs.train(tiny_runs.tiny_config(folder, "lm", **keys), folder / "run")
     (folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
     return folder
 
@@ -34,10 +41,10 @@ def test_texts_are_those_of_the_library_on_one_device(
     folder, tmp_path, capsys, monkeypatch
 ):
     """The command's mesh has eight."""
-    options = Options(method="beam", beams=2, max_tokens=5)
+    options = Options(method="sample", seed=5, max_tokens=5)
     write = make_writer(open_run(folder / "run").run, options, batch=2)
     expected = write(PROMPTS)
-    flags = [f"--workdir={folder}/run", "--method=beam", "--beams=2", "--max_tokens=5"]
+    flags = [f"--workdir={folder}/run", "--method=sample", "--seed=5", "--max_tokens=5"]
     to = tmp_path / "new" / "out.jsonl"
     assert generate(*flags, f"--texts={folder}/prompts.txt", f"--to={to}") == DONE
     lines = [json.loads(line) for line in to.read_text().splitlines()]
@@ -51,7 +58,17 @@ def test_texts_are_those_of_the_library_on_one_device(
     assert generate(*flags) == DONE
     printed = capsys.readouterr().out.splitlines()
     assert printed == [texts[0].text for texts in expected]
-    assert [text[:1] == " " for text in printed] == [True, False, True]
+
+
+def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
+    vocabulary = load_vocabulary(folder / "run", sentinels=100)
+    first, second = vocabulary.vocab.sentinel_ids[:2]
+    ids = encode_prompt(vocabulary, "the <extra_id_0> river<extra_id_1>")
+    old, river = (vocabulary.encode(word)[0].tolist() for word in ("the", "river"))
+    assert ids == [*old, first, *river, second]
+    assert spell(vocabulary, ids) == "the <extra_id_0> river <extra_id_1>"
+    assert decode_after(vocabulary, old, river) == " river"
+    assert decode_after(vocabulary, [], river) == "river"
 
 
 @pytest.mark.parametrize(
