@@ -120,10 +120,13 @@ class Stack(nn.Module):
 
     Attributes:
       pattern: the objective's promise about rank and reach: full | causal | general.
+      is_shared: the stack is encoder and decoder: its blocks have cross-attention,
+        which calls without an encoder's output do not use.
     """
 
     options: Options
     pattern: str
+    is_shared: bool = False
 
     @nn.compact
     def __call__(
@@ -137,6 +140,7 @@ class Stack(nn.Module):
         mems: Mems | None = None,
         memorize: tuple[int, int] = (0, 0),
         cache: Cache | None = None,
+        pattern: str | None = None,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
@@ -150,6 +154,7 @@ class Stack(nn.Module):
           mems: earlier inputs of all blocks, which serve as keys too.
           memorize: first position to memorize, and the one after the last.
           cache: of the tokens before, which serve as keys too.
+          pattern: of this group, if it is not the stack's.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -160,7 +165,7 @@ class Stack(nn.Module):
         if cache is not None:
             encoded = encoded or cache.encoded
             cache, cached = cache.write_group(group, num_keys), cache.states
-        self_inputs = self._self_inputs(group, num_keys, mems, cache)
+        self_inputs = self._self_inputs(group, num_keys, mems, cache, pattern)
         if encoded is not None:
             cross = encoded.states, self._cross_inputs(group, encoded)
             if isinstance(encoded.states, KeyValues):
@@ -168,9 +173,14 @@ class Stack(nn.Module):
         block = Block(options, parent=None)
 
         def init(key):
+            other = cross
+            if self.is_shared and cross is None:
+                itself = Encoded(x, group["segment"])
+                other = x, self._cross_inputs(group, itself)
+
             def init_block(key):
                 mems_BND = None if mems is None else mems.state[:, 0]
-                more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+                more = {"num_keys": num_keys, "mems": mems_BND, "cross": other}
                 return block.init(key, x, self_inputs, **more)["params"]
 
             count = 1 if options.shared_layers else options.layers
@@ -216,7 +226,7 @@ class Stack(nn.Module):
             return x, cache.write_states(own, encoded)
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
 
-    def _self_inputs(self, group, num_keys, mems, cache):
+    def _self_inputs(self, group, num_keys, mems, cache, pattern):
         """What all layers' self-attention reads, and parameters that they share."""
         options, bias_table = self.options, None
         if options.position == "t5":
@@ -231,7 +241,7 @@ class Stack(nn.Module):
         if cache is not None:
             key, start = cache.group, cache.used
         inputs = AttentionInputs(
-            query, key, self.pattern, mems_segment, bias_table, start
+            query, key, pattern or self.pattern, mems_segment, bias_table, start
         )
         prepared = prepare(options, inputs)
         if options.shared_relative_biases:
