@@ -16,13 +16,15 @@ FLAGS ?=
 CHAOS ?= runs/chaos
 KILLS ?= 50
 CASES ?= 5000
+# Of make tokens-hf: a file with a text on each line, in several languages.
+TEXTS ?= README.md
 SWEEP := experiments/sweeps/objectives.py
 TABLE := experiments/tables/objectives.py
 
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: compare test chaos fuzz mutants pod docs claims slices performance goldens-hf env lint lock
+.PHONY: compare test chaos fuzz mutants pod docs claims slices performance goldens-hf tokens-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -79,6 +81,11 @@ $(HF)/stamp: $(VENV)/stamp
 
 goldens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
+
+# Token ids of tokenizers that Hugging Face trained and saved, on the lines of TEXTS.
+tokens-hf: $(HF)/stamp
+	$(HF)/bin/python tests/proofs/huggingface_tokenizers.py make $(HF)/tokens $(TEXTS)
+	$(BIN)/python -m tests.proofs.huggingface_tokenizers compare $(HF)/tokens
 
 lint: env
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etils import epath
 from ml_collections import ConfigDict
 
 from experiments import base
@@ -14,7 +15,7 @@ from launch import user_code
 from research import fields, objectives
 from research.checkpoints.huggingface import restore as huggingface
 from research.errors import UserError, unknown
-from research.run.json_files import parse_json
+from research.run.json_files import parse_json, read_run_config
 from research.run.phases import run_phases
 
 OPEN_SECTIONS = ("data.mixture", "objective.parts")
@@ -54,6 +55,20 @@ def load_config(
             _check_sections(phase.config, where="train.phases: ")
         objectives.config_objective(phase.config)
     return config
+
+
+def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
+    """The config of a run with some other values, and the run's own vocabulary.
+
+    Raises:
+      UserError: there is no run, or a value that its network depends on is another.
+    """
+    flat = flatten(ConfigDict(read_run_config(workdir), allow_dotted_keys=True))
+    flat |= {"train.init_from": "", "data.vocabulary": str(workdir), **overrides}
+    for key in overrides:
+        if key.startswith("model.") or key == "objective.name":
+            raise UserError(f"--config.{key}: a run's {key} cannot be changed")
+    return load_config(base.__file__, flat)
 
 
 def from_file(spec: str) -> ConfigDict:

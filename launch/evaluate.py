@@ -11,17 +11,16 @@ prediction, gold answer and score. NAME is the split, the step and a hash of the
 
 import argparse
 import json
-from typing import Any
 
 from etils import epath
 
 from launch.cli import DONE, Parser, main
-from launch.config import flatten, load_config
+from launch.config import run_config
 
 
 def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
-    config = _run_config(workdir, args.overrides)
+    config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from research.checkpoints.checkpoint import FOLDER
     from research.checkpoints.partial_restore import newest_checkpoint, restore_params
@@ -60,25 +59,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{split}/{metric} {value:.6g}")
     print(folder)
     return DONE
-
-
-def _run_config(workdir: epath.Path, overrides: dict[str, str]) -> Any:
-    """The config of a run with some other values, and the run's own vocabulary."""
-    from ml_collections import ConfigDict
-
-    from experiments import base
-    from research.errors import UserError
-    from research.run.json_files import read_json
-
-    if not (workdir / "config.json").exists():
-        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
-    saved = read_json(workdir / "config.json", "train the run again")
-    flat = flatten(ConfigDict(saved, allow_dotted_keys=True))
-    flat |= {"train.init_from": "", "data.vocabulary": str(workdir), **overrides}
-    for key in overrides:
-        if key.startswith("model.") or key == "objective.name":
-            raise UserError(f"--config.{key}: a run's {key} cannot be changed")
-    return load_config(base.__file__, flat)
 
 
 def _refuse_missing(missing: list[str], workdir: epath.Path) -> None:

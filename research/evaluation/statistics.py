@@ -7,6 +7,7 @@ docs/statistics.md has the coverage of the intervals and the level of the tests.
 
 # S seeds, I items; ... independent data sets, for simulations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -115,6 +116,24 @@ def estimate(scores: Sequence[Any], *, level: float = 0.95) -> Estimate:
     if count < 2:
         return Estimate(mean, float("nan"), count)
     return Estimate(mean, _variance(values).margin(level), count)
+
+
+def wilson_interval(
+    mean: float, count: int, *, level: float = 0.95
+) -> tuple[float, float]:
+    """The interval of a rate of success (Wilson 1927), also where it is 0 or 1.
+
+    Args:
+      mean: of `count` scores between 0 and 1. Scores of a half vary less than those of
+        0 and 1 with the same mean, so that with them the interval is too wide.
+    """
+    from scipy import stats
+
+    z = float(stats.norm.ppf((1 + level) / 2))
+    centre = (mean + z * z / (2 * count)) / (1 + z * z / count)
+    root = math.sqrt(mean * (1 - mean) / count + (z / (2 * count)) ** 2)
+    margin = z * root / (1 + z * z / count)
+    return max(0.0, centre - margin), min(1.0, centre + margin)
 
 
 def paired_test(scores: Sequence[Any], others: Sequence[Any]) -> float:

@@ -1,8 +1,8 @@
-"""A stack of blocks: scanned or unrolled over layers, rematerialised by policy."""
+"""A stack of blocks, with what all of them read."""
 
 # B batch, L length, M length of the encoder, P scored positions, N mems, D width
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ from flax import linen as nn
 from jax import lax
 
 from research.batch import input_group
+from research.models.layer_scan import run_layers
 from research.models.layers.attention import Attention, PreparedInputs, prepare
+from research.models.layers.cache import Cache, KeyValues
 from research.models.layers.dense import (
-    DENSE_PRODUCT,
     STATE_AXES,
     Dense,
     FeedForward,
@@ -39,7 +40,7 @@ class Mems(NamedTuple):
 class Encoded(NamedTuple):
     """The encoder's output, to which the decoder attends."""
 
-    states: jax.Array  # [B, M, D]
+    states: Any  # [B, M, D], or `KeyValues` of all of the decoder's layers
     segment: jax.Array  # [B, M]
 
 
@@ -56,19 +57,24 @@ class Block(nn.Module):
         *,
         num_keys: int | None = None,
         mems: jax.Array | None = None,
-        cross: tuple[jax.Array, PreparedInputs] | None = None,
+        cross: tuple[jax.Array | KeyValues, PreparedInputs] | None = None,
         scored: jax.Array | None = None,
-    ) -> jax.Array:
+        cache: tuple[KeyValues, jax.Array] | None = None,
+    ) -> Any:
         """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
         Args:
           self_inputs: of all L queries.
           num_keys: only the first so many positions serve as keys; None: all.
           mems: [B, N, D] earlier inputs of this block, keys before the others.
-          cross: the encoder's states [B, M, D], and the inputs of attention to them.
+          cross: the encoder's states [B, M, D], or keys and values of these, and the
+            inputs of attention to them.
           scored: [B, P].
+          cache: the keys and values of all slots, and where this call's begin. With it
+            the result is a pair: the states, and a list of the keys and values of
+            self-attention and of cross-attention.
         """
-        options = self.options
+        options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
 
         def before(x, name):
@@ -81,15 +87,20 @@ class Block(nn.Module):
         def at_scored(states):
             return states if scored is None else gather_positions(states, scored)
 
-        def attend(name, x, inputs, source):
+        def attend(name, x, inputs, source, slots=None):
             inputs = inputs if scored is None else inputs.at(scored)
-            return Attention(options, name=name)(x, inputs, source_BMD=source)
+            attention = partial(Attention(options, name=name), x, inputs)
+            if cache is None:
+                return attention(source_BMD=source)
+            y, keys = attention(source_BMD=source, slots=slots, with_keys=True)
+            kept.append(keys)
+            return y
 
         x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
         with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
         y = before(with_mems, "attention_norm")
         source = y if num_keys is None else y[:, : num_mems + num_keys]
-        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source)
+        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
         x = add(at_scored(x), y, "attention_norm")
         if cross is not None:
             encoded, cross_inputs = cross
@@ -97,7 +108,8 @@ class Block(nn.Module):
             x = add(x, y, "cross_norm")
         y = FeedForward(options, name="feedforward")(before(x, "feedforward_norm"))
         x = add(x, y, "feedforward_norm")
-        return nn.with_logical_constraint(x, STATE_AXES)
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        return x if cache is None else (x, kept)
 
 
 class Stack(nn.Module):
@@ -127,19 +139,21 @@ class Stack(nn.Module):
         num_keys: int | None = None,
         mems: Mems | None = None,
         memorize: tuple[int, int] = (0, 0),
+        cache: Cache | None = None,
         pattern: str | None = None,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
         With mems a pair: these, and the inputs [B, layers, any, D] of all blocks at the
-        positions to memorize.
+        positions to memorize. With a cache a pair, too: these, and the next cache.
 
         Args:
-          encoded: output of the encoder, for cross-attention.
+          encoded: output of the encoder, for cross-attention; None: that of the cache.
           scored: [B, P].
           num_keys: only the first so many positions serve as keys; None: all.
           mems: earlier inputs of all blocks, which serve as keys too.
           memorize: first position to memorize, and the one after the last.
+          cache: of the tokens before, which serve as keys too.
           pattern: of this group, if it is not the stack's.
         """
         options, x = self.options, x_BLE
@@ -147,14 +161,22 @@ class Stack(nn.Module):
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         x = nn.with_logical_constraint(x, STATE_AXES)
-        self_inputs = self._self_inputs(group, num_keys, mems, pattern or self.pattern)
-        cross = None if encoded is None else self._cross(group, encoded)
+        cached = cross_cached = cross = None
+        if cache is not None:
+            encoded = encoded or cache.encoded
+            cache, cached = cache.write_group(group, num_keys), cache.states
+        self_inputs = self._self_inputs(group, num_keys, mems, cache, pattern)
+        if encoded is not None:
+            cross = encoded.states, self._cross_inputs(group, encoded)
+            if isinstance(encoded.states, KeyValues):
+                cross_cached = encoded.states
         block = Block(options, parent=None)
 
         def init(key):
             other = cross
             if self.is_shared and cross is None:
-                other = self._cross(group, Encoded(x, group["segment"]))
+                itself = Encoded(x, group["segment"])
+                other = x, self._cross_inputs(group, itself)
 
             def init_block(key):
                 mems_BND = None if mems is None else mems.state[:, 0]
@@ -166,17 +188,21 @@ class Stack(nn.Module):
             return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
         def run_block(x, layer, scored=None):
-            params, dropout_key, mems_BND = layer
+            params, dropout_key, mems_BND, keys, cross_keys = layer
+            cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
             after = block.apply(
                 {"params": params},
                 x,
                 self_inputs,
                 num_keys=num_keys,
                 mems=mems_BND,
-                cross=cross,
+                cross=cross_of_layer,
                 scored=scored,
+                cache=None if cache is None else (keys, cache.used),
                 rngs={} if dropout_key is None else {"dropout": dropout_key},
             )
+            if cache is not None:
+                return after
             if mems is None:
                 return after, None
             return after, lax.stop_gradient(x[:, slice(*memorize)])
@@ -186,13 +212,21 @@ class Stack(nn.Module):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
         if mems is not None:
             mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
-        layers = self.param("blocks", init), dropout_keys, mems_state
-        x, inputs = _run_layers(options, run_block, x, layers, scored)
+        if cache is None:
+            params = self.param("blocks", init)
+        else:  # they exist: `param` would trace `init` to compare shapes
+            params = nn.meta.unbox(self.get_variable("params", "blocks"))
+        layers = params, dropout_keys, mems_state, cached, cross_cached
+        x, outputs = run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         x = dropout(self, x, "output")
-        return x if mems is None else (x, jnp.moveaxis(inputs, 0, 1))
+        if cache is not None:
+            own, *of_encoder = outputs
+            encoded = encoded and encoded._replace(states=of_encoder[0])
+            return x, cache.write_states(own, encoded)
+        return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
 
-    def _self_inputs(self, group, num_keys, mems, pattern):
+    def _self_inputs(self, group, num_keys, mems, cache, pattern):
         """What all layers' self-attention reads, and parameters that they share."""
         options, bias_table = self.options, None
         if options.position == "t5":
@@ -201,8 +235,14 @@ class Stack(nn.Module):
             bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
         query = input_group(group)
         key = {name: array[:, :num_keys] for name, array in query.items()}
-        mems_segment = None if mems is None else mems.segment
-        inputs = AttentionInputs(query, key, pattern, mems_segment, bias_table)
+        mems_segment = start = None
+        if mems is not None:
+            mems_segment = mems.segment
+        if cache is not None:
+            key, start = cache.group, cache.used
+        inputs = AttentionInputs(
+            query, key, pattern or self.pattern, mems_segment, bias_table, start
+        )
         prepared = prepare(options, inputs)
         if options.shared_relative_biases:
             prepared = prepared._replace(relative_biases=relative_biases(self))
@@ -213,86 +253,9 @@ class Stack(nn.Module):
             prepared = prepared._replace(key=prepared.key._replace(relative=relative))
         return prepared
 
-    def _cross(self, group, encoded):
+    def _cross_inputs(self, group, encoded):
         # Only segments: ranks and positions of the two sides are on different scales.
         query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
         if self.options.cross_output == "token_type":
             query["token_type"] = group["token_type"]
-        return encoded.states, prepare(self.options, AttentionInputs(query, key))
-
-
-def _run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
-    """Runs all blocks, the last one only at the scored positions, if there are any.
-
-    Args:
-      run_block: (x, layer, scored) -> x, and what the layer outputs beside it.
-      layers: (params, ...): stacked over the layers, except params if they are shared.
-
-    Returns:
-      x, and the other outputs stacked over the layers.
-    """
-    params, *others = layers
-    if options.shared_layers:
-        params = jax.tree.map(lambda leaf: leaf[0], params)
-        layers = (None, *others)
-
-    def run(x, layer, scored=None):
-        layer = (params, *layer[1:]) if options.shared_layers else layer
-        return run_block(x, layer, scored)
-
-    count, unroll, remat = options.layers, options.scan_unroll, REMAT[options.remat]
-    is_scanned = unroll < count - (scored is not None)
-    run_all = remat(run, prevent_cse=not is_scanned)
-    if scored is None:
-        return _scan_or_unroll(run_all, x, layers, count, unroll)
-    run_scored = remat(partial(run, scored=scored), prevent_cse=True)
-    first, last = _split_layers(layers, (count - 1, 1))
-    x, outputs = _scan_or_unroll(run_all, x, first, count - 1, unroll)
-    x, output = run_scored(x, jax.tree.map(lambda leaf: leaf[0], last))
-    return x, _append(outputs, output)
-
-
-def _scan_or_unroll(run, x, layers, count, unroll):
-    """Feeds x through `count` layers, `unroll` of them in one step of a scan.
-
-    Returns:
-      x, and the other outputs stacked over the layers; None, if there are none.
-    """
-    if unroll < count:
-        return lax.scan(run, x, layers, count, unroll=unroll)
-    outputs = None
-    for layer in _split_layers(layers, (1,) * count):
-        x, output = run(x, jax.tree.map(lambda leaf: leaf[0], layer))
-        outputs = _append(outputs, output)
-    return x, outputs
-
-
-def _append(outputs, output):
-    """The stacked outputs of the first layers, with that of one more."""
-    if outputs is None or output is None:
-        return output if output is None else output[None]
-    return jnp.concatenate([outputs, output[None]])
-
-
-def _split_layers(layers, sizes):
-    """Splits stacked leaves along the layers; the gradient is one concatenation."""
-    parts = jax.tree.map(lambda leaf: lax.split(leaf, sizes), layers)
-    outer = jax.tree.structure(layers)
-    if not outer.num_leaves:
-        return [layers] * len(sizes)
-    return jax.tree.transpose(outer, jax.tree.structure([0] * len(sizes)), parts)
-
-
-def _save_everything(body, *, prevent_cse):
-    return body
-
-
-REMAT: Mapping[str, Callable] = {
-    "none": _save_everything,
-    "dots": partial(
-        jax.checkpoint,
-        policy=jax.checkpoint_policies.save_only_these_names(DENSE_PRODUCT),
-    ),
-    "full": jax.checkpoint,
-}
-"""What a block saves for its gradient: all, the products of dense layers, its input."""
+        return prepare(self.options, AttentionInputs(query, key))

@@ -4,12 +4,14 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 from flax import linen as nn
 
 from research.errors import UserError
 from research.models.blocks import Encoded, Stack
+from research.models.layers.cache import Cache, empty_cache
 from research.models.layers.embeddings import InputEmbedding, TokenEmbedding
 from research.models.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.models.options import Options
@@ -63,13 +65,25 @@ class EncoderDecoder(nn.Module):
         return Encoded(self.encoder(x, group, pattern="full"), group["segment"])
 
     def states(
-        self, group: Mapping, encoded: Encoded, scored: jax.Array | None = None
-    ) -> jax.Array:
-        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`."""
+        self,
+        group: Mapping,
+        encoded: Encoded | None,
+        scored: jax.Array | None = None,
+        cache: Cache | None = None,
+    ) -> Any:
+        """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`.
+
+        With a cache a pair of these and the next cache, which also has the keys and
+        values of the encoder's text: later calls take None for `encoded`.
+        """
         token = group["token"]
         x = self.target_token(token)
         x = self.decoder_embedding(x, group, length=token.shape[1])
-        return self.decoder(x, group, encoded=encoded, scored=scored)
+        return self.decoder(x, group, encoded=encoded, scored=scored, cache=cache)
+
+    def empty_cache(self, rows: int, slots: int) -> Cache:
+        """A cache for `slots` tokens that the decoder reads of each row."""
+        return empty_cache(self.decoder.options, rows, slots)
 
     def readout(self, states: jax.Array) -> Readout:
         """The vocabulary head at states [..., D]."""

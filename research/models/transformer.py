@@ -17,6 +17,7 @@ from research.models.layers.adaptive import (
     AdaptiveHead,
     AdaptiveReadout,
 )
+from research.models.layers.cache import Cache, empty_cache
 from research.models.layers.embeddings import (
     InputEmbedding,
     QueryEmbedding,
@@ -88,6 +89,7 @@ class Transformer(nn.Module):
         num_keys: int | None = None,
         mems: Mapping | None = None,
         reuse_len: int | None = None,
+        cache: Cache | None = None,
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
@@ -97,6 +99,9 @@ class Transformer(nn.Module):
         position, or follow it in rows with decreasing positions. No gradient flows
         through mems (Dai et al. 2019, section 3.2).
 
+        With a cache it returns a pair of the states and the next cache: the keys of
+        this group follow those that are in the cache, in the order of the pattern.
+
         Args:
           scored: [B, P] positions; the result then is the states [B, P, D] of these
             alone. It equals gathering them afterwards, but the last block is cheaper.
@@ -105,6 +110,7 @@ class Transformer(nn.Module):
           mems: `empty_mems` in the first step, then what the previous step returned:
             state [B, layers, N, D], inputs of each block; segment [B, N], 0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
+          cache: `empty_cache`, or what the previous call returned.
 
         Raises:
           UserError: there are mems, but positions are not relative.
@@ -121,7 +127,7 @@ class Transformer(nn.Module):
         stack = self.stack if self.shared_stack is None else self.shared_stack
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
         if mems is None:
-            return stack()
+            return stack(cache=cache)
         if self.options.position != "relative":
             raise UserError(
                 f"model.position is {self.options.position!r}, but a memory needs "
@@ -144,6 +150,10 @@ class Transformer(nn.Module):
             "state": jnp.zeros(shape, options.dtype),
             "segment": jnp.zeros((rows, length), jnp.int32),
         }
+
+    def empty_cache(self, rows: int, slots: int) -> Cache:
+        """A cache for `slots` tokens of each row."""
+        return empty_cache(self.options, rows, slots)
 
     def embeddings(self) -> tuple[Any, Any]:
         """The token embedding, and what adds positions and token types to it."""

@@ -73,12 +73,23 @@ class Objective(Protocol):
         An objective whose evaluation has another carry also has `for_evaluation()`.
         One that predicts answers also has `predict(net, batch)`, which returns arrays
         [B, ...], and `predicts`: see `research.evaluation.predictions`.
+
+        One that gives texts a score has `score_methods`, names of the ways to do so ->
+        what the score is (`corruption.scoring`), the first being the default, and
+        `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
+        what the scored tokens [B, R] of the texts need. Their loss is that of
+        `for_scoring()`, if there is one, which is -log p without smoothing or tasks.
         """
 
 
 def for_evaluation(objective: Objective) -> Objective:
     """The objective that scores the batches of an evaluation: itself, or its own."""
     return getattr(objective, "for_evaluation", lambda: objective)()
+
+
+def for_scoring(objective: Objective) -> Objective:
+    """The objective whose loss is minus the score of a text: itself, or its own."""
+    return getattr(objective, "for_scoring", lambda: objective)()
 
 
 def names() -> list[str]:

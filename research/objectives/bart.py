@@ -2,16 +2,18 @@
 
 # B batch, R raw tokens, L length of both sides, W tokens without bos and eos
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, fraction, number
-from research.objectives.corruption import bart_noise
+from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_RATES = (
@@ -52,6 +54,7 @@ class Objective:
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self):
         check(self)
@@ -127,6 +130,51 @@ class Objective:
         if self.rotate_rate:
             text = bart_noise.rotate_text(text, key, self.rotate_rate)
         return text
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each word or token, in whose place the encoder reads a mask.
+
+        The mask is that of the noise: one for the word (infilling), one for each token,
+        or none (deletion). The decoder writes all of the text; what is scored are the
+        hidden tokens, given what is before them.
+
+        Raises:
+          UserError: no noise hides tokens.
+        """
+        masks = self.infill_rate or self.mask_rate
+        if not masks and not self.delete_rate:
+            scoring.refuse("objective bart without infilled, masked or deleted words")
+        hidden = scoring.HIDE[method](example, scored)
+        rows = scoring.rows_of(example, hidden.text)
+        token, size = rows.token, rows.length
+        valid = np.arange(token.shape[1]) < size[:, None]
+        first = np.arange(token.shape[1]) == hidden.first[:, None]
+        read = np.where(hidden.mask, vocab.mask_id, token)
+        kept = valid & ~hidden.mask
+        if masks:
+            kept |= first if self.infill_rate else hidden.mask
+        noisy = seq2seq.pack(read, kept, size > 0, vocab, length, vocab.bos_id)
+        clean = input_format.add_special_tokens(rows, vocab, length)
+        arrays = seq2seq.make_batch(noisy, clean, vocab, vocab.eos_id)
+        weight = np.pad(hidden.mask, [(0, 0), (1, 0)])[:, :length]
+        arrays["weight"] = weight.astype(np.float32)
+        return scoring.ScoreRows(hidden.text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is -log p alone."""
+        return replace(self, label_smoothing=0.0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """The encoder's texts between bos and eos; the decoder's begin with bos."""
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.EncoderDecoder(options, size=vocab.size)

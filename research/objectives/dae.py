@@ -6,9 +6,9 @@ network of one stack reads both, one after the other.
 
 # B batch, R raw tokens, L encoder length, T decoder length
 
-import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.fields import check, choice, number
-from research.objectives.corruption import spans
+from research.objectives.corruption import scoring, spans
+from research.objectives.corruption.spans import Lengths, span_corruption_lengths
 from research.objectives.inputs import joined_text, seq2seq
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_MASKS = ("spans", "iid", "prefix", "all")
@@ -71,6 +73,7 @@ class Objective:
 
     family = "DAE"
     supports_accumulation = True
+    score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self):
         check(self)
@@ -87,7 +90,7 @@ class Objective:
     def pattern(self) -> str:
         return joined_text.PATTERNS.get(self.layout, "full")
 
-    def lengths(self, length: int) -> "Lengths":
+    def lengths(self, length: int) -> Lengths:
         """Raw tokens and decoder length for an encoder of `length`."""
         length -= bool(self.mode)
         if self.noise_mask == "spans":
@@ -159,7 +162,7 @@ class Objective:
         if self.replacement in IN_PLACE:
             hidden &= ~vocab.is_special[token]
         runs = spans.find_runs(hidden, valid)
-        mode = vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
+        mode = self._mode_id(vocab)
         read, kept = self._encoder_tokens(token, hidden, runs, key, vocab)
         nonempty = num_raw > 0
         encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
@@ -169,6 +172,56 @@ class Objective:
             return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
         joined = self._joined_length(length)
         return joined_text.make_batch(encoder, target, vocab, joined, self.layout)
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each word or token: the encoder reads the rest, the decoder writes.
+
+        What is scored are the hidden tokens, given those before them in the target. The
+        target of spans begins with the first sentinel also where the text does.
+
+        Raises:
+          UserError: the noise hides no spans inside a text.
+        """
+        if self.layout != "encoder_decoder":
+            scoring.refuse(f"objective dae with layout {self.layout}")
+        if self.noise_mask not in ("spans", "iid") or self.replacement == "shuffle":
+            scoring.refuse(f"objective dae with {self.noise_mask}, {self.replacement}")
+        if self.replacement == "bert":
+            self = replace(self, replacement="mask")
+        hidden = scoring.HIDE[method](example, scored)
+        token, _, size, *_ = scoring.rows_of(example, hidden.text)
+        valid = np.arange(token.shape[1]) < size[:, None]
+        runs, key = spans.find_runs(hidden.mask, valid), np.zeros(len(size), np.uint64)
+        read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)
+        mode = self._mode_id(vocab)
+        encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, mode)
+        whole, first = self.target == "whole", None
+        if self.replacement == "sentinel" and not whole:
+            first = vocab.sentinel_ids[0]
+        written = valid if whole else hidden.mask
+        target = seq2seq.pack(token, written, size > 0, vocab, length, first)
+        marks = np.where(hidden.mask, -1, 0)
+        marks, _ = seq2seq.pack(marks, written, size > 0, vocab, length, first)
+        arrays = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+        arrays["weight"] = (marks == -1).astype(np.float32)
+        return scoring.ScoreRows(hidden.text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is -log p alone."""
+        return replace(self, label_smoothing=0.0, z_loss=0.0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Inputs, in which sentinels or masks stand for what is hidden."""
+        mode = [self._mode_id(vocab)] if self.mode else []
+        rows = [[*mode, *text, vocab.eos_id] for text in texts]
+        return joined_text.prompt(rows, vocab, self.layout, vocab.pad_id)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         if self.layout != "encoder_decoder":
@@ -181,6 +234,10 @@ class Objective:
         if self.layout != "encoder_decoder":
             return joined_text.loss_terms("dae", net, batch, **factors), ()
         return seq2seq.loss_terms("dae", net, batch, **factors), ()
+
+    def _mode_id(self, vocab: VocabInfo) -> int | None:
+        """The token of the mode, if there is one."""
+        return vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
 
     def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
         """[B, R] bool: what is hidden; `max_raw`: raw tokens of the longest text."""
@@ -216,37 +273,6 @@ class Objective:
         if self.replacement == "sentinel":
             return _insert_sentinels(token, hidden, runs, vocab)
         return token, hidden
-
-
-class Lengths(NamedTuple):
-    """The text and the target that go with an encoder of length L."""
-
-    raw: int  # tokens of text
-    target: int  # the decoder's length
-
-
-@functools.cache
-def span_corruption_lengths(
-    length: int, rate: float, mean_span: float, replacement="sentinel", target="spans"
-) -> Lengths:
-    """The most text that fits an encoder of length L: (512, 0.15, 3) -> (568, 114).
-
-    At rate 0.5 targets may come out longer than inputs; both then lose a token.
-    """
-
-    def sizes(num_raw):
-        hidden, sentinels = spans.span_counts(num_raw, rate, mean_span)
-        replaced = {"sentinel": sentinels, "drop": 0}.get(replacement, hidden)
-        written = hidden + (sentinels if replacement == "sentinel" else 0)
-        whole = target == "whole"
-        return num_raw - hidden + replaced + 1, (num_raw if whole else written) + 1
-
-    num_raw = np.arange(1, int((length + 2) / (1 - rate)) + 2)
-    raw = int(num_raw[sizes(num_raw)[0] <= length][-1])
-    published = (rate, replacement, target) == (0.5, "sentinel", "spans")
-    if published and np.less(*sizes(raw)):
-        raw -= 1
-    return Lengths(raw, int(sizes(raw)[1]))
 
 
 def _insert_sentinels(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,8 @@ all_tokens   the original token of every position, by a gated copy of the input
 
 # B batch, L length, K scored positions, V vocabulary with padding
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import check, choice, fraction, number
+from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.copy_loss import copy_cross_entropy
@@ -76,6 +77,7 @@ class Objective:
     family = "contrastive"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = {"originals": scoring.ENERGY}
 
     def __post_init__(self):
         check(self)
@@ -125,6 +127,35 @@ class Objective:
         group = input_format.full_input(text.token, text.length)
         return group | {"token_type": text.token_type} | scored
 
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """One row a text, of which nothing is replaced: the sum of log P(original).
+
+        Raises:
+          UserError: the discriminator tells no originals from replaced tokens.
+        """
+        if self.task not in ("replaced", "chosen"):
+            scoring.refuse(f"objective electra with task {self.task}")
+        text = input_format.single(example, vocab, length)
+        weight = np.pad(scored, [(0, 0), (1, 0)])[:, :length].astype(np.float32)
+        unused = np.zeros((len(scored), 1), np.int32)
+        return scoring.ScoreRows(
+            np.arange(len(scored)),
+            input_format.full_input(text.token, text.length)
+            | {"scored": unused, "target": unused, "weight": unused.astype(np.float32)}
+            | {"discriminated_weight": weight},
+        )
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose discriminator is asked for all tokens."""
+        return replace(self, task="replaced")
+
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is 1, but pairs have two."""
         if self.format == "segment_pair":
@@ -142,7 +173,8 @@ class Objective:
 
         Metrics: accuracies, and the fraction of the discriminator's positions whose
         token is replaced; always answering "original" is right for all others. The
-        tasks on all tokens include specials.
+        tasks on all tokens include specials, but where the batch has their weights,
+        `discriminated_weight` [B, L].
         """
         masked, target, weight = (batch[k] for k in ("scored", "target", "weight"))
         readout = net.generator.readout(net.generator.states(batch, scored=masked))
@@ -153,6 +185,7 @@ class Objective:
         if self.task in ("replaced", "all_tokens"):
             original = write(batch["token"], masked, target, weight)
             here = (batch["segment"] > 0).astype(jnp.float32)
+            here = batch.get("discriminated_weight", here)
             at = Positions(None, token, original, here)
         else:
             at = Positions(masked, sampled, target, weight)

@@ -6,6 +6,7 @@ sentinel of its own; all three are scored, the sentinels are not (section 3).
 
 # B batch, L length, R raw tokens an example
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, fraction
 from research.objectives import lm
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 NUM_SENTINELS = 3
@@ -66,6 +68,10 @@ class Objective:
         batch = lm.Objective().corrupt(text, key, vocab, length)
         sentinels = np.isin(batch["target"], vocab.sentinel_ids[:NUM_SENTINELS])
         return batch | {"weight": batch["weight"] * ~sentinels}
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """As of a text that is not rearranged."""
+        return lm.Objective().prompt(texts, vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the vocabulary has fewer than three sentinels."""

@@ -6,8 +6,9 @@ the reversed text, positions included.
 
 # B batch, L length, S segments of a row
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,8 +24,11 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, choice, number
+from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 DIRECTIONS = ("forward", "backward")
@@ -62,6 +66,7 @@ class Objective:
 
     family = "LM"
     supports_accumulation = True
+    score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
 
     def __post_init__(self):
         check(self)
@@ -148,6 +153,49 @@ class Objective:
             "target": target,
             "weight": scored.astype(np.float32),
         }
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """One row a text; before its first token is bos, or the separator with mems.
+
+        The prefix of a prefix LM is what is before the first token.
+
+        Raises:
+          UserError: the direction is not forward.
+        """
+        if self.direction != "forward":
+            scoring.refuse(f"objective lm with direction {self.direction}")
+        key = np.zeros(len(scored), np.uint64)  # nothing is drawn
+        arrays = Objective().corrupt(example, key, vocab, length)
+        if self.mem_len:
+            arrays["token"][:, 0] = vocab.eos_id
+        arrays["weight"] *= scored
+        return scoring.ScoreRows(np.arange(len(scored)), arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective without mems, since each text is read by itself."""
+        return replace(self, mem_len=0, eval_mem_len=0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts after bos; with mems after eos, the separator before a document.
+
+        Mems are not needed: all of the text so far is in the cache.
+        """
+        if self.direction != "forward":
+            raise UserError(
+                f"objective.direction is {self.direction}; text is written forward"
+            )
+        first = vocab.eos_id if self.mem_len else vocab.bos_id
+        rows = pad_rows([[first, *text] for text in texts], vocab.pad_id)
+        if self.prefix == "random":
+            return Prompt(input_format.full_input(*rows))
+        return Prompt(input_format.causal_input(*rows))
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         network = models.BiLM if self.direction == "both" else models.Transformer

@@ -7,8 +7,8 @@ further losses.
 
 # B batch, L length, K scored positions
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import check, check_sum, choice, fraction, free_text, number
-from research.objectives.corruption import mask_units
+from research.objectives.corruption import mask_units, scoring
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
     ROUNDINGS,
@@ -88,6 +88,10 @@ class Objective:
     family = "MLM"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = {
+        "within_word_l2r": scoring.PSEUDO_LIKELIHOOD,
+        "original": scoring.PSEUDO_LIKELIHOOD,
+    }
 
     def __post_init__(self):
         check(self)
@@ -220,6 +224,30 @@ class Objective:
             max_words=self.max_words,
             **which,
         )
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each scored token, of bos, text, eos; see `hide_tokens`."""
+        hidden = scoring.HIDE[method](example, scored)
+        text = input_format.single(scoring.rows_of(example, hidden.text), vocab, length)
+        at = 1 + hidden.first[:, None].astype(np.int32)
+        target = np.take_along_axis(text.token, at, axis=1)
+        row, token = np.nonzero(hidden.mask)
+        text.token[row, 1 + token] = vocab.mask_id
+        arrays = input_format.full_input(text.token, text.length)
+        weight = np.ones(at.shape, np.float32)
+        arrays |= {"scored": at, "target": target, "weight": weight}
+        return scoring.ScoreRows(hidden.text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is that of the masked tokens alone."""
+        return replace(self, sentence_task="none", boundary_targets=0, shuffle_rate=0.0)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is 1, but pairs have two."""

@@ -7,15 +7,15 @@ no token attends to a query.
 
 # B batch, L length of the text, K scored positions, P permutations, N = L + K
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from research import models
 from research.batch import (
     BACKWARD,
-    NEVER,
     WORD,
     ArraySpec,
     Example,
@@ -25,9 +25,16 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, choice, fraction, number
+from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
+from research.objectives.inputs.prompt import Prompt, pad_rows
+from research.objectives.inputs.query_stream import append_queries
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
+
+NUM_SCORE_ORDERS = 8
+"""Orders over which the score `random_orders` is averaged."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,10 @@ class Objective:
     family = "PLM"
     pattern = "general"
     supports_accumulation = True
+    score_methods: ClassVar = {
+        "left_to_right": scoring.LIKELIHOOD,
+        "random_orders": scoring.LIKELIHOOD,
+    }
 
     def __post_init__(self):
         check(self)
@@ -159,7 +170,7 @@ class Objective:
             "rank": rank,
             "reach": rank,
         }
-        return self._append_queries(content, chosen, vocab)
+        return append_queries(content, chosen, vocab, self.num_scored(length))
 
     def _draw_backward(self, example: Example, key: np.ndarray) -> np.ndarray:
         """[B] bool: the backward rows; in contiguous streams the label says which."""
@@ -203,31 +214,58 @@ class Objective:
             chosen |= counter_rng.choose_subset(key, f"single {part}", free, missing)
         return chosen
 
-    def _append_queries(self, content, chosen, vocab) -> dict[str, np.ndarray]:
-        """Appends a query for each target, and scores it."""
-        length = chosen.shape[1]
-        target_index, used = input_format.scored_positions(
-            chosen, self.num_scored(length)
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each order of the scored tokens; all other text precedes them.
+
+        Left to right the specials come last, in a random order anywhere. The orders are
+        the same for all texts of a length, so that pairs differ in their tokens alone;
+        log p is averaged over them, which is the objective of training (eq. 3).
+        """
+        num_orders = NUM_SCORE_ORDERS if method == "random_orders" else 1
+        text = np.repeat(np.arange(len(scored)), num_orders)
+        token, num_tokens = input_format.add_special_tokens(
+            scoring.rows_of(example, text), vocab, length, bos="last"
         )
-        of_target = {name: np.zeros_like(target_index) for name in content}
-        for name, array in of_target.items():
-            array[used] = content[name][chosen]
-        target = of_target["token"]
-        query = of_target | {
-            "token": np.where(used, vocab.mask_id, vocab.pad_id),
-            "rank": np.full_like(target_index, NEVER),
-            "reach": of_target["reach"] - 1,
-        }
-        group = {
-            name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)
-            for name in content
-        }
-        query_index = length + np.arange(target_index.shape[1], dtype=np.int32)
-        return group | {
-            "scored": np.where(used, query_index, 0),
-            "target": np.where(used, target, vocab.pad_id).astype(np.int32),
-            "weight": used.astype(np.float32),
-        }
+        order = np.tile(np.arange(length), (len(text), 1))
+        if method == "random_orders":
+            number = np.arange(len(text)) % num_orders
+            key = counter_rng.row_key(0, 0 * number, number)
+            order = counter_rng.permutation(key, "order", length)
+        chosen = np.zeros(token.shape, bool)
+        width = min(scored.shape[1], length)
+        chosen[:, :width] = scored[text, :width]
+        special = vocab.is_special[token]
+        rank = np.where(chosen | special, order, -1).astype(np.int32)
+        content = input_format.full_input(token, num_tokens)
+        content |= {"rank": rank, "reach": rank}
+        if self.format == "pair":
+            class_type = xlnet_segments.NUM_TOKEN_TYPES - 1
+            content["token_type"][token == vocab.bos_id] = class_type
+        arrays = append_queries(content, chosen, vocab, length)
+        arrays["weight"] /= num_orders
+        return scoring.ScoreRows(text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective without mems, since each text is read by itself."""
+        return replace(self, mem_len=0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts whose tokens attend to each other; new tokens are targets, in order.
+
+        Raises:
+          UserError: a text is empty.
+        """
+        if not all(map(len, texts)):
+            raise UserError("objective plm needs prompts of at least one token")
+        rows = pad_rows(texts, vocab.pad_id)
+        return Prompt(input_format.full_input(*rows), appended="query")
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: there are token types, but too few for the format."""

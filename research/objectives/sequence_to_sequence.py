@@ -6,6 +6,7 @@ To fine-tune networks for translation, summarisation and tasks in T5's text-to-t
 
 # B batch, R raw tokens, L input length, T target length
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, number
 from research.objectives.inputs import joined_text, seq2seq, task_input
+from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 FORMATS = ("t5", "bart")
@@ -103,6 +105,13 @@ class Objective:
             return seq2seq.make_batch(*packed, vocab, start)
         joined = length + self.target_length
         return joined_text.make_batch(*packed, vocab, joined, self.layout)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """First parts, each with its specials."""
+        bos = [vocab.bos_id] if self.format == "bart" else []
+        rows = [[*bos, *text, vocab.eos_id] for text in texts]
+        start = vocab.eos_id if bos else vocab.pad_id
+        return joined_text.prompt(rows, vocab, self.layout, start, bos)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         if self.layout == "encoder_decoder":

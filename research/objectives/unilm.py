@@ -7,6 +7,7 @@ tokens are predicted at their own positions; only rank and reach differ.
 
 # B batch, L length, K scored positions, R raw tokens an example
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ from research.objectives.corruption.masking import (
     replace_chosen,
 )
 from research.objectives.inputs import input_format, sentence_pairs
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 BIDIRECTIONAL, SEQ2SEQ, FORWARD, BACKWARD = range(4)
@@ -153,6 +155,14 @@ class Objective:
         weight = labels.label_weight * (mode == BIDIRECTIONAL)
         label = np.where(weight > 0, labels.label, 0)
         return group | scored | {"label": label, "label_weight": weight}
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Sources; each next token is predicted at a mask after those before it."""
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        group = input_format.full_input(*pad_rows(rows, vocab.pad_id))
+        source_type = int(FIRST_TOKEN_TYPE[SEQ2SEQ])
+        group["token_type"] = source_type * group["segment"]
+        return Prompt(group, token_type=source_type + 1, appended="mask")
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is above 0, but fewer than 6."""

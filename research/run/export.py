@@ -21,7 +21,7 @@ from research.checkpoints.partial_restore import newest_checkpoint
 from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
-from research.run.json_files import read_json
+from research.run.json_files import read_json, read_run_config
 from research.run.metric_writer import latest_metrics, read_metrics
 
 CARD = "README.md"
@@ -57,9 +57,7 @@ def export_run(
       UserError: there is no run, or Hugging Face has no such network.
     """
     workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
-    if not (workdir / "config.json").exists():
-        raise UserError(f"--workdir={workdir} has no config.json; give a run's workdir")
-    config = read_json(workdir / "config.json", "give another run")
+    config = read_run_config(workdir)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
     if not all_steps:
@@ -84,7 +82,7 @@ def _export(
         write_tokenizer(
             folder,
             vocabulary,
-            layout=tokenizer_layout(network),
+            layout=tokenizer_layout(network.pattern, network.options),
             max_length=data["length"],
         )
         (folder / CARD).write_text(
@@ -140,13 +138,17 @@ def start_ids(network: Network) -> dict[str, int]:
     return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
 
 
-def tokenizer_layout(network: Network) -> str:
-    """Where the tokenizer puts special tokens, as this family's own does."""
-    if network.pattern == "causal":
+def tokenizer_layout(pattern: str, options: models.Options) -> str:
+    """Where the tokenizer puts special tokens, as this family's own does.
+
+    Args:
+      pattern: of the attention masks; "" for an encoder-decoder.
+    """
+    if pattern == "causal":
         return "none"
-    if network.options.position == "t5":
+    if options.position == "t5":
         return "eos"
-    return "last" if network.options.position == "relative" else "both"
+    return "last" if options.position == "relative" else "both"
 
 
 def model_card(

@@ -30,9 +30,14 @@ def write_json(path: epath.PathLike, content: Any) -> None:
 
 
 def replace_text(path: epath.Path, text: str) -> None:
+    """Writes a text in UTF-8 by `replace_bytes`."""
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: epath.Path, content: bytes) -> None:
     """Writes a temporary file and renames it, so that no reader sees a part of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
+    temporary.write_bytes(content)
     temporary.replace(path)
 
 
@@ -75,6 +80,17 @@ def read_json(
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}") from error
     return content
+
+
+def read_run_config(workdir: epath.Path) -> dict[str, Any]:
+    """The config of a run.
+
+    Raises:
+      UserError: the folder is no run, or its config.json is damaged.
+    """
+    if not (workdir / "config.json").exists():
+        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
+    return read_json(workdir / "config.json", "train the run again")
 
 
 def check_object(

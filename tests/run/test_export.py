@@ -4,15 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from research.checkpoints.checkpoint import Checkpoints
 from research.checkpoints.partial_restore import restore_params
 from research.errors import UserError
 from research.run.export import export_run, start_ids, tokenizer_layout
-from research.run.json_files import write_json
-from research.run.setup import build_program, initial_state
 from tests.testing import huggingface_goldens
 from tests.testing.huggingface_networks import network_of
-from tests.testing.tiny_runs import tiny_config, write_corpus
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +21,7 @@ def folder(tmp_path_factory):
 def electra(folder):
     """The workdir of a run of ELECTRA that has not begun, and its state."""
     config = tiny_config(folder, "electra", **{"data.vocabulary": "bytebpe"})
-    return make_run(folder / "electra", config)
-
-
-def make_run(workdir, config):
-    program = build_program(config, jax.devices()[:1])
-    state = initial_state(program, 0)
-    checkpoints = Checkpoints(workdir, keep=1)
-    facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
-    facts["vocabulary"] = program.data.vocabulary_hash
-    checkpoints.save(3, state, facts)
-    checkpoints.close()
-    write_json(workdir / "config.json", config.to_dict())
-    program.data.vocabulary.save(workdir)
-    return workdir, state, program.data.vocabulary
+    return save_untrained(folder / "electra", config)
 
 
 def test_electra_becomes_two_networks_that_start_another_run(electra, tmp_path):
@@ -90,7 +74,7 @@ def test_texts_begin_and_end_as_in_the_family(name, layout, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
     network = network_of(huggingface_goldens.load(name))
-    assert tokenizer_layout(network) == layout
+    assert tokenizer_layout(network.pattern, network.options) == layout
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )

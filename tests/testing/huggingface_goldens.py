@@ -1,5 +1,6 @@
 """Models of tests/goldens/huggingface as our networks, their inputs as our batch."""
 
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ PADDED = {"token/rows", "output/rows", "output/bias"}
 """Parameters that we pad to a multiple of 128 rows."""
 UNUSED = {"transformer.mask_emb"}
 """Keys that a network without a query stream has no parameter for."""
+PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "river", "stone")
+PIECES += ("a", "small", "reads", "##s")
 HEADS = {
     "BertForPreTraining": {"nsp": models.HeadSpec(2, "tanh")},
     "AlbertForPreTraining": {"sop": models.HeadSpec(2, "tanh")},
@@ -74,6 +77,14 @@ def load(name: str, **changes: Any) -> Golden:
         )
     outputs, here = _OUTPUTS[_kind(architecture, model)](model, inputs)
     return Golden(model, network, outputs, golden, here)
+
+
+def copy_with_vocabulary(name: str, folder: Path) -> Path:
+    """A copy of a golden in `folder`, with a vocabulary of as many pieces as rows."""
+    shutil.copytree(FOLDER / name, folder / name)
+    unused = [f"[unused{n}]" for n in range(99 - len(PIECES))]
+    (folder / name / "vocab.txt").write_text("\n".join([*PIECES, *unused, ""]))
+    return folder / name
 
 
 def params_of(golden: Golden, source: Any = None) -> Any:

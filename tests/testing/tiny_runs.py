@@ -8,8 +8,10 @@ import orbax.checkpoint as ocp
 
 from launch.config import load_config
 from research import train as loop
-from research.checkpoints.checkpoint import finished_steps
+from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.distributed.peers import Peers
+from research.run.json_files import write_json
+from research.run.setup import build_program, initial_state
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 
@@ -52,6 +54,21 @@ def tiny_config(folder, objective="mlm", **overrides):
 
 def train(config, workdir, devices=1):
     return loop.train(config, workdir, devices=jax.devices()[:devices])
+
+
+def save_untrained(workdir, config):
+    """The workdir of a run with a checkpoint of its initial state, which is also given,
+    and its vocabulary."""
+    program = build_program(config, jax.devices()[:1])
+    state = initial_state(program, 0)
+    checkpoints = Checkpoints(workdir, keep=1)
+    facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
+    facts["vocabulary"] = program.data.vocabulary_hash
+    checkpoints.save(3, state, facts)
+    checkpoints.close()
+    write_json(workdir / "config.json", config.to_dict())
+    program.data.vocabulary.save(workdir)
+    return workdir, state, program.data.vocabulary
 
 
 def last_params(workdir):

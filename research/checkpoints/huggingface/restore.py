@@ -11,7 +11,8 @@ from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface import rows
 from research.checkpoints.huggingface.families import family_of
 from research.checkpoints.huggingface.family import Family
-from research.data.tokenizers.vocabulary import MODEL_FILES, load_vocabulary
+from research.data.tokenizers.model_files import MODEL_FILES
+from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 
 SOURCE = "hf:"
@@ -50,7 +51,7 @@ def find_folder(source: str) -> Path:
     if path.is_dir():
         return path
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise UserError(f"train.init_from={source}: no such folder")
+        raise UserError(f"{source}: no such folder")
     try:
         import huggingface_hub
 
@@ -58,7 +59,7 @@ def find_folder(source: str) -> Path:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # the package is missing, or one of its many errors
         raise UserError(
-            f"train.init_from={source}: no such folder, and it could not be fetched "
+            f"{source}: no such folder, and it could not be fetched "
             f"({type(error).__name__}: {str(error).splitlines()[0][:100]})"
         ) from error
 

@@ -166,12 +166,30 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def read_texts(file: Path) -> list[str]:
+    """The lines of a file, blank ones too; of a .jsonl the `text` of each line.
+
+    Either may be compressed.
+
+    Raises:
+      UserError: the file cannot be read, or a line is no text.
+    """
+    is_json = _suffixes(file)[0] == ".jsonl"
+    parse = row_formats.parse_jsonl if is_json else row_formats.parse_lines
+    return [document.text for document in _parse_file(file, parse, AUTO)]
+
+
 def _read_file(file: Path, fmt: Format) -> Iterator[Document]:
     """The documents of one file; `amount_read` counts its bytes on disk.
 
     Prints how many rows were left out, if any were.
     """
-    parse = PARSERS[_format_name(file, fmt)]
+    return _parse_file(file, PARSERS[_format_name(file, fmt)], fmt)
+
+
+def _parse_file(
+    file: Path, parse: Callable[[BinaryIO, Format], Parsed], fmt: Format
+) -> Iterator[Document]:
     try:
         with file.open("rb") as raw:
             for document in parse(_decompressed(file, raw), fmt):

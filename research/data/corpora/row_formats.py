@@ -55,6 +55,12 @@ def parse_txt(file: BinaryIO, fmt: Format) -> Parsed:
     yield Document("".join(document), id=f":{first}")
 
 
+def parse_lines(file: BinaryIO, fmt: Format) -> Parsed:
+    """Each line, without its end; a blank one is a document without text."""
+    for number, line in enumerate(_line_feeds(file), 1):
+        yield Document(decode(line, number).rstrip("\r\n"), id=f":{number}")
+
+
 def parse_jsonl(file: BinaryIO, fmt: Format) -> Parsed:
     """The object of each line that is not blank, by its keys.
 

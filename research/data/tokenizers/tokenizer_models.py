@@ -17,15 +17,14 @@ import numpy as np
 import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from research.errors import UserError
 
 MARK = "▁"
 """SentencePiece's mark of a word's start; it stands for a space."""
 
-_SPECIAL = re.compile(r"\[\w+\]|<\S\w*>")
-"""How WordPiece vocabularies spell special pieces."""
+WORD_END = "</w>"
+"""The mark of a word's end in GPT's pieces."""
 
 
 class EncodedUnits(NamedTuple):
@@ -43,6 +42,7 @@ class TokenizerModel(Protocol):
     pieces: list[str]  # [V] as the model file spells them
     piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
+    adds_space: bool  # before the first word of a text, as its files say
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         """The tokens of units; each starts with a space or joins the unit before it."""
@@ -50,6 +50,8 @@ class TokenizerModel(Protocol):
 
 class SentencePieceModel:
     """A SentencePiece model, unigram or BPE."""
+
+    adds_space = True
 
     def __init__(self, data: bytes):
         proto = sentencepiece_model_pb2.ModelProto.FromString(data)
@@ -75,20 +77,21 @@ class SentencePieceModel:
             else:
                 text = "" if self.is_control[i] else piece.replace(MARK, " ")
                 self.piece_bytes.append(text.encode())
-        if any(b" " in text.lstrip(b" ") for text in self.piece_bytes):
-            raise UserError("it has pieces of more than one word")
+        _refuse_long_pieces(self)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         return _concatenate(self._encode(list(units), return_type=int, num_threads=1))
 
 
 class HuggingFaceModel:
-    """A model of the `tokenizers` library: byte-level BPE, WordPiece or Unigram."""
+    """A model of the `tokenizers` library: BPE of any type, WordPiece or Unigram."""
 
     def __init__(self, data: bytes):
         self.data = data
         state = json.loads(data)
         self.tokenizer_type = _tokenizer_type(state)
+        normal = _steps(state.get("normalizer"), "normalizers")
+        self.adds_space = any(step["type"] == "Prepend" for step in normal)
         model = tokenizers.Tokenizer.from_str(json.dumps(_of_units(state)))
         model.encode_special_tokens = True  # "<mask>" in a text is text
         model.no_padding()
@@ -111,82 +114,23 @@ class HuggingFaceModel:
             if control:
                 self.piece_bytes.append(b"")
             elif piece == unknown:
-                self.piece_bytes.append(" \ufffd".encode())
-            elif self.tokenizer_type == "unigram":
-                self.piece_bytes.append(_unigram_bytes(piece))
+                space = " " * (self.tokenizer_type in ("wordpiece", "unigram"))
+                self.piece_bytes.append(f"{space}\ufffd".encode())
+            elif self.tokenizer_type in ("unigram", "bpe"):
+                self.piece_bytes.append(_sentencepiece_bytes(piece))
             elif self.tokenizer_type == "wordpiece":
                 inside = piece.startswith("##")
                 self.piece_bytes.append((piece[2:] if inside else " " + piece).encode())
+            elif self.tokenizer_type == "wordbpe":
+                self.piece_bytes.append(piece.replace(WORD_END, " ").encode())
             else:
                 self.piece_bytes.append(_byte_level_bytes(piece))
+        if self.tokenizer_type in ("unigram", "bpe"):
+            _refuse_long_pieces(self)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         encodings = self._model.encode_batch_fast(list(units), add_special_tokens=False)
         return _concatenate([encoding.ids for encoding in encodings])
-
-
-def parse_model(data: bytes, file_name: str) -> TokenizerModel:
-    """The model in the bytes of a file with that name.
-
-    Raises:
-      UserError: the bytes are not a model of a known type.
-    """
-    try:
-        if file_name.endswith(".json"):
-            return HuggingFaceModel(data)
-        if file_name.endswith(".txt"):
-            return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8")))
-        return SentencePieceModel(data)
-    except UserError:
-        raise
-    except Exception as error:  # each library raises its own, some plain Exception
-        raise UserError(f"not a vocabulary file ({str(error)[:100]})") from error
-
-
-def wordpiece_json(
-    pieces: Sequence[str], unknown: str, *, lowercase: bool = False
-) -> bytes:
-    """A `tokenizer.json` with BERT's rules for the pieces of a `vocab.txt`."""
-    vocabulary = {piece: i for i, piece in enumerate(pieces)}
-    model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
-    model.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    model.decoder = decoders.WordPiece()
-    model.add_special_tokens([piece for piece in pieces if _SPECIAL.fullmatch(piece)])
-    return model.to_str().encode("utf-8")
-
-
-def _convert_vocab_txt(text: str) -> bytes:
-    """A `tokenizer.json` of a `vocab.txt`.
-
-    It lowercases text if no piece, but special ones, has a capital letter.
-    """
-    pieces = text.split("\n")
-    pieces = pieces[:-1] if pieces[-1] == "" else pieces
-    lowercase = all(p == p.lower() for p in pieces if not _SPECIAL.fullmatch(p))
-    unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]
-    if not unknown:
-        raise UserError("a vocab.txt is a WordPiece vocabulary with a line [UNK]")
-    return wordpiece_json(pieces, unknown[0], lowercase=lowercase)
-
-
-def byte_level_json(vocab_json: bytes, merges: str) -> bytes:
-    """A `tokenizer.json` of GPT-2's files vocab.json and merges.txt.
-
-    Raises:
-      UserError: the pieces are not those of byte-level BPE.
-    """
-    vocabulary = json.loads(vocab_json)
-    if any(piece.endswith("</w>") for piece in vocabulary):
-        raise UserError("its BPE marks the ends of words, as GPT's: not byte-level")
-    lines = [line for line in merges.split("\n") if not line.startswith("#version")]
-    pairs = [tuple(line.split(" ")) for line in lines if line.strip()]
-    model = tokenizers.Tokenizer(models.BPE(vocabulary, pairs))
-    model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = decoders.ByteLevel()
-    special = [p for p in vocabulary if re.fullmatch(r"<\|?\w+\|?>", p)]
-    model.add_special_tokens(special)
-    return model.to_str().encode("utf-8")
 
 
 def _of_units(state: dict) -> dict:
@@ -195,9 +139,12 @@ def _of_units(state: dict) -> dict:
     Nothing adds a space to a unit, and nothing removes the one that it has.
     """
     state = json.loads(json.dumps(state))
-    for step in _steps(state.get("normalizer"), "normalizers"):
+    normal = _steps(state.get("normalizer"), "normalizers")
+    for step in normal:
         if step["type"] == "Strip":
             step["strip_left"] = False
+    kept = [step for step in normal if step["type"] != "Prepend"]
+    state["normalizer"] = {"type": "Sequence", "normalizers": kept}
     before = _steps(state.get("pre_tokenizer"), "pretokenizers")
     for step in before:
         if "add_prefix_space" in step:
@@ -216,17 +163,31 @@ def _steps(part: dict | None, name: str) -> list[dict]:
 
 
 def _tokenizer_type(state: dict) -> str:
-    """ "wordpiece", "bytebpe" or "unigram", from a `tokenizer.json`."""
-    if state["model"]["type"] == "WordPiece":
-        return "wordpiece"
-    if state["model"]["type"] == "Unigram":
-        return "unigram"
-    if state["model"]["type"] == "BPE" and "ByteLevel" in json.dumps(state["decoder"]):
+    """The type of a `tokenizer.json`; BPE has three."""
+    model, decoder = state["model"], json.dumps(state["decoder"], ensure_ascii=False)
+    if model["type"] in ("WordPiece", "Unigram"):
+        return model["type"].lower()
+    if model["type"] != "BPE":
+        raise UserError(
+            f"a tokenizer.json of {model['type']}; give one of WordPiece, Unigram or "
+            "BPE, or SentencePiece's own .model file"
+        )
+    if "ByteLevel" in decoder:
         return "bytebpe"
+    if model["end_of_word_suffix"] == WORD_END:
+        return "wordbpe"
+    if MARK in decoder or "Metaspace" in decoder:
+        return "bpe"
     raise UserError(
-        f"a tokenizer.json of {state['model']['type']}; give one of WordPiece, Unigram "
-        "or byte-level BPE, or SentencePiece's own .model file"
+        "a tokenizer.json of BPE that marks no words: its decoder is neither "
+        f"ByteLevel nor Metaspace, and no piece ends with {WORD_END}"
     )
+
+
+def _refuse_long_pieces(model: TokenizerModel) -> None:
+    """Raises UserError: a piece has more than one word."""
+    if any(b" " in text.lstrip(b" ") for text in model.piece_bytes):
+        raise UserError("it has pieces of more than one word")
 
 
 def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
@@ -235,8 +196,8 @@ def _concatenate(ids_of_units: Sequence[Sequence[int]]) -> EncodedUnits:
     return EncodedUnits(np.fromiter(ids, np.int32, int(count.sum())), count)
 
 
-def _unigram_bytes(piece: str) -> bytes:
-    """The bytes that a piece of a Unigram model stands for; "<0x0A>" is a byte."""
+def _sentencepiece_bytes(piece: str) -> bytes:
+    """The bytes of a piece as SentencePiece spells it; "<0x0A>" is a byte."""
     if re.fullmatch(r"<0x[0-9A-F]{2}>", piece):
         return bytes([int(piece[3:-1], 16)])
     return piece.replace(MARK, " ").encode()

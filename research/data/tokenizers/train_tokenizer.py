@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from research.data.corpora import word_boundaries
 from research.data.corpora.corpus import Corpus
-from research.data.tokenizers import tokenizer_models, tokenizer_sample
+from research.data.tokenizers import model_files, tokenizer_models, tokenizer_sample
 from research.errors import UserError
 
 TOKENIZER_TYPES = ("unigram", "bpe", "wordpiece", "bytebpe")
@@ -145,7 +145,7 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     inside = ["##" + letter for letter, is_own in own_word if not is_own]
     initial = [*special_pieces(sentinels), *letters, *inside]
     model = tokenizers.Tokenizer.from_str(
-        tokenizer_models.wordpiece_json(initial, "<unk>").decode()
+        model_files.wordpiece_json(initial, "<unk>").decode()
     )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -158,7 +158,7 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     vocabulary = model.get_vocab()
     _check_size(size, len(vocabulary))
     pieces = sorted(vocabulary, key=vocabulary.get)
-    return tokenizer_models.wordpiece_json(pieces, "<unk>")
+    return model_files.wordpiece_json(pieces, "<unk>")
 
 
 def _frequent_letters(lines: Iterable[str], max_pieces: int) -> list[str]:

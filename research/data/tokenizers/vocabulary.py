@@ -19,17 +19,13 @@ from research.batch import WORD, VocabInfo
 from research.data.cache import cached_meta, get_or_create
 from research.data.corpora import sentences, word_boundaries
 from research.data.corpora.corpus import Corpus
-from research.data.tokenizers import tokenizer_models, tokenizer_sample, train_tokenizer
-from research.errors import UserError
-
-MODEL_FILES = (
-    "tokenizer.model",
-    "tokenizer.json",
-    "vocab.txt",
-    "spiece.model",
-    "spm.model",
+from research.data.tokenizers import (
+    model_files,
+    tokenizer_models,
+    tokenizer_sample,
+    train_tokenizer,
 )
-"""Names that the model file in a folder may have, in order of preference."""
+from research.errors import UserError
 
 SPELLINGS = {
     "pad": ("<pad>", "[PAD]"),
@@ -63,7 +59,7 @@ class Vocabulary:
 
     @property
     def tokenizer_type(self) -> str:
-        """unigram, bpe, wordpiece or bytebpe."""
+        """unigram, bpe, wordpiece, bytebpe, or wordbpe (GPT's, with ends of words)."""
         return self.model.tokenizer_type
 
     @functools.cached_property
@@ -94,6 +90,10 @@ class Vocabulary:
         decoded = text.decode("utf-8", "replace")
         return decoded if self.keep_whitespace else decoded.strip(" ")
 
+    def piece_text(self, token: int) -> str:
+        """The text of one token, with its spaces."""
+        return self._piece_bytes[token].decode("utf-8", "replace")
+
     def save(self, folder: Path) -> Path:
         """Writes the model file into a folder, where `load_vocabulary` finds it."""
         json = isinstance(self.model, tokenizer_models.HuggingFaceModel)
@@ -113,6 +113,7 @@ class Vocabulary:
         first_byte = np.cumsum(length) - length
         starts = word_boundaries.word_start_bytes(text)[first_byte]
         flags[starts | self._starts_with_space[token]] = WORD
+        flags[1:][self._ends_word[token[:-1]]] = WORD
         flags[np.cumsum(count) - count] = WORD
         return flags
 
@@ -129,15 +130,22 @@ class Vocabulary:
 
     @functools.cached_property
     def piece_characters(self) -> np.ndarray:
-        """[V] int64: characters that begin in each piece, WordPiece's spaces not."""
+        """[V] int64: characters that begin in each piece, marks of words not."""
         characters = [sum(b & 0xC0 != 0x80 for b in each) for each in self._piece_bytes]
-        return np.array(characters, np.int64) - self._starts_with_space
+        spaces = self._starts_with_space.astype(int) + self._ends_word
+        return np.array(characters, np.int64) - spaces
 
     @functools.cached_property
     def _starts_with_space(self) -> np.ndarray:
         """[V] bool: WordPiece's pieces that start a word, also inside a unit."""
         wordpiece = self.tokenizer_type == "wordpiece"
         return np.array([wordpiece and text[:1] == b" " for text in self._piece_bytes])
+
+    @functools.cached_property
+    def _ends_word(self) -> np.ndarray:
+        """[V] bool: GPT's pieces that end a word, also inside a unit."""
+        wordbpe = self.tokenizer_type == "wordbpe"
+        return np.array([wordbpe and text[-1:] == b" " for text in self._piece_bytes])
 
 
 def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
@@ -214,7 +222,7 @@ def _keeps_whitespace(tokenizer_type: str, whitespace: str) -> bool:
 def load_vocabulary(
     path: str | os.PathLike, sentinels: int, whitespace: str = "auto"
 ) -> Vocabulary:
-    """The vocabulary in a file, or in a folder that holds one of `MODEL_FILES`.
+    """The vocabulary in a file, or in a folder: see `model_files.read_model`.
 
     Args:
       sentinels: the number of sentinel ids that the vocabulary shall have at least.
@@ -224,26 +232,16 @@ def load_vocabulary(
       UserError: there is no such file, it is not a known type of vocabulary, or white
         space is to be kept and the vocabulary cannot spell it.
     """
-    file = Path(path).expanduser()
-    if file.is_dir():
-        found = [file / name for name in MODEL_FILES if (file / name).is_file()]
-        file = found[0] if found else file
-    merges = file / "merges.txt" if file.is_dir() else file.with_name("merges.txt")
-    if file.is_dir() and merges.is_file():
-        file = file / "vocab.json"
-    if not file.is_file():
+    try:
+        model = model_files.read_model(Path(path).expanduser())
+    except FileNotFoundError as error:
         raise UserError(
             f"data.vocabulary is {str(path)!r}: no such file; give "
             f"{', '.join(train_tokenizer.TOKENIZER_TYPES)}, or a .model, "
             "tokenizer.json, vocab.txt, or vocab.json beside its merges.txt"
-        )
-    try:
-        data = file.read_bytes()
-        if file.name == "vocab.json" and merges.is_file():
-            data = tokenizer_models.byte_level_json(data, merges.read_text("utf-8"))
-        model = tokenizer_models.parse_model(data, file.name)
-    except UserError as error:
-        raise UserError(f"data.vocabulary is {str(file)!r}: {error}") from error
+        ) from error
+    if whitespace == "auto" and model.adds_space:
+        whitespace = "collapse"
     keep = _keeps_whitespace(model.tokenizer_type, whitespace)
     return Vocabulary(model, find_special_tokens(model, sentinels), keep)
 

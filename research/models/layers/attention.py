@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.models.layers.cache import KeyValues
 from research.models.layers.dense import Dense, dropout, gather_positions
 from research.models.layers.dense_attention import (
     AttentionInputs,
@@ -77,6 +78,8 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the implementation that `model.attention` chooses."""
+    if inputs.start is not None:  # a few queries a call: nothing for a kernel
+        return dense_mask(inputs)
     if options.attention == "dense":
         return dense_mask(inputs)
     # Pallas takes a second to import.
@@ -102,13 +105,19 @@ class Attention(nn.Module):
         states_BLD: jax.Array,
         inputs: PreparedInputs,
         *,
-        source_BMD: jax.Array | None = None,
-    ) -> jax.Array:
+        source_BMD: jax.Array | KeyValues | None = None,
+        slots: tuple[KeyValues, jax.Array] | None = None,
+        with_keys: bool = False,
+    ) -> Any:
         """[B, L, D] from states [B, L, D].
 
         Args:
           inputs: of these queries and keys.
-          source_BMD: states that keys and values are made of; None: `states_BLD`.
+          source_BMD: states that keys and values are made of, or these themselves;
+            None: `states_BLD`.
+          slots: keys and values of all slots of a cache, and the slot from which on the
+            source's are written; None: the source's are all.
+          with_keys: returns the source's keys and values too.
         """
         options = self.options
         num_heads, key_width = options.heads, options.key_width
@@ -123,16 +132,19 @@ class Attention(nn.Module):
 
         def project(name, state, count=num_heads):
             layer = dense(count * key_width, inner, scale=init_scales[name], name=name)
-            heads = layer(state).reshape(*state.shape[:2], count, key_width)
-            if count == num_heads:
-                return heads
-            return jnp.repeat(heads, num_heads // count, axis=2)
+            return layer(state).reshape(*state.shape[:2], count, key_width)
 
         source = states_BLD if source_BMD is None else source_BMD
         query = project("query", states_BLD)
         num_kv_heads = options.num_kv_heads or num_heads
-        key = project("key", source, num_kv_heads)
-        value = project("value", source, num_kv_heads)
+        own = source
+        if not isinstance(source, KeyValues):
+            names = ("key", "value")
+            own = KeyValues(*(project(name, source, num_kv_heads) for name in names))
+        key, value = own if slots is None else slots[0].write(own, slots[1])
+        if num_kv_heads < num_heads:
+            repeats = num_heads // num_kv_heads
+            key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))
         if inputs.query.rotary is not None:
             query = apply_rotary(query, *inputs.query.rotary)
             key = apply_rotary(key, *inputs.key.rotary)
@@ -153,6 +165,9 @@ class Attention(nn.Module):
         out = out.reshape(*out.shape[:2], options.attention_width)
         dense_out = partial(dense, options.width, outer, residual=True)
         if inputs.query.output is None:
-            return dense_out(name="out")(out)
-        by_type = [dense_out(name=f"out_{n}")(out) for n in range(options.token_types)]
-        return jnp.einsum("blc,cbld->bld", inputs.query.output, jnp.stack(by_type))
+            out = dense_out(name="out")(out)
+        else:
+            types = range(options.token_types)
+            by_type = jnp.stack([dense_out(name=f"out_{n}")(out) for n in types])
+            out = jnp.einsum("blc,cbld->bld", inputs.query.output, by_type)
+        return (out, own) if with_keys else out

@@ -30,6 +30,8 @@ class AttentionInputs(NamedTuple):
     pattern: str = "full"  # full | causal | general
     mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
     bias_table: jax.Array | None = None  # [R, H], T5's relative bias
+    start: jax.Array | None = None  # [] int32: index of the first query among the keys,
+    # which are the slots of a cache; None: 0, and there is no cache
 
 
 class DenseMask(NamedTuple):
@@ -71,6 +73,7 @@ def attention_mask(inputs: AttentionInputs) -> jax.Array:
         mask_BLM &= key["rank"][:, None, :] <= query["reach"][:, :, None]
     elif inputs.pattern == "causal":
         query_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 1)
+        query_index += 0 if inputs.start is None else inputs.start
         key_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 2)
         mask_BLM &= key_index <= query_index
     if inputs.mems_segment is not None:

@@ -5,6 +5,7 @@ Lengths and draws follow T5 (Raffel et al. 2020, section 3.1.4, and the released
 
 # B batch, R raw tokens an example, S spans of a row
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -180,3 +181,34 @@ def shuffle_tokens(
     shuffled = np.array(token, np.int32)
     shuffled[moving] = np.take_along_axis(token, order, axis=1)[valid]
     return shuffled
+
+
+class Lengths(NamedTuple):
+    """The text and the target that go with an encoder of length L."""
+
+    raw: int  # tokens of text
+    target: int  # the decoder's length
+
+
+@functools.cache
+def span_corruption_lengths(
+    length: int, rate: float, mean_span: float, replacement="sentinel", target="spans"
+) -> Lengths:
+    """The most text that fits an encoder of length L: (512, 0.15, 3) -> (568, 114).
+
+    At rate 0.5 targets may come out longer than inputs; both then lose a token.
+    """
+
+    def sizes(num_raw):
+        hidden, sentinels = span_counts(num_raw, rate, mean_span)
+        replaced = {"sentinel": sentinels, "drop": 0}.get(replacement, hidden)
+        written = hidden + (sentinels if replacement == "sentinel" else 0)
+        whole = target == "whole"
+        return num_raw - hidden + replaced + 1, (num_raw if whole else written) + 1
+
+    num_raw = np.arange(1, int((length + 2) / (1 - rate)) + 2)
+    raw = int(num_raw[sizes(num_raw)[0] <= length][-1])
+    published = (rate, replacement, target) == (0.5, "sentinel", "spans")
+    if published and np.less(*sizes(raw)):
+        raw -= 1
+    return Lengths(raw, int(sizes(raw)[1]))

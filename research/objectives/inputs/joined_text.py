@@ -7,6 +7,7 @@ attends to the whole input and is scored on the target (Raffel et al. 2020, sect
 
 # B batch, L length, K scored positions: those of the target in a prefix LM
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from research import models
 from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs
 from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
 
 PATTERNS = {"decoder": "causal", "prefix": "general"}
@@ -69,6 +71,30 @@ def make_batch(
         "target": written,
         "weight": is_written.astype(np.float32),
     }
+
+
+def prompt(
+    rows: Sequence[Sequence[int]],
+    vocab: VocabInfo,
+    layout: str,
+    decoder_start: int,
+    written: Sequence[int] = (),
+) -> Prompt:
+    """Inputs, with their specials, whose targets are to be written.
+
+    Args:
+      decoder_start: what the decoder of an encoder-decoder reads first.
+      written: the tokens with which every target begins.
+    """
+    if layout == "encoder_decoder":
+        return seq2seq.prompt(rows, [decoder_start, *written], vocab)
+    joined = [[vocab.pad_id, *row, *written] for row in rows]
+    group = input_format.causal_input(*pad_rows(joined, vocab.pad_id))
+    if layout == "prefix":
+        num_read = np.array([len(row) for row in rows], np.int32)[:, None]
+        rank = np.maximum(group["rank"] - num_read, 0)
+        group |= {"rank": rank, "reach": rank.copy()}
+    return Prompt(group)
 
 
 def network(options: Any, vocab: VocabInfo, layout: str) -> Any:

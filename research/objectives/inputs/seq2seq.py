@@ -2,12 +2,14 @@
 
 # B batch, R tokens to choose from, L encoder length, T decoder length
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from research.batch import ArraySpec, VocabInfo, input_group, input_specs, scored_specs
 from research.objectives.inputs import input_format
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
 TEXT_UNITS = ("stream", "document", "sentences", "passage")
@@ -77,6 +79,17 @@ def make_batch(
             np.where(weight, before, vocab.pad_id), count, "decoder_"
         )
         | {"target": token, "weight": weight.astype(np.float32)}
+    )
+
+
+def prompt(
+    rows: Sequence[Sequence[int]], decoder_start: Sequence[int], vocab: VocabInfo
+) -> Prompt:
+    """Rows of the encoder, with the tokens that the decoder reads first."""
+    starts = pad_rows([decoder_start] * len(rows), vocab.pad_id)
+    return Prompt(
+        input_format.causal_input(*starts),
+        input_format.full_input(*pad_rows(rows, vocab.pad_id)),
     )
 
 

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 from research.data.tokenizers import export_tokenizer, train_tokenizer
 from research.data.tokenizers.tokenizer_models import SentencePieceModel
-from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
+from research.data.tokenizers.vocabulary import (
+    Vocabulary,
+    find_special_tokens,
+    load_vocabulary,
+)
 from tests.testing.fake_corpus import make_lines
 
 TEXTS = (
@@ -43,6 +47,20 @@ def test_ids_are_those_of_the_vocabulary(vocabularies, tokenizer_type):
             assert ids(text) == vocabulary.encode(text)[0].tolist()
 
     check()
+
+
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
+def test_what_is_exported_is_read_again(vocabularies, tmp_path, tokenizer_type):
+    vocabulary = vocabularies[tokenizer_type]
+    export_tokenizer.write_tokenizer(tmp_path, vocabulary, layout="both", max_length=9)
+    again = load_vocabulary(tmp_path, 0)
+    for text in [*TEXTS, *make_lines(3, lines=100)]:
+        (token, starts), (own, own_starts) = again.encode(text), vocabulary.encode(text)
+        assert token.tolist() == own.tolist()
+        assert starts.tolist() == own_starts.tolist()
+        assert again.decode(token) == vocabulary.decode(token)
+    for role in ("pad_id", "bos_id", "eos_id", "mask_id", "unk_id"):
+        assert getattr(again.vocab, role) == getattr(vocabulary.vocab, role)
 
 
 @pytest.mark.parametrize(

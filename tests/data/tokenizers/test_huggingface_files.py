@@ -1,6 +1,10 @@
 """Tokenizer files of Hugging Face's layout give the ids of the library `tokenizers`."""
 
+import io
+import json
+
 import pytest
+import sentencepiece
 import tokenizers
 from tokenizers import (
     decoders,
@@ -83,13 +87,97 @@ def test_vocab_json_and_merges(tmp_path):
     assert vocabulary.vocab.pad_id == 0
 
 
-def test_other_kinds_are_refused_by_name(tmp_path):
-    (tmp_path / "merges.txt").write_text("#version: 0.2\na b</w>\n")
-    (tmp_path / "vocab.json").write_text('{"a": 0, "b</w>": 1, "ab</w>": 2}')
-    with pytest.raises(UserError, match="not byte-level"):
-        load_vocabulary(tmp_path, 0)
-    tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(
-        str(tmp_path / "tokenizer.json")
+def byte_fallback_bpe():
+    """Llama's kind of file: BPE with marks of words' starts, and bytes."""
+    specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, special_tokens=specials, limit_alphabet=60, show_progress=False
+    )
+    tokenizer.train_from_iterator(LINES, trainer)
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = state["added_tokens"][:3]  # bytes are ordinary pieces
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def test_bpe_with_byte_fallback(tmp_path):
+    tokenizer = byte_fallback_bpe()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    vocabulary = load_vocabulary(tmp_path, 0)
+    assert vocabulary.tokenizer_type == "bpe"
+    for line in LINES:
+        token, _ = vocabulary.encode(line)
+        # White space is one space here; Llama keeps it.
+        one_space = " ".join(line.split())
+        expected = tokenizer.encode(one_space, add_special_tokens=False)
+        assert token.tolist() == expected.ids
+        assert vocabulary.decode(token) == one_space
+    assert any("<0x" in piece for piece in expected.tokens)
+
+
+def test_gpt_marks_the_ends_of_words(tmp_path):
+    """Of vocab.json and merges.txt, and of tokenizer.json, with BERT's word starts."""
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE(unk_token="<unk>", end_of_word_suffix="</w>")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<unk>"],
+        end_of_word_suffix="</w>",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(LINES, trainer)
+    tokenizer.model.save(str(tmp_path))
+    (tmp_path / "other").mkdir()
+    tokenizer.save(str(tmp_path / "other" / "tokenizer.json"))
+    for folder in (tmp_path, tmp_path / "other"):
+        vocabulary = load_vocabulary(folder, 0)
+        assert vocabulary.tokenizer_type == "wordbpe" and vocabulary.vocab.unk_id == 0
+        for line in [*LINES, "don't"]:
+            expected = tokenizer.encode(line, add_special_tokens=False).ids
+            assert vocabulary.encode(line)[0].tolist() == expected
+        token, starts = vocabulary.encode("Ba don't ba")
+        assert vocabulary.decode(token) == "ba don ' t ba"
+        words = [
+            piece.endswith("</w>") for piece in tokenizer.encode("Ba don't ba").tokens
+        ]
+        assert starts.tolist() == [True, *words[:-1]]
+    characters = vocabulary.piece_characters[token]
+    assert characters.sum() == len("badon'tba")
+
+
+def test_the_ids_of_xlm_r_are_moved(tmp_path):
+    """sentencepiece.bpe.model has fairseq's specials before and behind its pieces."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES),
+        model_writer=model,
+        vocab_size=120,
+        minloglevel=2,
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(model.getvalue())
+    vocabulary = load_vocabulary(tmp_path, 0)
+    for line in LINES:
+        expected = [id_ + 1 if id_ > 2 else 3 for id_ in processor.encode(line)]
+        assert vocabulary.encode(line)[0].tolist() == expected
+    vocab = vocabulary.vocab
+    assert (vocab.bos_id, vocab.pad_id, vocab.eos_id, vocab.unk_id) == (0, 1, 2, 3)
+    assert vocab.mask_id == len(processor) + 1 and vocab.size == len(processor) + 2
+
+
+def test_other_kinds_are_refused_by_name(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(path))
     with pytest.raises(UserError, match="WordLevel; give one of WordPiece, Unigram"):
+        load_vocabulary(tmp_path, 0)
+    tokenizers.Tokenizer(models.BPE({"a": 0}, [])).save(str(path))
+    with pytest.raises(UserError, match="BPE that marks no words"):
         load_vocabulary(tmp_path, 0)

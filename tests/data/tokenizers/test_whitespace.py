@@ -13,7 +13,7 @@ from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
 from research.data.corpora import sentences
 from research.data.loading.build import load_corpus
 from research.data.store import stream
-from research.data.tokenizers import tokenizer_models, vocabulary
+from research.data.tokenizers import model_files, vocabulary
 from research.errors import UserError
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 
@@ -166,7 +166,7 @@ def test_a_vocabulary_of_bytes_alone_can_be_trained(tmp_path):
 def test_a_prefix_space_of_the_model_is_not_added(kept):
     text = kept.model.data.decode()
     assert '"add_prefix_space":false' in text.replace(" ", "")
-    prefixed = tokenizer_models.parse_model(
+    prefixed = model_files.parse_model(
         text.replace('"add_prefix_space":false', '"add_prefix_space":true').encode(),
         "tokenizer.json",
     )

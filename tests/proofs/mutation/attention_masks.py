@@ -3,6 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 PLM = "research/objectives/plm.py"
+QUERIES = "research/objectives/inputs/query_stream.py"
 LM = "research/objectives/lm.py"
 UNILM = "research/objectives/unilm.py"
 SEGMENTS = "research/objectives/inputs/xlnet_segments.py"
@@ -17,7 +18,7 @@ TEST_RECURRENCE = "tests/objectives/inputs/test_recurrence.py"
 MUTANTS = [
     Mutant(
         "targets are masks in the content stream, so that no order carries a token",
-        PLM,
+        QUERIES,
         "name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)",
         "name: np.concatenate(\n"
         '                [np.where(chosen & (name == "token"), vocab.mask_id, '
@@ -29,7 +30,7 @@ MUTANTS = [
     ),
     Mutant(
         "a query attends to its own target",
-        PLM,
+        QUERIES,
         '"reach": of_target["reach"] - 1,',
         '"reach": of_target["reach"],',
         TEST_PLM,

@@ -33,8 +33,8 @@ MUTANTS = [
     Mutant(
         "heads of keys are repeated as a whole: query h reads key h mod num_kv_heads",
         "research/models/layers/attention.py",
-        "            return jnp.repeat(heads, num_heads // count, axis=2)",
-        "            return jnp.tile(heads, (1, 1, num_heads // count, 1))",
+        "key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))",
+        "key, value = (jnp.tile(each, (1, 1, repeats, 1)) for each in (key, value))",
         TEST_GOLDENS,
         "hugging_face and llama",
     ),

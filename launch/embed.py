@@ -1,0 +1,60 @@
+"""Writes a vector of each text: `python -m launch.embed --workdir=R --texts=F --to=V`.
+
+R is a run, whose newest checkpoint is read, or hf:DIR, a model in Hugging Face's
+layout. F has a text on each line, or is a .jsonl whose lines have a `text`; either may
+be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl with `text`
+and `vector` on each line.
+
+--pool=mean is the mean of the last layer's states, --pool=class the state of the class
+token. A text is cut behind the model's length.
+"""
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+from launch import cli
+
+
+def run(args: argparse.Namespace) -> None:
+    from etils import epath
+
+    from research.data.corpora.files import read_texts
+    from research.errors import UserError
+
+    to = epath.Path(args.to)
+    if to.suffix not in (".npy", ".jsonl"):
+        raise UserError(f"--to={to} is written as .npy or .jsonl; give such a name")
+    texts = read_texts(Path(args.texts))
+
+    import numpy as np
+
+    from research.run.json_files import replace_bytes
+    from research.run.open_run import open_run
+
+    vectors = open_run(args.workdir).encode(texts, args.pool)
+    if to.suffix == ".npy":
+        file = io.BytesIO()
+        np.save(file, vectors)
+        content = file.getvalue()
+    else:
+        pairs = zip(texts, vectors.tolist(), strict=True)
+        lines = (json.dumps({"text": t, "vector": v}) + "\n" for t, v in pairs)
+        content = "".join(lines).encode()
+    to.parent.mkdir(parents=True, exist_ok=True)
+    replace_bytes(to, content)
+    print(f"{to}: {len(vectors)} vectors of width {vectors.shape[1]}")
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
+    parser.add_argument("--texts", required=True, help="file, a text on each line")
+    parser.add_argument("--to", required=True, help=".npy or .jsonl that is written")
+    parser.add_argument("--pool", default="mean", choices=("mean", "class"))
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

@@ -1,0 +1,37 @@
+"""Texts in which masks are spelled."""
+
+import re
+
+from research.data.corpora import sentences
+from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
+
+
+def encode_with_masks(vocabulary: Vocabulary, text: str) -> list[int]:
+    """The ids of a text, with the mask's id where it spells a mask.
+
+    A mask is spelled as the vocabulary's own piece, or as one of `SPELLINGS`. It takes
+    the place of a token with the space before it; what follows right behind it is read
+    as the rest of a word.
+    """
+    mask_id, pieces = vocabulary.vocab.mask_id, vocabulary.model.pieces
+    names = [*SPELLINGS["mask"], *pieces[mask_id : mask_id + 1]]
+    first, *others = re.split("|".join(map(re.escape, names)), text)
+    ids = _encode(vocabulary, first, joined=False, before_mask=bool(others))
+    for number, part in enumerate(others, 1):
+        is_last = number == len(others)
+        ids.append(mask_id)
+        ids += _encode(vocabulary, part, joined=True, before_mask=not is_last)
+    return ids
+
+
+def _encode(
+    vocabulary: Vocabulary, text: str, *, joined: bool, before_mask: bool
+) -> list[int]:
+    if vocabulary.keep_whitespace:
+        text = text.removesuffix(" ") if before_mask else text
+        units = sentences.split_literally(text)
+    else:
+        units = sentences.split_units(text)
+        if joined and units and not text[0].isspace():
+            units[0] = sentences.JOINED + units[0]
+    return vocabulary.encode_units(units).token.tolist() if units else []

@@ -1,0 +1,231 @@
+"""From the scores of a task's texts to its table, with 95 % intervals.
+
+Scores within TIE of the best one are equal: with n of them, each counts 1/n. Equal
+scores thus give exactly 50 % on pairs and 1/n on n choices.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from research.errors import UserError
+from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
+from research.evaluation.sentence_scores import Score
+from research.evaluation.statistics import estimate, wilson_interval
+from research.objectives.corruption.scoring import (
+    ENERGY,
+    LIKELIHOOD,
+    PSEUDO_LIKELIHOOD,
+)
+
+TIE = 1e-5
+"""Relative difference below which two scores are equal: float32 rounding of the sum of
+a hundred tokens, which differs between batches of another size."""
+
+NUM_DRAWS = 1000
+"""Bootstrap draws of an interval of an area under a curve."""
+
+ALL = "all"
+"""The row of all items."""
+
+
+class Cell(NamedTuple):
+    """A number with its 95 % interval, nan where there is none."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+Table = dict[str, dict[str, Cell]]
+"""Row -> column -> cell."""
+
+NORMALISED: dict[str, Callable[[Score], float]] = {
+    "sum": lambda score: score.log_prob,
+    "per token": lambda score: score.per_token,
+    "per byte": lambda score: score.per_byte,
+    "length alone": lambda score: -float(score.num_tokens),
+}
+"""By what texts are compared; summed log-probabilities prefer the one of fewer tokens,
+so the last says how far its length alone gets."""
+
+
+def credit(values: Sequence[float], gold: int) -> float:
+    """1 if the right value is the largest, 1/n if it is one of n equal ones, else 0."""
+    best = max(values)
+    tied = [abs(best - v) <= TIE * max(abs(best), abs(v)) for v in values]
+    return tied[gold] / sum(tied)
+
+
+def task_table(
+    judged: str, items: Sequence[Item], scores: Sequence[Sequence[Score]], meaning: str
+) -> Table:
+    """The table of a task.
+
+    Args:
+      judged: of a `score_tasks.Task`.
+      scores: of the texts of each item.
+      meaning: what a score is, of the objective's `score_methods`.
+    """
+    if judged == CHOOSE:
+        return _choice_table(items, scores)
+    firsts = [first for first, *_ in scores]
+    if judged == LAST_WORD:
+        return {ALL: _last_words(firsts, meaning)}
+    return {ALL: _sentences(items, firsts, meaning)}
+
+
+def _choice_table(items: Sequence[Item], scores: Sequence[Sequence[Score]]) -> Table:
+    """Accuracies of each group, and of all items where there are several groups."""
+    groups: dict[str, list[int]] = {}
+    for number, item in enumerate(items):
+        groups.setdefault(item.group or ALL, []).append(number)
+    if len(groups) > 1:
+        groups[ALL] = list(range(len(items)))
+    table = {}
+    for group, numbers in groups.items():
+        table[group] = {"items": Cell(len(numbers))}
+        for name, normalise in NORMALISED.items():
+            right = [
+                credit(list(map(normalise, scores[n])), items[n].gold) for n in numbers
+            ]
+            table[group][f"accuracy, {name}"] = _accuracy(right)
+        chance = np.mean([1 / len(items[n].texts) for n in numbers])
+        differ = [len({s.num_tokens for s in scores[n]}) > 1 for n in numbers]
+        table[group] |= {
+            "chance": Cell(float(chance)),
+            "lengths differ": Cell(float(np.mean(differ))),
+        }
+    return table
+
+
+def _last_words(scores: Sequence[Score], meaning: str) -> dict[str, Cell]:
+    """Whether all tokens of the word are the most likely ones, and its perplexity.
+
+    A pseudo-likelihood is given how many tokens a word has; a detector is asked only
+    whether the word there is the original.
+    """
+    right = [float(bool(score.all_best)) for score in scores]
+    names = {
+        LIKELIHOOD: ("accuracy", "perplexity"),
+        PSEUDO_LIKELIHOOD: ("fill-in accuracy", "pseudo-perplexity"),
+        ENERGY: ("held for the original", ""),
+    }
+    accuracy, perplexity = names[meaning]
+    columns = {"items": Cell(len(scores)), accuracy: _accuracy(right)}
+    log_prob = [score.log_prob for score in scores]
+    if not perplexity:
+        return columns | {"score a word": _mean(log_prob)}
+    return columns | {perplexity: _exp_of_minus(_mean(log_prob))}
+
+
+def _sentences(
+    items: Sequence[Item], scores: Sequence[Score], meaning: str
+) -> dict[str, Cell]:
+    """Means a token, word and byte over all texts, and how well scores tell labels."""
+    words = [len(item.texts[0].split()) for item in items]
+    log_prob = [score.log_prob for score in scores]
+    tokens = [score.num_tokens for score in scores]
+    columns = {"texts": Cell(len(items)), "tokens": Cell(sum(tokens))}
+    if meaning == ENERGY:
+        columns["score a token"] = _ratio(log_prob, tokens)
+    else:
+        name = {LIKELIHOOD: "perplexity", PSEUDO_LIKELIHOOD: "pseudo-perplexity"}
+        for unit, counts in (("token", tokens), ("word", words)):
+            of_unit = _exp_of_minus(_ratio(log_prob, counts))
+            columns[f"{name[meaning]} a {unit}"] = of_unit
+        size = [score.num_bytes for score in scores]
+        bits = _ratio(log_prob, size)
+        columns["bits a byte"] = Cell(
+            *(-x / np.log(2) for x in (bits.value, bits.high, bits.low))
+        )
+    known = [number for number, item in enumerate(items) if item.gold >= 0]
+    if not known:
+        return columns
+    gold = np.array([items[n].gold for n in known])
+    if len(set(gold.tolist())) < 2:
+        raise UserError(f"all texts have the label {gold[0]}: there is nothing to tell")
+    for name, normalise in NORMALISED.items():
+        values = np.array([normalise(scores[n]) for n in known])
+        columns[f"AUC, {name}"] = _area(gold, values)
+    return columns
+
+
+def _accuracy(right: Sequence[float]) -> Cell:
+    mean = float(np.mean(right))
+    return Cell(mean, *wilson_interval(mean, len(right)))
+
+
+def _mean(values: Sequence[float]) -> Cell:
+    """The mean with the t interval over items."""
+    return _cell(float(np.mean(values)), np.asarray(values))
+
+
+def _ratio(values: Sequence[float], counts: Sequence[int]) -> Cell:
+    """sum(values) / sum(counts), with the linearised variance of a ratio over texts."""
+    values, counts = np.asarray(values, float), np.asarray(counts, float)
+    ratio = float(values.sum() / counts.sum())
+    residual = (values - ratio * counts) / counts.mean()
+    return _cell(ratio, residual)
+
+
+def _cell(value: float, draws: np.ndarray) -> Cell:
+    """The value, with the margin of the mean of the draws."""
+    margin = estimate(draws).margin
+    return Cell(value, value - margin, value + margin)
+
+
+def _exp_of_minus(cell: Cell) -> Cell:
+    value, low, high = cell
+    return Cell(*(float(np.exp(-x)) for x in (value, high, low)))
+
+
+def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
+    """The area under the ROC curve, ties half, with the bootstrap's interval."""
+    from scipy import stats  # imported when needed: it takes a second
+    from sklearn import metrics
+
+    ranks = _tied_ranks(values)
+    found = stats.bootstrap(
+        (gold, ranks),
+        metrics.roc_auc_score,
+        n_resamples=NUM_DRAWS,
+        paired=True,
+        vectorized=False,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    )
+    low, high = found.confidence_interval
+    return Cell(float(metrics.roc_auc_score(gold, ranks)), float(low), float(high))
+
+
+def _tied_ranks(values: np.ndarray) -> np.ndarray:
+    """[n] int: ranks, equal for neighbours in order that are within TIE."""
+    order = np.argsort(values, kind="stable")
+    steps = np.diff(values[order]) > TIE * np.abs(values[order][1:])
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.concatenate([[0], np.cumsum(steps)])
+    return ranks
+
+
+def table_lines(table: Mapping[str, Mapping[str, Cell]]) -> list[str]:
+    """The lines of a table in Markdown; fractions are shown in per cent."""
+    columns = list(next(iter(table.values())))
+    lines = [["", *columns], ["---", *["---:"] * len(columns)]]
+    for row, cells in table.items():
+        lines.append([row, *(_text(name, cells[name]) for name in columns)])
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+COUNTS = ("items", "texts", "tokens")
+FRACTIONS = ("accuracy", "fill-in", "held", "AUC", "chance", "lengths differ")
+
+
+def _text(name: str, cell: Cell) -> str:
+    if name in COUNTS:
+        return f"{cell.value:,.0f}"
+    if name.startswith(FRACTIONS):
+        value, low, high = (f"{100 * x:.1f}" for x in cell)
+        return f"{value} %" if np.isnan(cell.low) else f"{value} % [{low}, {high}]"
+    return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]"

@@ -1,0 +1,133 @@
+"""Tasks that are judged by the scores of texts: minimal pairs, choices, last words."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from research.data.corpora.corpus import Document
+from research.data.corpora.files import load_file_corpus
+from research.data.corpora.row_formats import Format
+from research.errors import UserError
+
+CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
+"""How the scores of a task's items are judged; see `research.evaluation.score_tables`.
+"""
+
+
+class Task(NamedTuple):
+    """How a task's files are read and judged."""
+
+    judged: str
+    fields: tuple[str, ...]  # columns or keys, as config.data.fields; (): the text
+    label: str  # the column of the group, the right choice or the acceptability
+    what: str
+
+
+TASKS = {
+    "blimp": Task(
+        CHOOSE,
+        ("sentence_good", "sentence_bad"),
+        "UID",
+        "minimal pairs by paradigm (Warstadt et al. 2020)",
+    ),
+    "pairs": Task(
+        CHOOSE,
+        ("sentence_good", "sentence_bad"),
+        "",
+        "pairs of texts, of which the first is right; --label names groups",
+    ),
+    "choices": Task(
+        CHOOSE,
+        ("query", "choices"),
+        "gold",
+        "a text and its continuations; the label is the number of the right one",
+    ),
+    "schema": Task(
+        CHOOSE,
+        ("context_options", "continuation"),
+        "gold",
+        "contexts of one continuation (Winograd schemas), which alone is scored",
+    ),
+    "lambada": Task(
+        LAST_WORD,
+        ("context", "continuation"),
+        "",
+        "the last word of a passage (Paperno et al. 2016)",
+    ),
+    "sentences": Task(
+        SENTENCES,
+        (),
+        "",
+        "texts by themselves; with a label of 0 or 1 (acceptability), the area under "
+        "the ROC curve",
+    ),
+}
+
+
+class Item(NamedTuple):
+    """An item: one or more texts to score, each after its context."""
+
+    id: str
+    group: str  # "": the items have no groups
+    texts: tuple[str, ...]
+    contexts: tuple[str, ...]  # one for each text; may be empty
+    gold: int  # the right text; the label of acceptability; -1: none
+
+
+def read_items(
+    name: str, files: str, fields: Sequence[str] = (), label: str = ""
+) -> tuple[list[Item], str]:
+    """The items of a task's files, and the hash of the files.
+
+    Args:
+      name: one of TASKS.
+      files: a file, folder or glob, in any format of `data.corpus`.
+      fields, label: columns or keys in place of the task's own.
+
+    Raises:
+      UserError: there are no such files or columns, or a label that is not legal.
+    """
+    task = TASKS[name]
+    fmt = Format("auto", tuple(fields) or task.fields, label or task.label)
+    corpus = load_file_corpus(files, None, fmt, "--data")
+    items = [_item(name, document) for document in corpus.documents("test")]
+    if not items:
+        raise UserError(f"--data={files} has no items")
+    return items, corpus.fingerprint()
+
+
+def _item(name: str, document: Document) -> Item:
+    """The item of one document, whose parts are those of the task."""
+    parts, label = document_parts(document), document.label
+    match name:
+        case "blimp" | "pairs":
+            _check(len(parts) == 2, document, "a pair has two texts")
+            return Item(document.id, label or "", parts, ("", ""), 0)
+        case "lambada":
+            _check(len(parts) == 2, document, "a passage has a context and a last word")
+            return Item(document.id, "", parts[1:], parts[:1], 0)
+        case "sentences":
+            _check(label in (None, "0", "1"), document, "its label is neither 0 nor 1")
+            gold = -1 if label is None else int(label)
+            return Item(document.id, "", (document.text,), ("",), gold)
+    _check(len(parts) > 2, document, "has fewer than two choices")
+    number = len(parts) - 1
+    legal = label is not None and label.isdecimal() and int(label) < number
+    _check(legal, document, f"its label {label!r} is none of its {number} choices")
+    if name == "schema":
+        texts, contexts = parts[-1:] * number, parts[:-1]
+    else:
+        texts, contexts = parts[1:], parts[:1] * number
+    return Item(document.id, "", texts, contexts, int(label))
+
+
+def document_parts(document: Document) -> tuple[str, ...]:
+    """The texts that `corpus.join_parts` has joined by one character."""
+    begins = (0, *document.starts)
+    ends = (*(start - 1 for start in document.starts), len(document.text))
+    pairs = zip(begins, ends, strict=True)
+    return tuple(document.text[begin:end] for begin, end in pairs)
+
+
+def _check(legal: bool, document: Document, problem: str) -> None:
+    if not legal:
+        raise UserError(f"{document.id}: {problem}")

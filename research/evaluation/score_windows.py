@@ -1,0 +1,104 @@
+"""Texts as windows of tokens, and rows that score them as batches of one size."""
+
+# n windows, L length of a row
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from research.batch import EVALUATION_STEP, WORD, Example
+from research.data.tokenizers.token_offsets import token_offsets
+from research.data.tokenizers.vocabulary import Vocabulary
+from research.objectives.corruption.scoring import ScoreRows
+
+
+class Window(NamedTuple):
+    """Tokens of a text that are read together, and which of them are scored."""
+
+    text: int
+    token: np.ndarray  # [n] int32
+    flags: np.ndarray  # [n] uint8
+    scored: np.ndarray  # [n] bool
+
+
+def encode(
+    vocabulary: Vocabulary, text: str, context: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens and flags of a context and a text, and which tokens are the text's."""
+    if not context:
+        token, starts = vocabulary.encode(text)
+        return token, starts * np.uint8(WORD), np.full(len(token), bool(text.strip()))
+    spaced = context[-1].isspace() or text[:1].isspace()
+    begin = context if spaced else context + " "
+    token, starts = vocabulary.encode(begin + text)
+    scored = token_offsets(begin + text, vocabulary).end > len(begin)
+    return token, starts * np.uint8(WORD), scored & bool(text.strip())
+
+
+def make_windows(scored: np.ndarray, room: int) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, first token to score) of windows of at most `room` tokens.
+
+    Each scored token is in one window. The first window begins with the text if what is
+    scored fits; a later one has all the context that fits (lm-evaluation-harness,
+    utils.py, get_rolling_token_windows with the largest context).
+    """
+    num_tokens, first = len(scored), int(scored.argmax())
+    last = num_tokens - int(scored[::-1].argmax())
+    while first < last:
+        end = min(first + room, num_tokens)
+        yield max(0, end - room), end, first
+        first = end
+
+
+def raw_text(
+    windows: Sequence[Window], pad_id: int, length: int
+) -> tuple[Example, np.ndarray]:
+    """The windows as raw text [n, L], and which tokens are scored."""
+    shape = len(windows), length
+    token, flags = np.full(shape, pad_id, np.int32), np.zeros(shape, np.uint8)
+    scored = np.zeros(shape, bool)
+    for row, window in enumerate(windows):
+        inside = slice(len(window.token))
+        token[row, inside], flags[row, inside] = window.token, window.flags
+        scored[row, inside] = window.scored
+    size = np.array([len(window.token) for window in windows], np.int32)
+    none = np.zeros_like(size)
+    example = Example(
+        token,
+        flags,
+        size,
+        label=none - 1,
+        first_length=size,
+        corpus=none,
+        step=np.full(len(size), EVALUATION_STEP, np.int64),
+        document=np.arange(len(size)),
+        tag=token[:, :0],
+    )
+    return example, scored
+
+
+def row_batches(
+    rows: Iterator[ScoreRows], size: int
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Batches of `size` rows and their texts; empty rows fill the last one."""
+    left = None
+    for more in rows:
+        if left is not None:
+            more = jax.tree.map(lambda *x: np.concatenate(x), left, more)
+        while len(more.text) >= size:
+            yield _batch(jax.tree.map(lambda x: x[:size], more), size)
+            more = jax.tree.map(lambda x: x[size:], more)
+        left = more
+    if left is not None and len(left.text):
+        yield _batch(left, size)
+
+
+def _batch(rows: ScoreRows, size: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    missing = size - len(rows.text)
+    arrays = {
+        name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        for name, array in rows.arrays.items()
+    }
+    return rows.text, arrays | {"example": np.zeros(size, np.int32)}

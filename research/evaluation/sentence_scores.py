@@ -1,0 +1,232 @@
+"""One score for any objective: log p(text), by the rows that the objective makes of it.
+
+The score is minus the objective's own loss on the rows of its `score_rows`, so networks
+and losses are those of training. A loss is linear in its weights: its derivative by a
+weight is the loss of that position. Losses of positions are float32; they are added on
+the host, in float64.
+"""
+
+# N rows, L length of a row
+
+import collections
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from research import models, objectives
+from research.distributed import sharding
+from research.errors import UserError, unknown
+from research.evaluation.score_windows import (
+    Window,
+    encode,
+    make_windows,
+    raw_text,
+    row_batches,
+)
+from research.objectives.corruption.scoring import ScoreRows
+
+NUM_SPECIALS = 3
+"""Positions of a row that are kept free for specials."""
+
+MIN_LENGTH = 16
+"""Rows have this length, doubled until the text fits, and at most data.length."""
+
+BATCH_POSITIONS = 8192
+"""Of a batch: rows times their length."""
+
+WINDOWS_PER_CALL = 64
+"""Windows of which rows are made at once, on the host."""
+
+
+class Score(NamedTuple):
+    """The score of a text, or of a text given its context."""
+
+    log_prob: float  # nats; the objective's `score_methods` say of what
+    num_tokens: int  # of the text
+    num_bytes: int  # of the text in UTF-8
+    num_windows: int  # 1, unless it is longer than a row
+    all_best: bool | None  # whether each token was the most likely one; None: not asked
+
+    @property
+    def per_token(self) -> float:
+        return self.log_prob / self.num_tokens
+
+    @property
+    def per_byte(self) -> float:
+        return self.log_prob / self.num_bytes
+
+
+class Scorer:
+    """Gives texts their scores; compiles once for each length of rows.
+
+    Args:
+      run: has config, objective, network, params, vocabulary and mesh, such as a
+        `research.run.restored.RestoredRun`.
+      method: of the objective's `score_methods`; "": the first of them.
+      best: whether to find out if each scored token is the most likely one.
+
+    Raises:
+      UserError: the objective gives no score, or not by this method.
+    """
+
+    def __init__(self, run: Any, method: str = "", *, best: bool = False):
+        self.run, self.best = run, best
+        self.method = check_method(run.objective, method)
+        self.meaning = run.objective.score_methods[self.method]
+        objective = objectives.for_scoring(run.objective)
+        self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
+
+    def __call__(
+        self, texts: Sequence[str], contexts: Sequence[str] | None = None
+    ) -> list[Score]:
+        """The score of each text, or of each text given its context.
+
+        A text follows its context after a space, unless there is white space. A score
+        does not depend on the other texts. A text that is longer than a row is read in
+        windows, each as long as a row, and each of its tokens is scored once: see
+        `make_windows`.
+
+        Raises:
+          UserError: a text is blank.
+        """
+        contexts = [""] * len(texts) if contexts is None else contexts
+        room, by_length = self.run.config.data.length - NUM_SPECIALS, {}
+        num_windows = np.zeros(len(texts), np.int64)
+        num_tokens = np.zeros(len(texts), np.int64)
+        for number, pair in enumerate(zip(texts, contexts, strict=True)):
+            token, flags, scored = encode(self.run.vocabulary, *pair)
+            if not scored.any():
+                raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
+            num_tokens[number] = scored.sum()
+            for begin, end, first in make_windows(scored, room):
+                own = scored[begin:end] & (np.arange(begin, end) >= first)
+                window = Window(number, token[begin:end], flags[begin:end], own)
+                by_length.setdefault(self._row_length(end - begin), []).append(window)
+                num_windows[number] += 1
+        log_prob, right = np.zeros(len(texts)), np.ones(len(texts), bool)
+        for length, windows in sorted(by_length.items()):
+            for text, loss, all_best in self._score_rows(windows, length):
+                np.subtract.at(log_prob, text, loss)
+                np.logical_and.at(right, text, all_best)
+        return [
+            Score(
+                float(log_prob[number]),
+                int(num_tokens[number]),
+                len(text.encode("utf-8", "replace")),
+                int(num_windows[number]),
+                bool(right[number]) if self.best else None,
+            )
+            for number, text in enumerate(texts)
+        ]
+
+    def _row_length(self, num_tokens: int) -> int:
+        """The length of a window's row, which depends on the window alone."""
+        length = MIN_LENGTH
+        while length < num_tokens + NUM_SPECIALS:
+            length *= 2
+        return min(length, self.run.config.data.length)
+
+    def _score_rows(self, windows: Sequence[Window], length: int) -> Iterator[tuple]:
+        """(text [n], loss [n] float64, all_best [n]) of the rows of each batch."""
+        mesh, running = self.run.mesh, collections.deque()
+        rows_sharding = sharding.batch_sharding(mesh)
+        num_shards = mesh.shape["data"] * mesh.shape["fsdp"]
+        size = max(1, BATCH_POSITIONS // length // num_shards) * num_shards
+        with sharding.context(mesh):
+            for text, arrays in row_batches(self._make_rows(windows, length), size):
+                batch = jax.device_put(arrays, rows_sharding)
+                result = self._score_batch(self.run.params, batch)
+                running.append((text, arrays, result))
+                if len(running) > 1:  # the host makes rows while the device computes
+                    yield _collect(*running.popleft())
+            while running:
+                yield _collect(*running.popleft())
+
+    def _make_rows(self, windows: Sequence[Window], length: int) -> Iterator[ScoreRows]:
+        """The rows of the windows, some windows at a time."""
+        vocab = self.run.vocabulary.vocab
+        for start in range(0, len(windows), WINDOWS_PER_CALL):
+            some = windows[start : start + WINDOWS_PER_CALL]
+            example, scored = raw_text(some, vocab.pad_id, length)
+            rows = self.run.objective.score_rows(
+                example, scored, vocab, length, self.method
+            )
+            text = np.array([window.text for window in some])[rows.text]
+            yield ScoreRows(text, rows.arrays)
+
+
+def score(
+    run: Any,
+    texts: Sequence[str],
+    contexts: Sequence[str] | None = None,
+    *,
+    method: str = "",
+) -> list[Score]:
+    """The scores of some texts; see `Scorer`, which does not compile again."""
+    return Scorer(run, method)(texts, contexts)
+
+
+def check_method(objective: Any, method: str) -> str:
+    """The name of the method, by default the objective's first.
+
+    Raises:
+      UserError: the objective gives no score, or not by this method.
+    """
+    methods = getattr(objective, "score_methods", None)
+    name = type(objective).__module__.rpartition(".")[-1]
+    if methods is None:
+        able = [
+            each
+            for each in objectives.names()
+            if hasattr(objectives.objective_class(each), "score_methods")
+        ]
+        raise UserError(
+            f"objective {name} gives texts no score; these do: {', '.join(able)}"
+        )
+    if method and method not in methods:
+        raise unknown(f"method of scoring of objective {name}", method, methods)
+    return method or next(iter(methods))
+
+
+def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
+    """The function from (params, batch) to the losses of all weights, by their names.
+
+    And, if `best`, to the weight of what is right in each row [N], else None.
+    """
+
+    def terms_of(params: Any, batch: dict) -> dict:
+        def loss(net):
+            return objective.loss(net, batch | {"carry": None}, jax.random.key(0))[0]
+
+        return models.apply(network, params, loss)
+
+    def score_batch(params: Any, batch: dict) -> tuple[dict, Any]:
+        weights = {name: batch[name] for name in batch if name.endswith("weight")}
+
+        def total(weights: dict) -> jax.Array:
+            terms = terms_of(params, batch | weights).values()
+            return sum(term.total for term in terms if term.coef)
+
+        def right(row: dict) -> jax.Array:
+            terms = terms_of(params, jax.tree.map(lambda x: x[None], row))
+            return sum(
+                term.total for name, term in terms.items() if name.endswith("accuracy")
+            )
+
+        return jax.grad(total)(weights), jax.vmap(right)(batch) if best else None
+
+    return score_batch
+
+
+def _collect(text: np.ndarray, arrays: dict, result: tuple) -> tuple:
+    """The texts of a batch's rows, the rows' losses, and whether all are right."""
+    losses, right = jax.device_get(result)
+    loss = sum(
+        (array.astype(np.float64) * arrays[name]).sum(axis=1)
+        for name, array in losses.items()
+    )
+    count = sum(arrays[name].sum(axis=1) for name in losses)
+    all_best = np.ones(len(loss), bool) if right is None else right > count - 1e-3
+    return text, loss[: len(text)], all_best[: len(text)]

@@ -1,0 +1,1 @@
+"""Text that a trained network writes: continued, translated, or filled in."""

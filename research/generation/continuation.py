@@ -1,0 +1,98 @@
+"""A network as a function from the tokens so far to the logits of the next one."""
+
+# B batch, R rows, L length of the prompts, V vocabulary
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from research import models
+from research.batch import INPUT_ARRAYS, NEVER
+from research.generation.readouts import vocabulary_logits
+from research.models.layers.cache import Cache
+
+
+class Context(NamedTuple):
+    """What a network has read."""
+
+    cache: Cache
+    last: dict[str, jax.Array]  # the arrays of each row's last token, [R] each
+
+
+class Continuation(NamedTuple):
+    """A network bound to its parameters, and how its texts go on: see `Prompt`."""
+
+    apply: Callable  # `models.apply` of the network and its parameters
+    mask_id: int
+    token_type: int
+    appended: str
+
+    def read_prompt(
+        self, group: dict, encoder: dict | None, max_tokens: int
+    ) -> tuple[jax.Array, Context]:
+        """Logits [B, V] of the first new token, and the context for the others."""
+        num_rows, length = group["token"].shape
+        at_B1 = jnp.sum(group["segment"] > 0, axis=1, keepdims=True) - 1
+        last = {
+            name: jnp.take_along_axis(group[name], at_B1, axis=1)[:, 0]
+            for name in INPUT_ARRAYS
+        }
+
+        def read(net):
+            encoded = None if encoder is None else net.encode(encoder)
+            cache = net.empty_cache(num_rows, length + max_tokens)
+            return self._read(net, group, last, at_B1, cache, encoded)
+
+        return self.apply(read)
+
+    def read_tokens(
+        self, token_R: jax.Array, context: Context
+    ) -> tuple[jax.Array, Context]:
+        """Logits [R, V] of the token after these."""
+        last = self._next(context.last, token_R)
+        group = {name: array[:, None] for name, array in last.items()}
+        at_R1 = jnp.zeros_like(group["token"])
+        return self.apply(
+            lambda net: self._read(net, group, last, at_R1, context.cache)
+        )
+
+    def _next(self, last: dict, token_R: jax.Array) -> dict:
+        """The arrays of tokens that follow."""
+        arrays = {name: last[name] + 1 for name in ("position", "rank", "reach")}
+        token_type = jnp.full_like(token_R, self.token_type)
+        return last | arrays | {"token": token_R, "token_type": token_type}
+
+    def _read(self, net, group, last, at_R1, cache, encoded=None):
+        """Reads a group; the logits are of the state at `at_R1`, or of what follows."""
+        length, keys = group["token"].shape[1], {}
+        used = cache.used + length
+        if self.appended != "nothing":
+            more = self._next(last, jnp.full_like(last["token"], self.mask_id))
+            if self.appended == "query":
+                never = jnp.full_like(more["rank"], NEVER)
+                more |= {"rank": never, "reach": more["reach"] - 1}
+                keys = {"num_keys": length}
+            group = {
+                name: jnp.concatenate([group[name], more[name][:, None]], axis=1)
+                for name in INPUT_ARRAYS
+            }
+            at_R1 = jnp.full_like(at_R1, length)
+        if isinstance(net, models.EncoderDecoder):
+            keys["encoded"] = encoded
+        states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
+        logits_RV = vocabulary_logits(net.readout(states))[:, 0]
+        # The next token takes the slot of an appended mask.
+        return logits_RV, Context(cache._replace(used=used), last)
+
+
+def repeat_rows(context: Context, count: int) -> Context:
+    """A context with each row `count` times in succession."""
+    last = {name: jnp.repeat(x, count, axis=0) for name, x in context.last.items()}
+    return Context(context.cache.repeat_rows(count), last)
+
+
+def select_rows(context: Context, row_R: jax.Array) -> Context:
+    """The context of rows that continue the same prompts as those they replace."""
+    return context._replace(cache=context.cache.select_rows(row_R))

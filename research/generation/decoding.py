@@ -1,0 +1,68 @@
+"""The loop that writes token after token, over any function of the tokens so far."""
+
+# B batch, K hypotheses of a row, R = B or B x K rows of the network, L prompt length,
+# V vocabulary
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from research.batch import VocabInfo
+from research.generation import beams, texts
+from research.generation.next_token import seen_tokens
+from research.generation.options import Options
+from research.generation.written import Written
+
+
+class Network(NamedTuple):
+    """A function from the tokens so far to logits, whose `context` is its own."""
+
+    read_tokens: Callable  # (token [R], context) to logits [R, V] and the next context
+    repeat_rows: Callable  # (context, K) to a context with each row K times
+    select_rows: Callable  # (context, row [R]) to the context of these rows
+
+
+def decode(
+    options: Options,
+    vocab: VocabInfo,
+    network: Network,
+    logits_BV: jax.Array,
+    context: Any,
+    prompt_BL: jax.Array,
+    row_B: jax.Array,
+) -> Written:
+    """Continues each row until it ends.
+
+    Args:
+      logits_BV: of the first new token.
+      context: after the prompt.
+      prompt_BL: tokens that the repetition penalty counts, beside new ones.
+      row_B: int32, the rows' numbers, on which samples depend.
+    """
+    search = beams if options.method == "beam" else texts
+    logits_RV, seen = logits_BV, seen_tokens(options, vocab, prompt_BL)
+    if options.method == "beam":
+        count = options.beams
+        logits_RV, seen = jax.tree.map(
+            lambda x: jnp.repeat(x, count, axis=0), (logits_BV, seen)
+        )
+        context = network.repeat_rows(context, count)
+    state = search.start(options, vocab, row_B, seen)
+
+    def body(carry):
+        state, context = carry
+        if options.method == "beam":
+            context = network.select_rows(context, state.parent)
+        logits_RV, context = network.read_tokens(state.last, context)
+        return search.extend(options, vocab, state, logits_RV), context
+
+    def goes_on(carry):
+        state, _ = carry
+        return (state.count < options.max_tokens) & ~jnp.all(state.done)
+
+    state = search.extend(options, vocab, state, logits_RV)
+    state, _ = lax.while_loop(goes_on, body, (state, context))
+    return search.written(options, state)

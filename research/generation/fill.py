@@ -1,0 +1,107 @@
+"""What a masked model puts in the place of mask tokens."""
+
+# B batch, L length, P masks of a row, K candidates
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from research import models
+from research.batch import VocabInfo
+from research.distributed import sharding
+from research.errors import UserError
+from research.generation.readouts import vocabulary_logits
+from research.generation.rows import map_rows
+from research.objectives.inputs import input_format
+from research.objectives.inputs.prompt import pad_rows
+
+
+class Candidate(NamedTuple):
+    """A token in the place of a mask."""
+
+    token: int
+    probability: float  # given all tokens that are no masks
+
+
+def make_fill(
+    objective: Any,
+    network: Any,
+    params: Any,
+    vocab: VocabInfo,
+    mesh: Any,
+    *,
+    top_k: int = 5,
+    batch: int = 32,
+) -> Callable[[Sequence[Sequence[int]]], list[list[list[Candidate]]]]:
+    """A function that fills in the masks of texts.
+
+    It takes texts of token ids without bos and eos, where `vocab.mask_id` is to be
+    filled, and returns by text, by mask in order of the text, the `top_k` most probable
+    tokens, best first. Masks are predicted independently of each other, as in training;
+    a text is read as bos, text, eos, all of token type 0. It compiles once for each
+    length of the longest text and largest number of masks of a call.
+
+    Args:
+      objective: of the run; one that predicts masked tokens (mlm, electra, unilm, ...).
+      network: `objective.network(options, vocab)`; of ELECTRA the generator fills.
+      params: its parameters, on the mesh.
+      mesh: `Program.mesh`.
+      batch: texts that are read at once.
+
+    Raises:
+      UserError: the objective predicts no masked tokens in place; of the function: a
+        text is too long for learned positions.
+    """
+    check_fills(objective, network)
+
+    def run(params, arrays):
+        def states(net):
+            net = getattr(net, "generator", net)
+            return net.readout(net.states(arrays, scored=arrays["scored"]))
+
+        logits_BPV = vocabulary_logits(models.apply(network, params, states))
+        log_p_BPV = jax.nn.log_softmax(logits_BPV, axis=-1)
+        count = min(top_k, vocab.size)
+        log_p_BPK, best_BPK = jax.lax.top_k(log_p_BPV[..., : vocab.size], count)
+        return best_BPK, log_p_BPK
+
+    run = jax.jit(run, out_shardings=sharding.replicated(mesh))
+
+    def fill(texts):
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        masks = [np.flatnonzero(np.array(row) == vocab.mask_id) for row in rows]
+        token, length = pad_rows(rows, vocab.pad_id)
+        scored, _ = pad_rows(masks, 0)
+        if not scored.size:
+            return [[] for _ in texts]
+        arrays = input_format.full_input(token, length) | {"scored": scored}
+        run_rows = partial(run, params)
+        best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh)
+        return [
+            [
+                list(map(Candidate, best_PK[n].tolist(), np.exp(log_p_PK[n]).tolist()))
+                for n in range(len(mask))
+            ]
+            for mask, best_PK, log_p_PK in zip(masks, best, log_p, strict=True)
+        ]
+
+    return fill
+
+
+def check_fills(objective: Any, network: Any) -> None:
+    """Checks that an objective predicts masked tokens in place.
+
+    Raises:
+      UserError: it does not.
+    """
+    masked = getattr(objective, "mask_fraction", 0) > 0 or objective.family == "joint"
+    causal = getattr(network, "pattern", "full") == "causal"
+    if not masked or causal or isinstance(network, models.EncoderDecoder):
+        name = type(objective).__module__.rpartition(".")[-1]
+        raise UserError(
+            f"objective {name} does not predict masked tokens in place; mlm, electra, "
+            "unilm and their relatives do"
+        )

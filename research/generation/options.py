@@ -1,0 +1,43 @@
+"""How the next tokens are chosen."""
+
+from dataclasses import dataclass
+
+from research.fields import check, choice, number
+
+METHODS = ("greedy", "beam", "sample")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The fields are the flags of launch.generate.
+
+    Padding, bos and mask tokens are never written. The repetition penalty divides the
+    logit of each token that the text has so far by it if the logit is positive, and
+    multiplies it by it if not (Keskar et al. 2019, section 4.1, divide all logits,
+    which would favour tokens whose logit is negative); special tokens have none.
+    """
+
+    method: str = choice("greedy", METHODS)
+    max_tokens: int = number(
+        64, least=1, most=2**20
+    )  # new tokens at most, eos included
+    min_tokens: int = number(0, least=0)  # new tokens before eos
+    beams: int = number(4, least=1, most=2**10)  # open texts of beam search
+    length_penalty: float = number(
+        0.6, least=0
+    )  # alpha of Wu et al. (2016), section 7:
+    # beam search ranks by log p / ((5 + tokens) / 6) ** alpha; 0: by log p
+    temperature: float = number(1.0, above=0)  # of samples: logits are divided by it
+    top_k: int = number(0, least=0)  # samples are among so many best tokens; 0: all
+    top_p: float = number(1.0, above=0, most=1)  # samples are among the fewest best
+    # tokens whose probabilities add up to it (Holtzman et al. 2020, section 3.1)
+    repetition_penalty: float = number(1.0, above=0)  # 1: none
+    seed: int = number(0, least=0, below=2**31)  # of samples
+
+    def __post_init__(self):
+        check(self)
+        if self.min_tokens >= self.max_tokens:
+            raise ValueError(
+                f"min_tokens is below max_tokens ({self.max_tokens}), not "
+                f"{self.min_tokens}"
+            )

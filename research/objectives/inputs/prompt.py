@@ -1,0 +1,36 @@
+"""Texts that a network continues, laid out as its objective's rows are."""
+
+# B batch, L length, M encoder length
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+APPENDED = ("nothing", "mask", "query")
+
+
+class Prompt(NamedTuple):
+    """What is read before the first new token; rows are padded at their ends.
+
+    A new token continues its row: its position, rank and reach are each one more than
+    those of the token before. `appended` says which state predicts the next token: that
+    of the last token; of a mask token appended at the next position (UniLM); or of a
+    query there, to which no token attends (XLNet).
+    """
+
+    group: dict[str, Any]  # six arrays [B, L]
+    encoder: dict[str, Any] | None = None  # six arrays [B, M], if there is an encoder
+    token_type: int = 0  # of new tokens
+    appended: str = "nothing"  # one of APPENDED
+
+
+def pad_rows(
+    rows: Sequence[Sequence[int]], pad_id: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids [B, L] of rows, L the longest of them, and their lengths [B]."""
+    length = np.array([len(row) for row in rows], np.int64)
+    token = np.full((len(rows), length.max(initial=0)), pad_id, np.int32)
+    for array, row in zip(token, rows, strict=True):
+        array[: len(row)] = row
+    return token, length

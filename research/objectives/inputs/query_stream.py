@@ -1,0 +1,45 @@
+"""XLNet's query stream: queries after the text (Yang et al. 2019, section 2.3)."""
+
+# B batch, L length of the text, K queries
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from research.batch import NEVER, VocabInfo
+from research.objectives.inputs import input_format
+
+
+def append_queries(
+    content: Mapping[str, np.ndarray],
+    chosen: np.ndarray,
+    vocab: VocabInfo,
+    num_scored: int,
+) -> dict[str, np.ndarray]:
+    """Appends a query for each target, and scores it.
+
+    Args:
+      content: the six arrays of the text, [B, L] each.
+      chosen: [B, L] bool, the targets; at most K = `num_scored` of a row.
+    """
+    length = chosen.shape[1]
+    target_index, used = input_format.scored_positions(chosen, num_scored)
+    of_target = {name: np.zeros_like(target_index) for name in content}
+    for name, array in of_target.items():
+        array[used] = content[name][chosen]
+    target = of_target["token"]
+    query = of_target | {
+        "token": np.where(used, vocab.mask_id, vocab.pad_id),
+        "rank": np.full_like(target_index, NEVER),
+        "reach": of_target["reach"] - 1,
+    }
+    group = {
+        name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)
+        for name in content
+    }
+    query_index = length + np.arange(target_index.shape[1], dtype=np.int32)
+    return group | {
+        "scored": np.where(used, query_index, 0),
+        "target": np.where(used, target, vocab.pad_id).astype(np.int32),
+        "weight": used.astype(np.float32),
+    }

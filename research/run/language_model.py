@@ -1,0 +1,223 @@
+"""A trained network and its vocabulary, on texts and NumPy arrays."""
+
+# B batch, L length, D width
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import models
+from research.batch import input_group
+from research.data.tokenizers.masked_text import encode_with_masks
+from research.errors import UserError, unknown
+from research.evaluation.sentence_scores import Score, Scorer
+from research.generation.fill import Candidate, make_fill
+from research.generation.rows import map_rows
+from research.objectives.inputs import input_format
+from research.objectives.inputs.prompt import pad_rows
+from research.run.export import tokenizer_layout
+from research.run.restored import RestoredRun
+
+POOLS = ("mean", "class")
+"""What a vector is: the mean of the states of all tokens; that of the class token."""
+SPECIALS = {
+    "both": (("bos",), ("eos",)),
+    "eos": ((), ("eos",)),
+    "last": ((), ("eos", "bos")),
+    "none": (("bos",), ()),
+}
+"""The special tokens before and after a text, by the layout of its tokenizer; a causal
+network reads bos first, as in its training."""
+MIN_LENGTH = 16
+"""Positions of a row at least."""
+TYPE_OF_LAST = 2
+"""XLNet's token type of the class token (`xlnet_segments`)."""
+
+
+class Filled(NamedTuple):
+    """What may be in the place of a mask."""
+
+    text: str  # of the token, with the space before it if it starts a word
+    token: int
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """What `open_run` gives.
+
+    Attributes:
+      run: the objective, its network and parameters, and the vocabulary.
+      missing: names of parameters that the model does not have: those of its readout.
+    """
+
+    run: RestoredRun
+    missing: tuple[str, ...] = ()
+
+    def encode(
+        self, texts: Sequence[str], pool: str = "mean", *, batch: int = 32
+    ) -> np.ndarray:
+        """A vector of each text, float32 [texts, D]: of the last layer, not normalised.
+
+        A text is read with its special tokens, and cut where the row is full. Of
+        ELECTRA the vector is the discriminator's, of an encoder-decoder the encoder's.
+        The class token is bos; in a causal network it is the last token, the only one
+        that sees the whole text.
+
+        Args:
+          pool: one of `POOLS`; the mean is over special tokens as well.
+          batch: texts that are read at once.
+
+        Raises:
+          UserError: an unknown `pool`, or the network has no class token or is one that
+            reads backward.
+        """
+        if pool not in POOLS:
+            raise unknown("pool", pool, POOLS)
+        if pool == "class" and self._has_encoder:
+            raise UserError(
+                "pool is class, but an encoder-decoder has no class token; set mean"
+            )
+        direction = getattr(self.run.objective, "direction", "forward")
+        if direction == "backward" or isinstance(self.run.network, models.BiLM):
+            raise UserError("a network that reads backward gives texts no vectors")
+        rows = [self._with_specials(text) for text in texts]
+        vectors = [np.zeros((0, self.run.network.options.width), np.float32)]
+        for start in range(0, len(rows), batch):
+            chunk = rows[start : start + batch]
+            arrays = self._arrays(chunk, pool)
+            encode = functools.partial(self._encode, self.run.params)
+            vectors.append(map_rows(encode, arrays, batch=batch, mesh=self.run.mesh))
+        return np.concatenate(vectors)
+
+    @property
+    def _has_encoder(self) -> bool:
+        return isinstance(self.run.network, models.EncoderDecoder)
+
+    @property
+    def _layout(self) -> str:
+        network = self.run.network
+        pattern = "" if self._has_encoder else self.run.objective.pattern
+        return tokenizer_layout(pattern, network.options)
+
+    @functools.cached_property
+    def _encode(self) -> Any:
+        """(params, arrays) -> the weighted sum of states [B, D]."""
+
+        def states(net, group):
+            net = getattr(net, "discriminator", net)
+            return net.encode(group).states if self._has_encoder else net.states(group)
+
+        @jax.jit
+        def encode(params, arrays):
+            fn = functools.partial(states, group=input_group(arrays))
+            states_BLD = models.apply(self.run.network, params, fn)
+            weight_BL = arrays["weight"]
+            return jnp.einsum("bl,bld->bd", weight_BL, states_BLD.astype(jnp.float32))
+
+        return encode
+
+    def _with_specials(self, text: str) -> list[int]:
+        """The ids of a text and its special tokens, those that the network has."""
+        vocabulary = self.run.vocabulary
+        vocab = vocabulary.vocab
+        before, after = (
+            [i for name in names if (i := getattr(vocab, f"{name}_id")) < vocab.size]
+            for names in SPECIALS[self._layout]
+        )
+        room = self.run.config.data.length - len(before) - len(after)
+        token = vocabulary.encode(text)[0][:room]
+        return [*before, *token.tolist(), *after] or [vocab.unk_id]
+
+    def _arrays(self, rows: Sequence[Sequence[int]], pool: str) -> dict:
+        """The network's inputs [B, L], and how much each position counts.
+
+        L is a power of two, so that few lengths are compiled.
+        """
+        short, length = pad_rows(rows, self.run.vocabulary.vocab.pad_id)
+        width = 1 << (max(MIN_LENGTH, short.shape[1]) - 1).bit_length()
+        width = min(self.run.config.data.length, width)
+        pad = width - short.shape[1]
+        token = np.pad(short, ((0, 0), (0, pad)), mode="edge")
+        is_causal = self._layout == "none"
+        make = input_format.causal_input if is_causal else input_format.full_input
+        arrays = make(token, length)
+        position, length = np.arange(width), length[:, None]
+        if (
+            self._layout == "last"
+            and self.run.network.options.token_types > TYPE_OF_LAST
+        ):
+            np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
+        at = 0 if self._layout == "both" else length - 1
+        weight = (position < length) / length if pool == "mean" else position == at
+        shape = token.shape
+        return arrays | {"weight": np.broadcast_to(weight, shape).astype(np.float32)}
+
+    def fill(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Filled]]]:
+        """What a masked model puts in the place of each mask: by text, by mask, the
+        `top_k` most probable tokens, best first.
+
+        Masks are spelled as the vocabulary's mask token, or as [MASK] or <mask>. They
+        are predicted independently of each other. Of ELECTRA the generator fills.
+
+        Raises:
+          UserError: the objective predicts no masked tokens, the model has no readout,
+            or a text is too long.
+        """
+        self._check_readout()
+        fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
+        vocabulary = self.run.vocabulary
+        found = fill([encode_with_masks(vocabulary, text) for text in texts])
+
+        def named(candidate: Candidate) -> Filled:
+            return Filled(vocabulary.piece_text(candidate.token), *candidate)
+
+        return [[list(map(named, mask)) for mask in masks] for masks in found]
+
+    def score(
+        self,
+        texts: Sequence[str],
+        contexts: Sequence[str] | None = None,
+        method: str = "",
+    ) -> list[Score]:
+        """The objective's own score of each text, given its context if there is one.
+
+        Of a causal model it is log p(text): see `sentence_scores.Scorer`.
+
+        Args:
+          method: of the objective's `score_methods`; "": its first.
+
+        Raises:
+          UserError: the objective gives texts no score, or not by this method; a text
+            is blank; the model has no readout.
+        """
+        self._check_readout()
+        scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
+        return scorer(texts, contexts)
+
+    @property
+    def _parts(self) -> tuple:
+        """What `research.generation` makes its functions of."""
+        run = self.run
+        return run.objective, run.network, run.params, run.vocabulary.vocab, run.mesh
+
+    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for each key: it holds what was compiled."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    @functools.cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
+
+    def _check_readout(self) -> None:
+        if self.missing:
+            raise UserError(
+                f"the model has no readout: it lacks {', '.join(self.missing)}"
+            )

@@ -1,0 +1,184 @@
+"""Opens a run, or a model in Hugging Face's layout, to use it from Python."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+
+from research import models, objectives
+from research.batch import ArraySpec, VocabInfo
+from research.checkpoints.checkpoint import load_on_host, path_name
+from research.checkpoints.huggingface import restore
+from research.checkpoints.partial_restore import newest_checkpoint
+from research.data.tokenizers.vocabulary import load_vocabulary
+from research.distributed import sharding
+from research.errors import UserError
+from research.run.json_files import read_run_config
+from research.run.language_model import LanguageModel
+from research.run.restored import RestoredRun
+from research.run.setup import zero_batch
+
+UNSAID = {
+    "max_length": 512,
+    "cutoffs": (),
+    "cutoff_divisor": 1,
+    "dtype": "float32",
+    "attention": "dense",
+    "remat": "none",
+    "scan_unroll": 1,
+}
+"""Options that a folder of Hugging Face's layout says nothing of."""
+NUM_SENTINELS = 100
+"""T5's, behind its pieces."""
+OBJECTIVES = {
+    "full": ("mlm", {}),
+    "causal": ("lm", {}),
+    "general": ("plm", {"format": "pair"}),
+    "t5": ("dae", {}),
+    "bart": ("bart", {}),
+}
+"""What a model of Hugging Face was trained by: by its attention mask or its family."""
+READOUT = {"output", "query_embedding"}
+"""Parts of the parameters that a model without a readout lacks."""
+ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
+
+
+def open_run(source: epath.PathLike) -> LanguageModel:
+    """A trained model, ready to be used on texts, on one device.
+
+    Args:
+      source: the workdir of a run, whose newest checkpoint is opened, or hf:DIR, a
+        folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a hub).
+
+    Raises:
+      UserError: there is no run or model, or it is not one that can be opened.
+    """
+    if str(source).startswith(restore.SOURCE):
+        return _open_folder(str(source))
+    workdir = epath.Path(source).expanduser()
+    config = read_run_config(workdir)
+    checkpoint = newest_checkpoint(workdir, "--workdir")
+    data = config["data"]
+    vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
+    objective = objectives.make_objective(**config["objective"])
+    try:
+        options = models.Options(**config["model"])
+    except TypeError as error:  # a key is missing, or not known
+        raise UserError(f"{workdir} is of another version: {error}") from error
+    params = load_on_host(checkpoint, "params")["params"]
+    if objective.family == "supervised":
+        network = _without_heads(objective, options, vocabulary.vocab, params)
+    else:
+        network = objective.network(options, vocabulary.vocab)
+    length, step = data["length"], int(checkpoint.name)
+    return _language_model(objective, network, params, vocabulary, length, step)
+
+
+def _without_heads(objective: Any, options: Any, vocab: VocabInfo, params: Any) -> Any:
+    """The network of a classifier, whose heads are as wide as its text has labels."""
+    if "encoder" in params:
+        return models.EncoderDecoder(options, vocab.size)
+    return models.Transformer(options, vocab.size, pattern=objective.pattern)
+
+
+def _open_folder(source: str) -> LanguageModel:
+    """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
+    path = restore.find_folder(source)
+    has_two = (path / restore.DISCRIMINATOR).is_dir()
+    own = path / restore.DISCRIMINATOR if has_two else path
+    model = restore.open_model(own)
+    if not restore.has_vocabulary(own):
+        raise UserError(f"{own} has no tokenizer; put its tokenizer.json there")
+    family = model.family.model_type
+    vocabulary = load_vocabulary(own, NUM_SENTINELS if family == "t5" else 0)
+    rows = model.config["vocab_size"]
+    num_pieces = len(vocabulary.model.pieces)
+    vocabulary = dataclasses.replace(vocabulary, vocab=_resize(vocabulary.vocab, rows))
+    options = models.Options(**UNSAID | model.options)
+    name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
+    if has_two:
+        given = restore.config_overrides(source, "electra")
+        size = given.get("objective.generator_size", 1.0)
+        name, fields = "electra", {"generator_size": size}
+    objective = objectives.make_objective(name, **fields)
+    network = objective.network(options, vocabulary.vocab)
+    length = options.max_length
+    shapes = _shapes(objective, network, min(length, 128))
+    found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
+    missing = tuple(name for name in shapes if name not in found)
+    if body := [name for name in missing if not set(name.split("/")) & READOUT]:
+        raise UserError(f"{path} has no parameters {', '.join(body)}")
+    return _language_model(
+        objective, network, _as_tree(found), vocabulary, length, 0, missing
+    )
+
+
+def _language_model(
+    objective: Any,
+    network: Any,
+    params: Any,
+    vocabulary: Any,
+    length: int,
+    step: int,
+    missing: tuple[str, ...] = (),
+) -> LanguageModel:
+    run = RestoredRun(
+        config=SimpleNamespace(data=SimpleNamespace(length=length)),
+        objective=objective,
+        network=network,
+        params=jax.tree.map(jnp.asarray, params),
+        vocabulary=vocabulary,
+        mesh=sharding.make_mesh(ONE_DEVICE, jax.devices()[:1]),
+        step=step,
+    )
+    return LanguageModel(run, missing)
+
+
+def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:
+    """The vocabulary of a table with so many rows.
+
+    Ids behind them are of special tokens that the model does not have; rows behind the
+    vocabulary are of no token.
+    """
+    common = min(rows, vocab.size)
+    special, lowercase = np.ones(rows, bool), np.arange(rows, dtype=np.int32)
+    special[:common] = vocab.is_special[:common]
+    lowercase[:common] = vocab.lowercase_ids[:common]
+    return vocab._replace(
+        size=rows,
+        sentinel_ids=tuple(token for token in vocab.sentinel_ids if token < rows),
+        is_special=special,
+        ordinary_ids=vocab.ordinary_ids[vocab.ordinary_ids < rows],
+        lowercase_ids=lowercase,
+    )
+
+
+def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters that the objective's loss uses, by their paths."""
+
+    def loss(net: Any) -> Any:
+        spec = objective.batch_spec(length) | {"example": ArraySpec(())}
+        batch = zero_batch(spec, 1) | {"carry": None}
+        return objective.loss(net, batch, jax.random.key(0))[0]
+
+    def make() -> Any:
+        return models.unbox(models.init(network, loss, jax.random.key(0)))
+
+    leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(make))[0]
+    return {path_name(path): leaf.shape for path, leaf in leaves}
+
+
+def _as_tree(params: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Nested dicts of parameters that are named by their paths."""
+    tree: dict[str, Any] = {}
+    for path, array in params.items():
+        *parts, name = path.split("/")
+        branch = tree
+        for part in parts:
+            branch = branch.setdefault(part, {})
+        branch[name] = array
+    return tree

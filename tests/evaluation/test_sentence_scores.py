@@ -1,0 +1,186 @@
+"""Scores equal log p of a known chain, and the objective's own loss; rows are alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import models, objectives
+from research.errors import UserError
+from research.evaluation import sentence_scores
+from research.evaluation.sentence_scores import Scorer, score
+from research.step import make_evaluate
+from tests.testing.example_batches import keys, vocab
+from tests.testing.known_chain import (
+    KnownChain,
+    LetterVocabulary,
+    enumerated,
+    log_likelihood,
+    make_run,
+)
+from tests.testing.markov_chain import states_of
+from tests.testing.model_options import model_options
+
+TEXTS = ["abc d ef", "f", "aab bcd dfe a"]
+CLOSE = {"rel": 1e-6}
+"""Of float32 log-probabilities."""
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    """Batches of 16 short rows."""
+    monkeypatch.setattr(sentence_scores, "BATCH_POSITIONS", 16 * 16)
+
+
+def states(text):
+    return states_of(LetterVocabulary().encode(text)[0])
+
+
+def word_ends(text):
+    """Of each token, the end of its word."""
+    ends = np.cumsum([len(word) for word in text.split()])
+    return np.repeat(ends, [len(word) for word in text.split()])
+
+
+@pytest.mark.parametrize("method", ["within_word_l2r", "original"])
+def test_pseudo_log_likelihood_is_that_of_the_chain(method):
+    objective = objectives.make_objective(
+        "mlm", sentence_task="nsp", format="segment_pair"
+    )
+    found = score(make_run(objective, KnownChain()), TEXTS, method=method)
+    for text, result in zip(TEXTS, found, strict=True):
+        state, ends = states(text), word_ends(text)
+        if method == "original":
+            ends = np.arange(len(state)) + 1
+        expected = sum(
+            enumerated(state, at, np.arange(at, end)) for at, end in enumerate(ends)
+        )
+        assert result.log_prob == pytest.approx(expected, **CLOSE)
+        assert (result.num_tokens, result.num_bytes) == (len(state), len(text))
+        assert result.per_token == result.log_prob / len(state)
+        assert result.per_byte == result.log_prob / len(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "method"),
+    [
+        ("lm", {}, "left_to_right"),
+        ("lm", {"prefix": "random"}, "left_to_right"),
+        ("plm", {"num_permutations": 2}, "left_to_right"),
+        ("plm", {}, "random_orders"),
+    ],
+)
+def test_likelihoods_are_those_of_the_chain_in_any_order(name, fields, method):
+    objective = objectives.make_objective(name, **fields)
+    network = KnownChain(shift=int(name == "lm"))
+    found = score(make_run(objective, network), TEXTS, method=method)
+    for text, result in zip(TEXTS, found, strict=True):
+        assert result.log_prob == pytest.approx(log_likelihood(states(text)), **CLOSE)
+
+
+def test_a_long_text_is_read_in_windows_and_each_token_scored_once(monkeypatch):
+    objective = objectives.make_objective("lm")
+    run = make_run(objective, KnownChain(shift=1), length=8)  # windows of 5
+    text = "abcdefabcd e"
+    (found,) = score(run, [text])
+    state = states(text)
+    windows = [(0, 5, 0), (5, 10, 5), (6, 11, 10)]
+    expected = 0.0
+    for begin, end, first in windows:
+        expected += log_likelihood(state[begin:end])
+        if first > begin:
+            expected -= log_likelihood(state[begin:first])
+    assert found.log_prob == pytest.approx(expected, **CLOSE)
+    assert (found.num_tokens, found.num_windows) == (11, 3)
+
+
+SMALL = vocab(size=64)
+FAMILIES = {
+    "lm": {},
+    "mlm": {},
+    "plm": {},
+    "dae": {"label_smoothing": 0.1, "z_loss": 1e-4},
+    "electra": {},
+}
+
+
+def random_run(name):
+    """A run with a small network and random parameters."""
+    objective = objectives.make_objective(name, **FAMILIES[name])
+    options = model_options(layers=1, width=16, heads=2, feedforward=16, max_length=64)
+    network = objective.network(options, SMALL)
+    batch = objective.corrupt(example_of(objective, "ab c"), keys(1), SMALL, 32)
+    batch = jax.tree.map(jnp.asarray, batch | {"example": np.zeros(1, np.int32)})
+
+    def loss(net):
+        return objective.loss(net, batch | {"carry": None}, jax.random.key(0))
+
+    shapes = jax.eval_shape(
+        lambda: models.unbox(models.init(network, loss, jax.random.key(0)))
+    )
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: rng.normal(size=x.shape).astype(np.float32) / 3, shapes
+    )
+    return make_run(objective, network, params, vocabulary=LetterVocabulary(SMALL))
+
+
+def example_of(objective, text):
+    """The raw text of one row, as training has it."""
+    token, starts = LetterVocabulary(SMALL).encode(text)
+    width = objective.text_spec(32).length
+    window = sentence_scores.Window(0, token, starts.astype(np.uint8), starts)
+    example, _ = sentence_scores.raw_text([window], SMALL.pad_id, width)
+    return example
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_score_does_not_depend_on_the_batch_or_its_neighbours(name, monkeypatch):
+    run = random_run(name)
+    best = name == "lm"
+    many = Scorer(run, best=best)(TEXTS)
+    monkeypatch.setattr(sentence_scores, "BATCH_POSITIONS", 16)
+    alone = Scorer(run, best=best)
+    for text, together in zip(TEXTS, many, strict=True):
+        (result,) = alone([text])
+        assert result.log_prob == pytest.approx(together.log_prob, rel=1e-5)
+        assert result[1:] == together[1:]
+    assert len({result.log_prob for result in many}) == len(TEXTS)
+
+
+def test_a_score_is_minus_the_loss_of_an_evaluation():
+    run = random_run("lm")
+    batch = run.objective.corrupt(
+        example_of(run.objective, TEXTS[0]), keys(1), SMALL, 32
+    )
+    evaluate = jax.jit(make_evaluate(run.objective, run.network, seed=0))
+    zero = {name: (0.0, 0.0, 0.0) for name in ("lm", "accuracy")}
+    sums, _ = evaluate(run.params, (), zero, batch | {"example": np.zeros(1, np.int32)})
+    (found,) = score(run, TEXTS[:1])
+    total, weight, _ = sums["lm"]
+    assert found.log_prob == pytest.approx(-float(total), rel=1e-5)
+    assert found.num_tokens == float(weight)
+
+
+def test_losses_of_positions_are_added_in_float64():
+    losses = {"weight": np.array([[2.0**24, 1.0, 1.0, 1.0]], np.float32)}
+    weights = {"weight": np.ones((1, 4), np.float32)}
+    _, loss, _ = sentence_scores._collect(np.zeros(1, int), weights, (losses, None))
+    assert loss[0] == 2.0**24 + 3
+
+
+def test_what_gives_no_score_is_refused():
+    blank = make_run(objectives.make_objective("lm"), KnownChain(shift=1))
+    with pytest.raises(UserError, match="text 2 is blank"):
+        score(blank, ["a", " "])
+    for name, fields, method, words in (
+        ("classify", {}, "", "objective classify gives texts no score; these do: bart"),
+        ("mlm", {}, "left_to_right", "unknown method of scoring of objective mlm"),
+        ("lm", {"direction": "both"}, "", "lm with direction both"),
+        ("electra", {"task": "all_tokens"}, "", "electra with task all_tokens"),
+        ("dae", {"replacement": "shuffle", "target": "whole"}, "", "dae with spans"),
+        ("bart", {"infill_rate": 0.0}, "", "without infilled"),
+    ):
+        objective = objectives.make_objective(name, **fields)
+        with pytest.raises(UserError, match=words):
+            score(make_run(objective, KnownChain()), ["abc"], method=method)

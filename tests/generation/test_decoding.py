@@ -1,0 +1,258 @@
+"""Searches over a table of next tokens: known best texts, samples, and limits."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research.generation import beams
+from research.generation.decoding import Network, decode
+from research.generation.next_token import cut_tail
+from research.generation.options import Options
+from tests.testing.example_batches import vocab
+
+VOCAB = vocab(size=8, sentinels=0)
+EOS = VOCAB.eos_id
+A, B, C = VOCAB.ordinary_ids
+START = VOCAB.bos_id
+WRITABLE = [EOS, VOCAB.unk_id, A, B, C]
+
+
+def chain(transitions):
+    """[V, V] logits of a chain, of which only these steps are possible."""
+    table = np.full((VOCAB.size, VOCAB.size), -np.inf, np.float32)
+    for token, following in transitions.items():
+        for after, probability in following.items():
+            table[token, after] = np.log(probability)
+    return table
+
+
+def random_chain(seed):
+    """[V, V] logits of a chain of which all steps are possible."""
+    random = np.random.default_rng(seed)
+    return random.normal(0, 1.5, (VOCAB.size, VOCAB.size)).astype(np.float32)
+
+
+@functools.cache
+def compiled(options):
+    """A function of a table [V, V], prompts [B, L] and the rows' numbers [B]."""
+
+    def run(table, prompt, rows):
+        network = Network(
+            lambda token, context: (table[token], context + 1),
+            lambda context, count: jnp.repeat(context, count),
+            lambda context, row: context[row],
+        )
+        context, logits = jnp.zeros(len(prompt), jnp.int32), table[prompt[:, -1]]
+        return decode(options, VOCAB, network, logits, context, prompt, rows)
+
+    return jax.jit(run)
+
+
+def write(table, prompts=((START,),), rows=None, **options):
+    """What is written after prompts [B, L], on the host."""
+    prompt = np.array(prompts, np.int32)
+    rows = np.arange(len(prompt)) if rows is None else np.array(rows)
+    run = compiled(Options(**options))
+    return jax.device_get(run(table, prompt, rows.astype(np.int32)))
+
+
+def texts(written, row=0):
+    """The tokens of each hypothesis of a row."""
+    pairs = zip(written.token[row], written.length[row], strict=True)
+    return [tuple(token[:length].tolist()) for token, length in pairs if length]
+
+
+def all_texts(table, max_tokens, alpha):
+    """Every text that ends and its score, the best first: (score, text)."""
+    log_p = np.asarray(jax.nn.log_softmax(jnp.array(table), axis=-1), np.float64)
+    found = []
+    for length in range(1, max_tokens + 1):
+        for text in itertools.product(WRITABLE[1:], repeat=length - 1):
+            path = [START, *text, EOS]
+            total = sum(log_p[a, b] for a, b in itertools.pairwise(path))
+            found.append((total / ((5 + length) / 6) ** alpha, (*text, EOS)))
+    return sorted(found, reverse=True)
+
+
+GARDEN_PATH = chain(
+    {
+        START: {A: 0.6, B: 0.4},
+        A: {A: 0.4, C: 0.3, EOS: 0.3},
+        B: {C: 0.9, EOS: 0.1},
+        C: {EOS: 1.0},
+    }
+)
+"""Its best text is B C, of probability 0.36; greedy decoding begins with A."""
+
+
+def test_beam_search_finds_the_best_text_that_greedy_decoding_misses():
+    greedy = write(GARDEN_PATH, max_tokens=5)
+    assert texts(greedy)[0][:2] == (A, A)
+    found = write(GARDEN_PATH, method="beam", beams=2, length_penalty=0, max_tokens=5)
+    assert texts(found)[0] == (B, C, EOS)
+    np.testing.assert_allclose(np.exp(found.log_p[0, 0]), 0.36, rtol=1e-5)
+    assert found.ended[0].all()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
+def test_one_beam_is_greedy_decoding(alpha):
+    for seed in range(4):
+        options = {"max_tokens": 6, "min_tokens": 1}
+        greedy = write(random_chain(seed), **options)
+        beam = write(
+            random_chain(seed), method="beam", beams=1, length_penalty=alpha, **options
+        )
+        assert texts(beam) == texts(greedy)
+        np.testing.assert_allclose(beam.log_p, greedy.log_p, rtol=1e-6)
+        np.testing.assert_array_equal(beam.ended, greedy.ended)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
+def test_a_beam_of_all_texts_ranks_them_as_a_full_search(alpha):
+    """Length penalty, ended texts that are kept, and the end of the search."""
+    table, options = random_chain(5), {"method": "beam", "beams": 5 * 4 * 4}
+    expected = all_texts(table, 3, alpha)
+    found = write(table, length_penalty=alpha, max_tokens=3, **options)
+    count = len(expected)
+    assert texts(found)[:count] == [text for _, text in expected]
+    scores = [score for score, _ in expected]
+    np.testing.assert_allclose(found.score[0, :count], scores, rtol=1e-5)
+    assert found.ended[0].sum() == count
+
+
+def plain_beam_search(table, start, count, max_tokens, alpha):
+    """Without an early end: the scores of the best `count` that ended."""
+    log_p = np.asarray(jax.nn.log_softmax(jnp.array(table), axis=-1), np.float64)
+    open_texts, ended = [(0.0, (start,))], []
+    for length in range(1, max_tokens + 1):
+        longer = [
+            (total + log_p[text[-1], token], (*text, token))
+            for total, text in open_texts
+            for token in WRITABLE
+        ]
+        best, penalty = (
+            sorted(longer, reverse=True)[:count],
+            ((5 + length) / 6) ** alpha,
+        )
+        new = [(total, text[1:]) for total, text in best if text[-1] == EOS]
+        ended += [(total / penalty, text) for total, text in new]
+        open_texts = [pair for pair in best if pair[1][-1] != EOS]
+    return sorted(ended, reverse=True)[:count]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_the_early_end_loses_nothing(alpha):
+    """Each row of a batch has the result of a search to the limit of length."""
+    options = {"beams": 3, "length_penalty": alpha, "max_tokens": 8}
+    for seed in range(4):
+        table = random_chain(seed)
+        found = write(table, [[start] for start in WRITABLE], method="beam", **options)
+        for row, start in enumerate(WRITABLE):
+            expected = plain_beam_search(table, start, 3, 8, alpha)
+            count = len(expected)
+            assert texts(found, row)[:count] == [text for _, text in expected]
+
+
+def test_open_texts_come_after_those_that_ended():
+    loop = chain({START: {A: 0.7, EOS: 0.3}, A: {A: 1.0}})
+    found = write(loop, method="beam", beams=2, max_tokens=3)
+    assert texts(found) == [(EOS,), (A, A, A)]
+    np.testing.assert_array_equal(found.ended, [[True, False]])
+    alone = write(chain({START: {A: 1.0}, A: {EOS: 1.0}}), method="beam", max_tokens=3)
+    assert texts(alone) == [(A, EOS)]
+    np.testing.assert_array_equal(alone.length[0, 1:], 0)
+
+
+def test_padding_bos_and_masks_are_never_written_and_eos_not_too_early():
+    table = np.zeros((VOCAB.size, VOCAB.size), np.float32)
+    table[:, [VOCAB.pad_id, VOCAB.bos_id, VOCAB.mask_id]] = 9
+    table[:, EOS] = 5
+    for method in ("greedy", "beam", "sample"):
+        found = write(table, method=method, max_tokens=6, min_tokens=3)
+        assert found.length[0, 0] >= 4
+        for text in texts(found):
+            assert EOS not in text[:3]
+            assert set(text) <= set(WRITABLE)
+
+
+def test_the_repetition_penalty_lowers_seen_tokens_alone():
+    """Positive logits are divided, negative ones multiplied; so are the prompt's."""
+    table = np.full((VOCAB.size, VOCAB.size), -9.0, np.float32)
+    table[:, [A, B, C]] = [2.0, 1.5, -1.0]
+    two = write(table, [[C, START]], max_tokens=5, repetition_penalty=2.0)
+    assert texts(two) == [(A, B, A, A, A)]  # 2, 1.5; then 1, 0.75 and -2
+    negative = write(table - 3, [[C, START]], max_tokens=3, repetition_penalty=2.0)
+    assert texts(negative) == [(A, B, A)]  # -1, -1.5; then -2, -3 and -8
+    first = write(table, [[A, START], [B, START]], max_tokens=1, repetition_penalty=1.5)
+    assert texts(first, 0) == [(B,)] and texts(first, 1) == [(A,)]
+    options = {"method": "beam", "beams": 2, "max_tokens": 4}
+    beam = write(table, [[C, START]], repetition_penalty=2.0, **options)
+    assert texts(beam)[0][:2] == (A, B)
+
+
+def test_a_sample_depends_on_its_row_alone():
+    table, options = random_chain(1), {"method": "sample", "max_tokens": 5, "seed": 3}
+    many = write(table, [[START]] * 40, **options)
+    some = write(table, [[START]] * 2, rows=[17, 4], **options)
+    assert texts(some, 0) == texts(many, 17) and texts(some, 1) == texts(many, 4)
+    assert len({texts(many, row)[0] for row in range(40)}) > 5
+    other = write(table, [[START]] * 40, **options | {"seed": 4})
+    assert any(texts(other, row) != texts(many, row) for row in range(40))
+
+
+def test_samples_have_the_distribution_of_the_options():
+    table = chain({START: {EOS: 0.4, A: 0.3, B: 0.2, C: 0.1}})
+    options = {"method": "sample", "temperature": 0.5, "top_k": 3, "max_tokens": 1}
+    token = write(table, [[START]] * 4000, **options).token[:, 0, 0]
+    expected = np.exp(table[START]) ** 2
+    expected[C] = 0
+    actual = np.bincount(token, minlength=VOCAB.size) / len(token)
+    np.testing.assert_allclose(actual, expected / expected.sum(), atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "kept"),
+    [
+        (0, 1.0, [0, 1, 2, 3, 4]),
+        (2, 1.0, [0, 3]),
+        (9, 1.0, [0, 1, 2, 3, 4]),
+        (0, 0.01, [3]),
+        (0, 0.39, [3]),
+        (0, 0.41, [0, 3]),
+        (0, 0.95, [0, 2, 3, 4]),
+        (3, 0.7, [0, 3]),
+        (2, 0.6, [0, 3]),  # of the two best the first has 4 / 7
+    ],
+)
+def test_the_tail_is_cut(top_k, top_p, kept):
+    p = np.array([[0.3, 0.0, 0.1, 0.4, 0.2]], np.float32)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(p)
+    cut = np.asarray(cut_tail(jnp.array(log_p), top_k, top_p))
+    expected = np.full_like(log_p, -np.inf)
+    expected[:, kept] = log_p[:, kept]
+    np.testing.assert_array_equal(cut, expected)
+
+
+def test_the_penalty_is_that_of_wu_et_al():
+    penalty = beams.length_penalty(Options(length_penalty=0.6), 7)
+    np.testing.assert_allclose(penalty, 12**0.6 / 6**0.6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"method": "nucleus"},
+        {"top_p": 0.0},
+        {"temperature": 0.0},
+        {"beams": 0},
+        {"max_tokens": 3, "min_tokens": 3},
+    ],
+)
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(ValueError, match="|".join(wrong)):
+        Options(**wrong)

@@ -1,0 +1,63 @@
+"""Masks are filled with the most probable tokens of the network's own distribution."""
+
+import jax
+import numpy as np
+import pytest
+
+from research import models
+from research.errors import UserError
+from research.generation.fill import make_fill
+from tests.generation.conftest import mesh_of
+from tests.testing.objective_cases import VOCAB
+
+MASK = VOCAB.mask_id
+TEXTS = [[60, MASK, 70, MASK], [50], [MASK, 61, 62, 63, 64, 65], [MASK]]
+
+
+def probabilities(network, params, text):
+    """[L, V] of one text alone, with its specials."""
+    row = np.array([[VOCAB.bos_id, *text, VOCAB.eos_id]], np.int32)
+    zero = np.zeros_like(row)
+    group = {name: zero for name in ("token_type", "rank", "reach")}
+    position = np.arange(row.shape[1], dtype=np.int32)[None]
+    group |= {"token": row, "segment": zero + 1, "position": position}
+
+    def run(net):
+        net = getattr(net, "generator", net)
+        readout = net.readout(net.states(group))
+        return readout.feature @ readout.table.T + readout.bias[None, None]
+
+    logits = models.apply(network, params, run)[0, :, : VOCAB.size]
+    return np.asarray(jax.nn.softmax(logits))
+
+
+@pytest.mark.parametrize("name", ["mlm", "electra"])
+def test_the_best_tokens_of_each_mask(name, make_model, mesh):
+    objective, network, params = make_model(name)
+    fill = make_fill(objective, network, params, VOCAB, mesh, top_k=3, batch=2)
+    filled = fill(TEXTS)
+    assert [len(masks) for masks in filled] == [2, 0, 1, 1]
+    for text, masks in zip(TEXTS, filled, strict=True):
+        if not masks:
+            continue
+        at_masks = probabilities(network, params, text)[1:-1][np.array(text) == MASK]
+        for expected, candidates in zip(at_masks, masks, strict=True):
+            best = np.argsort(-expected)[:3]
+            assert [candidate.token for candidate in candidates] == best.tolist()
+            actual = [candidate.probability for candidate in candidates]
+            np.testing.assert_allclose(actual, expected[best], rtol=1e-4)
+
+
+def test_a_mesh_changes_nothing(make_model, mesh):
+    model = make_model("mlm")
+    alone = make_fill(*model, VOCAB, mesh)(TEXTS)
+    sharded = make_fill(*model, VOCAB, mesh_of(data=2, fsdp=2, tensor=2))(TEXTS)
+    for expected, actual in zip(alone, sharded, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["lm", "plm", "dae", "mass"])
+def test_objectives_that_predict_no_masks_are_refused(name, make_model, mesh):
+    objective, network, params = make_model(name)
+    with pytest.raises(UserError, match=f"objective {name} does not predict masked"):
+        make_fill(objective, network, params, VOCAB, mesh)

@@ -1,0 +1,113 @@
+"""New texts are the most probable by the loss that trains the network."""
+
+import numpy as np
+import pytest
+
+from research import models
+from research.batch import NEVER
+from research.generation.generate import make_generate
+from research.generation.options import Options
+from research.objectives import unilm
+from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import pad_rows
+from tests.testing.objective_cases import VOCAB
+
+PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
+OPTIONS = Options(max_tokens=6, min_tokens=3)
+
+
+def lm_batch(objective, prompt, text):
+    """The arrays of a row of bos, prompt and text; the text is scored."""
+    first = VOCAB.eos_id if objective.mem_len else VOCAB.bos_id
+    row = np.array([[first, *prompt, *text]], np.int32)
+    group = input_format.causal_input(row[:, :-1], np.array([row.shape[1] - 1]))
+    index = np.arange(row.shape[1] - 1)[None]
+    if objective.prefix == "random":
+        group["rank"] = group["reach"] = np.maximum(0, index - len(prompt))
+    weight = (index >= len(prompt)).astype(np.float32)
+    return group | {"target": row[:, 1:], "weight": weight}
+
+
+def seq2seq_batch(objective, prompt, text):
+    """The arrays of an encoder's row and its target."""
+    is_bart = type(objective).__module__.endswith("bart")
+    before = [VOCAB.bos_id] * is_bart
+    encoder = pad_rows([[*before, *prompt, VOCAB.eos_id]], VOCAB.pad_id)
+    target = pad_rows([[*before, *text]], VOCAB.pad_id)
+    start = VOCAB.eos_id if is_bart else VOCAB.pad_id
+    batch = seq2seq.make_batch(encoder, target, VOCAB, start)
+    batch["weight"][:, : len(before)] = 0
+    return batch
+
+
+def unilm_batch(objective, prompt, text):
+    """A row for each token of the text, which is masked there."""
+    row = [VOCAB.bos_id, *prompt, VOCAB.eos_id, *text]
+    first = len(row) - len(text)
+    token = np.tile(np.array(row, np.int32), (len(text), 1))
+    scored = first + np.arange(len(text), dtype=np.int32)[:, None]
+    np.put_along_axis(token, scored, VOCAB.mask_id, axis=1)
+    count = np.full(len(text), len(row))
+    in_text = np.tile(np.arange(len(row)) >= first, (len(text), 1)).astype(np.int32)
+    rows = input_format.Text(token, token, in_text, count)
+    rank = unilm.mode_rank(np.full(len(text), unilm.SEQ2SEQ), rows)
+    group = input_format.full_input(token, count)
+    group |= {"rank": rank, "reach": rank, "token_type": 4 + in_text}
+    target = np.array(text, np.int32)[:, None]
+    labels = np.zeros(len(text), np.int32)
+    return group | {
+        **{"scored": scored, "target": target, "weight": np.ones(target.shape)},
+        **{"label": labels, "label_weight": labels.astype(np.float32)},
+    }
+
+
+def plm_batch(objective, prompt, text):
+    """Content and a query for each token of the text, which come in their order."""
+    row = np.array([[*prompt, *text]], np.int32)
+    group = input_format.full_input(row, np.array([row.shape[1]]))
+    rank = np.maximum(0, np.arange(row.shape[1], dtype=np.int32) - len(prompt) + 1)
+    group["rank"] = group["reach"] = rank[None]
+    query = {name: array[:, len(prompt) :] for name, array in group.items()}
+    query["rank"], query["reach"] = 0 * query["rank"] + NEVER, query["reach"] - 1
+    both = {name: np.concatenate([group[name], query[name]], 1) for name in group}
+    scored = row.shape[1] + np.arange(len(text), dtype=np.int32)[None]
+    target = np.array([text], np.int32)
+    return both | {"scored": scored, "target": target, "weight": np.ones(target.shape)}
+
+
+CASES = {
+    "lm": ("lm", {}, {"position": "rotary", "num_kv_heads": 2}, lm_batch),
+    "prefix": ("lm", {"prefix": "random"}, {"position": "t5"}, lm_batch),
+    "mems": ("lm", {"mem_len": 4}, {"position": "relative"}, lm_batch),
+    "dae": ("dae", {}, {"position": "t5", "init": "t5"}, seq2seq_batch),
+    "bart": ("bart", {}, {}, seq2seq_batch),
+    "unilm": ("unilm", {}, {"norm_placement": "post"}, unilm_batch),
+    "plm": ("plm", {}, {"position": "relative"}, plm_batch),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "options", "make_batch"), CASES.values(), ids=CASES
+)
+def test_the_text_is_the_most_probable_by_the_loss(
+    name, fields, options, make_batch, make_model, mesh
+):
+    """Its log p is minus the loss of the whole text, and no token is less probable."""
+    objective, network, params = make_model(name, fields, **options)
+    texts = make_generate(objective, network, params, VOCAB, mesh, OPTIONS)(PROMPTS)
+    for prompt, (text,) in zip(PROMPTS, texts, strict=True):
+        written = [*text.tokens, *[VOCAB.eos_id] * text.ended]
+        assert 3 < len(written) <= 6 or not text.ended
+        batch = make_batch(objective, prompt, written)
+        batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
+
+        def total(target, batch=batch):
+            terms, _ = models.apply(
+                network,
+                params,
+                lambda net: objective.loss(net, batch | {"target": target}, None),
+            )
+            return terms[name].total
+
+        loss = float(total(batch["target"]))
+        np.testing.assert_allclose(text.log_p, -loss, rtol=1e-5)

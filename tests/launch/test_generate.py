@@ -1,0 +1,91 @@
+"""launch.generate: texts of prompts from everywhere, on a mesh, and one-line errors."""
+
+import io
+import json
+
+import pytest
+
+from launch.cli import DONE, MISTAKE, main
+from launch.generate import parser, run
+from research.data.tokenizers.vocabulary import load_vocabulary
+from research.generation.options import Options
+from research.generation.text import (
+    decode_after,
+    encode_prompt,
+    make_writer,
+    spell,
+)
+from research.run.open_run import open_run
+from tests.testing import tiny_runs
+
+PROMPTS = ["the old", "", "a small stone reads and"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A causal model, in `run`, and prompts."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("generate"))
+    keys = {"train.steps": 12, "train.eval_every": 0, "train.checkpoint_every": 0}
+    tiny_runs.train(tiny_runs.tiny_config(folder, "lm", **keys), folder / "run")
+    (folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
+    return folder
+
+
+def generate(*flags):
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), list(flags))
+    return stop.value.code
+
+
+def test_texts_are_those_of_the_library_on_one_device(
+    folder, tmp_path, capsys, monkeypatch
+):
+    """The command's mesh has eight."""
+    options = Options(method="sample", seed=5, max_tokens=5)
+    write = make_writer(open_run(folder / "run").run, options, batch=2)
+    expected = write(PROMPTS)
+    flags = [f"--workdir={folder}/run", "--method=sample", "--seed=5", "--max_tokens=5"]
+    to = tmp_path / "new" / "out.jsonl"
+    assert generate(*flags, f"--texts={folder}/prompts.txt", f"--to={to}") == DONE
+    lines = [json.loads(line) for line in to.read_text().splitlines()]
+    assert [line["prompt"] for line in lines] == PROMPTS
+    for line, texts in zip(lines, expected, strict=True):
+        assert [text["text"] for text in line["texts"]] == [t.text for t in texts]
+        scores = [text["score"] for text in line["texts"]]
+        assert scores == pytest.approx([text.score for text in texts], rel=1e-4)
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(PROMPTS) + "\n"))
+    assert generate(*flags) == DONE
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [texts[0].text for texts in expected]
+
+
+def test_sentinels_and_the_space_before_a_text_are_spelled(folder):
+    vocabulary = load_vocabulary(folder / "run", sentinels=100)
+    first, second = vocabulary.vocab.sentinel_ids[:2]
+    ids = encode_prompt(vocabulary, "the <extra_id_0> river<extra_id_1>")
+    old, river = (vocabulary.encode(word)[0].tolist() for word in ("the", "river"))
+    assert ids == [*old, first, *river, second]
+    assert spell(vocabulary, ids) == "the <extra_id_0> river <extra_id_1>"
+    assert decode_after(vocabulary, old, river) == " river"
+    assert decode_after(vocabulary, [], river) == "river"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--prompt=a", "--top_p=2"], "--top_p is above 0 and at most 1, not 2.0"),
+        (["--prompt=a", "--method=best"], "--method is greedy, beam or sample"),
+        (["--prompt=a", "--beams=x"], "--beams: invalid int value"),
+        (["--prompt=a", "--batch=0"], "--batch is at least 1, not 0"),
+        (["--prompt=a", "--texts=F"], "--prompt and --texts exclude each other"),
+        (["--texts=/none"], "/none: cannot be read"),
+        (["--prompt=a", "--workdir=/none"], "/none is no run"),
+        (["--prompt=a <extra_id_500>"], "numbered from 0"),
+        (["--prompt=a", "--max_tokens=600"], "model.max_length is 512"),
+    ],
+)
+def test_a_mistake_gives_one_line(folder, capsys, flags, words):
+    assert generate(f"--workdir={folder}/run", *flags) == MISTAKE
+    error = capsys.readouterr().err
+    assert words in error.splitlines()[-1]

@@ -1,0 +1,112 @@
+"""What is opened computes on texts what the network computes on its batches."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import models
+from research.errors import UserError
+from research.objectives.inputs import input_format
+from research.run.export import export_run
+from research.run.open_run import open_run
+from tests.testing import huggingface_goldens
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+
+TEXTS = ["the old river reads", "stone", "a small river sees the old stone and the a"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The workdir of a run of BERT that has not begun."""
+    folder = write_corpus(tmp_path_factory.mktemp("open"))
+    workdir, _, _ = save_untrained(folder / "run", tiny_config(folder, "bert"))
+    return workdir
+
+
+def open_golden(name, folder):
+    """A golden with a vocabulary, opened."""
+    return open_run(f"hf:{huggingface_goldens.copy_with_vocabulary(name, folder)}")
+
+
+def states_by_hand(name, ids):
+    """The states [L, D] that the golden's network gives a row of ids."""
+    golden = huggingface_goldens.load(name)
+    params = jax.tree.map(jnp.asarray, huggingface_goldens.params_of(golden))
+    token, length = np.array([ids], np.int32), np.array([len(ids)])
+    causal = golden.model.family.patterns[0] == "causal"
+    make = input_format.causal_input if causal else input_format.full_input
+    group = make(token, length)
+    if name == "xlnet":
+        group["token_type"][0, -1] = 2
+    states = partial(models.apply, golden.network, fn=lambda net: net.states(group))
+    return jax.jit(states)(params)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "class_token"),
+    [("bert", [2], [3], 0), ("xlnet", [], [3, 2], -1), ("gpt2", [2], [], -1)],
+)
+def test_vectors_are_those_of_the_states(tmp_path, name, before, after, class_token):
+    """With the special tokens of the family, and whatever text stands beside."""
+    model = open_golden(name, tmp_path)
+    expected = states_by_hand(name, [*before, 5, 6, 7, 11, *after])
+    mean, of_class = (model.encode(TEXTS, pool) for pool in ("mean", "class"))
+    assert mean.shape == (3, 16) and mean.dtype == np.float32
+    np.testing.assert_allclose(mean[0], expected.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(of_class[0], expected[class_token], atol=1e-5)
+    assert model.encode([]).shape == (0, 16)
+
+
+def test_a_vector_is_of_its_text_alone(tmp_path):
+    """Neither batches nor padding change it; what is too long is cut."""
+    model = open_golden("bert", tmp_path)
+    together = model.encode(TEXTS, batch=2)
+    for text, vector in zip(TEXTS, together, strict=True):
+        np.testing.assert_allclose(model.encode([text], batch=2)[0], vector, atol=1e-5)
+    long = " ".join(["river stone"] * 40)
+    np.testing.assert_allclose(
+        *model.encode([long, long + " and more"], batch=2), atol=1e-6
+    )
+
+
+def test_an_exported_run_is_opened_alike(run, tmp_path):
+    """The same vectors, scores and fillings of both."""
+    list(export_run(run, tmp_path / "to"))
+    own, exported = open_run(run), open_run(f"hf:{tmp_path / 'to'}")
+    np.testing.assert_allclose(exported.encode(TEXTS), own.encode(TEXTS), atol=1e-6)
+    scores = [[s.log_prob for s in m.score(TEXTS[:2])] for m in (own, exported)]
+    np.testing.assert_allclose(*scores, rtol=1e-5)
+    masked = ["the old [MASK] reads<mask>", "stone"]
+    found, expected = own.fill(masked, 3), exported.fill(masked, 3)
+    assert [len(masks) for masks in found] == [2, 0]
+    for mask, other in zip(found[0], expected[0], strict=True):
+        assert [f.token for f in mask] == [f.token for f in other]
+        p = [f.probability for f in mask]
+        assert len(p) == 3 and p == sorted(p, reverse=True) and sum(p) < 1
+        np.testing.assert_allclose(p, [f.probability for f in other], rtol=1e-5)
+
+
+def test_an_encoder_decoder_has_vectors_of_its_encoder(tmp_path):
+    model = open_golden("bart", tmp_path)
+    assert model.encode(TEXTS[:1]).shape == (1, 16)
+    with pytest.raises(UserError, match="has no class token; set mean"):
+        model.encode(TEXTS, "class")
+
+
+def test_a_classifier_has_vectors_alone(tmp_path):
+    model = open_golden("bert-label", tmp_path)
+    assert model.encode(TEXTS[:1], "class").shape == (1, 16)
+    with pytest.raises(UserError, match="has no readout: it lacks output/bias"):
+        model.fill(["a [MASK]"])
+
+
+def test_what_cannot_be_opened_is_one_line(tmp_path):
+    with pytest.raises(UserError, match=r"is no run: it has no config\.json"):
+        open_run(tmp_path)
+    with pytest.raises(UserError, match="has no tokenizer"):
+        open_run(f"hf:{huggingface_goldens.FOLDER / 'bert'}")
+    with pytest.raises(UserError, match="unknown pool 'men'; did you mean mean"):
+        open_golden("bert", tmp_path).encode(TEXTS, "men")
