@@ -28,7 +28,7 @@ TRIAL_FIELDS = {
 HEADER_FIELDS = {
     **{name: str for name in ("sweep", "scale", "on")},
     **{name: int for name in ("round", "retries", "preemptions")},
-    **{name: dict for name in ("resources", "flags", "tasks")},
+    **{name: dict for name in ("resources", "flags")},
     "trials": list,
 }
 """Of `sweep.json`, and of each of its trials: JSON type by name."""
@@ -154,6 +154,21 @@ def read_header(workdir: epath.PathLike) -> dict[str, Any]:
       UserError: there is no such file, or it is damaged.
     """
     return _read(workdir, HEADER_FIELDS)
+
+
+def read_tasks(workdir: epath.PathLike) -> dict[str, Task]:
+    """The tasks that the sweep was started with; {}: none.
+
+    Raises:
+      UserError: there is no `sweep.json`, or it is damaged.
+    """
+    tasks = _read(workdir, {"trials": list}).get("tasks", {})
+    try:
+        return {name: Task(**fields) for name, fields in tasks.items()}
+    except (AttributeError, TypeError) as error:
+        raise UserError(
+            f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
+        ) from None
 
 
 def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:

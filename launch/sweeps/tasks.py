@@ -64,15 +64,3 @@ def _flatten(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flatten(value, f"{name}.")
         else:
             yield prefix + name, value
-
-
-def read_tasks(header: Mapping[str, Any]) -> dict[str, Task]:
-    """The tasks in the header of `sweep.json`, where `_asdict` of each was written.
-
-    Raises:
-      UserError: they are damaged.
-    """
-    try:
-        return {name: Task(**entry) for name, entry in header["tasks"].items()}
-    except TypeError as error:
-        raise UserError(f"the tasks of sweep.json are damaged ({error})") from error
