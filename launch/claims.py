@@ -20,7 +20,7 @@ from launch.reports import ledger, tables
 from launch.reports.cell_text import format_p
 from launch.reports.cells import Cell, by_seed, fill_table
 from launch.reports.ledger import Claim, Result
-from launch.sweeps import sweep_plan
+from launch.sweeps import published, sweep_plan
 from launch.sweeps.sweep_plan import SCALES
 from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
@@ -170,7 +170,7 @@ def _verdict(claim: Claim, scale: str, compared: dict[str, tuple]) -> str:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("--folder", default=str(ledger.FOLDER), help="of the claims")
+    parser.add_argument("--folder", default=str(published.FOLDER), help="of the claims")
     parser.add_argument("--claim", default="", help="record its result")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument("--table", default="", help="of the claim: another file")

@@ -64,12 +64,14 @@ def make_plan(
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     trials: dict[str, Trial] = {}
+    ids: dict[str, str] = {}
     items = _items(file, sweep, scale, tasks or {})
     for key in shared:
         if items and all(key in own for _, own, *_ in items):
             raise UserError(f"{key}: every trial of {file} sets this key itself")
     for experiment, own, *label in items:
-        trial = _add_trial(trials, absolute_path(workdir), experiment, own, shared)
+        folder = absolute_path(workdir)
+        trial = _add_trial(trials, ids, folder, experiment, own, shared)
         for row, group in label:
             if trial.row and (trial.row, trial.group) != (row, group):
                 raise UserError(
@@ -183,21 +185,29 @@ def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _add_trial(
     trials: dict[str, Trial],
+    ids: dict[str, str],
     workdir: epath.Path,
     experiment: str,
     own: Mapping[str, Any],
     shared: Mapping[str, Any],
 ) -> Trial:
-    """Adds the trial of a pair (experiment, overrides) after its parents, once."""
+    """Adds the trial of a pair (experiment, overrides) after its parents, once.
+
+    Args:
+      ids: of the pairs that were added before, whose configs are resolved already.
+    """
+    pair = repr((experiment, own))
+    if pair in ids:
+        return trials[ids[pair]]
     parents = {
-        key: _add_trial(trials, workdir, *value, shared)
+        key: _add_trial(trials, ids, workdir, *value, shared)
         for key, value in own.items()
         if _is_pair(value)
     }
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
-    trial_id = _trial_id(resolved)
+    ids[pair] = trial_id = _trial_id(resolved)
     trial = Trial(
         id=trial_id,
         name=Path(experiment.partition(":")[0]).stem,
