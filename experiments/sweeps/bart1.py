@@ -13,7 +13,10 @@ Departs: rates of single noises are not printed: 0.3 here, as of infilling. Mask
 masked seq2seq, LM and permuted LM read contiguous text, BART's rows whole sentences.
 Multitask masked LM is UniLM's, whose bidirectional rows are pairs with next sentence
 prediction. Learning rates are one for all, where the authors tuned one for each row.
-Decoders' objectives do not answer questions here, and no row generates.
+Questions are answered by rows of one stack that reads both sides alone. Text is scored
+by its perplexity: BART's rows and masked seq2seq write it by their decoder, the others
+after the input as a prefix, as in the paper; the language model, too, reads the prefix
+from both sides.
 """
 
 from experiments.sweeps import finetuning

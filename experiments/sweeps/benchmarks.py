@@ -26,6 +26,10 @@ COLUMNS = {
     "NewsQA": ("NewsQA", "f1"),
     "TriviaQA": ("TriviaQA", "f1"),
     "NER fine-tuned": ("NER", "f1"),
+    "ELI5 ppl": ("ELI5", "perplexity"),
+    "XSum ppl": ("XSum", "perplexity"),
+    "ConvAI2 ppl": ("ConvAI2", "perplexity"),
+    "CNN/DM ppl": ("CNN/DM", "perplexity"),
 }
 """Column -> task and metric."""
 

@@ -38,9 +38,8 @@ REPEATS = {
     "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
 }
 
-FORMATS = dict.fromkeys(("bart", "mass", "dae"), "bart")
-FORMATS |= {"lm": "gpt", "fim": "gpt", "plm": "xlnet"}
-"""How inputs of a task are laid out for what an objective trained; others: "bert"."""
+CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
+"""Objectives by their network; the others' is one stack that reads both sides."""
 
 DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
 
@@ -141,14 +140,8 @@ def tunings(
     """
     own = {"data.vocabulary": start, "train.init_from": start}
     own |= network_keys(start) | SCALES[scale].tuning
-    trained = flat_config(start)
-    name = trained["objective.name"]
-    family = trained.get("objective.base_objective", name)
-    own["objective.format"] = FORMATS.get(family, "bert")
-    if family == "electra":
-        own |= DISCRIMINATOR
-    own |= task.keys | more
-    name = own.get("objective.name", "sequence_classification")
+    name = task.keys.get("objective.name", "sequence_classification")
+    own |= form_keys(start, name) | task.keys | more
     fields = objective_class(name).__dataclass_fields__
     if own["objective.format"] not in fields["format"].metadata["values"]:
         return
@@ -159,6 +152,31 @@ def tunings(
         seed = first * repeats.tuning_seeds + number
         for rate in repeats.learning_rates:
             yield EXPERIMENT, {**own, "seed": seed, "optimizer.learning_rate": rate}
+
+
+def form_keys(start: Arm, name: str) -> dict[str, Any]:
+    """How inputs of a task's objective are laid out for what a pretraining trained.
+
+    Text is written by the decoder that there is, else after the input as a prefix
+    (Lewis et al. 2020, section 4.1), which one stack reads from both sides: the loss of
+    layout "decoder" has the input's tokens, too.
+    """
+    trained = flat_config(start)
+    family = trained["objective.name"]
+    family = trained.get("objective.base_objective", family)
+    layout = trained.get("objective.layout", "encoder_decoder")
+    if family in CAUSAL or layout == "decoder":
+        format = "gpt"
+    elif family in ENCODER_DECODER and layout == "encoder_decoder":
+        format = "bart"
+    else:
+        format = "xlnet" if family == "plm" else "bert"
+    keys = {"objective.format": format}
+    if name == "sequence_to_sequence":
+        written = "encoder_decoder" if format == "bart" else "prefix"
+        format = "t5" if family == "dae" else "bart"
+        keys = {"objective.format": format, "objective.layout": written}
+    return keys | (DISCRIMINATOR if family == "electra" else {})
 
 
 def flat_config(arm: Arm) -> dict[str, Any]:

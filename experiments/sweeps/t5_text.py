@@ -9,8 +9,8 @@ from experiments.sweeps import finetuning
 BASELINE = {"train.steps": 524_288, "train.batch": 128}
 
 
-def sweep(name, scale, tasks):
+def sweep(name, scale, tasks, more=lambda row, base: {}):
     def keys(row, base):
-        return BASELINE if scale == "paper" else {}
+        return more(row, base) | (BASELINE if scale == "paper" else {})
 
     return finetuning.sweep(name, scale, tasks, keys=keys)

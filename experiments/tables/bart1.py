@@ -1,8 +1,6 @@
 """BART, table 1 (Lewis et al. 2020): eleven objectives in one code base.
 
 python -m launch.report --table=experiments/tables/bart1.py --workdir=runs/bart1
-
-Not here: the columns of generation.
 """
 
 from experiments.tables import published

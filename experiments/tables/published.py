@@ -23,6 +23,10 @@ def perplexity(trial: Trial) -> float:
     return math.exp(trial.result["metrics"]["valid/mlm"])
 
 
+def minus_loss(trial: Trial) -> float:
+    return -trial.result["metrics"]["valid/loss"]
+
+
 def petaflops(trial: Trial) -> float:
     return trial.result["flops_per_step"] * trial.result["steps"] / 1e15
 
@@ -39,11 +43,14 @@ COSTS = (
 def task_score(metric: str):
     """100 times a metric of a fine-tuning, or the items' scores that it is the mean of.
 
-    It is that of the test split where the task has one, else of the validation split.
+    A perplexity is that of the tokens of the validation split's targets. Any other is
+    that of the test split where the task has one, else of the validation split.
     """
 
     def score(trial: Trial) -> float | np.ndarray:
         metrics, objective = trial.result["metrics"], trial.config["objective.name"]
+        if metric == "perplexity":
+            return math.exp(metrics["valid/target"])
         split = "test" if trial.result["item_scores"].get("test") else "valid"
         if ITEM_MEANS.get(metric) in ("", objective):
             return 100 * np.array(trial.result["item_scores"][split])
@@ -77,6 +84,8 @@ def table(
         else:
             task, metric = benchmarks.COLUMNS[column]
             picked_by = f"metrics.valid/{metric}"
+            if metric == "perplexity":
+                picked_by = minus_loss
             score = task_score(metric)
             columns.append(Column(column, task, score, 1, True, picked_by))
     names = [column.name for column in columns]
