@@ -1,6 +1,7 @@
 """Every table of experiments/tables: its sweep plans at each scale."""
 
 import functools
+import math
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     assert list(grid) == list(rows) and not cells.is_complete(grid)
 
 
-PAPERS = [name for name in NAMES if not name.startswith("objectives")]
+PAPERS = [name for name in NAMES if not name.startswith(("objectives", "babylm"))]
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -77,6 +78,19 @@ def test_a_fine_tuning_has_the_network_of_its_pretraining(tmp_path):
                 if key.startswith("model.") and key != "model.dropout":
                     assert trial.config[key] == value, key
             assert trial.config["data.length"] == start.config["data.length"]
+
+
+def test_babylm_sees_no_text_more_than_ten_times():
+    words = {"small": 10e6, "paper": 100e6}
+    for scale, given in words.items():
+        for trial in _plan("babylm", scale):
+            if trial.group == "pretraining":
+                keys = ("train.steps", "train.batch", "data.length")
+                tokens = math.prod(trial.config[key] for key in keys)
+                assert tokens / 1.3 / given == pytest.approx(10, rel=1e-3)
+                assert trial.config["train.keep_checkpoints"] == 10
+    rows = {trial.row for trial in _plan("babylm", "smoke")}
+    assert len(rows) >= 12 and "GPT-BERT 15 : 1" in rows
 
 
 def test_a_task_that_an_objective_cannot_read_is_no_cell():

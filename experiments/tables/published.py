@@ -39,6 +39,12 @@ COSTS = (
 )
 """What rows cost: a paper's rows are not all equal in it."""
 
+LOSS_CURVE = Curve(
+    "Loss of pretraining over tokens seen; each panel has its own scale",
+    PRETRAINING,
+    ("train/loss", "valid/loss"),
+)
+
 
 def task_score(metric: str):
     """100 times a metric of a fine-tuning, or the items' scores that it is the mean of.
@@ -107,12 +113,6 @@ def table(
             for claim, by in paper.differences()
             if claim["metric"] in names
         ),
-        curves=(
-            Curve(
-                "Loss of pretraining over tokens seen; each panel has its own scale",
-                PRETRAINING,
-                ("train/loss", "valid/loss"),
-            ),
-        ),
+        curves=(LOSS_CURVE,),
         bars=tuple(names),
     )

@@ -103,7 +103,8 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
         paper, other = table.papers.get(key), table.papers.get(baseline)
         direction = float(paper.number - other.number) if paper and other else 0.0
         members = [t for group in groups[name] for t in rows[row].get(group, ())]
-        missing = tuple(trial for trial in members if not trial.done)
+        ready = {column.name: column.ready for column in table.columns}[name]
+        missing = tuple(t for t in members if not (t.done and ready(t)))
         if missing:
             grid[row][name] = Cell(
                 (), NO_ESTIMATE, None, paper, direction, missing, len(members)
@@ -150,7 +151,7 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
       UserError: the column is no number, or seeds are not told apart.
     """
     trials = groups.get(column.group, ())
-    if not all(trial.done for trial in trials):
+    if not all(trial.done and column.ready(trial) for trial in trials):
         return None
     numbers, seen = [], set()
     for trial in _picked(column, trials):

@@ -104,7 +104,10 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
 
 def _missing_notes(cells: list[Cell]) -> Iterator[str]:
     """The command that fills the cells whose runs are missing."""
-    missing = {trial.id: trial for cell in cells for trial in cell.missing}
+    found = {trial.id: trial for cell in cells for trial in cell.missing}
+    missing = {key: trial for key, trial in found.items() if not trial.done}
+    if len(missing) < len(found):
+        yield "Finished runs are missing in a column whose scores are made after them."
     if not missing:
         return
     trial = next(iter(missing.values()))

@@ -33,6 +33,8 @@ class Column(NamedTuple):
     picked_by: Value = ""  # "": no pretraining seed has several settings
     mean_of: tuple[str, ...] = ()  # columns whose mean it is; then it has no group
     stand_in: str = ""  # what stands in for the paper's data set; "": nothing
+    ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
+    # `value` reads; the table's note says what else has to be done
 
     @property
     def header(self) -> str:

@@ -89,7 +89,7 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
       UserError: its function raises, or gives something else; names the file.
     """
     takes_tasks = callable(sweep) and "tasks" in inspect.signature(sweep).parameters
-    if takes_tasks and not tasks:
+    if takes_tasks and not tasks and _is_required(sweep, "tasks"):
         raise UserError(
             f"{file} fine-tunes on tasks: --tasks=FILE names their files; see "
             "docs/tables.md"
@@ -181,6 +181,11 @@ def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
             f"{workdir} holds no sweep (sweep.json): launch.sweep --workdir={workdir}"
         )
     return read_json(path, REMEDY, fields)
+
+
+def _is_required(function: Any, name: str) -> bool:
+    default = inspect.signature(function).parameters[name].default
+    return default is inspect.Parameter.empty
 
 
 def _add_trial(
