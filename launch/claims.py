@@ -1,13 +1,11 @@
 """Prints the ledger of published claims, or records what finished runs say of one.
 
     python -m launch.claims > docs/claims.md          (also: make claims)
-    python -m launch.claims --claim=bart1.infilling-over-lm --scale=smoke \
-        --workdir=runs/bart1 --table=experiments/tables/bart1.py \
-        --better="BART text infilling" --worse="Language model"
+    python -m launch.claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
-With --claim it reads the column of the claim's plan from two rows of a table, whose
-runs must be complete, and writes experiments/claims/results/CLAIM.SCALE.json, to be
-committed.
+With --claim=TABLE, or --claim=TABLE.CLAIM for one, it reads the column of the claim's
+plan from two rows of experiments/tables/TABLE.py, whose runs must be complete, and
+writes experiments/claims/results/CLAIM.SCALE.json, to be committed.
 """
 
 import argparse
@@ -19,9 +17,10 @@ import numpy as np
 
 from launch import cli
 from launch.reports import ledger, tables
-from launch.reports.formats import format_p
+from launch.reports.cell_text import format_p
+from launch.reports.cells import Cell, by_seed, fill_table
 from launch.reports.ledger import Claim, Result
-from launch.sweeps import sweep_plan
+from launch.sweeps import published, sweep_plan
 from launch.sweeps.sweep_plan import SCALES
 from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
@@ -42,48 +41,70 @@ one.
 def run(args: argparse.Namespace) -> None:
     folder = Path(args.folder)
     claims = ledger.load_claims(folder)
-    if args.claim:
-        if args.claim not in claims:
-            raise unknown("claim", args.claim, claims)
-        print(_record(claims[args.claim], args))
-    else:
+    if not args.claim:
         print("\n".join(page(claims, folder)))
+        return
+    chosen = [claim for name, claim in claims.items() if _names(args.claim, name)]
+    if not chosen:
+        raise unknown("claim", args.claim, claims)
+    if args.claim not in claims:  # all of a table that have a plan
+        chosen = [claim for claim in chosen if args.scale in claim.plans]
+    for path in [_record(claim, args) for claim in chosen]:
+        print(path)
 
 
-def _record(claim: Claim, args: argparse.Namespace) -> Any:
+def _names(word: str, name: str) -> bool:
+    """Whether `word` is the id of a claim, or of the table that it is of."""
+    return word in (name, name.partition(".")[0])
+
+
+def _record(claim: Claim, args: argparse.Namespace) -> Path:
     """Writes the result of a claim and returns its path."""
     if args.scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", args.scale, claim.plans)
-    plan, table = claim.plans[args.scale], tables.load_table(args.table)
-    columns = [column.name for column in table.columns]
-    if plan.metric not in columns:
-        raise unknown(f"column of {args.table}", plan.metric, columns)
+    file = args.table or f"experiments/tables/{claim.id.partition('.')[0]}.py"
+    plan, table = claim.plans[args.scale], tables.load_table(file)
+    names = [column.name for column in table.columns]
+    if plan.metric not in names:
+        raise unknown(f"column of {file}", plan.metric, names)
     scale = sweep_plan.read_header(args.workdir)["scale"]
     if scale != args.scale:
         raise UserError(f"--workdir={args.workdir} is of scale {scale}")
-    grid = tables.fill_table(table, sweep_plan.read_plan(args.workdir))
-    cells = []
-    for row in (args.better, args.worse):
-        if row not in grid or grid[row][plan.metric] is None:
-            raise unknown(f"row of {args.table}", row, grid)
-        cells.append(grid[row][plan.metric])
-    scores = [tables.by_seed(cell.numbers) for cell in cells]
+    trials = sweep_plan.read_plan(args.workdir)
+    table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
+    grid, both = fill_table(table, trials), []
+    rows = [args.better or claim.better, args.worse or claim.worse]
+    for row in rows:
+        if not (cell := grid.get(row, {}).get(plan.metric)):
+            raise unknown(f"row of {file} with {plan.metric}", row, grid)
+        if cell.missing:
+            raise UserError(f"{row}, {plan.metric}: {len(cell.missing)} runs missing")
+        both.append(cell)
+    scores = [by_seed(cell.numbers) for cell in both]
     seeds = sorted(scores[0].keys() & scores[1].keys())
     if not seeds:
-        raise UserError(f"{args.better} and {args.worse} share no pretraining seed")
+        raise UserError(f"{rows[0]} and {rows[1]} share no pretraining seed")
     better, worse = (np.array([of[seed] for seed in seeds]) for of in scores)
-    numbers = [number for cell in cells for number in cell.numbers]
-    provenance = {
-        "table": args.table,
-        "rows": [args.better, args.worse],
-        "trials": [[number.trial.id for number in cell.numbers] for cell in cells],
+    stand_ins = {column.name: column.stand_in for column in table.columns}
+    origin = _origin(both) | {"stand_in": stand_ins[plan.metric]}
+    lower = args.lower_is_better
+    lower |= plan.metric == claim.metric and claim.direction < 0
+    result = Result(
+        tuple(seeds), better, worse, not lower, {"table": file, "rows": rows, **origin}
+    )
+    return ledger.write_result(claim, args.scale, result, Path(args.folder))
+
+
+def _origin(both: list[Cell]) -> dict[str, Any]:
+    """The trials, commits and data of two cells."""
+    numbers = [number for cell in both for number in cell.numbers]
+    return {
+        "trials": [[number.trial.id for number in cell.numbers] for cell in both],
         **{
             name: sorted({str(number.origin[name]) for number in numbers})
             for name in ("commit", "data")
         },
     }
-    result = Result(tuple(seeds), better, worse, not args.lower_is_better, provenance)
-    return ledger.write_result(claim, args.scale, result, Path(args.folder))
 
 
 def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
@@ -140,6 +161,8 @@ def _verdict(claim: Claim, scale: str, compared: dict[str, tuple]) -> str:
     text += f" ({plan.metric}, {count} seeds, shows {plan.detectable():.2g}"
     if word == NOT_DECIDED and found.seeds_needed:
         text += f", needs {found.seeds_needed} seeds"
+    if stand_in := result.provenance.get("stand_in"):
+        text += f", on {stand_in}"
     if len(result.provenance["commit"]) > 1:
         text += ", runs of different code"
     return f"{text})"
@@ -147,15 +170,15 @@ def _verdict(claim: Claim, scale: str, compared: dict[str, tuple]) -> str:
 
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
-    parser.add_argument("--folder", default=str(ledger.FOLDER), help="of the claims")
-    parser.add_argument("--claim", default="", help="its id: record a result")
+    parser.add_argument("--folder", default=str(published.FOLDER), help="of the claims")
+    parser.add_argument("--claim", default="", help="record its result")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
-    parser.add_argument("--table", default="", help="of the claim: file of the table")
+    parser.add_argument("--table", default="", help="of the claim: another file")
     parser.add_argument(
         "--workdir", default="", help="of the claim: folder of the sweep"
     )
-    parser.add_argument("--better", default="", help="of the claim: row of the table")
-    parser.add_argument("--worse", default="", help="of the claim: row of the table")
+    parser.add_argument("--better", default="", help="of the claim: another row")
+    parser.add_argument("--worse", default="", help="of the claim: another row")
     parser.add_argument(
         "--lower_is_better",
         action="store_true",

@@ -3,23 +3,25 @@
     python -m launch.report --table=experiments/tables/objectives.py --workdir=runs/mine
 
 report.html is a single file; the figures of report.md are files beside it. So is
-numbers.csv, with every single number: the table can be made anew from it.
+numbers.csv, with every single number: the table can be made anew from it. A cell whose
+runs are missing is empty and says which command runs them; then the exit code is 1.
 """
 
 import argparse
 from pathlib import Path
 
 from launch import cli, user_code
-from launch.reports import formats, report_pages, tables
+from launch.reports import cells, formats, report_pages, tables
 from launch.reports.report import make_report
 from launch.sweeps import sweep_plan
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     """Writes both pages and the figures, and prints the table."""
     table = tables.load_table(args.table)
     trials = sweep_plan.read_plan(args.workdir)
     with user_code.name_line_in_errors(args.table):
+        table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
         report = make_report(table, trials)
     folder = Path(args.workdir)
     for file, (_, svg) in report.figures.items():
@@ -29,6 +31,7 @@ def run(args: argparse.Namespace) -> None:
     (folder / "numbers.csv").write_text(formats.numbers(report.table, report.grid))
     print(formats.markdown(report.table, report.grid))
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
+    return cli.DONE if cells.is_complete(report.grid) else cli.FAILED
 
 
 def parser() -> cli.Parser:

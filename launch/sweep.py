@@ -3,10 +3,12 @@
     python -m launch.sweep --sweep=experiments/sweeps/objectives.py --workdir=runs/mine
     python -m launch.sweep status --workdir=runs/mine     (also: resume, logs, stop)
     python -m launch.sweep status --workdir=runs/mine --trial=NAME  (each attempt at it)
+    python -m launch.sweep resume --workdir=runs/mine --trial=NAME  (it alone)
 
 A sweep file defines `sweep(scale)`, which yields pairs (experiment, overrides). An
 override whose value is such a pair stands for the folder of that trial, which is then
 run first. --config.KEY=VALUE applies to the trials that do not set KEY themselves.
+`sweep(scale, tasks)` also fine-tunes, on the tasks of --tasks=FILE (docs/tables.md).
 
 --on: local | ray | ray://HOST | slurm:PARTITION | gke:QUEUE | sky:INFRA. The backend
 restarts a trial that was preempted, and the trial resumes from its checkpoint. The
@@ -28,6 +30,7 @@ from launch import cli
 from launch.backends import scheduler, submit
 from launch.backends.backend import absolute_path
 from launch.sweeps import status, sweep_plan
+from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.run.workdir import check_reachable
@@ -51,8 +54,10 @@ def run(args: argparse.Namespace) -> int:
         case "stop":
             _stop(submit.make_backend(header), workdir)
         case "resume":
+            chosen = status.select(trials, args.trial) if args.trial else trials
             with scheduler.only_driver(workdir):
-                return _drive(header | {"round": header["round"] + 1}, trials, workdir)
+                header |= {"round": header["round"] + 1}
+                return _drive(header, trials, workdir, chosen)
     return cli.DONE
 
 
@@ -60,10 +65,12 @@ def _run(args: argparse.Namespace) -> int:
     """Plans a sweep, then shows it (--dry_run) or runs it."""
     if args.sweep is None:
         raise UserError("--sweep is missing; give a file of experiments/sweeps")
+    tasks = load_tasks(args.tasks) if args.tasks else {}
     header = {"sweep": args.sweep, "scale": args.scale, **submit.read_flags(args)}
+    header["tasks"] = {name: task._asdict() for name, task in tasks.items()}
     submit.make_backend(header)  # reports a wrong flag before the trials are planned
     trials = sweep_plan.make_plan(
-        args.sweep, args.workdir, scale=args.scale, shared=args.overrides
+        args.sweep, args.workdir, scale=args.scale, shared=args.overrides, tasks=tasks
     )
     if args.dry_run:
         submit.print_plan(trials, header, round=1)
@@ -73,15 +80,25 @@ def _run(args: argparse.Namespace) -> int:
         last_round = 0
         if (workdir / "sweep.json").exists():
             last_round = sweep_plan.read_header(workdir).get("round", 0)
-        return _drive(header | {"round": last_round + 1}, trials, workdir)
+        return _drive(header | {"round": last_round + 1}, trials, workdir, trials)
 
 
-def _drive(header: dict[str, Any], trials: list[Trial], workdir: epath.Path) -> int:
-    """Writes `sweep.json`, then runs the trials that have no result."""
+def _drive(
+    header: dict[str, Any],
+    trials: list[Trial],
+    workdir: epath.Path,
+    chosen: list[Trial],
+) -> int:
+    """Writes `sweep.json`, then runs those of `chosen` that have no result.
+
+    What a chosen trial starts from is run before it.
+    """
     fields = {name: value for name, value in header.items() if name != "trials"}
     sweep_plan.write_plan(trials, workdir, **fields)
+    needed = {job.id for trial in chosen for job in trial.with_ancestors()}
+    jobs = [trial for trial in trials if trial.id in needed]
     return submit.run_jobs(
-        trials, header, workdir=workdir, round=header["round"], noun="trials"
+        jobs, header, workdir=workdir, round=header["round"], noun="trials"
     )
 
 
@@ -133,7 +150,10 @@ def parser() -> Parser:
     parser.add_argument("--workdir", required=True, help="folder of the trials")
     parser.add_argument("--scale", default="smoke", help=" | ".join(sweep_plan.SCALES))
     parser.add_argument("--dry_run", action="store_true", help="only show the trials")
-    parser.add_argument("--trial", default="", help="logs, status: by id or name")
+    parser.add_argument("--tasks", default="", help="TOML file of tasks to tune on")
+    parser.add_argument(
+        "--trial", default="", help="logs, status, resume: by id or name"
+    )
     parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
     submit.add_flags(parser)
     return parser

@@ -2,32 +2,35 @@
 
     python -m launch.table --table=experiments/tables/objectives.py --workdir=runs/mine
 
-A table is refused while a run that it needs has no result.
+A cell whose runs are missing is empty and says which command runs them; then the exit
+code is 1.
 """
 
 import argparse
 from pathlib import Path
 
 from launch import cli, user_code
-from launch.reports import formats, tables
+from launch.reports import cells, formats, tables
 from launch.sweeps import sweep_plan
 from research.errors import unknown
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     """Prints the table, or writes it to a file."""
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
     table = tables.load_table(args.table)
     trials = sweep_plan.read_plan(args.workdir)
     with user_code.name_line_in_errors(args.table):
-        grid = tables.fill_table(table, trials)
+        table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
+        grid = cells.fill_table(table, trials)
         text = formats.FORMATS[args.format](table, grid)
     if args.output:
         Path(args.output).parent.mkdir(parents=True, exist_ok=True)
         Path(args.output).write_text(text)
     else:
         print(text, end="")
+    return cli.DONE if cells.is_complete(grid) else cli.FAILED
 
 
 def parser() -> cli.Parser:

@@ -16,7 +16,7 @@ from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
-from research.evaluation.evaluate import evaluate
+from research.evaluation.evaluations import Evaluations
 from research.run import provenance
 from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter
@@ -33,7 +33,6 @@ from research.run.setup import (
     Program,
     count_parameters,
     initial_state,
-    make_eval_zeros,
 )
 from research.run.workdir import (
     check_same_run,
@@ -104,8 +103,9 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "compile_seconds": compile_seconds,
         "train_seconds": loop.seconds,
         "wall_seconds": time.monotonic() - start_time,
+        "item_scores": loop.evaluations.item_scores,
         "config": config_dict,
-        "provenance": origin,
+        "provenance": origin | loop.evaluations.origin,
     }
     write_result(workdir, result)
     return result
@@ -157,7 +157,7 @@ class Loop:
         self.clock = time.monotonic()  # when `seconds` was last updated
         self.note = ""  # shown beside the progress bar
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
-        self.eval_zeros = make_eval_zeros(program)
+        self.evaluations = Evaluations(program, config)
 
     def run(self) -> None:
         """Trains to the last step and closes all files."""
@@ -222,6 +222,8 @@ class Loop:
 
     def _lacks_evaluation(self) -> bool:
         """Whether the run ended after it saved this step and before it evaluated it."""
+        if self.evaluations.predicts and self._is_due(0):
+            return True  # the scores of items are in no file yet
         name, step = f"{self.config.data.eval_split}/loss", self.steps_done
         has = any(name in line for line in self.writer.lines if line["step"] == step)
         is_due = self._is_due(self.config.train.eval_every)
@@ -277,15 +279,15 @@ class Loop:
         self.note = f"step {step}, loss {means['loss']:.4f}, {rate}"
 
     def _evaluate(self) -> None:
-        """Evaluates on the whole evaluation split, each token with the same weight."""
+        """Evaluates on whole splits, each token with the same weight."""
 
         def stop_if_requested() -> None:
             if self.peers.should_stop():
                 self._stop()
 
-        params, split = self.state.params, self.config.data.eval_split
-        scores = evaluate(self.program, params, self.eval_zeros(), stop_if_requested)
-        line = {f"{split}/{name}": value for name, value in scores.metrics.items()}
+        line = self.evaluations.run(
+            self.state.params, last=self._is_due(0), before_batch=stop_if_requested
+        )
         self.writer.write(self.steps_done, line)
 
     def _save(self) -> None:

@@ -6,18 +6,20 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from launch.reports.tables import Grid, Paper, Table
+from launch.reports.cells import Grid
+from launch.reports.tables import Paper, Table
 
 CSV_HEADER = ("row", "column", "mean", "margin", "count", "one_seed")
 CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted_p")
-CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source")
+CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source", "stand_in")
+CSV_HEADER += ("missing_runs",)
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
 NUMBERS_HEADER += ("value", "commit", "data")
 
 
 def comma_separated(table: Table, grid: Grid) -> str:
     """One line for each cell, at full precision, for other programs."""
-    return _csv(CSV_HEADER, _cell_lines(grid))
+    return _csv(CSV_HEADER, _cell_lines(table, grid))
 
 
 def numbers(table: Table, grid: Grid) -> str:
@@ -35,7 +37,8 @@ def _csv(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
     return out.getvalue()
 
 
-def _cell_lines(grid: Grid) -> Iterator[list[Any]]:
+def _cell_lines(table: Table, grid: Grid) -> Iterator[list[Any]]:
+    stand_ins = {column.name: column.stand_in for column in table.columns}
     for row, cells in grid.items():
         for column, cell in cells.items():
             if cell is None:
@@ -46,7 +49,10 @@ def _cell_lines(grid: Grid) -> Iterator[list[Any]]:
                 compared += [found.verdict(cell.direction), found.seeds_needed]
             paper = cell.paper or Paper(math.nan, "")
             origin = paper.number, paper.mark, paper.source
-            yield [row, column, *cell.estimate, cell.one_seed, *compared, *origin]
+            mean, margin, count = cell.estimate
+            numbers = [mean, margin, count, cell.one_seed if cell.numbers else None]
+            line = [row, column, *numbers, *compared, *origin]
+            yield [*line, stand_ins[column], len(cell.missing)]
 
 
 def _number_lines(grid: Grid) -> Iterator[list[Any]]:

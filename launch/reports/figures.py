@@ -8,7 +8,8 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from launch.reports.tables import Curve, Grid, Rows, Table
+from launch.reports.cells import Grid
+from launch.reports.tables import Curve, Rows, Table
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -54,7 +55,7 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
 
     Losses of different objectives are not comparable: each panel has its own scale.
     """
-    drawn = [row for row in rows if curve.group in rows[row]]
+    drawn = [row for row in rows if rows[row].get(curve.group)]
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(
             1, len(drawn), figsize=(2.15 * len(drawn) + 0.4, 2.4), squeeze=False
@@ -97,7 +98,7 @@ def _draw_trial(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) ->
 
 def draw_bars(table: Table, grid: Grid, name: str) -> str:
     """One bar for each row: the mean of a column, its interval, and seeds as dots."""
-    drawn = [row for row in grid if grid[row][name]]
+    drawn = [row for row in grid if grid[row][name] and grid[row][name].numbers]
     digits = next(column.digits for column in table.columns if column.name == name)
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 0.42 * len(drawn) + 0.8))

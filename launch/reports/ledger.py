@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from launch.config import digest
+from launch.sweeps.published import Arm
 from research.errors import UserError, unknown
 from research.evaluation.comparison import Comparison, compare
 from research.evaluation.power import Components, detectable_difference
 from research.run.json_files import read_json, write_json
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "claims"
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
 """How far a paper's numbers are verified: in two sources, in one, in a secondary one;
 recalled, with high or moderate confidence."""
@@ -48,10 +48,6 @@ class Plan(NamedTuple):
         """The difference that is found in 80 % of cases at 5 %."""
         parts = Components(self.seed_sd**2, self.item_sd**2, self.item_sd**2)
         return detectable_difference(parts, num_seeds=self.seeds, num_items=self.items)
-
-
-Arm = tuple[str, dict[str, Any]]
-"""An experiment and its overrides, as a sweep yields them."""
 
 
 class Claim(NamedTuple):

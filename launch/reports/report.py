@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from launch.reports import formats, tables
-from launch.reports.tables import Grid, Rows, Table
+from launch.reports import cells, tables
+from launch.reports.cells import Grid
+from launch.reports.notes import CONFIDENCE
+from launch.reports.tables import Rows, Table
 from launch.sweeps.trial import Trial
 
 
@@ -30,10 +32,11 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     """Fills the table and draws its figures.
 
     Raises:
-      UserError: runs are missing.
+      UserError: a result is not that of its run.
     """
-    grid, rows = tables.fill_table(table, trials), tables.table_rows(table, trials)
-    from launch.reports import figures  # matplotlib: after missing runs are reported
+    grid = cells.fill_table(table, trials)
+    rows = _finished(tables.table_rows(table, trials))
+    from launch.reports import figures  # matplotlib: after errors are reported
 
     drawn = {
         f"curve-{number}.svg": (curve.caption, figures.draw_curves(rows, curve))
@@ -48,10 +51,17 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     return Report(table, grid, drawn, compare_configs(rows), provenance(rows))
 
 
+def _finished(rows: Rows) -> Rows:
+    """The rows with the trials that have a result."""
+    return {
+        row: {name: [t for t in group if t.done] for name, group in groups.items()}
+        for row, groups in rows.items()
+    }
+
+
 def _bars_caption(table: Table, name: str) -> str:
     dotted = f"; dotted: {table.baseline}" if table.baseline else ""
-    confidence = formats.CONFIDENCE
-    return f"{name}: mean, {confidence} confidence interval, seeds as dots{dotted}"
+    return f"{name}: mean, {CONFIDENCE} confidence interval, seeds as dots{dotted}"
 
 
 def compare_configs(rows: Rows) -> list[GroupConfigs]:

@@ -4,6 +4,7 @@ import html
 from collections.abc import Iterable
 
 from launch.reports import formats
+from launch.reports.cell_text import DASH
 from launch.reports.report import Report, value_text
 
 
@@ -62,7 +63,7 @@ def _detail_tables(report: Report) -> Iterable[tuple[str, list[list[str]]]]:
 
 
 def _joined(values: list) -> str:
-    return " · ".join(map(value_text, values)) or formats.DASH
+    return " · ".join(map(value_text, values)) or DASH
 
 
 HTML_TEMPLATE = """<!doctype html>

@@ -1,17 +1,13 @@
 """A table of a sweep: the trials of each cell, beside the numbers of a paper."""
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from launch import user_code
+from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.evaluation.comparison import Comparison, compare
-from research.evaluation.statistics import Estimate, estimate
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
 """Row -> group -> its trials; the columns of a missing group show a dash."""
@@ -23,13 +19,26 @@ items [I], whose mean is the number; None where the column does not apply."""
 
 
 class Column(NamedTuple):
-    """One number of each trial of a group, averaged over the group."""
+    """One number of each trial of a group, averaged over the group.
+
+    Where a group has several settings of one seed, such as learning rates, the one with
+    the highest mean of `picked_by` is taken, for each pretraining seed by itself.
+    """
 
     name: str
     group: str
     value: Value
     digits: int = 2  # after the decimal point
     tested: bool = False  # compared with the baseline row, by pretraining seed
+    picked_by: Value = ""  # "": no pretraining seed has several settings
+    mean_of: tuple[str, ...] = ()  # columns whose mean it is; then it has no group
+    stand_in: str = ""  # what stands in for the paper's data set; "": nothing
+    ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
+    # `value` reads; the table's note says what else has to be done
+
+    @property
+    def header(self) -> str:
+        return f"{self.name} (here: {self.stand_in})" if self.stand_in else self.name
 
 
 class Paper(NamedTuple):
@@ -48,6 +57,15 @@ class Curve(NamedTuple):
     metrics: tuple[str, ...]  # names of metrics.jsonl; the last has the thickest line
 
 
+class Claimed(NamedTuple):
+    """A comparison that a paper makes: one row is better than another in a column."""
+
+    better: str
+    worse: str
+    column: str
+    difference: float  # better - worse, in the paper
+
+
 class Table(NamedTuple):
     title: str
     row_header: str  # header of the first column
@@ -56,50 +74,9 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     baseline: str = ""  # name of a row
     papers: Mapping[tuple[str, str], Paper] = {}  # (row, column) -> the paper's number
+    claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
-
-
-class Number(NamedTuple):
-    """What one trial brings to a cell."""
-
-    trial: Trial
-    scores: np.ndarray  # [], or [I] of single items
-
-    @property
-    def value(self) -> float:
-        return float(self.scores.mean())
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """The commit and the data's fingerprint of the run; None: not recorded."""
-        recorded = self.trial.result["provenance"]
-        return {name: recorded.get(name) for name in ("commit", "data")}
-
-
-class Cell(NamedTuple):
-    """The numbers of a cell, with their comparison and the paper's number."""
-
-    numbers: tuple[Number, ...]
-    estimate: Estimate  # over pretraining seeds; of a single one, over its trials
-    comparison: Comparison | None = None  # with the baseline
-    paper: Paper | None = None
-    direction: float = (
-        0.0  # the sign of the paper's difference to the baseline; 0: none
-    )
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        return tuple(number.value for number in self.numbers)
-
-    @property
-    def one_seed(self) -> bool:
-        """Whether all trials start from one pretraining seed."""
-        return len(by_seed(self.numbers)) == 1
-
-
-Grid = dict[str, dict[str, Cell | None]]
-"""Row -> column -> cell; None where a column does not apply."""
 
 
 def load_table(file: str) -> Table:
@@ -120,34 +97,6 @@ def load_table(file: str) -> Table:
     return table
 
 
-def fill_table(table: Table, trials: list[Trial]) -> Grid:
-    """The cells of a table.
-
-    Raises:
-      UserError: a trial has no result, or a group of a row has no trials.
-    """
-    rows = table_rows(table, trials)
-    _check_complete(rows)
-    if table.baseline and table.baseline not in rows:
-        raise unknown("baseline row", table.baseline, rows)
-    numbers = {
-        (row, column.name): _cell_numbers(column, groups)
-        for column in table.columns
-        for row, groups in rows.items()
-    }
-    _check_items(numbers)
-    comparisons = _comparisons(table, numbers)
-    grid: Grid = {row: {} for row in rows}
-    for (row, name), found in numbers.items():
-        key, baseline = (row, name), (table.baseline, name)
-        paper, other = table.papers.get(key), table.papers.get(baseline)
-        direction = paper.number - other.number if paper and other else 0.0
-        grid[row][name] = found and Cell(
-            found, _estimate(found), comparisons.get(key), paper, float(direction)
-        )
-    return grid
-
-
 def table_rows(table: Table, trials: list[Trial]) -> Rows:
     """What the table's function gives for these trials.
 
@@ -164,104 +113,37 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
     return rows
 
 
-def _check_complete(rows: Rows) -> None:
-    missing = {}
-    for row, groups in rows.items():
-        for name, group in groups.items():
-            if not group:
-                raise UserError(
-                    f"--table: no trial of the sweep fills row {row}, {name}"
-                )
-            missing |= {trial.id: trial.name for trial in group if not trial.done}
-    if missing:
-        names = ", ".join(f"{name} ({key})" for key, name in missing.items())
-        runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
-        raise UserError(
-            f"{runs} missing: {names}; run launch.sweep with this --workdir first"
-        )
-    for groups in rows.values():
-        for trial in itertools.chain(*groups.values()):
-            trial.check_result()
+def labelled_rows(trials: list[Trial]) -> Rows:
+    """The rows and groups that the sweep itself named."""
+    rows: dict[str, dict[str, list[Trial]]] = {}
+    for trial in trials:
+        if trial.row:
+            rows.setdefault(trial.row, {}).setdefault(trial.group, []).append(trial)
+    return rows
 
 
-def _cell_numbers(
-    column: Column, groups: Mapping[str, Sequence[Trial]]
-) -> tuple[Number, ...] | None:
-    """Those of the trials that have one; None if there are none."""
-    numbers, seen = [], set()
-    for trial in groups.get(column.group, ()):
-        value = metric_value(column.value, trial)
-        if value is None:
-            continue
-        seeds = trial.pretraining_seed, trial.config["seed"]
-        if seeds in seen:
-            raise UserError(
-                f"--table: two trials of one cell share seed {seeds[1]}: {trial.name}"
-            )
-        seen.add(seeds)
-        try:
-            scores = np.asarray(value, np.float64)
-        except (TypeError, ValueError):
-            scores = np.empty((0, 0))
-        if scores.ndim > 1 or not scores.size:
-            raise UserError(
-                f"--table: column {column.name!r} of {trial.name} is a number, or a "
-                f"list of the scores of items, not {value!r}"
-            )
-        numbers.append(Number(trial, scores))
-    return tuple(numbers) or None
+def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> Table:
+    """The table with the columns that the sweep has trials for, and their stand-ins.
 
-
-def _check_items(numbers: Mapping[tuple[str, str], tuple[Number, ...] | None]) -> None:
-    """Checks that the trials of a column have scores of equally many items."""
-    first: dict[str, Number] = {}
-    for (_, name), own in numbers.items():
-        for number in own or ():
-            expected = first.setdefault(name, number)
-            if number.scores.shape != expected.scores.shape:
-                raise UserError(
-                    f"{name}: {number.trial.name} has {number.scores.size} items and "
-                    f"{expected.trial.name} {expected.scores.size}; score the same ones"
-                )
-
-
-def by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
-    """Pretraining seed -> scores [] or [I], averaged over its fine-tunings."""
-    scores: dict[int, list[np.ndarray]] = {}
-    for number in numbers:
-        scores.setdefault(number.trial.pretraining_seed, []).append(number.scores)
-    return {seed: np.mean(each, axis=0) for seed, each in sorted(scores.items())}
-
-
-def _estimate(numbers: Sequence[Number]) -> Estimate:
-    scores = list(by_seed(numbers).values())
-    if len(scores) > 1:
-        return estimate(scores)
-    return estimate([number.value for number in numbers])
-
-
-def _comparisons(
-    table: Table, numbers: Mapping[tuple[str, str], tuple[Number, ...] | None]
-) -> dict[tuple[str, str], Comparison]:
-    """Those of all tested cells with the baseline's, corrected as one family.
-
-    They are paired by pretraining seed. Of fewer than two shared seeds there is only
-    the difference of the means of all trials.
+    Args:
+      tasks: those that the sweep was started with.
     """
-    tested = {column.name for column in table.columns if column.tested}
-    family = {}
-    for (row, name), own in numbers.items():
-        other = numbers.get((table.baseline, name))
-        if name not in tested or row == table.baseline or not own or not other:
-            continue
-        scores, others = by_seed(own), by_seed(other)
-        shared = scores.keys() & others.keys()
-        if len(shared) > 1:
-            pair = [[of[seed] for seed in sorted(shared)] for of in (scores, others)]
-        else:
-            pair = [[_estimate(numbers).mean] for numbers in (own, other)]
-        family[row, name] = pair
-    return compare(family)
+    groups = {group for row in table_rows(table, trials).values() for group in row}
+    kept: dict[str, Column] = {}
+    for column in table.columns:
+        parts = tuple(name for name in column.mean_of if name in kept)
+        if parts:
+            stand_in = "" if parts == column.mean_of else f"mean of {', '.join(parts)}"
+            kept[column.name] = column._replace(mean_of=parts, stand_in=stand_in)
+        elif column.group in groups:
+            task = tasks.get(column.group, Task("", {}))
+            kept[column.name] = column._replace(stand_in=task.stand_in)
+    left_out = [column.name for column in table.columns if column.name not in kept]
+    note = table.note
+    if left_out:
+        note += f" Not run here: {', '.join(left_out)}."
+    bars = tuple(name for name in table.bars if name in kept)
+    return table._replace(columns=tuple(kept.values()), note=note, bars=bars)
 
 
 def metric_value(value: Value, trial: Trial) -> Any:

@@ -26,7 +26,7 @@ def print_status(
     Raises:
       UserError: `name` selects no trial.
     """
-    chosen = _select(trials, name) if name else []
+    chosen = select(trials, name) if name else []
     num_done = sum(trial.done for trial in trials)
     driver_text, driver = "no driver is running", scheduler.current_driver(workdir)
     if driver:
@@ -89,7 +89,7 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
     Raises:
       UserError: `name` selects no trial.
     """
-    chosen = _select(trials, name) if name else [t for t in trials if not t.done]
+    chosen = select(trials, name) if name else [t for t in trials if not t.done]
     for trial in chosen:
         for path in sorted(trial.folder.glob("log*.txt")):
             print(f"==> {trial.name}: {shlex.quote(str(path))}")
@@ -97,7 +97,12 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
             print("\n".join(lines[-num_lines:] if num_lines else lines))
 
 
-def _select(trials: Sequence[Trial], name: str) -> list[Trial]:
+def select(trials: Sequence[Trial], name: str) -> list[Trial]:
+    """The trials whose id begins with `name` or whose name has it.
+
+    Raises:
+      UserError: there is none.
+    """
     chosen = [t for t in trials if t.id.startswith(name) or name in t.name]
     if not chosen:
         raise UserError(f"--trial={name}: no trial has this id or name; see `status`")

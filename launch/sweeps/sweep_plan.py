@@ -1,6 +1,7 @@
 """The plan of a sweep: its trials, from a sweep file and kept in `sweep.json`."""
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from etils import epath
 
 from launch import config, user_code
 from launch.backends.backend import absolute_path
+from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.run.json_files import check_object, read_json, write_json
@@ -19,8 +21,9 @@ KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, which do not change a result: a trial's id does not depend on them."""
 
 
-TRIAL_FIELDS = {name: str for name in ("id", "name", "experiment")} | {
-    name: dict for name in ("overrides", "parents", "config")
+TRIAL_FIELDS = {
+    **{name: str for name in ("id", "name", "experiment", "row", "group")},
+    **{name: dict for name in ("overrides", "parents", "config")},
 }
 HEADER_FIELDS = {
     **{name: str for name in ("sweep", "scale", "on")},
@@ -33,13 +36,24 @@ HEADER_FIELDS = {
 REMEDY = "delete it and start the sweep again with --sweep"
 
 
+Item = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], tuple[str, str]]
+"""What a sweep yields: an experiment, its overrides, and if its table has a row of that
+name, the row and the group in it."""
+
+
 def make_plan(
-    file: str, workdir: str | Path, *, scale: str, shared: Mapping[str, Any]
+    file: str,
+    workdir: str | Path,
+    *,
+    scale: str,
+    shared: Mapping[str, Any],
+    tasks: Mapping[str, Task] | None = None,
 ) -> list[Trial]:
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
       shared: dotted key -> value, for trials whose own overrides do not set the key.
+      tasks: of --tasks, for a sweep that fine-tunes on them.
 
     Raises:
       UserError: a wrong file, scale or config.
@@ -50,35 +64,52 @@ def make_plan(
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     trials: dict[str, Trial] = {}
-    pairs = _pairs(file, sweep, scale)
+    ids: dict[str, str] = {}
+    items = _items(file, sweep, scale, tasks or {})
     for key in shared:
-        if pairs and all(key in own for _, own in pairs):
+        if items and all(key in own for _, own, *_ in items):
             raise UserError(f"{key}: every trial of {file} sets this key itself")
-    for experiment, own in pairs:
-        _add_trial(trials, absolute_path(workdir), experiment, own, shared)
+    for experiment, own, *label in items:
+        folder = absolute_path(workdir)
+        trial = _add_trial(trials, ids, folder, experiment, own, shared)
+        for row, group in label:
+            if trial.row and (trial.row, trial.group) != (row, group):
+                raise UserError(
+                    f"{file}: {trial.row}, {trial.group} and {row}, {group} are one "
+                    "trial; let them differ"
+                )
+            trials[trial.id] = dataclasses.replace(trial, row=row, group=group)
     return _with_distinct_names(list(trials.values()))
 
 
-def _pairs(file: str, sweep: Any, scale: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The pairs (experiment, overrides) of a sweep file.
+def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list[Item]:
+    """What a sweep file yields.
 
     Raises:
       UserError: its function raises, or gives something else; names the file.
     """
-    pairs = user_code.call(file, sweep, scale)
-    if not isinstance(pairs, Iterable):
+    takes_tasks = callable(sweep) and "tasks" in inspect.signature(sweep).parameters
+    if takes_tasks and not tasks and _is_required(sweep, "tasks"):
         raise UserError(
-            f"{file}: sweep(scale) gives pairs (experiment, overrides), not {pairs!r}"
+            f"{file} fine-tunes on tasks: --tasks=FILE names their files; see "
+            "docs/tables.md"
+        )
+    if tasks and not takes_tasks:
+        raise UserError(f"--tasks: sweep() of {file} takes no tasks")
+    items = user_code.call(file, sweep, scale, *([tasks] if takes_tasks else []))
+    if not isinstance(items, Iterable):
+        raise UserError(
+            f"{file}: sweep(scale) gives pairs (experiment, overrides), not {items!r}"
         )
     with user_code.name_line_in_errors(file):  # a generator runs only now
-        pairs = list(pairs)
-    for pair in pairs:
-        if not _is_pair(pair):
+        items = list(items)
+    for item in items:
+        if not _is_item(item):
             raise UserError(
                 f"{file}: sweep(scale) gives pairs (experiment, overrides), not "
-                f"{pair!r}"
+                f"{item!r}"
             )
-    return pairs
+    return items
 
 
 def write_plan(trials: list[Trial], workdir: epath.PathLike, **header: Any) -> None:
@@ -127,6 +158,21 @@ def read_header(workdir: epath.PathLike) -> dict[str, Any]:
     return _read(workdir, HEADER_FIELDS)
 
 
+def read_tasks(workdir: epath.PathLike) -> dict[str, Task]:
+    """The tasks that the sweep was started with; {}: none.
+
+    Raises:
+      UserError: there is no `sweep.json`, or it is damaged.
+    """
+    tasks = _read(workdir, {"trials": list}).get("tasks", {})
+    try:
+        return {name: Task(**fields) for name, fields in tasks.items()}
+    except (AttributeError, TypeError) as error:
+        raise UserError(
+            f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
+        ) from None
+
+
 def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
     check_reachable(path)
@@ -137,23 +183,36 @@ def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     return read_json(path, REMEDY, fields)
 
 
+def _is_required(function: Any, name: str) -> bool:
+    default = inspect.signature(function).parameters[name].default
+    return default is inspect.Parameter.empty
+
+
 def _add_trial(
     trials: dict[str, Trial],
+    ids: dict[str, str],
     workdir: epath.Path,
     experiment: str,
     own: Mapping[str, Any],
     shared: Mapping[str, Any],
 ) -> Trial:
-    """Adds the trial of a pair (experiment, overrides) after its parents, once."""
+    """Adds the trial of a pair (experiment, overrides) after its parents, once.
+
+    Args:
+      ids: of the pairs that were added before, whose configs are resolved already.
+    """
+    pair = repr((experiment, own))
+    if pair in ids:
+        return trials[ids[pair]]
     parents = {
-        key: _add_trial(trials, workdir, *value, shared)
+        key: _add_trial(trials, ids, workdir, *value, shared)
         for key, value in own.items()
         if _is_pair(value)
     }
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
-    trial_id = _trial_id(resolved)
+    ids[pair] = trial_id = _trial_id(resolved)
     trial = Trial(
         id=trial_id,
         name=Path(experiment.partition(":")[0]).stem,
@@ -173,6 +232,14 @@ def _trial_id(resolved: Mapping[str, Any]) -> str:
     )
 
 
+def _is_item(value: Any) -> bool:
+    """Whether it is a pair, or one followed by (row, group)."""
+    match value:
+        case (str(), Mapping(), (str(), str())):
+            return True
+    return _is_pair(value)
+
+
 def _is_pair(value: Any) -> bool:
     match value:
         case (str(), Mapping()):
@@ -181,19 +248,29 @@ def _is_pair(value: Any) -> bool:
 
 
 def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
-    """Appends to each name the overrides that differ within its experiment."""
+    """Appends to each name the overrides that differ among trials of its kind.
+
+    Those are of the same row and group, or where a sweep names none, of the same
+    experiment.
+    """
     renamed: dict[str, Trial] = {}
     for trial in trials:
-        alike = [other for other in trials if other.experiment == trial.experiment]
-        words = [trial.name] + [
+        alike = [other for other in trials if _kind(other) == _kind(trial)]
+        name = f"{trial.row}, {trial.group}" if trial.row else trial.name
+        words = [name] + [
             f"{key.rpartition('.')[2]}={value}"
             for key, value in trial.overrides.items()
             if any(other.config.get(key) != value for other in alike)
         ]
         parents = {key: renamed[parent.id] for key, parent in trial.parents.items()}
-        keys = {parent.name: key for key, parent in reversed(parents.items())}
-        words += [f"{key.rpartition('.')[2]}={name}" for name, key in keys.items()]
+        if not trial.row:
+            keys = {parent.name: key for key, parent in reversed(parents.items())}
+            words += [f"{key.rpartition('.')[2]}={name}" for name, key in keys.items()]
         renamed[trial.id] = dataclasses.replace(
             trial, name=" ".join(words), parents=parents
         )
     return list(renamed.values())
+
+
+def _kind(trial: Trial) -> tuple[str, str, str]:
+    return trial.row, trial.group, trial.experiment

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
@@ -22,12 +23,20 @@ class Trial:
     parents: dict[str, "Trial"]  # config key -> the trial whose folder is its value
     config: dict[str, Any]  # resolved and flat; the id of a parent for its folder
     folder: epath.Path
+    row: str = ""  # of the sweep's table; "": the table finds it by itself
+    group: str = ""  # of that row: "pretraining", or the task
 
     @property
     def pretraining_seed(self) -> int:
         """The seed of the run that the parameters come from first, or its own."""
         origin = self.parents.get("train.init_from")
         return origin.pretraining_seed if origin else self.config["seed"]
+
+    def with_ancestors(self) -> Iterator["Trial"]:
+        """The trials that it starts from, and itself."""
+        for parent in self.parents.values():
+            yield from parent.with_ancestors()
+        yield self
 
     @property
     def done(self) -> bool:

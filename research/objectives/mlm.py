@@ -44,6 +44,7 @@ from research.objectives.losses.cross_entropy import (
     masked_cross_entropy,
 )
 
+PREDICT_AT = ("masked", "previous")
 SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 
 
@@ -60,6 +61,9 @@ class Objective:
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
+    predict_at: str = choice("masked", PREDICT_AT)  # the position whose state predicts
+    # a chosen token: its own, or the one before it, as in a causal model (GPT-BERT,
+    # Charpentier and Samuel 2024; ltgoslo/gpt-bert, dataset.py, MaskedDataset)
     unit: str = choice("token", mask_units.MASK_UNITS)  # what is chosen as a whole
     max_words: int = number(0, least=0)  # of an n-gram or span; 0: 3 of an n-gram,
     # 10 of a span
@@ -107,6 +111,16 @@ class Objective:
                 "shuffle_rate and boundary_targets exclude each other: shuffled "
                 "trigrams have no boundary"
             )
+        if self.predict_at == "previous":
+            if self.boundary_targets or self.shuffle_rate:
+                raise ValueError(
+                    "predict_at previous needs boundary_targets and shuffle_rate 0"
+                )
+            if self.candidates == "all":
+                raise ValueError(
+                    "predict_at previous needs candidates ordinary: nothing is before "
+                    "a row's first token"
+                )
         if self.boundary_targets and self.candidates == "all":
             raise ValueError(
                 "boundary_targets needs candidates ordinary: a span of specials has no "
@@ -187,6 +201,8 @@ class Objective:
             draw_unit=self.draw_unit,
             random_tokens=self.random_tokens,
         )
+        if self.predict_at == "previous":
+            scored["scored"] = np.maximum(scored["scored"] - 1, 0)
         if self.boundary_targets:
             scored |= span_boundaries(scored["scored"], scored["weight"], special)
         if self.shuffle_rate:

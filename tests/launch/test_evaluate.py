@@ -7,6 +7,7 @@ import pytest
 from launch.cli import DONE, MISTAKE, main
 from launch.evaluate import parser, run
 from research.run.metric_writer import latest_metrics, read_metrics
+from research.run.workdir import read_result
 from tests.testing import tiny_runs
 
 ROWS = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 7
@@ -16,13 +17,19 @@ ROWS = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 7
 def folder(tmp_path_factory):
     """A run on a task, in `run`, and other files of the task."""
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("evaluate"))
-    for name, rows in (("train", ROWS * 5), ("valid", ROWS), ("other", ROWS[:4])):
+    splits = {"train": ROWS * 5, "valid": ROWS, "test": ROWS[1:6], "other": ROWS[:4]}
+    for name, rows in splits.items():
         lines = (f"{text}\t{label}\n" for text, label in rows)
         (folder / f"{name}.tsv").write_text("".join(lines))
     (folder / "unlabelled.tsv").write_text("the river\t\n")
-    files = {f"data.{name}": str(folder / f"{name}.tsv") for name in ("train", "valid")}
+    files = {
+        f"data.{name}": str(folder / f"{name}.tsv")
+        for name in splits
+        if name != "other"
+    }
     keys = {"data.fields": "0", "data.label": "1", "data.vocabulary": "bytebpe"}
     keys |= {"data.vocabulary_size": 264, "data.sentinels": 2, "train.steps": 4}
+    keys |= {"train.eval_every": 2}
     config = tiny_runs.tiny_config(folder, "finetune", **files, **keys)
     tiny_runs.train(config, folder / "run")
     return folder
@@ -51,6 +58,23 @@ def test_the_last_evaluation_again(folder, capsys):
     right = sum(item["prediction"] == item["gold"] for item in items)
     assert right / len(items) == pytest.approx(logged["valid/accuracy"])
     assert right == sum(item["score"] for item in items)
+
+
+def test_the_test_split_is_scored_once_at_the_end(folder):
+    result, lines = read_result(folder / "run"), read_metrics(folder / "run")
+    tested = [line for line in lines if "test/accuracy" in line]
+    assert [line["step"] for line in tested] == [4]
+    assert len([line for line in lines if "valid/accuracy" in line]) == 2
+    scores = result["item_scores"]
+    assert {split: len(each) for split, each in scores.items()} == {
+        "valid": 21,
+        "test": 5,
+    }
+    for split, each in scores.items():
+        assert sum(each) / len(each) == pytest.approx(
+            result["metrics"][f"{split}/accuracy"]
+        )
+    assert result["provenance"]["test_data"] != result["provenance"]["data"]
 
 
 def test_other_files_and_files_without_labels(folder, capsys):

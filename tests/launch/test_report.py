@@ -8,7 +8,7 @@ import pytest
 
 from launch import report
 from launch.cli import main
-from launch.reports import formats, tables
+from launch.reports import cells, formats
 from launch.sweeps import sweep_plan
 from tests.testing import fake_sweep
 
@@ -49,7 +49,7 @@ def test_the_images_of_the_markdown_page_exist(tmp_path, capsys):
 def test_the_table_is_printed_and_in_both_pages(tmp_path, capsys):
     fake_sweep.finished(tmp_path)
     printed = _write(tmp_path, capsys)
-    grid = tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
     table = formats.markdown(fake_sweep.TABLE, grid)
     assert table in printed
     assert table.strip() in (tmp_path / "report.md").read_text()

@@ -34,6 +34,18 @@ def chosen(batch) -> np.ndarray:
     return scored
 
 
+def test_a_chosen_token_may_be_predicted_from_the_token_before_it():
+    example = texts(30, [30, 7, 1, 0], VOCAB, separators=0.1)
+    own = corrupt(example, 32)
+    previous = corrupt(example, 32, predict_at="previous")
+    weight = own["weight"] > 0
+    assert weight.any()
+    np.testing.assert_array_equal(
+        previous.pop("scored")[weight], own.pop("scored")[weight] - 1
+    )
+    jax.tree.map(np.testing.assert_array_equal, previous, own)
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     st.integers(3, 70),

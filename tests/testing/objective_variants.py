@@ -5,6 +5,7 @@ from typing import Any
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
         {},
+        {"predict_at": "previous", "mask_fraction": 1.0, "random_fraction": 0.0},
         {"unit": "word", "only": "corrupt"},
         {"unit": "ngram", "format": "segment_pair", "sentence_task": "sop"},
         {"unit": "span", "draw_unit": "span", "rounding": "up", "boundary_targets": 4},

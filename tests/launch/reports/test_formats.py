@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from launch.reports import formats, tables
+from launch.reports import cell_text, cells, formats, notes
 from launch.sweeps import sweep_plan
 from research.evaluation.comparison import compare
 from research.evaluation.statistics import estimate
@@ -18,7 +18,7 @@ from tests.testing import fake_sweep
 @pytest.fixture
 def grid(tmp_path):
     fake_sweep.finished(tmp_path)
-    return tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    return cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
 
 
 class CellParser(html.parser.HTMLParser):
@@ -48,7 +48,7 @@ def _unescape(tex: str) -> str:
 
 
 def test_markdown_latex_and_html_show_the_same_text(grid):
-    rows = formats.format_rows(fake_sweep.TABLE, grid)
+    rows = cell_text.format_rows(fake_sweep.TABLE, grid)
     lines = formats.markdown(fake_sweep.TABLE, grid).split("\n\n")[0].splitlines()
     assert len({len(line) for line in lines}) == 1
     cells = [[word.strip() for word in line.strip("|").split("|")] for line in lines]
@@ -104,7 +104,7 @@ def test_every_number_is_in_the_file_of_numbers(grid):
 
 def _cell(scores, baseline=(60.0, 62.0, 61.0), direction=0.0, **keys):
     found = compare({"": (scores, baseline[: len(scores)])})[""]
-    return tables.Cell((), estimate(scores), found, direction=direction, **keys)
+    return cells.Cell((), estimate(scores), found, direction=direction, **keys)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def _cell(scores, baseline=(60.0, 62.0, 61.0), direction=0.0, **keys):
 )
 def test_a_verdict_says_what_the_numbers_decide(scores, direction, difference, verdict):
     cell = _cell(scores, direction=direction)
-    assert formats.format_difference(cell, 1) == difference
-    assert formats.format_verdict(cell).startswith(verdict)
-    assert ("needs" in formats.format_verdict(cell)) == ("not" in verdict)
+    assert cell_text.format_difference(cell, 1) == difference
+    assert cell_text.format_verdict(cell).startswith(verdict)
+    assert ("needs" in cell_text.format_verdict(cell)) == ("not" in verdict)
 
 
 def test_one_pretraining_seed_is_marked(grid):
@@ -137,10 +137,10 @@ def test_one_pretraining_seed_is_marked(grid):
         numbers=(number,) * 3, estimate=estimate((65.0, 66.0, 67.0))
     )
     marked = grid | {"mlm": grid["mlm"] | {"score": cell}}
-    assert formats.format_cell(cell, 1) == "66.0 ± 2.5 †"
-    text = " ".join(formats.notes(fake_sweep.TABLE, marked))
+    assert cell_text.format_cell(cell, 1) == "66.0 ± 2.5 †"
+    text = " ".join(notes.notes(fake_sweep.TABLE, marked))
     assert "†: one pretraining seed" in text and "carries no verdict" in text
-    assert "†" not in " ".join(formats.notes(fake_sweep.TABLE, grid))
+    assert "†" not in " ".join(notes.notes(fake_sweep.TABLE, grid))
     assert r"\dag{}" in formats.latex(fake_sweep.TABLE, marked)
 
 
@@ -149,13 +149,13 @@ def test_runs_of_different_code_are_marked(tmp_path):
     result = planned[0].result
     result["provenance"]["commit"] = "other"
     write_result(planned[0].folder, result)
-    grid = tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
-    text = " ".join(formats.notes(fake_sweep.TABLE, grid))
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    text = " ".join(notes.notes(fake_sweep.TABLE, grid))
     assert "different code: commits other, abc" in text
 
 
 def test_notes_explain_the_signs(grid):
-    text = " ".join(formats.notes(fake_sweep.TABLE, grid))
+    text = " ".join(notes.notes(fake_sweep.TABLE, grid))
     words = "All equal.", "95 %", "3 seeds", "paired", "none", "2 together (Holm)"
     for word in (*words, "Someone (2019)", "Signal-to-noise ratio of score"):
         assert word in text

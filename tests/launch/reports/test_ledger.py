@@ -10,7 +10,7 @@ from launch.cli import main
 from launch.config import load_config
 from launch.reports import ledger
 from launch.reports.ledger import Result
-from launch.sweeps import sweep_plan
+from launch.sweeps import published, sweep_plan
 from research.errors import UserError
 from tests.testing import fake_sweep
 
@@ -170,12 +170,14 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
 
 
 def test_the_published_claims_load_and_their_configs_exist():
-    claims = ledger.load_claims(ledger.FOLDER)
+    claims = ledger.load_claims(published.FOLDER)
     assert len(claims) >= 60
     arms = {
         json.dumps(arm): arm for claim in claims.values() for arm in claim.arms if arm
     }
     for experiment, overrides in arms.values():
         load_config(experiment, overrides)
-    page = "\n".join(command.page(claims, ledger.FOLDER))
-    assert (ledger.FOLDER.parents[1] / "docs" / "claims.md").read_text() == page + "\n"
+    page = "\n".join(command.page(claims, published.FOLDER))
+    assert (
+        published.FOLDER.parents[1] / "docs" / "claims.md"
+    ).read_text() == page + "\n"

@@ -1,14 +1,16 @@
 """Tables: means, intervals and tests of trials; missing runs are refused."""
 
 import dataclasses
+import itertools
 import math
 import re
+import shlex
 import shutil
 
 import numpy as np
 import pytest
 
-from launch.reports import tables
+from launch.reports import cells, notes, tables
 from launch.sweeps import sweep_plan
 from research.errors import UserError
 from research.evaluation.comparison import compare
@@ -20,7 +22,7 @@ PRETRAINED = ("lm", "mlm")
 
 def _grid(workdir, table=fake_sweep.TABLE, change=lambda trials: trials):
     fake_sweep.finished(workdir)
-    return tables.fill_table(table, change(sweep_plan.read_plan(workdir)))
+    return cells.fill_table(table, change(sweep_plan.read_plan(workdir)))
 
 
 def test_a_cell_is_the_mean_of_its_trials_with_interval_and_comparison(tmp_path):
@@ -88,16 +90,32 @@ def test_scores_of_items_bring_their_variance(tmp_path):
         _grid(tmp_path, table)
 
 
-def test_a_missing_run_is_refused_by_name(tmp_path):
+def test_a_missing_run_leaves_its_cells_empty_and_is_named(tmp_path):
     planned = fake_sweep.finished(tmp_path)
+    whole = cells.fill_table(fake_sweep.TABLE, planned)
+    assert cells.is_complete(whole)
+    groups = {
+        trial.id: (row, name)
+        for row, group in fake_sweep.rows(planned).items()
+        for name, members in group.items()
+        for trial in members
+    }
     for trial in planned:
         path = trial.folder / "result.json"
         content = path.read_text()
         path.unlink()
-        with pytest.raises(
-            UserError, match=re.escape(f"1 run is missing: {trial.name}")
-        ):
-            tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+        grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+        assert not cells.is_complete(grid)
+        for row, column in itertools.product(grid, fake_sweep.TABLE.columns):
+            cell = grid[row][column.name]
+            if groups[trial.id] == (row, column.group):
+                assert [each.id for each in cell.missing] == [trial.id]
+                assert not cell.numbers and cell.num_trials == 3
+            elif cell:
+                assert cell.estimate == whole[row][column.name].estimate
+        text = " ".join(notes.notes(fake_sweep.TABLE, grid))
+        assert f"resume --workdir={tmp_path}" in text
+        assert f"--trial={shlex.quote(trial.name)}" in text
         path.write_text(content)
 
 
@@ -132,7 +150,7 @@ def test_a_result_that_is_not_its_runs_is_refused(tmp_path, damage, words):
     planned = fake_sweep.finished(tmp_path)
     damage(*fake_sweep.rows(planned)["lm"]["second"][:2])
     with pytest.raises(UserError, match=words):
-        tables.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+        cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -164,14 +182,14 @@ def test_a_row_without_trials_is_refused(tmp_path):
         t for t in sweep_plan.read_plan(tmp_path) if "train.init_from" in t.parents
     ]
     with pytest.raises(UserError, match="no trial of the sweep fills row lm"):
-        tables.fill_table(fake_sweep.TABLE, trials)
+        cells.fill_table(fake_sweep.TABLE, trials)
 
 
 def test_two_trials_of_one_seed_are_refused(tmp_path):
     fake_sweep.finished(tmp_path)
     trials = sweep_plan.read_plan(tmp_path)
     with pytest.raises(UserError, match="share seed"):
-        tables.fill_table(fake_sweep.TABLE, trials + trials)
+        cells.fill_table(fake_sweep.TABLE, trials + trials)
 
 
 @pytest.mark.parametrize("baseline, value", [("nothing", "parameters"), ("", "x.y")])
@@ -180,7 +198,7 @@ def test_an_unknown_row_or_metric_is_refused(tmp_path, baseline, value):
     column = tables.Column("x", "first", value)
     wrong = fake_sweep.TABLE._replace(baseline=baseline, columns=(column,))
     with pytest.raises(UserError, match="unknown"):
-        tables.fill_table(wrong, sweep_plan.read_plan(tmp_path))
+        cells.fill_table(wrong, sweep_plan.read_plan(tmp_path))
 
 
 @pytest.mark.parametrize("value", ["high", [], [[1.0]], {"a": 1}])

@@ -265,4 +265,12 @@ MUTANTS = [
         "tests/data/test_counter_rng.py",
         "keys_and_roles",
     ),
+    Mutant(
+        "masked next-token prediction reads the masked position itself",
+        MLM,
+        'np.maximum(scored["scored"] - 1, 0)',
+        'np.maximum(scored["scored"], 0)',
+        TEST_MLM,
+        "token_before_it",
+    ),
 ]

@@ -1,0 +1,84 @@
+"""BabyLM: objectives on little text, at most ten epochs of 10 or 100 million words.
+
+    python -m launch.sweep --sweep=experiments/sweeps/babylm.py --workdir=runs/babylm \\
+        --config.data.corpus='babylm/train_10M/*.txt' --tasks=tasks.toml
+    python -m launch.score --workdir=runs/babylm/TRIAL --task=blimp --data='blimp/*'
+    python -m launch.report --table=experiments/tables/babylm.py --workdir=runs/babylm
+
+Question: which objective learns most from the text of a childhood (Warstadt et al.
+2023)? All arms have one Transformer, vocabulary, optimizer and number of tokens. small
+is the track of 10 million words, paper that of 100 million; smoke sees 2.4 million
+words. A run keeps ten checkpoints, at equal numbers of words.
+
+GPT-BERT (Charpentier and Samuel 2024; ltgoslo/gpt-bert, train_10m.py: 15 of 16 devices
+are masked) is masked next-token prediction and a causal language model in one network,
+whose losses have weights of 15 and 1.
+
+Departs: words are counted as 1.3 tokens, of which every vocabulary here needs more, so
+that no text is seen more than ten times. Both of GPT-BERT's losses see each row, masks
+are 15 % throughout (released: 30 to 15 %) and of single tokens (1 to 3), and the
+network is the same as the other arms'.
+"""
+
+from experiments.sweeps import finetuning
+from experiments.sweeps.objectives import SCALES, SHARED
+
+WORDS_SEEN = {"smoke": 2.4e6, "small": 10 * 10e6, "paper": 10 * 100e6}
+TOKENS_PER_WORD = 1.3
+PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
+SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}
+SPANS |= {"objective.format": "doc_sentences", "objective.boundary_targets": 15}
+NEXT_TOKEN = {"objective": "mlm", "predict_at": "previous", "weight": 15 / 16}
+GPT_BERT = {"masked": NEXT_TOKEN, "causal": {"objective": "lm", "weight": 1 / 16}}
+ARMS = {
+    "masked LM": ("experiments/mlm.py", {}),
+    "masked words": ("experiments/mlm.py", {"objective.unit": "word"}),
+    "masked spans, boundaries": ("experiments/mlm.py", SPANS),
+    "masked LM, next sentence": ("experiments/mlm.py", PAIRS),
+    "masked next token": ("experiments/mlm.py", {"objective.predict_at": "previous"}),
+    "GPT-BERT 15 : 1": (
+        "experiments/mlm.py",
+        {"objective.name": "joint", "objective.parts": GPT_BERT},
+    ),
+    "LM": ("experiments/lm.py", {}),
+    "prefix LM": ("experiments/lm.py", {"objective.prefix": "random"}),
+    "fill in the middle": ("experiments/fim.py", {}),
+    "permuted LM": ("experiments/plm.py", {}),
+    "UniLM": ("experiments/unilm.py", {}),
+    "replaced tokens": ("experiments/electra.py", {}),
+    "InfoWord": ("experiments/infoword.py", {}),
+    "text infilling": ("experiments/bart.py", {"objective.permute_rate": 0.0}),
+    "masked sequence": ("experiments/mass.py", {}),
+    "span denoising": ("experiments/dae.py", {}),
+    "mixture of denoisers": ("experiments/ul2.py", {}),
+}
+DECODERS = ("text infilling", "masked sequence", "span denoising")
+DECODERS += ("mixture of denoisers",)
+"""Rows with an encoder and a decoder, of half the layers each."""
+
+TASKS = ("BoolQ", "MNLI", "MRPC", "QQP", "RTE")
+"""Those of BabyLM's fine-tuning that are one label; of --tasks those are run."""
+
+
+def sweep(scale, tasks=None):
+    shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
+    batch_tokens = budget["train.batch"] * shape["data.length"]
+    steps = round(WORDS_SEEN[scale] * TOKENS_PER_WORD / batch_tokens)
+    counts = {"train.steps": steps, "train.keep_checkpoints": 10}
+    counts |= dict.fromkeys(("train.eval_every", "train.checkpoint_every"), steps // 10)
+    reference = "experiments/mlm.py", SHARED | shape | budget | counts
+
+    def keys(row, base):
+        own = finetuning.like(reference, base)
+        half = {"model.layers": max(1, shape["model.layers"] // 2)}
+        return own | (half if row in DECODERS else {})
+
+    for row, arm in ARMS.items():
+        for seed in range(finetuning.REPEATS[scale].pretraining_seeds):
+            start = finetuning.pretraining(
+                row, arm, scale, seed=seed, keys=keys, size=""
+            )
+            yield (*start, (row, "pretraining"))
+            for name in filter(tasks.__contains__, TASKS) if tasks else ():
+                for tuned in finetuning.tunings(start, tasks[name], scale, {}):
+                    yield (*tuned, (row, name))

@@ -1,0 +1,56 @@
+"""What the columns of published tables are: a task and its metric, or a mean of tasks.
+
+Tasks have these names in the file of `launch.sweep --tasks`.
+"""
+
+COLUMNS = {
+    "CoLA": ("CoLA", "matthews"),
+    "SST-2": ("SST-2", "accuracy"),
+    "MRPC": ("MRPC", "accuracy"),
+    "MRPC F1": ("MRPC", "f1"),
+    "STS-B": ("STS-B", "pearson"),
+    "QQP": ("QQP", "accuracy"),
+    "MNLI": ("MNLI", "accuracy"),
+    "MNLI-m": ("MNLI", "accuracy"),
+    "MNLI fine-tuned": ("MNLI", "accuracy"),
+    "QNLI": ("QNLI", "accuracy"),
+    "RTE": ("RTE", "accuracy"),
+    "BoolQ": ("BoolQ", "accuracy"),
+    "CB": ("CB", "accuracy"),
+    "WiC": ("WiC", "accuracy"),
+    "RACE": ("RACE", "accuracy"),
+    "SQuAD 1.1 F1": ("SQuAD 1.1", "f1"),
+    "SQuAD 2.0 F1": ("SQuAD 2.0", "f1"),
+    "SQuAD F1": ("SQuAD 1.1", "f1"),
+    "SQuAD EM": ("SQuAD 1.1", "exact_match"),
+    "NewsQA": ("NewsQA", "f1"),
+    "TriviaQA": ("TriviaQA", "f1"),
+    "NER fine-tuned": ("NER", "f1"),
+    "ELI5 ppl": ("ELI5", "perplexity"),
+    "XSum ppl": ("XSum", "perplexity"),
+    "ConvAI2 ppl": ("ConvAI2", "perplexity"),
+    "CNN/DM ppl": ("CNN/DM", "perplexity"),
+}
+"""Column -> task and metric."""
+
+MEANS = {
+    "GLUE": ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE"),
+    "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
+}
+"""Column -> columns that it is the mean of; of SuperGLUE those that are one label."""
+
+
+def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Of a table's columns those that can be run, each with those it is the mean of.
+
+    What a mean needs comes before it. "average" is the mean of the table's others.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        parts = MEANS.get(name, ())
+        if name == "average":
+            parts = tuple(other for other in names if other in COLUMNS)
+        found |= dict.fromkeys(parts, ())
+        if parts or name in COLUMNS:
+            found[name] = parts
+    return found

@@ -1,0 +1,42 @@
+"""ELECTRA, table 1 (Clark et al. 2020): small models at equal FLOPs.
+
+    python -m launch.sweep --sweep=experiments/sweeps/electra_small.py \\
+        --tasks=tasks.toml --workdir=runs/electra_small
+
+Question: at equal FLOPs and of one shape, is a discriminator better than a masked
+language model? BERT-small has the steps that ELECTRA-small's FLOPs come to.
+"""
+
+from experiments.sweeps import finetuning
+from launch.sweeps import budgets
+from launch.sweeps.published import read_published
+
+
+def sweep(scale, tasks):
+    arm = read_published("electra-small").arms["ELECTRA-small"]
+    size = "electra_small"
+    electra = finetuning.pretraining("", arm, scale, keys=_narrow(scale), size=size)
+    steps = finetuning.flat_config(electra)["train.steps"]
+    total = steps * budgets.step_flops(*electra)
+
+    def keys(row, base):
+        if row == "ELECTRA-small":
+            return _narrow(scale)(row, base)
+        own = finetuning.like(electra, base)
+        start = finetuning.pretraining(
+            row, ("experiments/bert.py", own), scale, size=""
+        )
+        return own | {"train.steps": budgets.steps_for_flops(*start, total)}
+
+    return finetuning.sweep("electra-small", scale, tasks, keys=keys, size=size)
+
+
+def _narrow(scale):
+    """Embeddings of half the width, as the paper's small models have them."""
+
+    def keys(row, base):
+        if scale == "paper":
+            return {}
+        return {"model.embedding_width": base["model.width"] // 2}
+
+    return keys

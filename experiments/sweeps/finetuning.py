@@ -1,0 +1,204 @@
+"""Sweeps over the rows of a published table: each is pretrained, then tuned on tasks.
+
+A scale changes size, steps and data, not what differs between rows. "paper" is the
+base size of an experiment, or the size that its sweep asks for, with its own budget;
+an experiment without sizes has the shape and budget of BERT-base (`scales.py`).
+"""
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from experiments.sweeps import benchmarks
+from experiments.sweeps.objectives import SCALES
+from launch import user_code
+from launch.config import flatten, load_config
+from launch.sweeps.published import Arm, read_published
+from launch.sweeps.tasks import Task
+from research.errors import UserError
+from research.objectives import objective_class
+
+EXPERIMENT = "experiments/finetune.py"
+ADAM = ("adam", "adamw")
+"""Optimizers whose learning rate is the scale's; others keep their experiment's."""
+
+
+class Repeats(NamedTuple):
+    """How often a row is run."""
+
+    pretraining_seeds: int
+    tuning_seeds: int  # of each pretraining
+    learning_rates: tuple[float, ...]  # of fine-tuning
+
+
+REPEATS = {
+    "smoke": Repeats(3, 1, (1e-3,)),
+    "small": Repeats(3, 1, (1e-4, 3e-4)),
+    "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
+}
+
+CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
+"""Objectives by their network; the others' is one stack that reads both sides."""
+
+DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
+
+RowKeys = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""From a row's name, and the flat config of its scale, to the row's further keys."""
+
+
+def sweep(
+    name: str,
+    scale: str,
+    tasks: Mapping[str, Task],
+    *,
+    keys: RowKeys = lambda row, base: {},
+    tuning: Mapping[str, Any] | None = None,
+    size: str = "base",
+) -> Iterator[tuple]:
+    """The trials of all rows of experiments/claims/NAME.toml that have a config.
+
+    Args:
+      keys: what rows have besides their arm, in terms of the scale's own config.
+      tuning: keys of all fine-tunings.
+      size: of the experiments, at scale "paper".
+    """
+    paper = read_published(name)
+    chosen = table_tasks(name, tasks)
+    for row, arm in paper.arms.items():
+        for seed in range(REPEATS[scale].pretraining_seeds):
+            start = pretraining(row, arm, scale, seed=seed, keys=keys, size=size)
+            yield (*start, (row, "pretraining"))
+            for task_name, task in chosen.items():
+                for tuned in tunings(start, task, scale, tuning or {}):
+                    yield (*tuned, (row, task_name))
+
+
+def table_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks that a published table's columns are of.
+
+    Raises:
+      UserError: `tasks` has none of them.
+    """
+    paper = read_published(name)
+    (columns, *_) = paper.rows.values()
+    wanted = [
+        benchmarks.COLUMNS[column][0]
+        for column, parts in benchmarks.columns(tuple(columns)).items()
+        if not parts
+    ]
+    chosen = {name: tasks[name] for name in dict.fromkeys(wanted) if name in tasks}
+    if not chosen:
+        raise UserError(
+            f"--tasks has none of the tasks of {paper.source}: "
+            f"{', '.join(dict.fromkeys(wanted))}"
+        )
+    return chosen
+
+
+def pretraining(
+    row: str,
+    arm: Arm,
+    scale: str,
+    *,
+    seed: int = 0,
+    keys: RowKeys = lambda row, base: {},
+    size: str = "base",
+) -> Arm:
+    """The experiment of a row, with its overrides at a scale; see `sweep`."""
+    experiment, own = arm
+    sizes = getattr(user_code.module_at(experiment), "SIZES", ())
+    if scale == "paper" and size in sizes:
+        experiment, shape = f"{experiment}:{size}", {}
+    else:
+        shape = SCALES[scale].shape | SCALES[scale].pretraining
+        if flat_config((experiment, {}))["optimizer.name"] not in ADAM:
+            shape = {k: v for k, v in shape.items() if k != "optimizer.learning_rate"}
+    base = flat_config((experiment, shape))
+    return experiment, shape | own | keys(row, base) | {"seed": seed}
+
+
+def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that give a config all of another one's but the objective and the seed.
+
+    Args:
+      base: the flat config that gets them.
+    """
+    return {
+        key: value
+        for key, value in flat_config(reference).items()
+        if key != "seed" and not key.startswith("objective.") and base[key] != value
+    }
+
+
+def tunings(
+    start: Arm, task: Task, scale: str, more: Mapping[str, Any]
+) -> Iterator[Arm]:
+    """The fine-tunings of a pretraining on a task: seeds x learning rates.
+
+    None, if the task's objective does not read the format of the pretraining.
+    """
+    own = {"data.vocabulary": start, "train.init_from": start}
+    own |= network_keys(start) | SCALES[scale].tuning
+    name = task.keys.get("objective.name", "sequence_classification")
+    own |= form_keys(start, name) | task.keys | more
+    fields = objective_class(name).__dataclass_fields__
+    if own["objective.format"] not in fields["format"].metadata["values"]:
+        return
+    if "head" not in fields:
+        own.pop("objective.head", None)
+    repeats, first = REPEATS[scale], start[1]["seed"]
+    for number in range(repeats.tuning_seeds):
+        seed = first * repeats.tuning_seeds + number
+        for rate in repeats.learning_rates:
+            yield EXPERIMENT, {**own, "seed": seed, "optimizer.learning_rate": rate}
+
+
+def form_keys(start: Arm, name: str) -> dict[str, Any]:
+    """How inputs of a task's objective are laid out for what a pretraining trained.
+
+    Text is written by the decoder that there is, else after the input as a prefix
+    (Lewis et al. 2020, section 4.1), which one stack reads from both sides: the loss of
+    layout "decoder" has the input's tokens, too.
+    """
+    trained = flat_config(start)
+    family = trained["objective.name"]
+    family = trained.get("objective.base_objective", family)
+    layout = trained.get("objective.layout", "encoder_decoder")
+    if family in CAUSAL or layout == "decoder":
+        format = "gpt"
+    elif family in ENCODER_DECODER and layout == "encoder_decoder":
+        format = "bart"
+    else:
+        format = "xlnet" if family == "plm" else "bert"
+    keys = {"objective.format": format}
+    if name == "sequence_to_sequence":
+        written = "encoder_decoder" if format == "bart" else "prefix"
+        format = "t5" if family == "dae" else "bart"
+        keys = {"objective.format": format, "objective.layout": written}
+    return keys | (DISCRIMINATOR if family == "electra" else {})
+
+
+def flat_config(arm: Arm) -> dict[str, Any]:
+    """Dotted key -> value of an experiment with its overrides, at seed 0."""
+    experiment, keys = arm
+    return _flat_config(experiment, json.dumps({**keys, "seed": 0}))
+
+
+@functools.cache
+def _flat_config(experiment: str, keys: str) -> dict[str, Any]:
+    return flatten(load_config(experiment, json.loads(keys)))
+
+
+def network_keys(start: Arm) -> dict[str, Any]:
+    """Keys that give a fine-tuning the network and the row length of a pretraining.
+
+    Dropout is the fine-tuning's own.
+    """
+    trained, default = flat_config(start), flat_config((EXPERIMENT, {}))
+    keys = [key for key in trained if key.startswith("model.")] + ["data.length"]
+    return {
+        key: trained[key]
+        for key in keys
+        if key != "model.dropout" and trained[key] != default[key]
+    }

@@ -1,0 +1,27 @@
+"""GPT, table 5 (Radford et al. 2018): pretraining, and the auxiliary loss of tuning.
+
+    python -m launch.sweep --sweep=experiments/sweeps/gpt5.py --tasks=tasks.toml \\
+        --workdir=runs/gpt5
+
+Question: what does pretraining bring, and a language model's loss on the task's text?
+All rows share one pretraining for each seed.
+
+Departs: the row with an LSTM is left out. MRPC, QQP and STS-B are read in one order.
+"""
+
+from experiments.sweeps import finetuning
+
+AUXILIARY = {"objective.lm_coef": 0.5}
+
+
+def sweep(scale, tasks):
+    arm = ("experiments/gpt.py", {})
+    for seed in range(finetuning.REPEATS[scale].pretraining_seeds):
+        start = finetuning.pretraining("", arm, scale, seed=seed)
+        yield (*start, ("full", "pretraining"))
+        for name, task in finetuning.table_tasks("gpt5", tasks).items():
+            for experiment, keys in finetuning.tunings(start, task, scale, {}):
+                yield experiment, keys, ("no auxiliary LM", name)
+                yield experiment, keys | AUXILIARY, ("full", name)
+                keys = {k: v for k, v in keys.items() if k != "train.init_from"}
+                yield experiment, keys | AUXILIARY, ("no pretraining", name)

@@ -1,0 +1,101 @@
+"""The cells of a table as text: numbers, differences from the baseline, verdicts."""
+
+import math
+
+from launch.reports.cells import Cell, Grid
+from launch.reports.tables import Column, Table
+from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
+from research.evaluation.power import MAX_SEEDS
+from research.evaluation.statistics import Estimate
+
+DASH = "–"
+ONE_SEED_MARK, MIXED_MARK = "†", "‡"
+
+
+def format_number(value: float, digits: int) -> str:
+    return f"{value:,.{digits}f}"
+
+
+def format_cell(cell: Cell | None, digits: int) -> str:
+    """A cell as plain text: mean, margin and the paper's number, if there are any."""
+    if cell is None:
+        return DASH
+    if cell.missing:
+        text = f"{DASH} {len(cell.missing)} of {cell.num_trials} runs missing"
+    else:
+        text = mean_and_margin(cell.estimate, f",.{digits}f", digits)
+    if cell.one_seed and cell.estimate.count > 1:
+        text += f" {ONE_SEED_MARK}"
+    if cell.mixed_data:
+        text += f" {MIXED_MARK}"
+    if cell.paper:
+        number = format_number(cell.paper.number, digits)
+        text += f" (paper: {' '.join([number, cell.paper.mark]).strip()})"
+    return text
+
+
+def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
+    text = format(estimate.mean, mean_format)
+    if math.isnan(estimate.margin) or estimate.margin == 0:  # one seed, or all alike
+        return text
+    return f"{text} ± {format_number(estimate.margin, digits)}"
+
+
+def format_difference(
+    cell: Cell | None, digits: int, *, sign_alone: bool = False
+) -> str:
+    """The difference to the baseline, and the paper's, if there is one.
+
+    Args:
+      sign_alone: of the paper's, since ours is on another data set.
+    """
+    if cell is None or cell.comparison is None:
+        return DASH
+    text = mean_and_margin(cell.comparison.difference, f"+,.{digits}f", digits)
+    if not cell.direction:
+        return text
+    number = f"{cell.direction:+,.{digits}f}"
+    return f"{text} (paper: {number[0] if sign_alone else number})"
+
+
+def format_verdict(cell: Cell | None) -> str:
+    """The verdict with its corrected p, and the seeds that an open one needs."""
+    if cell is None or cell.comparison is None:
+        return DASH
+    comparison, verdict = cell.comparison, cell.comparison.verdict(cell.direction)
+    if verdict == ONE_SEED:
+        return verdict
+    text = f"{verdict}, p {format_p(comparison.adjusted_p)}"
+    if verdict != NOT_DECIDED:
+        return text
+    return f"{text}; needs {comparison.seeds_needed or f'> {MAX_SEEDS}'} seeds"
+
+
+def format_p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def format_rows(table: Table, grid: Grid) -> list[list[str]]:
+    """The header and the rows as text; a tested column is followed by its test."""
+    lines = [[table.row_header]]
+    for column in table.columns:
+        lines[0] += [column.header] + ["difference", "verdict"] * is_compared(
+            table, column
+        )
+    for row, cells in grid.items():
+        line = [row]
+        for column in table.columns:
+            cell = cells[column.name]
+            line.append(format_cell(cell, column.digits))
+            if is_compared(table, column):
+                sign_alone = bool(column.stand_in)
+                line.append(
+                    format_difference(cell, column.digits, sign_alone=sign_alone)
+                )
+                line.append(format_verdict(cell))
+        lines.append(line)
+    return lines
+
+
+def is_compared(table: Table, column: Column) -> bool:
+    return column.tested and bool(table.baseline)

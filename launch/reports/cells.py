@@ -1,0 +1,281 @@
+"""The cells of a table: the numbers of its trials, intervals and comparisons."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from launch.config import digest
+from launch.reports.tables import (
+    Claimed,
+    Column,
+    Paper,
+    Rows,
+    Table,
+    metric_value,
+    table_rows,
+)
+from launch.sweeps.trial import Trial
+from research.errors import UserError, unknown
+from research.evaluation.comparison import Comparison, compare
+from research.evaluation.statistics import Estimate, estimate
+
+NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
+
+
+class Number(NamedTuple):
+    """What one trial brings to a cell."""
+
+    trial: Trial
+    scores: np.ndarray  # [], or [I] of single items
+
+    @property
+    def value(self) -> float:
+        return float(self.scores.mean())
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The commit and the data's fingerprint of the run; None: not recorded."""
+        recorded = self.trial.result["provenance"]
+        return {name: recorded.get(name) for name in ("commit", "data")}
+
+
+class Cell(NamedTuple):
+    """The numbers of a cell, with their comparison and the paper's number.
+
+    A cell with missing runs has no numbers.
+    """
+
+    numbers: tuple[Number, ...]
+    estimate: Estimate  # over pretraining seeds; of a single one, over its trials
+    comparison: Comparison | None = None  # with the baseline
+    paper: Paper | None = None
+    direction: float = (
+        0.0  # the sign of the paper's difference to the baseline; 0: none
+    )
+    missing: tuple[Trial, ...] = ()  # those without a result
+    num_trials: int = 0
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(number.value for number in self.numbers)
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether all trials start from one pretraining seed."""
+        return len(by_seed(self.numbers)) == 1
+
+    @property
+    def mixed_data(self) -> bool:
+        """Whether its runs read different data, or by different vocabularies."""
+        return len({number.origin["data"] for number in self.numbers}) > 1
+
+
+Grid = dict[str, dict[str, Cell | None]]
+"""Row -> column -> cell; None where a column does not apply."""
+
+Numbers = tuple[Number, ...] | None
+
+
+def fill_table(table: Table, trials: list[Trial]) -> Grid:
+    """The cells of a table.
+
+    Raises:
+      UserError: a result is not that of its run, or a group of a row has no trials.
+    """
+    rows = table_rows(table, trials)
+    _check_rows(rows)
+    if table.baseline and table.baseline not in rows:
+        raise unknown("baseline row", table.baseline, rows)
+    groups = _column_groups(table)
+    numbers: dict[tuple[str, str], Numbers] = {}
+    for column, row in itertools.product(table.columns, rows):
+        parts = [numbers[row, name] for name in column.mean_of]
+        found = _mean_numbers(parts) if parts else _cell_numbers(column, rows[row])
+        numbers[row, column.name] = found
+    _check_items(numbers)
+    comparisons = _comparisons(table, numbers)
+    grid: Grid = {row: {} for row in rows}
+    for (row, name), found in numbers.items():
+        key, baseline = (row, name), (table.baseline, name)
+        paper, other = table.papers.get(key), table.papers.get(baseline)
+        direction = float(paper.number - other.number) if paper and other else 0.0
+        members = [t for group in groups[name] for t in rows[row].get(group, ())]
+        ready = {column.name: column.ready for column in table.columns}[name]
+        missing = tuple(t for t in members if not (t.done and ready(t)))
+        if missing:
+            grid[row][name] = Cell(
+                (), NO_ESTIMATE, None, paper, direction, missing, len(members)
+            )
+        elif found:
+            compared = comparisons.get(key)
+            grid[row][name] = Cell(found, _estimate(found), compared, paper, direction)
+        else:
+            grid[row][name] = None
+    return grid
+
+
+def is_complete(grid: Grid) -> bool:
+    """Whether no run of any cell is missing."""
+    cells = [cell for row in grid.values() for cell in row.values() if cell]
+    return not any(cell.missing for cell in cells)
+
+
+def _check_rows(rows: Rows) -> None:
+    for row, groups in rows.items():
+        for name, group in groups.items():
+            if not group:
+                raise UserError(
+                    f"--table: no trial of the sweep fills row {row}, {name}"
+                )
+            for trial in group:
+                if trial.done:
+                    trial.check_result()
+
+
+def _column_groups(table: Table) -> dict[str, tuple[str, ...]]:
+    """Column -> the groups whose trials it needs."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for column in table.columns:
+        parts = tuple(group for name in column.mean_of for group in groups[name])
+        groups[column.name] = parts or (column.group,)
+    return groups
+
+
+def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numbers:
+    """Those of the trials that have one; None if there are none, or runs are missing.
+
+    Raises:
+      UserError: the column is no number, or seeds are not told apart.
+    """
+    trials = groups.get(column.group, ())
+    if not all(trial.done and column.ready(trial) for trial in trials):
+        return None
+    numbers, seen = [], set()
+    for trial in _picked(column, trials):
+        value = metric_value(column.value, trial)
+        if value is None:
+            continue
+        seeds = _seeds(trial)
+        if seeds in seen:
+            raise UserError(
+                f"--table: two trials of one cell share seed {seeds[1]}: {trial.name}"
+            )
+        seen.add(seeds)
+        try:
+            scores = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            scores = np.empty((0, 0))
+        if scores.ndim > 1 or not scores.size:
+            raise UserError(
+                f"--table: column {column.name!r} of {trial.name} is a number, or a "
+                f"list of the scores of items, not {value!r}"
+            )
+        numbers.append(Number(trial, scores))
+    return tuple(numbers) or None
+
+
+def _seeds(trial: Trial) -> tuple[int, int]:
+    return trial.pretraining_seed, trial.config["seed"]
+
+
+def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
+    """The trials of the best setting of each pretraining seed.
+
+    Settings differ in a config key besides the seed and what a trial starts from.
+    """
+    if not column.picked_by:
+        yield from trials
+        return
+    by_start: dict[int, dict[str, list[Trial]]] = {}
+    for trial in trials:
+        own = {"seed", *trial.parents}
+        setting = digest({k: v for k, v in trial.config.items() if k not in own})
+        settings = by_start.setdefault(trial.pretraining_seed, {})
+        settings.setdefault(setting, []).append(trial)
+
+    def quality(group: list[Trial]) -> float:
+        return float(np.mean([metric_value(column.picked_by, t) for t in group]))
+
+    for settings in by_start.values():
+        yield from max(settings.values(), key=quality)
+
+
+def _mean_numbers(parts: Sequence[Numbers]) -> Numbers:
+    """The means of columns, seed by seed; each is shown as the first one's trial."""
+    if not all(parts):
+        return None
+    by_seeds = [{_seeds(number.trial): number for number in part} for part in parts]
+    means = []
+    for seeds, first in by_seeds[0].items():
+        if all(seeds in numbers for numbers in by_seeds):
+            values = [numbers[seeds].value for numbers in by_seeds]
+            means.append(Number(first.trial, np.mean(values)))
+    return tuple(means) or None
+
+
+def _check_items(numbers: Mapping[tuple[str, str], Numbers]) -> None:
+    """Checks that the trials of a column have scores of equally many items."""
+    first: dict[str, Number] = {}
+    for (_, name), own in numbers.items():
+        for number in own or ():
+            expected = first.setdefault(name, number)
+            if number.scores.shape != expected.scores.shape:
+                raise UserError(
+                    f"{name}: {number.trial.name} has {number.scores.size} items and "
+                    f"{expected.trial.name} {expected.scores.size}; score the same ones"
+                )
+
+
+def by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
+    """Pretraining seed -> scores [] or [I], averaged over its fine-tunings."""
+    scores: dict[int, list[np.ndarray]] = {}
+    for number in numbers:
+        scores.setdefault(number.trial.pretraining_seed, []).append(number.scores)
+    return {seed: np.mean(each, axis=0) for seed, each in sorted(scores.items())}
+
+
+def _estimate(numbers: Sequence[Number]) -> Estimate:
+    scores = list(by_seed(numbers).values())
+    if len(scores) > 1:
+        return estimate(scores)
+    return estimate([number.value for number in numbers])
+
+
+def _pair(own: Sequence[Number], other: Sequence[Number]) -> list[list[Any]]:
+    """The scores of two cells by shared pretraining seed, for `compare`.
+
+    Of fewer than two shared seeds there are only the means of all trials.
+    """
+    scores, others = by_seed(own), by_seed(other)
+    shared = scores.keys() & others.keys()
+    if len(shared) > 1:
+        return [[of[seed] for seed in sorted(shared)] for of in (scores, others)]
+    return [[_estimate(numbers).mean] for numbers in (own, other)]
+
+
+def _comparisons(
+    table: Table, numbers: Mapping[tuple[str, str], Numbers]
+) -> dict[tuple[str, str], Comparison]:
+    """Those of all tested cells with the baseline's, corrected as one family."""
+    tested = {column.name for column in table.columns if column.tested}
+    family = {}
+    for (row, name), own in numbers.items():
+        other = numbers.get((table.baseline, name))
+        if name in tested and row != table.baseline and own and other:
+            family[row, name] = _pair(own, other)
+    return compare(family)
+
+
+def compare_claims(table: Table, grid: Grid) -> dict[Claimed, Comparison]:
+    """The paper's own comparisons, of those whose runs are here, as one family."""
+    family = {}
+    for claim in table.claims:
+        cells = [
+            grid.get(row, {}).get(claim.column) for row in (claim.better, claim.worse)
+        ]
+        if all(cell and cell.numbers for cell in cells):
+            family[claim] = _pair(*(cell.numbers for cell in cells))
+    return compare(family)

@@ -1,0 +1,121 @@
+"""The notes below a table: what is compared, verdicts on claims, and sources."""
+
+import shlex
+from collections.abc import Iterator
+
+import numpy as np
+
+from launch.reports.cell_text import (
+    MIXED_MARK,
+    ONE_SEED_MARK,
+    format_verdict,
+    is_compared,
+    mean_and_margin,
+)
+from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
+from launch.reports.tables import Table
+from research.evaluation.comparison import LEVEL, NOT_DECIDED, ONE_SEED
+from research.evaluation.statistics import signal_to_noise
+
+CONFIDENCE = "95 %"
+
+
+def notes(table: Table, grid: Grid) -> list[str]:
+    """The notes below a table: what is compared, what its signs mean, and sources."""
+    cells = [cell for row in grid.values() for cell in row.values() if cell]
+    counts = {cell.estimate.count for cell in cells if cell.estimate.margin > 0}
+    texts = [table.note] if table.note else []
+    if counts:
+        seeds = " or ".join(map(str, sorted(counts)))
+        texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
+    if any(cell.one_seed and cell.estimate.count > 1 for cell in cells):
+        texts.append(
+            f"{ONE_SEED_MARK}: one pretraining seed; ± is over its fine-tuning seeds."
+        )
+    texts += _comparison_notes(table, grid)
+    texts += _claim_notes(table, grid)
+    texts += _missing_notes(cells)
+    sources = dict.fromkeys(cell.paper.source for cell in cells if cell.paper)
+    if sources:
+        texts.append(f"Papers: {'; '.join(sources)}.")
+    if any(cell.mixed_data for cell in cells):
+        texts.append(
+            f"{MIXED_MARK}: runs of this cell read different data, or the same data by "
+            "different vocabularies."
+        )
+    commits = dict.fromkeys(str(n.origin["commit"]) for c in cells for n in c.numbers)
+    if len(commits) > 1:
+        texts.append(f"The runs are of different code: commits {', '.join(commits)}.")
+    return texts
+
+
+def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
+    found = [c.comparison for row in grid.values() for c in row.values() if c]
+    found = [comparison for comparison in found if comparison]
+    if not found:
+        return
+    yield (
+        f"difference: from “{table.baseline}”, paired by pretraining seed. verdict: on "
+        "further seeds (and items, where their scores are known), at "
+        f"{100 * LEVEL:.0f} % for all {len(found)} together (Holm)."
+    )
+    verdicts = [comparison.verdict() for comparison in found]
+    if NOT_DECIDED in verdicts:
+        yield (
+            "needs N seeds: so many find a difference of this size in 80 % of cases, "
+            "if it is the true one."
+        )
+    if ONE_SEED in verdicts:
+        yield "one seed: a ranking from one pretraining seed carries no verdict."
+    for column in filter(lambda column: is_compared(table, column), table.columns):
+        drawn = [cells[column.name] for cells in grid.values()]
+        drawn = [cell for cell in drawn if cell and cell.numbers]
+        repeated = [cell.values for cell in drawn if len(cell.values) > 1]
+        if repeated and any(np.ptp(values) for values in repeated):
+            ratio = signal_to_noise([cell.estimate.mean for cell in drawn], repeated)
+            yield f"Signal-to-noise ratio of {column.name} over seeds: {ratio:.1f}."
+
+
+def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
+    """What the runs say of each comparison of the paper."""
+    if not table.claims:
+        return
+    compared = compare_claims(table, grid)
+    digits = {column.name: column.digits for column in table.columns}
+    yield (
+        "The paper's own comparisons, paired by pretraining seed, at "
+        f"{100 * LEVEL:.0f} % for all {len(compared)} that were run together (Holm):"
+    )
+    for claim in filter(lambda claim: claim.column in digits, table.claims):
+        name = f"{claim.better} over {claim.worse}, {claim.column}"
+        text = f"{name} (paper: {claim.difference:+.4g}): "
+        if found := compared.get(claim):
+            cell = Cell((), NO_ESTIMATE, found, None, claim.difference)
+            text += f"{format_verdict(cell)}; ours "
+            text += mean_and_margin(
+                found.difference,
+                f"+,.{digits[claim.column]}f",
+                digits[claim.column],
+            )
+        else:
+            text += "not run"
+        yield f"{text}."
+
+
+def _missing_notes(cells: list[Cell]) -> Iterator[str]:
+    """The command that fills the cells whose runs are missing."""
+    found = {trial.id: trial for cell in cells for trial in cell.missing}
+    missing = {key: trial for key, trial in found.items() if not trial.done}
+    if len(missing) < len(found):
+        yield "Finished runs are missing in a column whose scores are made after them."
+    if not missing:
+        return
+    trial = next(iter(missing.values()))
+    one = f"{trial.row}, {trial.group}" if trial.row else trial.name
+    workdir = shlex.quote(str(trial.folder.parent))
+    runs = "1 run is" if len(missing) == 1 else f"{len(missing)} runs are"
+    yield (
+        f"{runs} missing. All are run by: python -m launch.sweep resume "
+        f"--workdir={workdir}; those of one cell alone with, for example, "
+        f"--trial={shlex.quote(one)}"
+    )

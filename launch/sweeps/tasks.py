@@ -1,0 +1,66 @@
+"""Tasks to fine-tune on: a TOML file that names the files and config keys of each.
+
+[MNLI]
+stand_in = "SICK"             # the data set in its place; left out: the task itself
+data.train = "sick/train.csv" # relative to the TOML file's folder
+data.valid = "sick/dev.csv"
+data.fields = "premise,hypothesis"
+data.label = "label"
+"""
+
+import glob
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from research.errors import UserError
+
+FILES = ("data.train", "data.valid", "data.test")
+
+
+class Task(NamedTuple):
+    """The files of a task, and how they are read and tuned on."""
+
+    stand_in: str  # name of the data set in its place; "": the task itself
+    keys: Mapping[str, Any]  # config key -> value
+
+
+def load_tasks(path: str) -> dict[str, Task]:
+    """Name -> task, of a TOML file.
+
+    Raises:
+      UserError: there is no such file, it is no table of tasks, or a task lacks files.
+    """
+    if not Path(path).is_file():
+        raise UserError(f"--tasks={path}: no such file; docs/tables.md shows one")
+    try:
+        content = tomllib.loads(Path(path).read_text())
+        return {name: _task(name, entry, path) for name, entry in content.items()}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--tasks={path} is no TOML ({error})") from error
+
+
+def _task(name: str, entry: Any, path: str) -> Task:
+    if not isinstance(entry, dict):
+        raise UserError(f"--tasks={path}: {name} is no table of config keys")
+    stand_in, keys = str(entry.pop("stand_in", "")), dict(_flatten(entry))
+    for key in FILES[:2]:
+        if key not in keys:
+            raise UserError(f"--tasks={path}: {name} has no {key}")
+    for key in FILES:
+        if key in keys:
+            keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))
+            if "://" not in keys[key] and not glob.glob(keys[key]):
+                raise UserError(f"--tasks={path}: {name}: no file {keys[key]}")
+    return Task(stand_in, keys)
+
+
+def _flatten(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted config key and value; data.mixture and the like stay a dict."""
+    for name, value in entry.items():
+        if isinstance(value, dict) and not prefix:
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield prefix + name, value
