@@ -39,7 +39,6 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.distributed.peers import Peers
     from research.run.flops import compile_step
     from research.run.parts import Part, steps_and_batches
-    from research.run.phases import Phase
     from research.run.setup import build_program
     from research.train import Loop
 
@@ -47,7 +46,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    part = Part(Phase(turns * steps + 1, config), program, step, cost)
+    part = Part(turns * steps + 1, config, program, step, cost)
     batches = steps_and_batches([part], 0)
     tokens = config.train.batch * config.data.length
     bare, looped = [], []

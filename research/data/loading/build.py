@@ -46,7 +46,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = split_corpora(config, data.train_split)
     evaluated = split_corpora(config, data.eval_split)
-    vocabulary = load_or_train(data, join_corpora(loaded), cache)
+    corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
+    vocabulary = load_or_train(data, corpus, cache)
     text_spec = objective.text_spec(data.length)
 
     def index_corpora(corpora: list[Corpus], split: str) -> list[Index]:
@@ -61,8 +62,10 @@ def open_text(config: Any, objective: Any) -> OpenedText:
 
     train = index_corpora(loaded, data.train_split)
     held_out = index_corpora(evaluated, data.eval_split)
-    own = "" if not getattr(data, data.eval_split) else data.eval_split
-    labels = known_labels(text_spec.label, train, held_out, evaluated, own)
+    labels = ()
+    if text_spec.label:
+        own = data.eval_split if getattr(data, data.eval_split) else ""
+        labels = known_labels(text_spec.label, train, held_out, evaluated, own)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:

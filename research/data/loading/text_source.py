@@ -292,9 +292,11 @@ def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Exa
 def _label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
     """From an index's label to an example's; the last entry is for -1, no label.
 
-    Labels of pairs stay; labels of documents become indices into `vocab.labels`.
+    Labels of pairs stay; labels of documents become indices into `vocab.labels`, which
+    is empty where the objective reads none.
     """
     if index.pair_labels:
         return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
     names = index.stream.label_names
-    return np.array([*map(vocab.labels.index, names), -1], np.int32)
+    known = map(vocab.labels.index, names) if vocab.labels else [-1] * len(names)
+    return np.array([*known, -1], np.int32)

@@ -127,8 +127,8 @@ MUTANTS = [
     Mutant(
         "a phase reads its batches from its own start, so that a resumed one rereads",
         "research/run/parts.py",
-        "train_batches(part.program, start, stop)",
-        "train_batches(part.program, 0, stop)",
+        "train_batches(part.program, start, part.stop)",
+        "train_batches(part.program, 0, part.stop)",
         "tests/run/test_parts.py",
         "each_phase_reads",
         pitfall=18,
@@ -136,7 +136,7 @@ MUTANTS = [
     Mutant(
         "all phases have the length of the last",
         "research/run/parts.py",
-        "program if own else build_program(phase.config, devices)",
+        "program if own is config else build_program(own, devices)",
         "program",
         "tests/run/test_parts.py",
         "each_phase_reads",
@@ -144,8 +144,8 @@ MUTANTS = [
     Mutant(
         "the tokens of all steps are counted at the last length",
         "research/run/parts.py",
-        "for (stop, config), *_ in parts:",
-        "for (stop, config), *_ in parts[-1:]:",
+        "num_steps * part.config.train.batch * part.config.data.length",
+        "num_steps * part.config.train.batch * parts[-1].config.data.length",
         "tests/run/test_parts.py",
         "resumes_in_any_of_its_phases",
     ),
