@@ -9,13 +9,14 @@ import numpy as np
 from flax import linen as nn
 
 
-def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
-    """The parameters that `fn(net)` uses, boxed with their logical axes.
+def init(network: nn.Module, fn: Callable, key: jax.Array) -> tuple[Any, Any]:
+    """`fn(net)`, and the parameters that it uses, boxed with their logical axes.
 
     Only the parameters of the modules that `fn` calls are created. Trace it with
     `jax.eval_shape` or `jax.jit`.
     """
-    return nn.init(fn, network)({"params": key})["params"]
+    output, variables = nn.init_with_output(fn, network)({"params": key})
+    return output, variables["params"]
 
 
 def apply(

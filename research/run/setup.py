@@ -148,26 +148,22 @@ def make_init(
     logical axes: `models.unbox` gives the arrays, `state_shardings` reads the axes.
     """
 
-    def loss_fn(net, carry=None):
-        batch = zero_batch(batch_spec, batch_size) | {"carry": carry}
+    def loss_fn(net):
+        batch = zero_batch(batch_spec, batch_size) | {"carry": None}
         return objective.loss(net, batch, jax.random.key(0))
 
     def init(key: jax.Array) -> State:
-        boxed = models.init(network, loss_fn, key)
-        params = models.unbox(boxed)
-        terms, carry = jax.eval_shape(
-            lambda p: models.apply(network, p, loss_fn, None), params
-        )
+        (terms, carry), boxed = models.init(network, loss_fn, key)
         zero = jnp.zeros((), jnp.float32)
         return State(
             step=jnp.zeros((), jnp.int32),
             params=boxed,
-            opt_state=optimizer.init(params),
+            opt_state=optimizer.init(models.unbox(boxed)),
             carry=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), carry),
             sums={name: (zero,) * 3 for name in [*terms, GRADIENT_NORM]},
         )
 
-    return init
+    return jax.jit(init)  # traced once, for its shapes and for its values
 
 
 def zero_batch(

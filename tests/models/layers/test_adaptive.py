@@ -65,7 +65,7 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
     net = network(make_options, cutoff_divisor=2, width=64, heads=2)
     states = np.ones((1, 1, 64), np.float32)
     fn = lambda net: (net.embeddings()[0](np.zeros((1, 1), int)), net.readout(states))  # noqa: E731
-    params = models.unbox(models.init(net, fn, jax.random.key(0)))
+    params = models.unbox(models.init(net, fn, jax.random.key(0))[1])
     assert {n for n in params["output"] if n.endswith("bias")} == {
         *("bias", "tail_1_bias", "tail_2_bias")
     }
@@ -88,7 +88,9 @@ def test_illegal_clusters_are_refused(make_options, changes, line):
     with pytest.raises(UserError, match=line):
         net = network(make_options, **changes)
         jax.eval_shape(
-            lambda: models.init(net, lambda net: net.readout(STATES), jax.random.key(0))
+            lambda: models.init(
+                net, lambda net: net.readout(STATES), jax.random.key(0)
+            )[1]
         )
 
 
@@ -98,5 +100,5 @@ def test_networks_without_clusters_refuse_them(make_options, make_group):
         jax.eval_shape(
             lambda: models.init(
                 net, lambda net: net.encode(make_group()), jax.random.key(0)
-            )
+            )[1]
         )
