@@ -137,9 +137,9 @@ class Model:
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
-    attention: str = choice("auto", ("auto", "dense", "interval"))  # dense: logits of
-    # all pairs in memory; interval: a kernel for TPUs; auto: that on TPUs from 1024
-    # keys on, if there are neither relative terms nor dropout of attention weights
+    attention: str = choice("dense", ("dense", "interval"))  # dense: logits of all
+    # pairs in memory; interval: a kernel for TPUs, without relative terms and dropout
+    # of attention weights, of which no time has been measured
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

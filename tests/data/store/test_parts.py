@@ -6,7 +6,7 @@ import pytest
 from research.batch import ANSWER_END, ANSWER_START, PART, TextSpec
 from research.data.corpora.corpus import Corpus, Document, join_parts
 from research.data.store.example_index import build_index
-from research.data.store.stream import build_stream
+from research.data.store.stream import Stream, build_stream
 from research.data.tokenizers.token_offsets import token_offsets
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
@@ -108,3 +108,6 @@ def test_a_tag_is_at_the_first_token_of_its_word(vocabularies, tmp_path, kind):
         assert position.tolist() == np.cumsum([0, *sizes[:-1]]).tolist()
     assert rows["tag"][1, 0] == 3 and (rows["tag"][1, 1:] == -1).all()
     assert ((rows["flags"][0] & PART) > 0).sum() == len(words) - 1
+    tags_file = stream.path / stream.meta["shards"][0]["name"] / "tags.bin"
+    tags_file.write_bytes(np.int32([9] * stream.num_tokens).tobytes())
+    assert "tags.bin" in Stream.open(stream.path).find_damage()
