@@ -3,8 +3,9 @@
     python -m tests.proofs.config_to_gradient --experiment=mlm
 
 A file of research/, launch/ or experiments/ counts, with all its lines, if a function
-of it runs in any thread of `launch.train`. Code that runs at import does not count. The
-text is tokenised anew unless --cache_dir names the cache of an earlier run.
+of it runs in any thread of `launch.train`. What only an import of the file runs does
+not count. The text is tokenised anew unless --cache_dir names the cache of an earlier
+run.
 """
 
 import argparse
@@ -39,8 +40,11 @@ class Recorder:
         code = frame.f_code
         if self.stopped:
             return
+        caller = frame.f_back and frame.f_back.f_code
+        imports = caller and caller.co_name == "<module>" and caller.co_filename
         if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # a function
-            self.names.add(code.co_filename)
+            if imports != code.co_filename:
+                self.names.add(code.co_filename)
         if event == "return" and code.co_qualname == "Compiled.__call__":
             self.stopped = True
 
