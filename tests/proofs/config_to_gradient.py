@@ -40,11 +40,10 @@ class Recorder:
         code = frame.f_code
         if self.stopped:
             return
-        caller = frame.f_back and frame.f_back.f_code
-        imports = caller and caller.co_name == "<module>" and caller.co_filename
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # a function
-            if imports != code.co_filename:
-                self.names.add(code.co_filename)
+        is_call = event == "call" and code.co_flags & inspect.CO_OPTIMIZED  # a function
+        caller = frame.f_back.f_code.co_name if frame.f_back else ""
+        if is_call and caller != "<module>":
+            self.names.add(code.co_filename)
         if event == "return" and code.co_qualname == "Compiled.__call__":
             self.stopped = True
 
