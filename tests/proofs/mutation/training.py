@@ -134,6 +134,14 @@ MUTANTS = [
         pitfall=18,
     ),
     Mutant(
+        "the network is traced again for its initial values",
+        "research/run/setup.py",
+        "return jax.jit(init)",
+        "return init",
+        "tests/run/test_setup.py",
+        "one_trace_gives",
+    ),
+    Mutant(
         "all phases have the length of the last",
         "research/run/parts.py",
         "program if own is config else build_program(own, devices)",
