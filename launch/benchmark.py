@@ -37,8 +37,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
-    from research.run.flops import compile_step
-    from research.run.parts import Part, steps_and_batches
+    from research.run.parts import Part, compile_step, steps_and_batches
     from research.run.setup import build_program
     from research.train import Loop
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from research.data import cache
+from research.distributed import sharding
 from research.errors import UserError
-from research.run.flops import Cost, compile_step
+from research.run.flops import Cost, step_cost
 from research.run.phases import run_phases
 from research.run.setup import (
     Program,
@@ -59,6 +60,14 @@ def _build_phases(
         data = program.data._replace(fingerprint=cache.fingerprint(read))
         program = program._replace(data=data)
     return program, parts
+
+
+def compile_step(program: Program) -> tuple[Any, Cost]:
+    """The compiled step of a program, and what it costs."""
+    with sharding.context(program.mesh):
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        compiled = lowered.compile()
+    return compiled, step_cost(program, compiled)
 
 
 def compile_parts(parts: Sequence[Part]) -> list[Part]:
