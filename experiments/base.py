@@ -93,6 +93,8 @@ class Model:
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     shared_embeddings: bool = True  # encoder and decoder have one token table
+    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
+    # the decoder's cross-attention
     max_length: int = dim(512, least=1)  # rows of a table of learned positions
     token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
     token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:

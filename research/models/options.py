@@ -78,6 +78,7 @@ class Options:
     embedding_width: int
     scale_embeddings: bool
     shared_embeddings: bool
+    shared_stacks: bool
     max_length: int
     token_types: int
     norm: str

@@ -57,6 +57,19 @@ def test_a_row_has_the_first_part_and_the_others(vocabularies, tmp_path, kind):
     assert cut.counts["truncated"] == np.maximum(whole - 5, 0).sum()
 
 
+def test_parts_may_have_rooms_of_their_own(vocabularies, tmp_path):
+    words = [["a"] * size for size in (2, 9, 3)]
+    documents = [
+        join_parts([" ".join(a), " ".join(b)], "\n") for a in words for b in words
+    ]
+    stream = make_stream(documents, vocabularies["wordpiece"], tmp_path)
+    index = build_index(stream, TextSpec("parts", 9, max_first=5), 0, tmp_path)
+    sizes = [2, 5, 3]  # and of the others at most 4
+    assert index.length.tolist() == [size for size in sizes for _ in words]
+    assert index.second_length.tolist() == [2, 4, 3] * 3
+    assert index.counts["truncated"] == 3 * (9 - 5) + 3 * (9 - 4)
+
+
 @pytest.mark.parametrize("stride", [1, 3, 50])
 def test_windows_cover_the_other_parts_at_a_stride(vocabularies, tmp_path, stride):
     vocabulary = vocabularies["unigram"]
