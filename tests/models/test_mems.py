@@ -157,4 +157,4 @@ def test_mems_need_relative_positions(make_options, make_group):
             network,
             lambda net: net.states(group, mems=net.empty_mems(2, 3)),
             jax.random.key(0),
-        )[1]
+        )
