@@ -9,12 +9,19 @@ import numpy as np
 from flax import linen as nn
 
 
-def init(network: nn.Module, fn: Callable, key: jax.Array) -> tuple[Any, Any]:
-    """`fn(net)`, and the parameters that it uses, boxed with their logical axes.
+def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
+    """The parameters that `fn(net)` uses, boxed with their logical axes.
 
     Only the parameters of the modules that `fn` calls are created. Trace it with
     `jax.eval_shape` or `jax.jit`.
     """
+    return init_with_output(network, fn, key)[1]
+
+
+def init_with_output(
+    network: nn.Module, fn: Callable, key: jax.Array
+) -> tuple[Any, Any]:
+    """`fn(net)`, and the parameters of `init`, from one trace."""
     output, variables = nn.init_with_output(fn, network)({"params": key})
     return output, variables["params"]
 

@@ -160,7 +160,7 @@ def make_init(
         return objective.loss(net, batch, jax.random.key(0))
 
     def init(key: jax.Array) -> State:
-        (terms, carry), boxed = models.init(network, loss_fn, key)
+        (terms, carry), boxed = models.init_with_output(network, loss_fn, key)
         zero = jnp.zeros((), jnp.float32)
         return State(
             step=jnp.zeros((), jnp.int32),

@@ -177,7 +177,7 @@ def scorer(name, fields):
     @jax.jit
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        params = models.unbox(models.init(net, score, KEY)[1])
+        params = models.unbox(models.init(net, score, KEY))
         return params, zero_carry(objective, net, params, batch, KEY)
 
     params, carry = init(on_device(make_batch(objective, LENGTH)[1]))

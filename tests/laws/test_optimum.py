@@ -67,7 +67,7 @@ def train(case: Case) -> tuple[float, dict]:
     @jax.jit
     def init(batch):
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
-        return models.unbox(models.init(network, score, key)[1])
+        return models.unbox(models.init(network, score, key))
 
     schedule = optax.schedules.warmup_cosine_decay_schedule(0, RATE, 50, case.steps)
     optimizer = optax.adam(schedule, b2=0.98)

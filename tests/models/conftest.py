@@ -47,7 +47,7 @@ def make_params():
     """Random parameters of `fn(net)`: biases are not 0 and scales not 1."""
 
     def make(network, fn, seed=0):
-        boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))[1])
+        boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0)))
         leaves, tree = jax.tree.flatten(models.unbox(boxed))
         random = np.random.default_rng(seed)
         return jax.tree.unflatten(

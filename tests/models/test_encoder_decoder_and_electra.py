@@ -172,7 +172,7 @@ def outputs_of_both(group):
 
 def shapes_of(network, fn):
     """The shapes of the parameters that `fn(net)` uses."""
-    init = lambda: models.init(network, fn, jax.random.key(0))[1]  # noqa: E731
+    init = lambda: models.init(network, fn, jax.random.key(0))  # noqa: E731
     return models.unbox(jax.eval_shape(init))
 
 

@@ -13,7 +13,7 @@ def initial_params(options, group):
     """The initial parameters of a network with these options and its readout."""
     network = models.Transformer(options, size=500)
     fn = lambda net: net.readout(net.states(group))  # noqa: E731
-    init = jax.jit(lambda key: models.init(network, fn, key)[1])
+    init = jax.jit(lambda key: models.init(network, fn, key))
     return models.unbox(init(jax.random.key(0)))
 
 

@@ -131,7 +131,7 @@ def loss_and_gradient(name, mesh):
         return make(options, group)[1](net)
 
     network = make(options, group)[0]
-    boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))[1])
+    boxed = jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0)))
 
     def shard(names, leaf):
         return sharding.parameter_sharding(names, leaf.shape, mesh)
@@ -147,7 +147,7 @@ def loss_and_gradient(name, mesh):
 
     with sharding.context(mesh):
         params = jax.jit(
-            lambda key: models.unbox(models.init(network, fn, key)[1]),
+            lambda key: models.unbox(models.init(network, fn, key)),
             out_shardings=shardings,
         )(jax.random.key(0))
         group = jax.device_put(group, sharding.batch_sharding(mesh))

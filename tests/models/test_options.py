@@ -57,4 +57,4 @@ def test_keys_of_a_decoder_beside_an_encoder_are_refused_without_one(
     ):
         network = models.Transformer(make_options(**{name: value}), size=50)
         with pytest.raises(UserError, match=rf"model\.{name} is {value}.*no decoder"):
-            models.init(network, lambda net: net.states(make_group()), KEY)[1]
+            models.init(network, lambda net: net.states(make_group()), KEY)

@@ -51,7 +51,7 @@ def readout_of(group, **kw):
 
 def initial_params(network, group):
     """The initial parameters that the readout of a group uses."""
-    init = lambda key: models.init(network, readout_of(group), key)[1]  # noqa: E731
+    init = lambda key: models.init(network, readout_of(group), key)  # noqa: E731
     return models.unbox(jax.jit(init)(jax.random.key(0)))
 
 
@@ -82,7 +82,7 @@ def test_remat_saves_memory(make_options, make_group):
         options = make_options(layers=6, width=32, feedforward=128, remat=remat)
         network = models.Transformer(options, size=50)
         params = jax.eval_shape(
-            lambda: models.unbox(models.init(network, states, jax.random.key(0))[1])
+            lambda: models.unbox(models.init(network, states, jax.random.key(0)))
         )
         step = jax.jit(jax.grad(lambda p: jnp.sum(models.apply(network, p, states))))
         return step.lower(params).compile().memory_analysis().temp_size_in_bytes
@@ -146,7 +146,7 @@ def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group)
     network = models.Transformer(make_options(dropout=0.3), size=50)
 
     states = lambda net: net.states(group)  # noqa: E731
-    params = models.unbox(models.init(network, states, jax.random.key(0))[1])
+    params = models.unbox(models.init(network, states, jax.random.key(0)))
     off = models.apply(network, params, states)
     same = models.Transformer(make_options(), size=50)
     np.testing.assert_array_equal(off, models.apply(same, params, states))
@@ -161,7 +161,7 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(make_options, make_group):
     states = lambda net: net.states(group)  # noqa: E731
     off = {f"{place}_dropout": 0.0 for place in DROPOUT_PLACES}
     network = models.Transformer(make_options(**layers, **off), size=50)
-    params = models.unbox(models.init(network, states, jax.random.key(0))[1])
+    params = models.unbox(models.init(network, states, jax.random.key(0)))
     expected, key = models.apply(network, params, states), jax.random.key(1)
     for place in DROPOUT_PLACES:
         options = make_options(**layers, **off | {f"{place}_dropout": 0.5})
@@ -209,7 +209,7 @@ def test_an_untrained_model_has_the_loss_of_a_uniform_prediction(
         return jnp.mean(jax.nn.logsumexp(logits, -1)[..., None] - logits[..., 5:size])
 
     value = jax.jit(
-        lambda key: models.apply(network, models.init(network, loss, key)[1], loss)
+        lambda key: models.apply(network, models.init(network, loss, key), loss)
     )(jax.random.key(0))
     excess = {"t5": 0.8, "t5v1.1": 0.5}.get(name, 0.05)
     assert abs(value - np.log(size) - excess) < 0.1
@@ -264,16 +264,14 @@ def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_grou
     network = models.Transformer(make_options(), size=50, transform=True, heads=heads)
 
     def names(fn):
-        return set(
-            jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))[1])
-        )
+        return set(jax.eval_shape(lambda: models.init(network, fn, jax.random.key(0))))
 
     def label(net):
         return net.head("label", net.states(group)[:, 0])
 
     assert names(label) == {"token", "place", "stack", "answer_label"}
     assert names(readout_of(group)) == {"token", "place", "stack", "output"}
-    boxed = models.init(network, label, jax.random.key(0))[1]
+    boxed = models.init(network, label, jax.random.key(0))
     assert models.apply(network, models.unbox(boxed), label).shape == (2, 3)
 
 
@@ -284,7 +282,7 @@ def test_every_dimension_of_every_parameter_has_a_logical_axis(
     for changes in PUBLISHED.values():
         network = models.Transformer(make_options(**changes), size=50, transform=True)
         made = jax.eval_shape(
-            lambda n=network: models.init(n, readout_of(group), jax.random.key(0))[1]
+            lambda n=network: models.init(n, readout_of(group), jax.random.key(0))
         )
         axes, shapes = models.logical_axes(made), models.unbox(made)
         known = {None, "layers", "vocab", "embed", "heads", "feedforward"}

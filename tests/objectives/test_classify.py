@@ -72,7 +72,7 @@ def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
         made = jax.eval_shape(
             lambda: models.init(
                 network, lambda net: objective.loss(net, batch, None), jax.random.key(0)
-            )[1]
+            )
         )
         leaves = jax.tree_util.tree_leaves_with_path(models.unbox(made))
         return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}

@@ -137,7 +137,7 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     network = objective.network(options, VOCAB)
     batch = on_device(corrupt([10], 12)[0])
     loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
-    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)[1]))
+    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
     predicts_tokens = task in ("replace_mlm", "all_tokens")
     assert ("output" in params["discriminator"]) == predicts_tokens
     heads = {k for k in params["discriminator"] if k.startswith("answer")}

@@ -175,7 +175,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
     def loss(net):
         return objective.loss(net, batch, KEY)[0]
 
-    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)[1]))
+    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 4, params

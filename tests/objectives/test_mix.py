@@ -269,7 +269,7 @@ def test_fields_that_the_loss_reads_are_equal_in_all_parts():
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
 
     def init():
-        return models.init(network, lambda net: objective.loss(net, batch, KEY), KEY)[1]
+        return models.init(network, lambda net: objective.loss(net, batch, KEY), KEY)
 
     with pytest.raises(UserError, match=r"coef is 50.0 in 'a', 10.0 in 'b'"):
         jax.eval_shape(init)

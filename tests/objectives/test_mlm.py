@@ -142,7 +142,7 @@ def test_the_readout_has_a_layer_of_its_own():
         network, batch = objective.network(options, VOCAB), objective.batch_spec(16)
         batch = zero_batch(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
-        params = jax.eval_shape(lambda: models.init(network, score, key)[1])
+        params = jax.eval_shape(lambda: models.init(network, score, key))
         return set(models.unbox(params).get("output", {}))
 
     assert layers("mlm") == {"dense", "norm", "bias"}

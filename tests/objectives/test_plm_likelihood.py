@@ -52,7 +52,7 @@ def plm_loss():
         return jax.tree.map(jnp.asarray, arrays)
 
     shapes = jax.eval_shape(
-        lambda: models.unbox(models.init(net, loss(batch(ORDERS[:1])), KEY)[1])
+        lambda: models.unbox(models.init(net, loss(batch(ORDERS[:1])), KEY))
     )
     rng = np.random.default_rng(0)
     params = jax.tree.map(

@@ -250,7 +250,7 @@ def test_layer_decay_reduces_the_updates_of_lower_layers():
         return net.head("label", net.states(group))
 
     params = models.unbox(
-        jax.eval_shape(lambda: models.init(network, call, jax.random.key(0))[1])
+        jax.eval_shape(lambda: models.init(network, call, jax.random.key(0)))
     )
     params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), params)
 

@@ -79,7 +79,7 @@ def load(name: str, **changes: Any) -> Golden:
 def params_of(golden: Golden, source: Any = None) -> Any:
     """The network's parameters, read from its folder, or tensors like those in it."""
     boxed = jax.eval_shape(
-        lambda: models.init(golden.network, golden.outputs, jax.random.key(0))[1]
+        lambda: models.init(golden.network, golden.outputs, jax.random.key(0))
     )
     shapes = models.unbox(boxed)
     leaves = jax.tree_util.tree_flatten_with_path(shapes)[0]

@@ -97,7 +97,7 @@ def make_case(name, fields, num_raw, seeds=(0,)):
 
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        return models.init(net, score, KEY)[1]
+        return models.init(net, score, KEY)
 
     rng = np.random.default_rng(0)
     shapes = models.unbox(jax.eval_shape(init, on_device(batches[0])))

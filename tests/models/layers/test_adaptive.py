@@ -65,7 +65,7 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
     net = network(make_options, cutoff_divisor=2, width=64, heads=2)
     states = np.ones((1, 1, 64), np.float32)
     fn = lambda net: (net.embeddings()[0](np.zeros((1, 1), int)), net.readout(states))  # noqa: E731
-    params = models.unbox(models.init(net, fn, jax.random.key(0))[1])
+    params = models.unbox(models.init(net, fn, jax.random.key(0)))
     assert {n for n in params["output"] if n.endswith("bias")} == {
         *("bias", "tail_1_bias", "tail_2_bias")
     }

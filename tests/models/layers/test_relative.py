@@ -244,7 +244,7 @@ def test_its_layers_have_no_other_biases(make_options, make_group):
     options = make_options(position="relative")
     network = models.Transformer(options, size=50)
     made = jax.eval_shape(
-        lambda: models.init(network, lambda n: n.states(group), jax.random.key(0))[1]
+        lambda: models.init(network, lambda n: n.states(group), jax.random.key(0))
     )
     attention = models.unbox(made)["stack"]["blocks"]["attention"]
     assert {name for name in attention if "bias" in attention[name]} == set()

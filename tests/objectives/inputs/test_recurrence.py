@@ -38,7 +38,7 @@ def scorer(objective):
 
     @jax.jit
     def init(batch):
-        return models.unbox(models.init(net, loss(batch), KEY)[1])
+        return models.unbox(models.init(net, loss(batch), KEY))
 
     @jax.jit
     def run(params, batch):
@@ -220,4 +220,4 @@ def test_mems_need_relative_positions():
     net = objective.network(small, VOCAB)
     batch = make_batch(objective, texts(9, [9], VOCAB), 8, 0)
     with pytest.raises(UserError, match=r"model\.position=relative"):
-        models.init(net, lambda net: objective.loss(net, batch, KEY), KEY)[1]
+        models.init(net, lambda net: objective.loss(net, batch, KEY), KEY)
