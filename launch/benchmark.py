@@ -37,9 +37,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
-    from research.run.flops import compile_step
-    from research.run.parts import Part, steps_and_batches
-    from research.run.phases import Phase
+    from research.run.parts import Part, compile_step, steps_and_batches
     from research.run.setup import build_program
     from research.train import Loop
 
@@ -47,7 +45,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    part = Part(Phase(turns * steps + 1, config), program, step, cost)
+    part = Part(turns * steps + 1, config, program, step, cost)
     batches = steps_and_batches([part], 0)
     tokens = config.train.batch * config.data.length
     bare, looped = [], []

@@ -50,10 +50,11 @@ def load_config(
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)
-    for phase in run_phases(config):
-        if phase.config is not config:
+    objectives.config_objective(config)
+    if config.train.phases:
+        for phase in run_phases(config):
             _check_sections(phase.config, where="train.phases: ")
-        objectives.config_objective(phase.config)
+            objectives.config_objective(phase.config)
     return config
 
 

@@ -68,7 +68,7 @@ SCALES = {
         pretraining={
             "train.batch": 32,
             "train.steps": 1500,
-            "train.eval_every": 150,
+            "train.eval_every": 300,
             "train.checkpoint_every": 300,
             "optimizer.learning_rate": 1e-3,
             "optimizer.warmup_steps": 75,

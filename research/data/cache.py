@@ -46,13 +46,7 @@ def fingerprint(value: Any) -> str:
 
 
 def read_meta(path: Path) -> dict | None:
-    """The `meta.json` of a cached folder; None if the folder is not complete.
-
-    The checksums are written last: a folder without them is incomplete. The files are
-    not compared with them; `get_or_create` does that.
-    """
-    if not checksums.has_checksums(epath.Path(path)):
-        return None
+    """The `meta.json` of a folder of `get_or_create`; None if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         meta = json.loads((path / META_FILE).read_bytes())
         return meta if isinstance(meta, dict) else None
@@ -113,8 +107,13 @@ def get_or_create(
 def cached_meta(
     cache_dir: Path, category: str, cache_key: Mapping[str, Any]
 ) -> dict | None:
-    """The `meta.json` of a folder of `get_or_create`; None if it is not complete."""
-    return read_meta(cache_dir / category / fingerprint(cache_key))
+    """The `meta.json` of a folder of `get_or_create`; None if it is not complete.
+
+    The checksums are written last: a folder without them is incomplete. The files are
+    not compared with them; `get_or_create` does that.
+    """
+    path = cache_dir / category / fingerprint(cache_key)
+    return read_meta(path) if checksums.has_checksums(epath.Path(path)) else None
 
 
 def delete(cache_dir: Path, category: str, cache_key: Mapping[str, Any]) -> None:
@@ -137,11 +136,11 @@ def _find_damage(path: Path, find_damage: Callable[[Path], str]) -> str:
 
     The bytes of files are not read where this machine has done so before.
     """
-    if not checksums.has_checksums(epath.Path(path)):
-        return _INCOMPLETE
     try:
         states = _file_states(path)
         if states != _checked_states(path):
+            if not checksums.has_checksums(epath.Path(path)):
+                return _INCOMPLETE
             size = sum(size for size, *_ in states.values())
             if size >= LARGE_BYTES:
                 print(f"checking {size / 1e9:.1f} GB of {path}, once", file=sys.stderr)

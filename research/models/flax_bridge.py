@@ -15,7 +15,15 @@ def init(network: nn.Module, fn: Callable, key: jax.Array) -> Any:
     Only the parameters of the modules that `fn` calls are created. Trace it with
     `jax.eval_shape` or `jax.jit`.
     """
-    return nn.init(fn, network)({"params": key})["params"]
+    return init_with_output(network, fn, key)[1]
+
+
+def init_with_output(
+    network: nn.Module, fn: Callable, key: jax.Array
+) -> tuple[Any, Any]:
+    """`fn(net)`, and the parameters of `init`, from one trace."""
+    output, variables = nn.init_with_output(fn, network)({"params": key})
+    return output, variables["params"]
 
 
 def apply(

@@ -1,4 +1,4 @@
-"""The parts of a run: a program and a compiled step for each of its phases."""
+"""The parts of a run: one, or one for each of its phases; each has a compiled step."""
 
 import contextlib
 import itertools
@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from research.data import cache
+from research.distributed import sharding
 from research.errors import UserError
-from research.run.flops import Cost, compile_step
-from research.run.phases import Phase, run_phases
+from research.run.flops import Cost, step_cost
+from research.run.phases import run_phases
 from research.run.setup import (
     Program,
     build_program,
@@ -19,29 +20,36 @@ from research.run.setup import (
 
 
 class Part(NamedTuple):
-    """A phase of a run, and what its steps need."""
+    """Steps that share one config, and what they need."""
 
-    phase: Phase
+    stop: int  # the step before which it ends
+    config: Any
     program: Program
     step: Any = None  # compiled by `compile_parts`
     cost: Cost | None = None  # of that step
 
 
 def build_parts(config: Any, devices: Any = None) -> tuple[Program, list[Part]]:
-    """The program of the config itself, which evaluates, and those of the phases.
-
-    The fingerprint of the first one's data is that of all that they read.
+    """The program of the config itself, which evaluates, and the parts of the run.
 
     Raises:
       UserError: a value of the config that cannot be run.
     """
-    program, parts = build_program(config, devices), []
-    for phase in run_phases(config):
-        own = phase.config is config
-        parts.append(
-            Part(phase, program if own else build_program(phase.config, devices))
-        )
-    rows = {(phase.config.data.length, phase.config.train.batch) for phase, *_ in parts}
+    program = build_program(config, devices)
+    if config.train.phases:
+        return _build_phases(config, program, devices)
+    return program, [Part(config.train.steps, config, program)]
+
+
+def _build_phases(
+    config: Any, program: Program, devices: Any
+) -> tuple[Program, list[Part]]:
+    """A part for each phase; the fingerprint of the data is that of all they read."""
+    parts = []
+    for stop, own in run_phases(config):
+        built = program if own is config else build_program(own, devices)
+        parts.append(Part(stop, own, built))
+    rows = {(part.config.data.length, part.config.train.batch) for part in parts}
     if len(rows) > 1 and program.data.train.source.contiguous:
         raise UserError(
             f"train.phases: rows of objective {config.objective.name} continue from "
@@ -52,6 +60,14 @@ def build_parts(config: Any, devices: Any = None) -> tuple[Program, list[Part]]:
         data = program.data._replace(fingerprint=cache.fingerprint(read))
         program = program._replace(data=data)
     return program, parts
+
+
+def compile_step(program: Program) -> tuple[Any, Cost]:
+    """The compiled step of a program, and what it costs."""
+    with sharding.context(program.mesh):
+        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        compiled = lowered.compile()
+    return compiled, step_cost(program, compiled)
 
 
 def compile_parts(parts: Sequence[Part]) -> list[Part]:
@@ -66,10 +82,10 @@ def compile_parts(parts: Sequence[Part]) -> list[Part]:
 def tokens_seen(parts: Sequence[Part], step: int) -> int:
     """Tokens of all batches before a step, counted before corruption."""
     total = start = 0
-    for (stop, config), *_ in parts:
-        num_steps = max(0, min(step, stop) - start)
-        total += num_steps * config.train.batch * config.data.length
-        start = stop
+    for part in parts:
+        num_steps = max(0, min(step, part.stop) - start)
+        total += num_steps * part.config.train.batch * part.config.data.length
+        start = part.stop
     return total
 
 
@@ -78,7 +94,7 @@ def cost_facts(parts: Sequence[Part]) -> dict[str, float]:
 
     Tokens are those of all batches, counted before corruption.
     """
-    stops = [0, *(part.phase.stop for part in parts)]
+    stops = [0, *(part.stop for part in parts)]
     steps = [stop - start for start, stop in itertools.pairwise(stops)]
     flops, recomputed, peaks = zip(*(part.cost for part in parts), strict=True)
     tokens, total = tokens_seen(parts, stops[-1]), sum(map(operator.mul, steps, flops))
@@ -100,19 +116,19 @@ def run_lines(program: Program, parts: Sequence[Part], config: Any) -> Iterator[
     """
     yield from summary_lines(program, config, cost_facts(parts))
     if len(parts) > 1:
-        for (stop, values), _, _, cost in parts:
+        for stop, own, _, _, cost in parts:
             yield (
-                f"to step {stop:,}: length {values.data.length}, batch "
-                f"{values.train.batch}, {cost.flops / 1e9:,.1f} GFLOP a step"
+                f"to step {stop:,}: length {own.data.length}, batch "
+                f"{own.train.batch}, {cost.flops / 1e9:,.1f} GFLOP a step"
             )
 
 
 def steps_and_batches(parts: Sequence[Part], start: int) -> Iterator[tuple[Any, dict]]:
     """The compiled step and the batch of each step from `start` to the run's end."""
     for part in parts:
-        stop = part.phase.stop
-        if start < stop:
-            with contextlib.closing(train_batches(part.program, start, stop)) as items:
-                for batch in items:
+        if start < part.stop:
+            made = train_batches(part.program, start, part.stop)
+            with contextlib.closing(made) as batches:
+                for batch in batches:
                     yield part.step, batch
-            start = stop
+            start = part.stop

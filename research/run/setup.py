@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +56,61 @@ def build_program(
     """
     objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
+    _check_batch(config, objective, mesh)
+    options = models.Options(**config.model)
+    optimizer = make_optimizer(config.optimizer, config.train.steps)
+    data = None if vocab else open_data(config, objective)
+    vocab = vocab or data.vocab
+    network = objective.network(options, vocab)
+    batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
+    init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
+    evaluated, eval_init = objectives.for_evaluation(objective), init
+    if evaluated is not objective:
+        eval_init = make_init(
+            evaluated, network, optimizer, batch_spec, config.train.batch
+        )
+    with sharding.context(mesh):
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        boxed, eval_boxed = (jax.eval_shape(f, key) for f in (init, eval_init))
+    state, shardings = models.unbox(boxed), state_shardings(boxed, optimizer, mesh)
+    step = partial(_jit_step, config, objective, optimizer, shardings)
+    step_with_remat = step_without_remat = step(network)
+    if options.remat != "none":
+        no_remat = dataclasses.replace(options, remat="none")
+        step_without_remat = step(objective.network(no_remat, vocab))
+    rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
+    replicated = sharding.replicated(mesh)
+    return Program(
+        objective=objective,
+        data=data,
+        mesh=mesh,
+        init=jax.jit(lambda key: models.unbox(init(key)), out_shardings=shardings),
+        step=step_with_remat,
+        step_without_remat=step_without_remat,
+        evaluate=jax.jit(
+            make_evaluate(evaluated, network, seed=config.seed),
+            out_shardings=(replicated, shardings.carry, replicated),
+        ),
+        abstract_state=jax.tree.map(
+            lambda x, own: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=own),
+            state,
+            shardings,
+        ),
+        abstract_batch={
+            name: rows((config.train.batch, *spec.shape), spec.dtype)
+            for name, spec in batch_spec.items()
+        },
+        abstract_eval_carry=jax.tree.map(
+            lambda leaf: rows(leaf.shape, leaf.dtype), eval_boxed.carry
+        ),
+        replicated_dims=sharding.replicated_dims(
+            models.logical_axes(boxed.params), state.params, mesh
+        ),
+    )
+
+
+def _check_batch(config: Any, objective: Any, mesh: Mesh) -> None:
+    """Raises UserError: the batch cannot be divided among devices or micro-batches."""
     sharding.check_batch_divides(mesh, config.train.batch, config.train.accumulate)
     if config.train.accumulate > 1 and not objective.supports_accumulation:
         raise UserError(
@@ -62,73 +118,21 @@ def build_program(
             f"{config.objective.name} compares the examples of a batch and cannot be "
             "split; set train.accumulate=1"
         )
-    options = models.Options(**config.model)
-    optimizer = make_optimizer(config.optimizer, config.train.steps)
-    data = None if vocab else open_data(config, objective)
-    vocab = vocab or data.vocab
-    network = objective.network(options, vocab)
-    evaluated = objectives.for_evaluation(objective)
-    batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
-    with sharding.context(mesh):
-        boxed = jax.eval_shape(lambda: init(jax.random.key(0)))
-        eval_carry = boxed.carry
-        if evaluated is not objective:
-            other = make_init(
-                evaluated, network, optimizer, batch_spec, config.train.batch
-            )
-            eval_carry = jax.eval_shape(lambda: other(jax.random.key(0))).carry
-    shardings = state_shardings(boxed, optimizer, mesh)
-    rows, replicated = sharding.batch_sharding(mesh), sharding.replicated(mesh)
 
-    def jit_step(network: Any) -> Callable:
-        step = make_step(
-            objective,
-            network,
-            optimizer,
-            seed=config.seed,
-            accumulate=config.train.accumulate,
-            dropout=options.has_dropout,
-            log_every=config.train.log_every,
-        )
-        return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 
-    step = step_without_remat = jit_step(network)
-    if options.remat != "none":
-        no_remat = dataclasses.replace(options, remat="none")
-        step_without_remat = jit_step(objective.network(no_remat, vocab))
-    return Program(
-        objective=objective,
-        data=data,
-        mesh=mesh,
-        init=jax.jit(lambda key: models.unbox(init(key)), out_shardings=shardings),
-        step=step,
-        step_without_remat=step_without_remat,
-        evaluate=jax.jit(
-            make_evaluate(evaluated, network, seed=config.seed),
-            out_shardings=(replicated, shardings.carry, replicated),
-        ),
-        abstract_state=jax.tree.map(
-            lambda leaf, where: jax.ShapeDtypeStruct(
-                leaf.shape, leaf.dtype, sharding=where
-            ),
-            models.unbox(boxed),
-            shardings,
-        ),
-        abstract_batch={
-            name: jax.ShapeDtypeStruct(
-                (config.train.batch, *spec.shape), spec.dtype, sharding=rows
-            )
-            for name, spec in batch_spec.items()
-        },
-        abstract_eval_carry=jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rows),
-            eval_carry,
-        ),
-        replicated_dims=sharding.replicated_dims(
-            models.logical_axes(boxed.params), models.unbox(boxed.params), mesh
-        ),
+def _jit_step(
+    config: Any, objective: Any, optimizer: Any, shardings: State, network: Any
+) -> Callable[[State, dict], State]:
+    step = make_step(
+        objective,
+        network,
+        optimizer,
+        seed=config.seed,
+        accumulate=config.train.accumulate,
+        dropout=models.Options(**config.model).has_dropout,
+        log_every=config.train.log_every,
     )
+    return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 
 
 def use_compilation_cache(cache_dir: str) -> None:
@@ -151,26 +155,22 @@ def make_init(
     logical axes: `models.unbox` gives the arrays, `state_shardings` reads the axes.
     """
 
-    def loss_fn(net, carry=None):
-        batch = zero_batch(batch_spec, batch_size) | {"carry": carry}
+    def loss_fn(net):
+        batch = zero_batch(batch_spec, batch_size) | {"carry": None}
         return objective.loss(net, batch, jax.random.key(0))
 
     def init(key: jax.Array) -> State:
-        boxed = models.init(network, loss_fn, key)
-        params = models.unbox(boxed)
-        terms, carry = jax.eval_shape(
-            lambda p: models.apply(network, p, loss_fn, None), params
-        )
+        (terms, carry), boxed = models.init_with_output(network, loss_fn, key)
         zero = jnp.zeros((), jnp.float32)
         return State(
             step=jnp.zeros((), jnp.int32),
             params=boxed,
-            opt_state=optimizer.init(params),
+            opt_state=optimizer.init(models.unbox(boxed)),
             carry=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), carry),
             sums={name: (zero,) * 3 for name in [*terms, GRADIENT_NORM]},
         )
 
-    return init
+    return jax.jit(init)  # traced once, for its shapes and for its values
 
 
 def zero_batch(

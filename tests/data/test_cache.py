@@ -62,7 +62,7 @@ def test_an_incomplete_folder_is_created_again(tmp_path, capsys):
     path = get_or_create(tmp_path)
     (path / CHECKSUMS_FILE).unlink()
     (path / "stray").write_text("of the incomplete folder")
-    assert cache.read_meta(path) is None
+    assert cache.cached_meta(tmp_path, "category", CACHE_KEY) is None
     assert get_or_create(tmp_path) == path
     assert num_calls(tmp_path) == 2 and cache.read_meta(path)["count"] == 2
     assert not (path / "stray").exists()
@@ -158,8 +158,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)
-    folder = tmp_path / "category" / cache.fingerprint(CACHE_KEY)
-    assert cache.read_meta(folder) is None
+    assert cache.cached_meta(tmp_path, "category", CACHE_KEY) is None
     assert cache.read_meta(get_or_create(tmp_path))["count"] == 2
     assert num_calls(tmp_path) == 2
 

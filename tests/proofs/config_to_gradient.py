@@ -3,8 +3,9 @@
     python -m tests.proofs.config_to_gradient --experiment=mlm
 
 A file of research/, launch/ or experiments/ counts, with all its lines, if a function
-of it runs in any thread of `launch.train`. Code that runs at import does not count. The
-text is tokenised anew unless --cache_dir names the cache of an earlier run.
+of it runs in any thread of `launch.train`. What only an import of the file runs does
+not count. The text is tokenised anew unless --cache_dir names the cache of an earlier
+run.
 """
 
 import argparse
@@ -39,7 +40,9 @@ class Recorder:
         code = frame.f_code
         if self.stopped:
             return
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # a function
+        is_call = event == "call" and code.co_flags & inspect.CO_OPTIMIZED  # a function
+        caller = frame.f_back.f_code.co_name if frame.f_back else ""
+        if is_call and caller != "<module>":
             self.names.add(code.co_filename)
         if event == "return" and code.co_qualname == "Compiled.__call__":
             self.stopped = True

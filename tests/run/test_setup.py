@@ -4,7 +4,9 @@ import jax
 import pytest
 
 from launch.config import load_config
+from research.distributed import sharding
 from research.errors import UserError
+from research.objectives import lm
 from research.run.setup import build_program
 from tests.testing.example_batches import vocab
 
@@ -13,6 +15,20 @@ def make_program(keys):
     small = {"data.length": 8, "train.batch": 2, "model.layers": 1}
     config = load_config("experiments/lm.py", small | keys)
     return build_program(config, jax.devices()[:1], vocab())
+
+
+def test_one_trace_gives_shapes_and_initial_values(monkeypatch):
+    traces, loss = [], lm.Objective.loss
+
+    def counted(*args):
+        traces.append(args)
+        return loss(*args)
+
+    monkeypatch.setattr(lm.Objective, "loss", counted)
+    program = make_program({})
+    with sharding.context(program.mesh):
+        program.init.trace(jax.eval_shape(lambda: jax.random.key(0)))
+    assert len(traces) == 1
 
 
 def test_dropout_at_one_place_alone_is_part_of_the_step():

@@ -10,7 +10,11 @@ SIZE, SENTINELS = 420, 7
 def corpus_of(texts, name: str = "fake") -> Corpus:
     """A corpus whose splits are all `texts`: a list, or a function that returns it."""
     read = texts if callable(texts) else lambda: texts
-    return Corpus(name, lambda split: map(Document, read()), lambda: [name, *read()])
+
+    def fingerprint() -> str:
+        return repr([name, *read()])
+
+    return Corpus(name, lambda split: map(Document, read()), fingerprint)
 
 
 def make_lines(seed: int, lines: int = 400) -> list[str]:

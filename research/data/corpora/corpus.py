@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.data.cache import fingerprint
+from research.data import cache
 from research.errors import unknown
 
 # C corpora
@@ -49,7 +49,7 @@ class Corpus:
 
     name: str
     read: Callable[[str], Iterator[Document]]  # the documents of a split
-    cache_key: Callable[[], object]  # everything the documents depend on, as JSON
+    fingerprint: Callable[[], str]  # a hash of what documents and splits depend on
     size: int = 0  # in the unit of Document.amount_read; 0: unknown
     vocabulary_source: "Corpus | None" = None  # the corpus to train a vocabulary on
     parts: tuple["Corpus", ...] = ()  # the corpora that `join_corpora` joined
@@ -66,10 +66,6 @@ class Corpus:
         documents = self.read(split)
         return (each for each in documents if each.text and not each.text.isspace())
 
-    def fingerprint(self) -> str:
-        """A hash of everything that the documents and their splits depend on."""
-        return fingerprint(self.cache_key())
-
 
 def join_parts(parts: Sequence[str], separator: str) -> Document:
     """The document of some parts, none of which is blank."""
@@ -82,8 +78,6 @@ def join_parts(parts: Sequence[str], separator: str) -> Document:
 
 def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
     """One corpus with all documents of several, to train one vocabulary on."""
-    if len(corpora) == 1:
-        return corpora[0]
 
     def read(split: str) -> Iterator[Document]:
         for corpus in corpora:
@@ -93,7 +87,7 @@ def join_corpora(corpora: Sequence[Corpus]) -> Corpus:
     return Corpus(
         name=" + ".join(corpus.name for corpus in corpora),
         read=read,
-        cache_key=lambda: [corpus.fingerprint() for corpus in corpora],
+        fingerprint=lambda: cache.fingerprint([each.fingerprint() for each in corpora]),
         parts=tuple(corpora),
         work_shards=tuple(each for c in corpora for each in c.work_shards or (c,)),
     )

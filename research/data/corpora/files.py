@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from research.data import work_shards
+from research.data import cache, work_shards
 from research.data.corpora import row_formats, task_formats
 from research.data.corpora.corpus import Corpus, Document, split_of
 from research.data.corpora.row_formats import (
@@ -90,12 +90,13 @@ def _corpus(
             earlier += size
 
     @functools.cache  # since it reads every byte
-    def cache_key() -> object:
+    def fingerprint() -> str:
         contents = [[file.name, _sha256(file)] for file in files]
         named = [VERSION, *fmt] if fmt != AUTO else []
-        return ["files", contents, held_out, MAX_DOCUMENT_BYTES, *named]
+        rules = [held_out, MAX_DOCUMENT_BYTES, *named]
+        return cache.fingerprint(["files", contents, *rules])
 
-    return Corpus(name, read, cache_key, sum(sizes))
+    return Corpus(name, read, fingerprint, sum(sizes))
 
 
 def _find_files(name: str, fmt: Format, key: str) -> list[Path]:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from research.data import cache
 from research.data.corpora.corpus import Corpus, Document, split_of
 
 NAMES = ("embedded", "docstrings")
@@ -49,15 +50,15 @@ def load_stdlib_corpus(name: str, held_out: float) -> Corpus:
       held_out: the fraction of language topics in valid, and again in test.
     """
 
-    def cache_key() -> object:
+    def fingerprint() -> str:
         rules = [VALID_FRACTION, TEST_FRACTION, NUM_CLASSES]
         rules += [MAX_DOCSTRINGS_PER_CLASS, MIN_WORDS]
-        return [name, _source_version(), held_out, rules]
+        return cache.fingerprint([name, _source_version(), held_out, rules])
 
     if name == "embedded":
-        return Corpus(name, lambda split: _modules(split, held_out), cache_key)
+        return Corpus(name, lambda split: _modules(split, held_out), fingerprint)
     embedded = load_stdlib_corpus("embedded", held_out)
-    return Corpus(name, _labelled_documents, cache_key, vocabulary_source=embedded)
+    return Corpus(name, _labelled_documents, fingerprint, vocabulary_source=embedded)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from research.data import cache
 from research.data.corpora.corpus import Corpus, Document, join_parts, split_of
 from research.data.corpora.row_formats import AUTO, Format
 from research.errors import UserError
@@ -78,4 +79,4 @@ def corpus_of_builder(
     sizes = {split: info.splits[split].num_examples for split in info.splits}
     named = list(fmt) if fmt != AUTO else []
     key = ["tfds", info.full_name, sizes, held_out, *named]
-    return Corpus(name, read, lambda: key)
+    return Corpus(name, read, lambda: cache.fingerprint(key))

@@ -1,9 +1,11 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from research.batch import VocabInfo
+from research.batch import TextSpec, VocabInfo
 from research.data import cache as caches
 from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
 from research.data.corpora.corpus import (
@@ -46,57 +48,69 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     cache = caches.resolve_cache_dir(data.cache_dir)
     loaded = split_corpora(config, data.train_split)
     evaluated = split_corpora(config, data.eval_split)
-    vocabulary = load_or_train(data, join_corpora(loaded), cache)
+    corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
+    vocabulary = load_or_train(data, corpus, cache)
     text_spec = objective.text_spec(data.length)
-
-    def index_corpora(corpora: list[Corpus], split: str) -> list[Index]:
-        streams = [
-            build_stream(corpus, split, vocabulary, cache, data.separator)
-            for corpus in corpora
-        ]
-        return [
-            build_index(stream, text_spec.of_corpus(number), data.stride, cache)
-            for number, stream in enumerate(streams)
-        ]
-
+    index_corpora = partial(_index_corpora, data, text_spec, vocabulary, cache)
     train = index_corpora(loaded, data.train_split)
     held_out = index_corpora(evaluated, data.eval_split)
-    own = "" if not getattr(data, data.eval_split) else data.eval_split
-    labels = known_labels(text_spec.label, train, held_out, evaluated, own)
+    labels, named = (), getattr(data, data.eval_split)
+    if text_spec.label:
+        own = data.eval_split if named else ""
+        labels = known_labels(text_spec.label, train, held_out, evaluated, own)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
         vocab = vocab._replace(lexicon=lexicon.load_lexicon(data.lexicon, vocabulary))
     if data.alpha:
-        num_tokens = [index.stream.num_tokens for index in train]
-        groups = [number in text_spec.streams for number in range(len(train))]
-        alpha_rates = sampling_rates(num_tokens, data.alpha, groups)
-        rates = dict(zip(rates, alpha_rates, strict=True))
-
-    def text_source(indices: list[Index], rates: dict[str, float]) -> TextSource:
-        return TextSource(
-            indices,
-            objective,
-            vocab,
-            length=data.length,
-            seed=config.seed,
-            rates=rates,
-            batch_size=config.train.batch,
-            dupe_factor=data.dupe_factor,
-        )
-
-    eval_rates = rates
-    if named := getattr(data, data.eval_split):
-        eval_rates = {named: 1.0}
-    sources = text_source(train, rates), text_source(held_out, eval_rates)
+        rates = _alpha_rates(train, data.alpha, text_spec, rates)
+    text_source = partial(
+        TextSource,
+        objective=objective,
+        vocab=vocab,
+        length=data.length,
+        seed=config.seed,
+        batch_size=config.train.batch,
+        dupe_factor=data.dupe_factor,
+    )
+    train_source = text_source(train, rates=rates)
+    train_source.check_batch_size()
+    eval_source = text_source(held_out, rates={named: 1.0} if named else rates)
 
     def documents() -> Iterator[Document]:
         for corpus in evaluated:
             yield from corpus.documents(data.eval_split)
 
-    opened = OpenedText(vocabulary, vocab, *sources, documents)
-    opened.train.check_batch_size()
-    return opened
+    return OpenedText(vocabulary, vocab, train_source, eval_source, documents)
+
+
+def _index_corpora(
+    data: Any,
+    text_spec: TextSpec,
+    vocabulary: Vocabulary,
+    cache: Path,
+    corpora: list[Corpus],
+    split: str,
+) -> list[Index]:
+    """The index of each corpus; `data`: the config's section."""
+    streams = [
+        build_stream(corpus, split, vocabulary, cache, data.separator)
+        for corpus in corpora
+    ]
+    return [
+        build_index(stream, text_spec.of_corpus(number), data.stride, cache)
+        for number, stream in enumerate(streams)
+    ]
+
+
+def _alpha_rates(
+    indices: list[Index], alpha: float, text_spec: TextSpec, names: Iterable[str]
+) -> dict[str, float]:
+    """Name -> rate of each corpus, see `sampling_rates`."""
+    num_tokens = [index.stream.num_tokens for index in indices]
+    groups = [number in text_spec.streams for number in range(len(indices))]
+    rates = sampling_rates(num_tokens, alpha, groups)
+    return dict(zip(names, rates, strict=True))
 
 
 def corpus_rates(config: Any) -> dict[str, float]:

@@ -8,8 +8,8 @@ from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus, single_labels
 from research.data.store.example_index import Index
 from research.errors import UserError
 
-LABEL_TYPES = ("", "class", "set", "number")
-"""What `TextSpec.label` may be: not read; a class; any number of classes; a number."""
+LABEL_TYPES = ("class", "set", "number")
+"""What a label may be (`TextSpec.label`): a class; any number of classes; a number."""
 
 
 def known_labels(
@@ -19,7 +19,7 @@ def known_labels(
     evaluated: Sequence[Corpus],
     split: str,
 ) -> tuple[str, ...]:
-    """The names of labels, sorted.
+    """The names of the labels that an objective reads, sorted.
 
     Args:
       label_type: one of LABEL_TYPES.
@@ -31,8 +31,7 @@ def known_labels(
       UserError: a label of those files is none of the training text's, or no number.
     """
     assert label_type in LABEL_TYPES, label_type
-    if label_type:
-        _print_unlabelled(train)
+    _print_unlabelled(train)
     known, found = (
         {name for index in indices for name in index.stream.label_names}
         for indices in (train, held_out)
@@ -42,7 +41,7 @@ def known_labels(
             if not _is_number(name):
                 where = _first_with(name, evaluated, split)
                 raise UserError(f"{where}label {name!r} is not a number")
-    elif label_type and split:
+    elif split:
         classes = single_labels(known)
         for name in sorted(found):
             if unknown := set(name.split(LABEL_SEPARATOR)).difference(classes):

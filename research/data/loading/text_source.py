@@ -94,9 +94,9 @@ class TextSource:
         self._first_document = np.cumsum(documents) - documents
         self._labels = [_label_table(index, vocab) for index in indices]
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
-        known = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
+        words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
-            [texts, *map(float, rates.values()), *known]
+            [texts, *map(float, rates.values()), *words]
         )
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
@@ -123,15 +123,8 @@ class TextSource:
                 reverse=self.reverse,
             )
         backward = reads_backward(number, epoch) & self.reverse
-        return self.make_rows(
-            corpus,
-            position,
-            epoch,
-            step,
-            seed=self.seed,
-            shuffle=False,
-            backward=backward,
-        )
+        order = {"seed": self.seed, "shuffle": False, "backward": backward}
+        return self.make_rows(corpus, position, epoch, step, **order)
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, corpus by corpus, `size` rows at a time.
@@ -292,9 +285,11 @@ def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Exa
 def _label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
     """From an index's label to an example's; the last entry is for -1, no label.
 
-    Labels of pairs stay; labels of documents become indices into `vocab.labels`.
+    Labels of pairs stay; labels of documents become indices into `vocab.labels`; -1 for
+    all where that is empty, since the objective reads none.
     """
     if index.pair_labels:
         return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
-    names = index.stream.label_names
-    return np.array([*map(vocab.labels.index, names), -1], np.int32)
+    known = {name: number for number, name in enumerate(vocab.labels)}
+    numbers = (known.get(name, -1) for name in index.stream.label_names)
+    return np.array([*numbers, -1], np.int32)

@@ -128,19 +128,7 @@ def build_index(
       UserError: the unit is unknown, has no stride or a stride of its own, the text
         has too few documents for pairs, or the cache cannot be written.
     """
-    if text_spec.unit not in TEXT_UNITS:
-        raise unknown("unit of text", text_spec.unit, TEXT_UNITS)
-    if stride and text_spec.unit != "stream":
-        raise UserError(
-            f"data.stride is {stride}, but this objective reads "
-            f"{UNIT_DESCRIPTIONS[text_spec.unit]}, whose starts the text determines; "
-            "set data.stride=0"
-        )
-    if stride and text_spec.stride and stride != text_spec.stride:
-        raise UserError(
-            f"data.stride is {stride}, but this objective continues each row after "
-            f"{text_spec.stride} tokens; set data.stride=0"
-        )
+    _check_stride(text_spec, stride)
     stride = text_spec.stride or stride
     cache_key = {
         "version": VERSION,
@@ -150,17 +138,12 @@ def build_index(
     }
     if text_spec.max_first:
         cache_key["max_first"] = text_spec.max_first
+    is_pair = text_spec.unit in PAIR_UNITS
+    pair_labels = is_pair and text_spec.unit != "parts"
 
     def create(folder: Path) -> dict[str, dict[str, int]]:
         spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
-        for name, dtype in (DTYPES | PAIR_DTYPES).items():
-            if (array := getattr(spans, name)) is not None:
-                array = np.broadcast_to(array, spans.start.shape)
-                np.save(folder / f"{name}.npy", array.astype(dtype))
-        return {"counts": _count_tokens(spans)}
-
-    is_pair = text_spec.unit in PAIR_UNITS
-    pair_labels = is_pair and text_spec.unit != "parts"
+        return _save_arrays(folder, spans)
 
     def find_damage(folder: Path) -> str:
         arrays = _load_arrays(folder, is_pair)
@@ -177,6 +160,32 @@ def build_index(
         fingerprint=folder.name,
         pair_labels=pair_labels,
     )
+
+
+def _check_stride(text_spec: TextSpec, stride: int) -> None:
+    """Raises UserError: see `build_index`."""
+    if text_spec.unit not in TEXT_UNITS:
+        raise unknown("unit of text", text_spec.unit, TEXT_UNITS)
+    if stride and text_spec.unit != "stream":
+        raise UserError(
+            f"data.stride is {stride}, but this objective reads "
+            f"{UNIT_DESCRIPTIONS[text_spec.unit]}, whose starts the text determines; "
+            "set data.stride=0"
+        )
+    if stride and text_spec.stride and stride != text_spec.stride:
+        raise UserError(
+            f"data.stride is {stride}, but this objective continues each row after "
+            f"{text_spec.stride} tokens; set data.stride=0"
+        )
+
+
+def _save_arrays(folder: Path, spans: Spans) -> dict[str, dict[str, int]]:
+    """Writes the arrays of an index; returns its counts, for `meta.json`."""
+    for name, dtype in (DTYPES | PAIR_DTYPES).items():
+        if (array := getattr(spans, name)) is not None:
+            array = np.broadcast_to(array, spans.start.shape)
+            np.save(folder / f"{name}.npy", array.astype(dtype))
+    return {"counts": _count_tokens(spans)}
 
 
 def _load_arrays(folder: Path, is_pair: bool) -> dict[str, np.ndarray | None]:

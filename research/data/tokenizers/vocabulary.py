@@ -180,7 +180,7 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
         return {}
 
     key = cache_key(corpus, options)
-    if not cached_meta(cache_dir, "vocabulary", key):
+    if corpus.work_shards and not cached_meta(cache_dir, "vocabulary", key):
         tokenizer_sample.sample_work_shards(corpus, options.sampling, cache_dir)
     folder = get_or_create(cache_dir, "vocabulary", key, create)
     return load_vocabulary(folder, data.sentinels, data.whitespace)

@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant(
         "a label that the training text does not have is a class",
         "research/data/loading/labels.py",
-        "elif label_type and split:",
+        "elif split:",
         "elif False:",
         TEST_SPLITS,
         "wrong_splits_and_labels",
