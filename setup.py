@@ -30,6 +30,8 @@ setup(
         "pyarrow>=16",
         "pyyaml>=6.0",
         "rich>=13",
+        "rouge-score>=0.1.2",
+        "sacrebleu>=2.4",
         "safetensors>=0.6",
         "scikit-learn>=1.5",
         "scipy>=1.13",

@@ -15,12 +15,16 @@ def evaluate(
     params: Any,
     zeros: tuple[Any, Any],
     before_batch: Callable[[], None] = lambda: None,
+    *,
+    writes_texts: bool = True,
 ) -> Scores:
     """The whole split, each token with the same weight; each example once.
 
     Args:
       zeros: what `setup.make_eval_zeros` makes.
       before_batch: called before each batch.
+      writes_texts: an objective that predicts texts is to write them, which takes a
+        pass through the network for each of their tokens.
 
     Returns:
       the means of the objective's terms, and where it predicts something, the metrics
@@ -35,6 +39,11 @@ def evaluate(
         sums, carry, predicted = program.evaluate(params, carry, sums, batch)
         if predicted and program.data.documents is not None:
             predictions.append(jax.device_get(predicted))
+    if writes_texts and getattr(program.objective, "predicts", "") == "text":
+        from research.evaluation.written_texts import write_texts  # of few objectives
+
+        if program.data.documents is not None:
+            predictions = [write_texts(program, params)]
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:
         scores = score_predictions(program.objective, predictions, program.data)

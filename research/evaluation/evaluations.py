@@ -21,7 +21,7 @@ class Evaluations:
         self._zeros = make_eval_zeros(program)
         self.item_scores: dict[str, list[float]] = {}
         self.origin: dict[str, str] = {}  # of the test split, for the provenance
-        self.predicts = hasattr(program.objective, "predict")
+        self.predicts = hasattr(program.objective, "predicts")
         if self.predicts and config.data.test and config.data.eval_split != "test":
             self._programs["test"] = _with_test_split(program, config)
             data = self._programs["test"].data
@@ -39,7 +39,8 @@ class Evaluations:
         for split, program in self._programs.items():
             if split == "test" and len(self._programs) > 1 and not last:
                 continue
-            scores = evaluate(program, params, self._zeros(), before_batch)
+            zeros = self._zeros()
+            scores = evaluate(program, params, zeros, before_batch, writes_texts=last)
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             known = [item.score for item in scores.items if item.score is not None]
             self.item_scores[split] = known

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+ROUGE = ("rouge1", "rouge2", "rougeL")
 CHUNK_PREFIXES = ("B-", "I-", "E-", "S-")
 
 
@@ -90,3 +91,32 @@ def of_tags(
         name: float(getattr(metrics, f"{name}_score")(*both, zero_division=0))
         for name in ("precision", "recall", "f1")
     }
+
+
+def of_texts(predictions: Sequence[str], golds: Sequence[str]) -> dict[str, float]:
+    """exact_match, ROUGE's F (rouge-score, stemmed), and bleu and chrf of all texts.
+
+    bleu and chrf are sacreBLEU's, between 0 and 100, with its default tokenizer "13a"
+    (of text with spaces between words); the others are fractions. ROUGE counts words of
+    Latin letters and digits alone.
+    """
+    import sacrebleu
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(ROUGE, use_stemmer=True)
+    rouge = [scorer.score(*pair) for pair in zip(golds, predictions, strict=True)]
+    right = [found == gold for found, gold in zip(predictions, golds, strict=True)]
+    return {
+        "exact_match": float(np.mean(right)),
+        "bleu": float(sacrebleu.corpus_bleu(predictions, [golds]).score),
+        "chrf": float(sacrebleu.corpus_chrf(predictions, [golds]).score),
+    } | {
+        name: float(np.mean([each[name].fmeasure for each in rouge])) for name in ROUGE
+    }
+
+
+def chrf(prediction: str, gold: str) -> float:
+    """chrF (Popovic 2015) of one text, between 0 and 1 (sacreBLEU)."""
+    import sacrebleu
+
+    return sacrebleu.sentence_chrf(prediction, [gold]).score / 100

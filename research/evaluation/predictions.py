@@ -10,6 +10,7 @@ choice   logits [B, C] of the choices
 tags     tag [B, L], where weight [B, L] is above 0: of each word of the row
 span     logits [B, L, 2] of start and end; null [B]; context [B, 2]: its first
          position and number of tokens
+text     written [B, T], padded, by `written_texts` in place of `predict`
 """
 
 # B rows, N labels, C choices, L length
@@ -169,6 +170,18 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
     return Item(document.id, prediction, golds, f1)
 
 
+def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
+    """score: chrF, as a fraction; the gold text are the parts after the first."""
+    (arrays,) = rows.arrays
+    written = arrays["written"][arrays["written"] != data.vocab.pad_id]
+    prediction = data.vocabulary.decode(written.tolist()).strip()
+    document = rows.document
+    if not document.starts:
+        return Item(document.id, prediction, None, None)
+    gold = document.text[document.starts[0] :].strip()
+    return Item(document.id, prediction, gold, metrics.chrf(prediction, gold))
+
+
 def _measure_classes(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
     return metrics.of_classes(*_columns(items), labels)
 
@@ -196,6 +209,10 @@ def _measure_spans(items: Sequence[Item], labels: Sequence[str]) -> dict[str, fl
     return {"exact_match": float(np.mean(matches)), "f1": float(np.mean(f1))}
 
 
+def _measure_texts(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+    return metrics.of_texts(*_columns(items))
+
+
 def _columns(items: Sequence[Item]) -> tuple[list, list]:
     return [item.prediction for item in items], [item.gold for item in items]
 
@@ -207,4 +224,5 @@ _KINDS: dict[str, tuple[Callable, Callable]] = {
     "choice": (_choice_item, _measure_choices),
     "tags": (_tags_item, _measure_tags),
     "span": (_span_item, _measure_spans),
+    "text": (_text_item, _measure_texts),
 }

@@ -45,7 +45,12 @@ class Objective:
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
+    beams: int = number(4, least=1)  # of texts that evaluations write; 1: greedy
+    length_penalty: float = number(0.6, least=0)  # of beam search, alpha of Wu et al.
+    # 2016 (T5's beam_search.gin: 4 beams, 0.6)
+
     family = "supervised"
+    predicts = "text"
     supports_accumulation = True
 
     def __post_init__(self):

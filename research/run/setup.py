@@ -29,6 +29,7 @@ class Program(NamedTuple):
     """What `build_program` makes of a config. No device memory is allocated yet."""
 
     objective: Any
+    network: Any  # unbound, see `research.models.apply`
     data: Any  # `research.data.pipeline.Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
@@ -82,6 +83,7 @@ def build_program(
     replicated = sharding.replicated(mesh)
     return Program(
         objective=objective,
+        network=network,
         data=data,
         mesh=mesh,
         init=jax.jit(lambda key: models.unbox(init(key)), out_shardings=shardings),

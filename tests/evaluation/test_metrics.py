@@ -1,5 +1,7 @@
 """Metrics of libraries, on cases whose values are known."""
 
+import math
+
 import pytest
 
 from research.evaluation import metrics
@@ -35,3 +37,17 @@ def test_sets_of_labels():
     scores = metrics.of_sets([{"a"}, {"a", "b"}], [{"a"}, {"b"}], ["a", "b"])
     assert scores["exact"] == 0.5
     assert scores["f1_micro"] == pytest.approx(2 * 2 / (3 + 2))
+
+
+def test_texts_have_the_scores_of_the_libraries():
+    found = ["the cat sat on the mat", "a dog", ""]
+    right = ["the cat sat on the mat", "the dogs ran", "x"]
+    scores = metrics.of_texts(found, right)
+    assert scores["exact_match"] == pytest.approx(1 / 3)
+    # "dog" and "dogs" have one stem; of the second text 1 of 2 and of 3 words, so 2/5.
+    assert scores["rouge1"] == pytest.approx((1 + 2 / 5) / 3)
+    assert scores["rouge2"] == pytest.approx(1 / 3)
+    # Of 8 words 7 are right, of 6 pairs 5, 4 of 4 triples, 3 of 3; 8 words for 10.
+    precision = (6 / 8 * 5 / 6 * 4 / 4 * 3 / 3) ** 0.25
+    assert scores["bleu"] == pytest.approx(100 * precision * math.exp(1 - 10 / 8))
+    assert metrics.chrf("abc", "abc") == 1 and metrics.chrf("abc", "xyz") == 0

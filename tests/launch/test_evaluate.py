@@ -108,3 +108,30 @@ def test_a_mistake_gives_one_line(folder, capsys, flags, words):
     code, _, _, error = evaluate(capsys, *flags)
     assert code == MISTAKE
     assert words in error.splitlines()[-1]
+
+
+def test_texts_are_written_at_the_end_and_scored(folder, capsys, tmp_path):
+    """Of all examples, in their order, cut to the target's length; once a run."""
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in ROWS[:3]))
+    files = dict.fromkeys(("data.train", "data.valid"), f"{tmp_path}/pairs.tsv")
+    keys = {"data.fields": "0,1", "data.vocabulary": "bytebpe", "train.steps": 4}
+    keys |= {"data.vocabulary_size": 264, "data.sentinels": 2, "train.batch": 2}
+    keys |= {"objective.target_length": 6, "objective.beams": 2, "train.eval_every": 2}
+    keys |= {"objective.name": "sequence_to_sequence"}
+    tiny_runs.train(
+        tiny_runs.tiny_config(folder, "finetune", **files, **keys), tmp_path / "run"
+    )
+    lines = read_metrics(tmp_path / "run")
+    assert ["valid/bleu" in line for line in lines if "valid/loss" in line] == [
+        False,
+        True,
+    ]
+    code, found, place, error = evaluate(capsys, f"--workdir={tmp_path}/run")
+    assert code == DONE, error
+    assert float(found["valid/chrf"]) == pytest.approx(
+        latest_metrics(lines)["valid/chrf"], rel=1e-5
+    )
+    with open(f"{place}/predictions.jsonl") as file:
+        items = list(map(json.loads, file))
+    assert [item["gold"] for item in items] == [label for _, label in ROWS[:3]]
+    assert all(0 <= item["score"] <= 1 for item in items)

@@ -1,0 +1,44 @@
+"""What a network writes for the examples of a task, from an evaluation split."""
+
+# N examples, T new tokens
+
+from typing import Any
+
+import numpy as np
+
+from research.generation.generate import make_generate
+from research.generation.options import Options
+from research.run.setup import Program
+
+
+def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
+    """written [N, T] int32: the best text of each example, pad after its end.
+
+    The examples are those of `program.data.eval`, in the order of the text; an example
+    without a first part has no text.
+    """
+    objective, vocab = program.objective, program.data.vocab
+    options = Options(
+        method="beam" if objective.beams > 1 else "greedy",
+        beams=objective.beams,
+        length_penalty=objective.length_penalty,
+        max_tokens=objective.target_length,
+    )
+    rows = next(iter(program.abstract_batch.values())).shape[0]
+    generate = make_generate(
+        objective, program.network, params, vocab, program.mesh, options, batch=rows
+    )
+    written = []
+    for index in program.data.eval.source.indices:
+        size = int(np.max(index.length, initial=1))
+        token, _ = index.stream.gather(index.start, index.length, size, vocab.pad_id)
+        prompts = [
+            row[:length].tolist()
+            for row, length in zip(token, index.length, strict=True)
+        ]
+        written += [texts[0].tokens for texts in generate(prompts)]
+    width = max(map(len, written), default=0)
+    padded = np.full((len(written), width), vocab.pad_id, np.int32)
+    for row, tokens in zip(padded, written, strict=True):
+        row[: len(tokens)] = tokens
+    return {"written": padded}
