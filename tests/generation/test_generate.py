@@ -108,25 +108,33 @@ CASES = {
 def test_the_text_is_the_most_probable_by_the_loss(
     name, fields, options, make_batch, make_model, mesh
 ):
-    """Its log p is minus the loss of the whole text, and no token is less probable."""
-    objective, network, params = make_model(name, fields, **options)
-    texts = make_generate(objective, network, params, VOCAB, mesh, OPTIONS)(PROMPTS)
+    """Its log p is minus the loss of the whole text, which is read at once."""
+    model = make_model(name, fields, **options)
+    texts = make_generate(*model, VOCAB, mesh, OPTIONS)(PROMPTS)
     for prompt, (text,) in zip(PROMPTS, texts, strict=True):
-        written = [*text.tokens, *[VOCAB.eos_id] * text.ended]
-        assert 3 < len(written) <= 6 or not text.ended
-        batch = make_batch(objective, prompt, written)
-        batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
-
-        def total(target, batch=batch):
-            terms, _ = models.apply(
-                network,
-                params,
-                lambda net: objective.loss(net, batch | {"target": target}, None),
-            )
-            return terms[name].total
-
-        loss = float(total(batch["target"]))
+        assert text.ended or len(text.tokens) == 6
+        loss = loss_of(model, make_batch, prompt, text)
         np.testing.assert_allclose(text.log_p, -loss, rtol=1e-5)
+
+
+def loss_of(model, make_batch, prompt, text):
+    """The sum of the loss over a text and its end."""
+    objective, network, params = model
+    batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
+    batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
+    terms, _ = models.apply(
+        network, params, lambda net: objective.loss(net, batch, None)
+    )
+    return float(next(iter(terms.values())).total)
+
+
+def test_beams_are_scored_by_the_loss(make_model, mesh):
+    """Each goes on from its own keys."""
+    model = make_model("lm", {}, position="rotary")
+    options = Options(method="beam", beams=4, max_tokens=5, length_penalty=0.0)
+    for text in make_generate(*model, VOCAB, mesh, options)(PROMPTS[:1])[0]:
+        loss = loss_of(model, lm_batch, PROMPTS[0], text)
+        np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
 
 
 def test_a_text_depends_neither_on_other_prompts_nor_on_the_mesh(make_model, mesh):
