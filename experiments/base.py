@@ -93,6 +93,8 @@ class Model:
     embedding_width: int = dim(0, least=0)  # of the token table; 0: width
     scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
     shared_embeddings: bool = True  # encoder and decoder have one token table
+    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
+    # the decoder's cross-attention
     max_length: int = dim(512, least=1)  # rows of a table of learned positions
     token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
     token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
@@ -137,9 +139,9 @@ class Model:
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
-    attention: str = choice("auto", ("auto", "dense", "interval"))  # dense: logits of
-    # all pairs in memory; interval: a kernel for TPUs; auto: that on TPUs from 1024
-    # keys on, if there are neither relative terms nor dropout of attention weights
+    attention: str = choice("dense", ("dense", "interval"))  # dense: logits of all
+    # pairs in memory; interval: a kernel for TPUs, without relative terms and dropout
+    # of attention weights, of which no time has been measured
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

@@ -10,7 +10,9 @@ A pair of texts is fields=sentence1,sentence2; other tasks are other objectives:
 STS-B: --config.objective.task=regression --config.objective.label_scale=5; words with
 tags: objective.name=token_classification and CoNLL or CoNLL-U files; SQuAD:
 objective.name=question_answering; a first text and choices:
-objective.name=multiple_choice. ELECTRA: --config.objective.head=linear
+objective.name=multiple_choice; an input and a target, as T5 and BART were tuned:
+objective.name=sequence_to_sequence (with the parameters of experiments/t5.py and the
+like). ELECTRA: --config.objective.head=linear
 --config.train.init_scope=discriminator. By default the task is that of classify.
 
 Departs: 200 steps and a rate for networks of this size, in place of 3 epochs at 5e-5;

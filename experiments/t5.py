@@ -8,8 +8,11 @@ unscaled logits, one token table, of which all 32,128 rows are in the softmax. A
 scales each parameter's update by the parameter's own size; its learning rate is
 1 / sqrt(step) from step 10,000 on.
 
-Look at: rows of the paper's Tables 4 to 7, which differ only in
---config.objective.noise_mask, replacement, target, rate and mean_span. Their baseline
+Look at: rows of the paper's Table 2: --config.objective.layout=decoder or prefix,
+--config.model.shared_stacks=true, --config.model.layers halved, and noise_mask=prefix
+with replacement=drop and rate=0.5 for its "LM" (experiments/lm.py for the decoder's);
+rows of Tables 4 to 7, which differ only in --config.objective.noise_mask, replacement,
+target, rate and mean_span. Their baseline
 is noise_mask=iid at train.steps=524288 and train.batch=128; base and large are the
 published models' 1M steps of 2,048 rows.
 

@@ -21,20 +21,20 @@ from launch.config import run_config
 def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
-    import jax  # after the config: a wrong key is reported without waiting for imports
-
+    # After the config: a wrong key is reported without waiting for imports.
     from research.checkpoints.checkpoint import FOLDER
     from research.checkpoints.partial_restore import newest_checkpoint, restore_params
-    from research.data import cache
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.run.json_files import replace_text, write_json
-    from research.run.setup import build_program, initial_state, make_eval_zeros
-
-    jax.config.update(
-        "jax_compilation_cache_dir",
-        str(cache.resolve_cache_dir(config.data.cache_dir) / "xla"),
+    from research.run.setup import (
+        build_program,
+        initial_state,
+        make_eval_zeros,
+        use_compilation_cache,
     )
+
+    use_compilation_cache(config.data.cache_dir)
     program = build_program(config)
     source = workdir / FOLDER / str(args.step) if args.step else workdir
     source = newest_checkpoint(str(source))

@@ -26,22 +26,17 @@ from launch.config import load_config
 
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
-    import jax  # after the config: a wrong key is reported without waiting for imports
-
-    from research.data import cache
+    # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import processes
     from research.distributed.cluster import join_cluster
     from research.distributed.peers import Peers
+    from research.run.setup import use_compilation_cache
     from research.train import train
 
     cluster = processes.find_cluster(
         args.coordinator, args.num_processes, args.process_id
     )
-    jax.config.update(
-        "jax_compilation_cache_dir",
-        str(cache.resolve_cache_dir(config.data.cache_dir) / "xla"),
-    )
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    use_compilation_cache(config.data.cache_dir)
     silence_orbax()
     peers = Peers(lost_exit_code=cli.PREEMPTED)
     if cluster:

@@ -73,9 +73,9 @@ class TextSpec(NamedTuple):
     reverse: bool = False
     random_start: bool = False
 
-    # Parts: tokens of the first part at most, 0 for any number; a stride makes windows
-    # over the other parts. What a document's label is: class, set, number; "": it is
-    # not read.
+    # Parts: tokens of the first part at most (the others have the rest), 0 for any
+    # number; a stride makes windows over the others. What a document's label is: class,
+    # set, number; "": it is not read.
     max_first: int = 0
     label: str = ""
 

@@ -191,37 +191,27 @@ def make_step(
     return step
 
 
-def make_predict(objective: Any, network: Any) -> Callable | None:
-    """The function from parameters and a batch to what the objective predicts.
-
-    None: it predicts nothing.
-    """
-    if not hasattr(objective, "predict"):
-        return None
-
-    def predict(params: Any, batch: dict) -> dict[str, jax.Array]:
-        return models.apply(
-            network, params, lambda net: objective.predict(net, batch), None
-        )
-
-    return predict
-
-
 def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
-    """The function that adds one batch's `term_sums` to those so far, without dropout.
+    """The function that evaluates one batch, without dropout.
 
-    What a loss samples depends on the seed and the example alone.
+    It returns the batch's `term_sums` added to those so far, the carry, and the arrays
+    [B, ...] that the objective predicts, if it does. XLA computes what loss and
+    predictions share once. What a loss samples depends on the seed and the example
+    alone.
     """
+    predicts = hasattr(objective, "predict")
 
     def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
-        terms, carry = models.apply(
-            network,
-            params,
-            lambda net: objective.loss(
-                net, batch | {"carry": carry}, jax.random.key(seed)
-            ),
-            None,
+        def in_network(fn: Callable) -> Any:
+            return models.apply(network, params, fn, None)
+
+        key = jax.random.key(seed)
+        terms, carry = in_network(
+            lambda net: objective.loss(net, batch | {"carry": carry}, key)
         )
-        return jax.tree.map(jnp.add, sums, term_sums(terms)), carry
+        sums = jax.tree.map(jnp.add, sums, term_sums(terms))
+        if not predicts:
+            return sums, carry, {}
+        return sums, carry, in_network(lambda net: objective.predict(net, batch))
 
     return evaluate

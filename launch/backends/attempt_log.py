@@ -90,6 +90,8 @@ RECORD_FIELDS = {
     "step": (int, type(None)),
 }
 """Of the file of a `ProcessRecord`: JSON types by name."""
+LATER_FIELDS = {"process_start": "", "step": None}
+"""Of files that earlier versions did not give them: their values."""
 
 
 def process_start(pid: int) -> str:
@@ -150,7 +152,8 @@ def read_attempts(folder: epath.Path) -> list[Attempt]:
     records = folder / FOLDER
     for file in sorted(records.glob("*.json")) if records.exists() else []:
         remedy = "delete it: this attempt is then not counted"
-        record = ProcessRecord(**read_json(file, remedy, RECORD_FIELDS))
+        read = read_json(file, remedy, RECORD_FIELDS, defaults=LATER_FIELDS)
+        record = ProcessRecord(**read)
         groups.setdefault(record.attempt, []).append(record)
     attempts = [
         Attempt(tuple(sorted(group, key=lambda record: record.rank)))

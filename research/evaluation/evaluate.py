@@ -32,9 +32,9 @@ def evaluate(
         # many in flight a CPU's collectives could find no free thread to meet on.
         before_batch()
         jax.block_until_ready(sums)
-        sums, carry = program.evaluate(params, carry, sums, batch)
-        if program.predict is not None and program.data.documents is not None:
-            predictions.append(jax.device_get(program.predict(params, batch)))
+        sums, carry, predicted = program.evaluate(params, carry, sums, batch)
+        if predicted and program.data.documents is not None:
+            predictions.append(jax.device_get(predicted))
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:
         scores = score_predictions(program.objective, predictions, program.data)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.data.corpora.corpus import LABEL_SEPARATOR, Document
+from research.data.corpora.corpus import LABEL_SEPARATOR, Document, single_labels
 from research.data.corpora.task_formats import UNANSWERABLE
 from research.data.tokenizers.token_offsets import token_offsets
 from research.evaluation import answer_spans, metrics, squad
@@ -100,7 +100,8 @@ def _choice_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
     names, choice = data.vocab.labels, int(rows.arrays[0]["logits"].argmax())
     numbered = all(name.isdigit() for name in names)
-    prediction = str(choice) if numbered else (*names, *map(str, range(99)))[choice]
+    has_name = not numbered and choice < len(names)
+    prediction = names[choice] if has_name else str(choice)
     return _right_or_wrong(rows.document, prediction, rows.document.label)
 
 
@@ -111,7 +112,7 @@ def _right_or_wrong(document: Document, prediction: str, gold: str | None) -> It
 
 def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: the fraction of all labels that is right."""
-    names, label = _single_labels(data.vocab.labels), rows.document.label
+    names, label = single_labels(data.vocab.labels), rows.document.label
     likely = rows.arrays[0]["logits"] > 0
     prediction = [name for name, yes in zip(names, likely, strict=True) if yes]
     if label is None:
@@ -119,10 +120,6 @@ def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     gold = label.split(LABEL_SEPARATOR)
     wrong = len({*prediction} ^ {*gold})
     return Item(rows.document.id, prediction, gold, 1 - wrong / len(names))
-
-
-def _single_labels(labels: Sequence[str]) -> list[str]:
-    return sorted({name for label in labels for name in label.split(LABEL_SEPARATOR)})
 
 
 def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
@@ -178,7 +175,7 @@ def _measure_classes(items: Sequence[Item], labels: Sequence[str]) -> dict[str, 
 
 def _measure_sets(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
     predictions, golds = (list(map(set, column)) for column in _columns(items))
-    return metrics.of_sets(predictions, golds, _single_labels(labels))
+    return metrics.of_sets(predictions, golds, single_labels(labels))
 
 
 def _measure_numbers(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:

@@ -108,10 +108,13 @@ class Stack(nn.Module):
 
     Attributes:
       pattern: the objective's promise about rank and reach: full | causal | general.
+      is_shared: the stack is encoder and decoder: its blocks have cross-attention,
+        which calls without an encoder's output do not use.
     """
 
     options: Options
     pattern: str
+    is_shared: bool = False
 
     @nn.compact
     def __call__(
@@ -124,6 +127,7 @@ class Stack(nn.Module):
         num_keys: int | None = None,
         mems: Mems | None = None,
         memorize: tuple[int, int] = (0, 0),
+        pattern: str | None = None,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
@@ -136,20 +140,25 @@ class Stack(nn.Module):
           num_keys: only the first so many positions serve as keys; None: all.
           mems: earlier inputs of all blocks, which serve as keys too.
           memorize: first position to memorize, and the one after the last.
+          pattern: of this group, if it is not the stack's.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         x = nn.with_logical_constraint(x, STATE_AXES)
-        self_inputs = self._self_inputs(group, num_keys, mems)
+        self_inputs = self._self_inputs(group, num_keys, mems, pattern or self.pattern)
         cross = None if encoded is None else self._cross(group, encoded)
         block = Block(options, parent=None)
 
         def init(key):
+            other = cross
+            if self.is_shared and cross is None:
+                other = self._cross(group, Encoded(x, group["segment"]))
+
             def init_block(key):
                 mems_BND = None if mems is None else mems.state[:, 0]
-                more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+                more = {"num_keys": num_keys, "mems": mems_BND, "cross": other}
                 return block.init(key, x, self_inputs, **more)["params"]
 
             count = 1 if options.shared_layers else options.layers
@@ -183,7 +192,7 @@ class Stack(nn.Module):
         x = dropout(self, x, "output")
         return x if mems is None else (x, jnp.moveaxis(inputs, 0, 1))
 
-    def _self_inputs(self, group, num_keys, mems):
+    def _self_inputs(self, group, num_keys, mems, pattern):
         """What all layers' self-attention reads, and parameters that they share."""
         options, bias_table = self.options, None
         if options.position == "t5":
@@ -193,7 +202,7 @@ class Stack(nn.Module):
         query = input_group(group)
         key = {name: array[:, :num_keys] for name, array in query.items()}
         mems_segment = None if mems is None else mems.segment
-        inputs = AttentionInputs(query, key, self.pattern, mems_segment, bias_table)
+        inputs = AttentionInputs(query, key, pattern, mems_segment, bias_table)
         prepared = prepare(options, inputs)
         if options.shared_relative_biases:
             prepared = prepared._replace(relative_biases=relative_biases(self))

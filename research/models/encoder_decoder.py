@@ -20,7 +20,8 @@ class EncoderDecoder(nn.Module):
 
     A decoder query attends to the encoder's positions with its own segment, whatever
     their rank. Each stack has `options.layers` blocks, unless the decoder has
-    `options.decoder_layers`. The readout has the decoder's token table.
+    `options.decoder_layers`; with `options.shared_stacks` they are one, in which the
+    decoder alone has cross-attention. The readout has the decoder's token table.
 
     Attributes:
       size: entries of the vocabulary.
@@ -41,11 +42,17 @@ class EncoderDecoder(nn.Module):
         if not options.shared_embeddings:
             self.target_token = TokenEmbedding(options, self.size, name="decoder_token")
         self.encoder_embedding = InputEmbedding(options, name="encoder_place")
-        self.encoder = Stack(options, "full")
         self.decoder_embedding = InputEmbedding(options, name="decoder_place")
         num_layers = options.decoder_layers or options.layers
+        shared = options.shared_stacks
+        if shared and num_layers != options.layers:
+            raise UserError(
+                f"model.decoder_layers is {num_layers}, but with model.shared_stacks "
+                f"the decoder has model.layers {options.layers}; set it to 0"
+            )
         decoder_options = dataclasses.replace(options, layers=num_layers)
-        self.decoder = Stack(decoder_options, "causal")
+        self.decoder = Stack(decoder_options, "causal", is_shared=shared)
+        self.encoder = self.decoder if shared else Stack(options, "full")
         self.output = VocabHead(options, self.size)
         self.pooler, self.named_heads = make_heads(options, self.heads)
 
@@ -53,7 +60,7 @@ class EncoderDecoder(nn.Module):
         """The encoder's output for a group of arrays [B, M]."""
         token = group["token"]
         x = self.encoder_embedding(self.token(token), group, length=token.shape[1])
-        return Encoded(self.encoder(x, group), group["segment"])
+        return Encoded(self.encoder(x, group, pattern="full"), group["segment"])
 
     def states(
         self, group: Mapping, encoded: Encoded, scored: jax.Array | None = None

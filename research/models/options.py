@@ -56,8 +56,8 @@ class Options:
 
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
     "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) that has
-    neither relative terms nor dropout of attention weights; "auto" takes it where it
-    serves. Elsewhere than on a TPU the kernel is interpreted, for tests.
+    neither relative terms nor dropout of attention weights. Elsewhere than on a TPU it
+    is interpreted, for tests.
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
@@ -78,6 +78,7 @@ class Options:
     embedding_width: int
     scale_embeddings: bool
     shared_embeddings: bool
+    shared_stacks: bool
     max_length: int
     token_types: int
     norm: str
@@ -165,7 +166,7 @@ class Options:
                 else "dropout of attention weights (model.attention_dropout)"
             )
             raise UserError(
-                f"model.attention interval has no {key}; set model.attention=auto"
+                f"model.attention interval has no {key}; set model.attention=dense"
             )
         for place in DROPOUT_PLACES:
             if -1 < getattr(self, f"{place}_dropout") < 0:

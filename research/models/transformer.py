@@ -175,7 +175,12 @@ class Transformer(nn.Module):
 
 def _refuse_encoder_decoder_keys(options: Options) -> None:
     """Raises UserError: a key is set that only an encoder-decoder has."""
-    without = {"decoder_layers": 0, "shared_embeddings": True, "cross_output": "shared"}
+    without = {
+        "decoder_layers": 0,
+        "shared_embeddings": True,
+        "shared_stacks": False,
+        "cross_output": "shared",
+    }
     for name, value in without.items():
         if getattr(options, name) != value:
             raise UserError(

@@ -1,6 +1,7 @@
-"""Denoising autoencoding, encoder to decoder (T5, Raffel et al. 2020, section 3.3).
+"""Denoising autoencoding, text to text (T5, Raffel et al. 2020, section 3.3).
 
-The encoder reads a corrupted text; the decoder writes what was hidden, or the text.
+The encoder reads a corrupted text; the decoder writes what was hidden, or the text. A
+network of one stack reads both, one after the other.
 """
 
 # B batch, R raw tokens, L encoder length, T decoder length
@@ -16,12 +17,13 @@ from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.corruption import scoring, spans
-from research.objectives.inputs import seq2seq
+from research.objectives.inputs import infilling, joined_text, seq2seq
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_MASKS = ("spans", "iid", "prefix", "all")
 REPLACEMENTS = ("sentinel", "mask", "bert", "drop", "shuffle")
 TARGETS = ("spans", "whole")
+LAYOUTS = ("encoder_decoder", *joined_text.PATTERNS)
 MODES = ("", "R", "S", "X")
 """Modes of UL2's denoisers; the token of mode n is the n-th sentinel from the last."""
 
@@ -44,6 +46,9 @@ class Objective:
       shuffle (the same tokens in random order).
     target: spans (what is hidden; where the replacement is sentinel, a sentinel for
       each clear run as well) or whole (the text).
+    layout: encoder_decoder, or a network of one stack that reads what the encoder
+      would, of `data.length` tokens, and then the target: decoder (causal; both are
+      scored), prefix (a prefix LM; the target is scored). See `inputs.joined_text`.
 
     T5's rows are: (iid, bert, whole) BERT-style, (iid, mask, whole) MASS-style, (iid or
     spans, sentinel, spans), (iid, drop, spans), (all, shuffle, whole) deshuffling,
@@ -59,12 +64,12 @@ class Objective:
     replacement: str = choice("sentinel", REPLACEMENTS)
     target: str = choice("spans", TARGETS)
     mode: str = choice("", MODES)  # of the token before the encoder's text (UL2)
+    layout: str = choice("encoder_decoder", LAYOUTS)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
     family = "DAE"
-    pattern = "full"
     supports_accumulation = True
     score_methods: ClassVar = scoring.INFILL_METHODS
 
@@ -78,6 +83,10 @@ class Objective:
             raise ValueError("noise_mask all needs replacement shuffle")
         if self.replacement == "shuffle" and self.target != "whole":
             raise ValueError("replacement shuffle needs target whole")
+
+    @property
+    def pattern(self) -> str:
+        return joined_text.PATTERNS.get(self.layout, "full")
 
     def lengths(self, length: int) -> "Lengths":
         """Raw tokens and decoder length for an encoder of `length`."""
@@ -93,6 +102,14 @@ class Objective:
             room = spans.max_iid_counts(raw, self.rate)
             return Lengths(raw, room.hidden + sentinels * (room.spans + 1) + 1)
         return Lengths(raw, int(spans.max_suffix(raw, self.rate)) + sentinels + 1)
+
+    def _joined_length(self, length: int) -> int:
+        """Tokens of the longest input with its target."""
+        if self.noise_mask == "prefix" and self.target == "spans":
+            specials = 2 + bool(self.mode) + 2 * (self.replacement == "sentinel")
+            if self.replacement in ("sentinel", "drop"):
+                return self.lengths(length).raw + specials
+        return length + self.lengths(length).target
 
     def num_sentinels(self, length: int) -> int:
         """The number of sentinels that a text of full length may need."""
@@ -115,7 +132,11 @@ class Objective:
         return TextSpec("stream", self.lengths(length).raw)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return seq2seq.batch_spec(length, self.lengths(length).target)
+        num_target = self.lengths(length).target
+        if self.layout == "encoder_decoder":
+            return seq2seq.batch_spec(length, num_target)
+        joined = self._joined_length(length)
+        return joined_text.batch_spec(joined, num_target, self.layout)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -145,7 +166,10 @@ class Objective:
         encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
         written, kept = self._target_tokens(token, hidden, runs, vocab)
         target = seq2seq.pack(written, kept & valid, nonempty, vocab, full.target)
-        return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+        if self.layout == "encoder_decoder":
+            return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+        joined = self._joined_length(length)
+        return joined_text.make_batch(encoder, target, vocab, joined, self.layout)
 
     def score_rows(
         self,
@@ -174,15 +198,18 @@ class Objective:
         read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)
         mode = self._mode_id(vocab)
         encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, mode)
-        whole, first = self.target == "whole", None
-        if self.replacement == "sentinel" and not whole:
-            first = vocab.sentinel_ids[0]
-        written = valid if whole else hidden.mask
-        target = seq2seq.pack(token, written, size > 0, vocab, length, first)
-        marks = np.where(hidden.mask, -1, 0)
-        marks, _ = seq2seq.pack(marks, written, size > 0, vocab, length, first)
-        arrays = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
-        arrays["weight"] = (marks == -1).astype(np.float32)
+        whole = self.target == "whole"
+        marked = self.replacement == "sentinel" and not whole
+        arrays = infilling.make_batch(
+            encoder,
+            token,
+            hidden.mask,
+            valid,
+            vocab,
+            whole=whole,
+            first_id=vocab.sentinel_ids[0] if marked else None,
+            layout=self.layout,
+        )
         return scoring.ScoreRows(hidden.text, arrays)
 
     def for_scoring(self) -> "Objective":
@@ -190,11 +217,15 @@ class Objective:
         return replace(self, label_smoothing=0.0, z_loss=0.0)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
+        if self.layout != "encoder_decoder":
+            return joined_text.network(options, vocab, self.layout)
         return models.EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        if self.layout != "encoder_decoder":
+            return joined_text.loss_terms("dae", net, batch, **factors), ()
         return seq2seq.loss_terms("dae", net, batch, **factors), ()
 
     def _mode_id(self, vocab: VocabInfo) -> int | None:
@@ -217,7 +248,7 @@ class Objective:
     def _encoder_tokens(self, token, hidden, runs, key, vocab):
         """Tokens [B, R] for the encoder, and which of them [B, R] it reads."""
         if self.replacement == "sentinel":
-            return _insert_sentinels(token, ~hidden, runs, vocab)
+            return spans.insert_sentinels(token, ~hidden, runs, vocab)
         if self.replacement == "drop":
             return token, ~hidden
         if self.replacement == "shuffle":
@@ -233,7 +264,7 @@ class Objective:
         if self.target == "whole":
             return token, np.ones_like(hidden)
         if self.replacement == "sentinel":
-            return _insert_sentinels(token, hidden, runs, vocab)
+            return spans.insert_sentinels(token, hidden, runs, vocab)
         return token, hidden
 
 
@@ -266,14 +297,3 @@ def span_corruption_lengths(
     if published and np.less(*sizes(raw)):
         raw -= 1
     return Lengths(raw, int(sizes(raw)[1]))
-
-
-def _insert_sentinels(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [B, R], and which of them stay: each run not kept becomes one sentinel.
-
-    Clear runs and hidden runs each count their sentinels from the first.
-    """
-    first = runs.start & ~kept
-    marked = np.array(token, np.int32)
-    marked[first] = np.array(vocab.sentinel_ids, np.int32)[runs.run[first] // 2]
-    return marked, first | kept

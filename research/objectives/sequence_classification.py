@@ -19,7 +19,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.data.corpora.corpus import LABEL_SEPARATOR
+from research.data.corpora.corpus import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.inputs import sentence_pairs, task_input
@@ -206,5 +206,4 @@ def label_classes(vocab: VocabInfo) -> tuple[str, ...]:
             "the objective needs labelled documents, but the text has no labels; "
             "data.label names their column"
         )
-    names = (name for label in vocab.labels for name in label.split(LABEL_SEPARATOR))
-    return tuple(sorted(set(names)))
+    return single_labels(vocab.labels)

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from research import models, objectives
 from research.batch import ArraySpec, VocabInfo
+from research.data.cache import resolve_cache_dir
 from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
@@ -19,7 +20,6 @@ from research.step import (
     GRADIENT_NORM,
     State,
     make_evaluate,
-    make_predict,
     make_step,
 )
 
@@ -34,7 +34,6 @@ class Program(NamedTuple):
     step: Callable[[State, dict], State]
     step_without_remat: Callable[[State, dict], State]  # for counting FLOPs
     evaluate: Callable
-    predict: Callable | None  # (params, batch) to predictions, None: there are none
     abstract_state: State  # shapes with shardings
     abstract_batch: dict  # of the global batch, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
@@ -80,7 +79,7 @@ def build_program(
             )
             eval_carry = jax.eval_shape(lambda: other(jax.random.key(0))).carry
     shardings = state_shardings(boxed, optimizer, mesh)
-    rows = sharding.batch_sharding(mesh)
+    rows, replicated = sharding.batch_sharding(mesh), sharding.replicated(mesh)
 
     def jit_step(network: Any) -> Callable:
         step = make_step(
@@ -95,8 +94,6 @@ def build_program(
         return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 
     step = step_without_remat = jit_step(network)
-    if (predict := make_predict(objective, network)) is not None:
-        predict = jax.jit(predict, out_shardings=sharding.replicated(mesh))
     if options.remat != "none":
         no_remat = dataclasses.replace(options, remat="none")
         step_without_remat = jit_step(objective.network(no_remat, vocab))
@@ -109,9 +106,8 @@ def build_program(
         step_without_remat=step_without_remat,
         evaluate=jax.jit(
             make_evaluate(evaluated, network, seed=config.seed),
-            out_shardings=(sharding.replicated(mesh), shardings.carry),
+            out_shardings=(replicated, shardings.carry, replicated),
         ),
-        predict=predict,
         abstract_state=jax.tree.map(
             lambda leaf, where: jax.ShapeDtypeStruct(
                 leaf.shape, leaf.dtype, sharding=where
@@ -133,6 +129,13 @@ def build_program(
             models.logical_axes(boxed.params), models.unbox(boxed.params), mesh
         ),
     )
+
+
+def use_compilation_cache(cache_dir: str) -> None:
+    """Has JAX keep compiled programs below the folder of `data.cache_dir`."""
+    folder = resolve_cache_dir(cache_dir) / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def make_init(

@@ -13,7 +13,9 @@ def context_of(window, token):
     return min(left, right) + 0.01 * window.size if min(left, right) >= 0 else -1
 
 
-@pytest.mark.parametrize(("seed", "max_answer"), itertools.product(range(8), (1, 3, 9)))
+@pytest.mark.parametrize(
+    ("seed", "max_answer"), [*itertools.product(range(8), (1, 3, 9))]
+)
 def test_the_best_span_is_that_of_an_exhaustive_search(seed, max_answer):
     rng = np.random.default_rng(seed)
     windows = [

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from research import models
+from research.errors import UserError
 from research.models import electra
 
 
@@ -86,6 +87,33 @@ def test_a_decoder_may_have_its_own_depth_and_token_table(make_options, make_gro
     depth = models.layer_depths(params)
     assert depth["decoder_token"]["rows"] == 0
     assert depth["decoder"]["blocks"]["feedforward"]["in"]["bias"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("position", ["learned", "t5"])
+def test_shared_stacks_are_two_stacks_of_the_same_parameters(
+    position, make_options, make_group, make_params, assert_close
+):
+    two = make_options(layers=2, position=position)
+    one = dataclasses.replace(two, shared_stacks=True)
+    networks = [models.EncoderDecoder(options, size=50) for options in (one, two)]
+    group = make_group()
+
+    def states(net):
+        return net.states(group, net.encode(group))
+
+    params = make_params(networks[0], states)
+    assert "encoder" not in params and "cross" in params["decoder"]["blocks"]
+    own = ("attention", "attention_norm", "feedforward", "feedforward_norm")
+    blocks = {name: params["decoder"]["blocks"][name] for name in own}
+    both = params | {"encoder": params["decoder"] | {"blocks": blocks}}
+    found, expected = (
+        models.apply(network, each, states)
+        for network, each in zip(networks, (params, both), strict=True)
+    )
+    assert_close(found, expected)
+    with pytest.raises(UserError, match=r"decoder_layers is 3.*shared_stacks"):
+        options = dataclasses.replace(one, decoder_layers=3)
+        models.init(models.EncoderDecoder(options, size=50), states, jax.random.key(0))
 
 
 def test_a_decoder_reads_and_writes_its_own_token_table(

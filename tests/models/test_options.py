@@ -50,7 +50,11 @@ def test_a_place_without_a_rate_of_its_own_has_that_of_dropout(make_options):
 def test_keys_of_a_decoder_beside_an_encoder_are_refused_without_one(
     make_options, make_group
 ):
-    for name, value in (("decoder_layers", 3), ("shared_embeddings", False)):
+    for name, value in (
+        ("decoder_layers", 3),
+        ("shared_embeddings", False),
+        ("shared_stacks", True),
+    ):
         network = models.Transformer(make_options(**{name: value}), size=50)
         with pytest.raises(UserError, match=rf"model\.{name} is {value}.*no decoder"):
             models.init(network, lambda net: net.states(make_group()), KEY)

@@ -10,13 +10,13 @@ from research import fields
 from tests.proofs.fuzz import command, command_cases, config_cases, damage_cases
 from tests.proofs.fuzz.__main__ import run_cases
 
-CASES = {config_cases: 170, command_cases: 80, damage_cases: 50}
+CASES = {config_cases: 170, command_cases: 100, damage_cases: 50}
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.__name__.rpartition(".")[2])
 def test_a_command_works_or_says_in_one_line_what_is_wrong(module, tmp_path):
     counts = run_cases(module, CASES[module], tmp_path)
-    assert min(counts.values()) >= 5 and counts.keys() == {"went on", "refused"}
+    assert min(counts.values()) > 5 and counts.keys() == {"went on", "refused"}
 
 
 def test_a_value_outside_its_range_that_is_accepted_is_found(tmp_path, monkeypatch):

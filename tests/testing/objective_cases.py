@@ -58,6 +58,7 @@ LOSS_CASES = [c for c in CASES if c.values[1].get("only") != "corrupt"]
 
 SAME_PATTERN = {
     "bart delete_rate=0.2 insert_rate=0.1 rotate_rate=0.5 random_fraction=0.1",
+    "sequence_to_sequence target_length=12",
     "sequence_classification",
     "sequence_classification task=multi",
     "token_classification",

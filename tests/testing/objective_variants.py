@@ -66,6 +66,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"rate": 0.5},
         {"noise_mask": "iid", "mode": "X"},
         {"noise_mask": "prefix", "replacement": "drop"},
+        {"layout": "decoder"},
+        {"layout": "prefix", "noise_mask": "prefix", "replacement": "drop"},
+        {"layout": "prefix", "mode": "X", "only": "corrupt"},
         {
             "noise_mask": "iid",
             "replacement": "bert",
@@ -109,6 +112,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "roberta", "only": "corrupt"},
         {"format": "xlnet", "head": "linear", "only": "corrupt"},
         {"task": "multi"},
+    ],
+    "sequence_to_sequence": [
+        {"target_length": 12},
+        {"target_length": 12, "layout": "prefix", "only": "corrupt"},
+        {"target_length": 12, "layout": "decoder", "only": "corrupt"},
+        {"target_length": 12, "format": "bart", "only": "corrupt"},
     ],
     "token_classification": [
         {},

@@ -26,6 +26,7 @@ COMMON = {
     "embedding_width": 0,
     "scale_embeddings": False,
     "shared_embeddings": True,
+    "shared_stacks": False,
     "token_types": 0,
     "token_type_encoding": "absolute",
     "rope_theta": 10_000.0,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,13 @@ SPLITS = ("train", "valid", "test")
 
 LABEL_SEPARATOR = "\x1f"
 """Between the labels of a document that has several."""
+
+
+def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """The labels that those of documents consist of, sorted."""
+    return tuple(
+        sorted({each for label in labels for each in label.split(LABEL_SEPARATOR)})
+    )
 
 
 class Document(NamedTuple):

@@ -36,7 +36,6 @@ PARSERS: dict[str, Callable[[BinaryIO, Format], Parsed]] = {
     "conllu": task_formats.parse_conllu,
     "squad": task_formats.parse_squad,
 }
-FORMATS = ("auto", *PARSERS)
 COMPRESSIONS = ("", ".gz", ".zst")
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 """Of texts: of a folder, files with these are read."""

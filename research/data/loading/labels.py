@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Sequence
 
-from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus
+from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus, single_labels
 from research.data.store.example_index import Index
 from research.errors import UserError
 
@@ -43,12 +43,12 @@ def known_labels(
                 where = _first_with(name, evaluated, split)
                 raise UserError(f"{where}label {name!r} is not a number")
     elif label_type and split:
-        classes = {each for name in known for each in name.split(LABEL_SEPARATOR)}
+        classes = single_labels(known)
         for name in sorted(found):
-            if unknown := set(name.split(LABEL_SEPARATOR)) - classes:
+            if unknown := set(name.split(LABEL_SEPARATOR)).difference(classes):
                 raise UserError(
                     f"{_first_with(name, evaluated, split)}label {min(unknown)!r} is "
-                    f"unknown; the training text has {', '.join(sorted(classes)[:20])}"
+                    f"unknown; the training text has {', '.join(classes[:20])}"
                 )
     return tuple(sorted(known | found))
 

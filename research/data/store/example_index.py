@@ -109,9 +109,10 @@ def build_index(
       pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
         `text_spec.width` tokens, of which an objective leaves some out.
       parts: two spans of a document, its first part and all others; the longer loses
-        tokens at its end until both fit. With `text_spec.stride` the first part has at
-        most `text_spec.max_first` tokens, and every window over the others is a row, in
-        which they have the rest of `text_spec.length` (BERT's run_squad.py, doc_spans).
+        tokens at its end until both fit. With `text_spec.max_first` the first part has
+        at most as many tokens, and the others the rest of `text_spec.length`. With
+        `text_spec.stride`, too, they have what the first part leaves, and every window
+        over them is a row (BERT's run_squad.py, doc_spans).
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text

@@ -127,6 +127,8 @@ class Stream:
             "token": (self._first_tokens(), 0, self.meta["vocabulary_size"]),
             "labels": (self._map_shards("labels", np.int32), -1, len(self.label_names)),
         }
+        if self.has_tags:
+            ranges["tags"] = self._tags, -1, len(self.label_names)
         for name, (arrays, low, high) in ranges.items():
             for shard, array in zip(self.meta["shards"], arrays, strict=True):
                 if not in_range(array, low, high):
@@ -172,7 +174,7 @@ class Stream:
     ) -> np.ndarray:
         """[B, R] int32: indices into `label_names` where parts start; -1 elsewhere."""
         tag = np.empty((len(start), width), np.int32)
-        self._gather([(self._map_shards("tags", np.int32), tag, -1)], start, length)
+        self._gather([(self._tags, tag, -1)], start, length)
         return tag
 
     def _gather(self, arrays: list, start: np.ndarray, length: np.ndarray) -> None:
@@ -201,6 +203,10 @@ class Stream:
     @functools.cached_property
     def _flags(self) -> list[np.ndarray]:
         return self._map_shards("flags", np.uint8)
+
+    @functools.cached_property
+    def _tags(self) -> list[np.ndarray]:
+        return self._map_shards("tags", np.int32)
 
     def _map_shards(self, name: str, dtype: np.dtype | type) -> list[np.ndarray]:
         """The memory-mapped array of that name in each shard."""

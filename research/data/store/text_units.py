@@ -75,6 +75,9 @@ def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     total = int(one.sum() + two.sum())
     if not stride:
         lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
+        if room := text_spec.max_first:
+            lost_one = np.maximum(one - room, 0)
+            lost_two = np.maximum(two - (text_spec.length - room), 0)
         lost = int((lost_one + lost_two).sum())
         return Spans(
             start, one - lost_one, label, second, two - lost_two, total, truncated=lost

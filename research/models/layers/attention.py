@@ -75,19 +75,8 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     return PreparedInputs(query, key, _make_mask(options, inputs))
 
 
-MIN_KERNEL_KEYS = 1024
-"""With fewer keys "auto" is dense: their logits fit in memory, and no time of a kernel
-on a TPU has been measured."""
-
-
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the implementation that `model.attention` chooses."""
-    if options.attention == "auto":
-        relative = "relative" in (options.position, options.token_type_encoding)
-        num_keys = inputs.key["segment"].shape[1]
-        unfit = relative or options.dropout_rate("attention") > 0
-        if unfit or num_keys < MIN_KERNEL_KEYS or platform() != "tpu":
-            return dense_mask(inputs)
     if options.attention == "dense":
         return dense_mask(inputs)
     # Pallas takes a second to import.

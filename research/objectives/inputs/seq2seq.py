@@ -80,26 +80,32 @@ def make_batch(
     )
 
 
-def loss_terms(
-    name: str,
-    net: Any,
-    batch: dict,
-    *,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
-) -> dict[str, Term]:
-    """Terms of the decoder's targets: `name`, and accuracy (not differentiated).
+def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
+    """Terms of the decoder's targets, as `target_terms` has them.
 
     The decoder attends to the encoder's positions of its own segment, by the array
     `cross_segment` [B, L] if there is one.
-
-    Args:
-      label_smoothing, z_loss: `smoothing` and `z_loss` of `losses.cross_entropy`.
     """
     encoded = net.encode(input_group(batch, "encoder_"))
     if "cross_segment" in batch:
         encoded = encoded._replace(segment=batch["cross_segment"])
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
+    return target_terms(name, readout, batch, **factors)
+
+
+def target_terms(
+    name: str,
+    readout: Any,
+    batch: dict,
+    *,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+) -> dict[str, Term]:
+    """Terms of a batch's targets: `name`, and accuracy (not differentiated).
+
+    Args:
+      label_smoothing, z_loss: `smoothing` and `z_loss` of `losses.cross_entropy`.
+    """
     target, weight = batch["target"], batch["weight"]
     term, correct = cross_entropy(
         readout, target, weight, smoothing=label_smoothing, z_loss=z_loss

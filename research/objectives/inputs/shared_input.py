@@ -34,9 +34,18 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
       parts: name -> objective.
 
     Raises:
-      UserError: there is no such unit, or pairs differ in their rates or lengths.
+      UserError: there is no such unit, pairs differ in their rates or lengths, or the
+        parts read labels of different types.
     """
     specs = {name: part.text_spec(length) for name, part in parts.items()}
+    label, *others = {spec.label for spec in specs.values()} - {""} or {""}
+    if others:
+        listed = ", ".join(f"{name}: {spec.label}" for name, spec in specs.items())
+        raise UserError(
+            "objectives that are trained together read one text, but not labels of "
+            f"different types ({listed})"
+        )
+    specs = {name: spec._replace(label=label) for name, spec in specs.items()}
     common = [
         base
         for base in specs.values()

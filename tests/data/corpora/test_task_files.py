@@ -7,6 +7,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from experiments import base
 from research.data.corpora import files
 from research.data.corpora.corpus import LABEL_SEPARATOR, split_of
 from research.data.corpora.row_formats import Format
@@ -229,3 +230,7 @@ def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
         read(tmp_path / name, *fmt)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_config_knows_every_format_of_files():
+    assert ("auto", *files.PARSERS) == base.FORMATS

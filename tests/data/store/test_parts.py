@@ -6,7 +6,7 @@ import pytest
 from research.batch import ANSWER_END, ANSWER_START, PART, TextSpec
 from research.data.corpora.corpus import Corpus, Document, join_parts
 from research.data.store.example_index import build_index
-from research.data.store.stream import build_stream
+from research.data.store.stream import Stream, build_stream
 from research.data.tokenizers.token_offsets import token_offsets
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
@@ -55,6 +55,19 @@ def test_a_row_has_the_first_part_and_the_others(vocabularies, tmp_path, kind):
     kept = np.minimum(cut.length, cut.second_length)
     assert (kept[short] == np.minimum(index.length, index.second_length)[short]).all()
     assert cut.counts["truncated"] == np.maximum(whole - 5, 0).sum()
+
+
+def test_parts_may_have_rooms_of_their_own(vocabularies, tmp_path):
+    words = [["a"] * size for size in (2, 9, 3)]
+    documents = [
+        join_parts([" ".join(a), " ".join(b)], "\n") for a in words for b in words
+    ]
+    stream = make_stream(documents, vocabularies["wordpiece"], tmp_path)
+    index = build_index(stream, TextSpec("parts", 9, max_first=5), 0, tmp_path)
+    sizes = [2, 5, 3]  # and of the others at most 4
+    assert index.length.tolist() == [size for size in sizes for _ in words]
+    assert index.second_length.tolist() == [2, 4, 3] * 3
+    assert index.counts["truncated"] == 3 * (9 - 5) + 3 * (9 - 4)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 50])
@@ -108,3 +121,6 @@ def test_a_tag_is_at_the_first_token_of_its_word(vocabularies, tmp_path, kind):
         assert position.tolist() == np.cumsum([0, *sizes[:-1]]).tolist()
     assert rows["tag"][1, 0] == 3 and (rows["tag"][1, 1:] == -1).all()
     assert ((rows["flags"][0] & PART) > 0).sum() == len(words) - 1
+    tags_file = stream.path / stream.meta["shards"][0]["name"] / "tags.bin"
+    tags_file.write_bytes(np.int32([9] * stream.num_tokens).tobytes())
+    assert "tags.bin" in Stream.open(stream.path).find_damage()

@@ -17,6 +17,7 @@ from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from research.errors import UserError
+from research.run.json_files import write_json
 from tests.testing.script_jobs import ScriptJob, wait_until
 
 PREEMPTED_UNTIL = """
@@ -99,6 +100,17 @@ def test_another_driver_takes_over(tmp_path, death):
     made = "x" if death == signal.SIGKILL else "xx"
     assert (job.folder / "attempts_made").read_text() == made
     assert len(attempt_log.read_attempts(job.folder)) == len(made)
+
+
+def test_the_record_of_an_earlier_version_is_read(tmp_path):
+    record = ProcessRecord("1", 0, 1, "host", 7, 0.0, 0.0, step=3, process_start="x")
+    written = dataclasses.asdict(record)
+    del written["step"], written["process_start"]
+    write_json(epath.Path(tmp_path) / attempt_log.FOLDER / "1.0.json", written)
+    (attempt,) = attempt_log.read_attempts(epath.Path(tmp_path))
+    assert attempt.processes == (
+        dataclasses.replace(record, step=None, process_start=""),
+    )
 
 
 @pytest.mark.parametrize(

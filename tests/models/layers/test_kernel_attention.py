@@ -11,10 +11,8 @@ from research import models
 from research.batch import NEVER
 from research.distributed import sharding
 from research.errors import UserError
-from research.models.layers import attention
 from research.models.layers.dense_attention import (
     AttentionInputs,
-    DenseMask,
     dense_attention,
     dense_mask,
 )
@@ -121,29 +119,3 @@ def test_what_the_kernel_does_not_have_is_refused(changes, make_options):
     with pytest.raises(UserError, match="attention interval has no"):
         make_options(attention="interval", **changes)
     make_options(**changes)
-
-
-@pytest.mark.parametrize(
-    "platform, changes, is_dense",
-    [
-        ("tpu", {}, False),
-        ("cpu", {}, True),
-        ("tpu", {"attention": "dense"}, True),
-        ("tpu", {"position": "relative"}, True),
-        ("tpu", {"attention_dropout": 0.1}, True),
-    ],
-)
-def test_auto_takes_the_kernel_where_it_serves(
-    platform, changes, is_dense, make_options, monkeypatch
-):
-    monkeypatch.setattr(attention, "platform", lambda: platform)
-    options = make_options(**changes)
-    for length, expected in ((attention.MIN_KERNEL_KEYS, is_dense), (8, True)):
-        ones = jax.ShapeDtypeStruct((1, length), jnp.int32)
-        group = dict.fromkeys(("segment", "rank", "reach", "position"), ones)
-
-        def prepare(group, expected=expected):
-            mask = attention.prepare(options, AttentionInputs(group, group)).mask
-            assert isinstance(mask, DenseMask) == expected
-
-        jax.eval_shape(prepare, group)

@@ -177,3 +177,14 @@ def test_the_common_unit_contains_all_others(specs, expected):
 def test_specs_without_a_common_text_are_an_error(specs):
     with pytest.raises(UserError, match=r"\(a: .*; b: .*\)"):
         shared_input.common_text_spec(make_parts(*specs), 0)
+
+
+def test_one_of_the_texts_may_have_labels():
+    plain, labelled = TextSpec("document", 20), TextSpec("document", 12, label="class")
+    for specs in ((plain, labelled), (labelled, plain)):
+        common = shared_input.common_text_spec(make_parts(*specs), 0)
+        assert common == TextSpec("document", 20, label="class")
+    with pytest.raises(UserError, match="different types"):
+        shared_input.common_text_spec(
+            make_parts(labelled, plain._replace(label="number")), 0
+        )

@@ -112,12 +112,4 @@ MUTANTS = [
         TEST_MASK,
         "flops",
     ),
-    Mutant(
-        "auto takes the kernel though it has no dropout",
-        "research/models/layers/attention.py",
-        'unfit = relative or options.dropout_rate("attention") > 0',
-        "unfit = relative",
-        TEST_MASK,
-        "auto",
-    ),
 ]

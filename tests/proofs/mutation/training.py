@@ -77,7 +77,7 @@ MUTANTS = [
     Mutant(
         "an evaluation is the mean of the batches' means, whatever their weights",
         STEP,
-        "return jax.tree.map(jnp.add, sums, term_sums(terms)), carry",
+        "sums = jax.tree.map(jnp.add, sums, term_sums(terms))",
         "means = {\n"
         "            name: Term(t.total / t.weight, t.weight / t.weight, t.coef)\n"
         "            for name, t in terms.items()\n"

@@ -1,0 +1,117 @@
+"""Sequence to sequence: writes a document's other parts from its first one.
+
+To fine-tune networks for translation, summarisation and tasks in T5's text-to-text form
+(Raffel et al. 2020, section 2.4; Lewis et al. 2020, section 3.2).
+"""
+
+# B batch, R raw tokens, L input length, T target length
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from research import models
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.fields import check, choice, number
+from research.objectives.inputs import joined_text, seq2seq, task_input
+from research.objectives.losses.cross_entropy import Term
+
+FORMATS = ("t5", "bart")
+LAYOUTS = ("encoder_decoder", *joined_text.PATTERNS)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Reads a document's first part; the target is all others; each ends with eos.
+
+    t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
+    bart  bos precedes both; the decoder's first input is eos (as in its pretraining).
+
+    A part that is too long loses its end, but not its eos. A document of one part is
+    not scored.
+
+    layout: encoder_decoder, or a network of one stack that reads the input, of
+      `data.length` tokens, and then the target: decoder or prefix, see
+      `inputs.joined_text`.
+    """
+
+    target_length: int = number(64, least=2)  # tokens of the target, specials included
+    format: str = choice("t5", FORMATS)
+    layout: str = choice("encoder_decoder", LAYOUTS)
+    label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
+    # probability that is spread over the vocabulary (T5 and BART: 0.1)
+    z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
+
+    family = "supervised"
+    supports_accumulation = True
+
+    def __post_init__(self):
+        check(self)
+        if self.target_length < self.min_length:
+            raise ValueError(
+                f"target_length is at least {self.min_length} with format "
+                f"{self.format}, not {self.target_length}"
+            )
+
+    @property
+    def pattern(self) -> str:
+        return joined_text.PATTERNS.get(self.layout, "full")
+
+    @property
+    def min_length(self) -> int:
+        """The specials of a part, and a token."""
+        return 1 + self._num_specials
+
+    @property
+    def _num_specials(self) -> int:
+        return 2 if self.format == "bart" else 1
+
+    def text_spec(self, length: int) -> TextSpec:
+        first = length - self._num_specials
+        second = self.target_length - self._num_specials
+        return TextSpec("parts", first + second, max_first=first)
+
+    def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        if self.layout == "encoder_decoder":
+            return seq2seq.batch_spec(length, self.target_length)
+        joined = length + self.target_length
+        return joined_text.batch_spec(joined, self.target_length, self.layout)
+
+    def corrupt(
+        self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
+    ) -> dict[str, np.ndarray]:
+        """Lays out the parts: the second is what is hidden."""
+        spec = self.text_spec(length)
+        begin, size = task_input.two_parts(example, spec.length)
+        rooms = spec.max_first, spec.length - spec.max_first
+        position = np.arange(example.token.shape[1])
+        bos = vocab.bos_id if self.format == "bart" else None
+        answered = (np.minimum(size, rooms) > 0).all(axis=1)
+        packed = []
+        for part, (room, width) in enumerate(
+            zip(rooms, (length, self.target_length), strict=True)
+        ):
+            end = begin[:, part] + np.minimum(size[:, part], room)
+            kept = (position >= begin[:, part, None]) & (position < end[:, None])
+            kept &= answered[:, None]
+            packed.append(
+                seq2seq.pack(example.token, kept, answered, vocab, width, bos)
+            )
+        if self.layout == "encoder_decoder":
+            start = vocab.eos_id if self.format == "bart" else vocab.pad_id
+            return seq2seq.make_batch(*packed, vocab, start)
+        joined = length + self.target_length
+        return joined_text.make_batch(*packed, vocab, joined, self.layout)
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        if self.layout == "encoder_decoder":
+            return models.EncoderDecoder(options, size=vocab.size)
+        return joined_text.network(options, vocab, self.layout)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        """Terms: target, and accuracy (not differentiated)."""
+        factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+        one_stack = self.layout != "encoder_decoder"
+        loss_terms = joined_text.loss_terms if one_stack else seq2seq.loss_terms
+        return loss_terms("target", net, batch, **factors), ()
