@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from research.errors import UserError
+from research.evaluation.multi_bootstrap import multi_bootstrap, percentile_interval
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, Item
 from research.evaluation.sentence_scores import Score
 from research.evaluation.statistics import estimate, wilson_interval
@@ -184,20 +185,20 @@ def _exp_of_minus(cell: Cell) -> Cell:
 def _area(gold: np.ndarray, values: np.ndarray) -> Cell:
     """The area under the ROC curve, ties half, with the bootstrap's interval."""
     from scipy import stats  # imported when needed: it takes a second
-    from sklearn import metrics
 
-    ranks = _tied_ranks(values)
-    found = stats.bootstrap(
-        (gold, ranks),
-        metrics.roc_auc_score,
-        n_resamples=NUM_DRAWS,
-        paired=True,
-        vectorized=False,
-        method="percentile",
-        rng=np.random.default_rng(0),
+    groups = _tied_ranks(values)
+
+    def area(index: np.ndarray) -> np.ndarray:
+        right, ranks = gold[index] == 1, stats.rankdata(groups[index])
+        count = right.sum()
+        above = ranks[right].sum() - count * (count + 1) / 2
+        return np.array([above / (count * (len(index) - count))])
+
+    draws = multi_bootstrap(
+        area, len(gold), num_draws=NUM_DRAWS, rng=np.random.default_rng(0)
     )
-    low, high = found.confidence_interval
-    return Cell(float(metrics.roc_auc_score(gold, ranks)), float(low), float(high))
+    (value,) = area(np.arange(len(gold)))
+    return Cell(float(value), *percentile_interval(draws))
 
 
 def _tied_ranks(values: np.ndarray) -> np.ndarray:

@@ -236,8 +236,8 @@ class Objective:
         order = np.tile(np.arange(length), (len(text), 1))
         if method == "random_orders":
             number = np.arange(len(text)) % num_orders
-            key = counter_rng.row_key(0, 0 * number, number)
-            order = counter_rng.permutation(key, "order", length)
+            order_key = counter_rng.row_key(0, 0 * number, number)
+            order = counter_rng.permutation(order_key, "order", length)
         chosen = np.zeros(token.shape, bool)
         width = min(scored.shape[1], length)
         chosen[:, :width] = scored[text, :width]

@@ -15,6 +15,7 @@ from research.evaluation.statistics import (
     mean_variance,
     paired_test,
     signal_to_noise,
+    wilson_interval,
 )
 
 NUMBERS = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=8)
@@ -148,3 +149,11 @@ def test_signal_to_noise_is_that_of_the_official_code():
     centred = np.std(checkpoints) / (np.mean(checkpoints) + 0.05)
     both = signal_to_noise(means, [checkpoints, shifted])
     assert both == pytest.approx(signal / centred)
+
+
+@pytest.mark.parametrize("right", [0, 1, 37, 50])
+def test_the_interval_of_a_rate_is_wilsons(right):
+    found = wilson_interval(right / 50, 50, level=0.9)
+    expected = stats.binomtest(right, 50).proportion_ci(0.9, "wilson")
+    assert found == pytest.approx(tuple(expected), abs=1e-12)
+    assert wilson_interval(0.5, 1000)[1] - 0.5 == pytest.approx(0.0309, abs=1e-4)

@@ -1,0 +1,114 @@
+"""Tables of tasks: ties count their part, an oracle has 100 %, intervals, lengths."""
+
+import math
+
+import numpy as np
+import pytest
+
+from research.errors import UserError
+from research.evaluation.score_tables import credit, table_lines, task_table
+from research.evaluation.score_tasks import CHOOSE, LAST_WORD, SENTENCES, Item
+from research.evaluation.sentence_scores import Score
+from research.objectives.corruption.scoring import (
+    ENERGY,
+    LIKELIHOOD,
+    PSEUDO_LIKELIHOOD,
+)
+
+
+def item(number, gold=0, group="", size=2, text="a b"):
+    return Item(f"f:{number}", group, (text,) * size, ("",) * size, gold)
+
+
+def scored(value, tokens=4, size=16, best=None):
+    return Score(value, tokens, size, 1, best)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_equal_scores_give_chance_and_an_oracle_all(size):
+    items = [item(n, gold=n % size, size=size) for n in range(60)]
+    equal = [[scored(-7.25)] * size for _ in items]
+    cells = task_table(CHOOSE, items, equal, LIKELIHOOD)["all"]
+    for name in ("sum", "per token", "per byte", "length alone"):
+        assert cells[f"accuracy, {name}"].value == pytest.approx(1 / size, abs=1e-15)
+    assert cells["chance"].value == pytest.approx(1 / size, abs=1e-15)
+    assert cells["lengths differ"].value == 0
+    oracle = [[scored(-1.0 - (n != i.gold)) for n in range(size)] for i in items]
+    cells = task_table(CHOOSE, items, oracle, LIKELIHOOD)["all"]
+    accuracy = cells["accuracy, sum"]
+    assert accuracy.value == 1 and 0.9 < accuracy.low < 1
+    assert accuracy.high == pytest.approx(1)
+    worst = [[scored(-2.0 + (n != i.gold)) for n in range(size)] for i in items]
+    cells = task_table(CHOOSE, items, worst, LIKELIHOOD)["all"]
+    assert cells["accuracy, sum"].value == 0
+    assert cells["accuracy, sum"].low == pytest.approx(0)
+
+
+def test_scores_within_float32_rounding_are_equal_and_others_are_not():
+    for gold in (0, 1):
+        assert credit([-40.0, -40.0 * (1 + 1e-6)], gold) == 0.5
+        assert credit([-40.0, -40.0 * (1 + 1e-3)], gold) == 1 - gold
+        assert credit([0.0, 0.0], gold) == 0.5
+    assert credit([-1.0, -1.0, -2.0], 2) == 0
+
+
+def test_groups_and_the_length_alone():
+    items = [item(0, group="a"), item(1, group="a"), item(2, group="b")]
+    shorter = [scored(-9.0, tokens=3, size=10), scored(-10.0, tokens=4, size=20)]
+    table = task_table(CHOOSE, items, [shorter, shorter[::-1], shorter], LIKELIHOOD)
+    assert list(table) == ["a", "b", "all"]
+    a, b = table["a"], table["b"]
+    assert a["items"].value == 2 and a["lengths differ"].value == 1
+    assert a["accuracy, sum"].value == a["accuracy, length alone"].value == 0.5
+    assert b["accuracy, sum"].value == b["accuracy, length alone"].value == 1
+    assert b["accuracy, per token"].value == 0  # -3 a token is less than -2.5
+    assert table["all"]["accuracy, sum"].value == pytest.approx(2 / 3)
+    lines = table_lines(table)
+    assert len(lines) == 5 and "66.7 % [20.8, 93.9]" in lines[-1]  # Wilson's
+
+
+def test_last_words_are_named_by_what_the_score_is():
+    items = [item(n, size=1) for n in range(4)]
+    scores = [[scored(-float(n), best=n < 1)] for n in range(4)]
+    cells = task_table(LAST_WORD, items, scores, LIKELIHOOD)["all"]
+    assert cells["accuracy"].value == 0.25
+    perplexity = cells["perplexity"]
+    assert perplexity.value == pytest.approx(math.exp(1.5))
+    assert perplexity.low < perplexity.value < perplexity.high
+    cells = task_table(LAST_WORD, items, scores, PSEUDO_LIKELIHOOD)["all"]
+    assert {"fill-in accuracy", "pseudo-perplexity"} < cells.keys()
+    cells = task_table(LAST_WORD, items, scores, ENERGY)["all"]
+    assert cells.keys() == {"items", "held for the original", "score a word"}
+
+
+def test_texts_have_perplexities_and_labels_an_area():
+    items = [item(n, gold=int(n >= 10), size=1) for n in range(20)]
+    tokens = [3 + n % 2 for n in range(20)]
+    scores = [
+        [scored(-float(t) * (1 if n >= 10 else 2), tokens=t, size=8)]
+        for n, t in enumerate(tokens)
+    ]
+    cells = task_table(SENTENCES, items, scores, LIKELIHOOD)["all"]
+    per_token = sum(s.log_prob for (s,) in scores) / sum(tokens)
+    assert cells["perplexity a token"].value == pytest.approx(math.exp(-per_token))
+    total = sum(s.log_prob for (s,) in scores)
+    assert cells["perplexity a word"].value == pytest.approx(math.exp(-total / 40))
+    assert cells["bits a byte"].value == pytest.approx(-total / 160 / math.log(2))
+    assert cells["AUC, per token"].value == 1
+    assert cells["AUC, length alone"].value == pytest.approx(0.5)
+    area = cells["AUC, sum"]
+    assert area.low <= area.value <= area.high
+    assert (
+        "perplexity a token" not in task_table(SENTENCES, items, scores, ENERGY)["all"]
+    )
+    with pytest.raises(UserError, match="nothing to tell"):
+        task_table(SENTENCES, items[:9], scores[:9], LIKELIHOOD)
+    unlabelled = [each._replace(gold=-1) for each in items]
+    cells = task_table(SENTENCES, unlabelled, scores, LIKELIHOOD)["all"]
+    assert not any(name.startswith("AUC") for name in cells)
+
+
+def test_the_area_counts_equal_scores_half():
+    items = [item(n, gold=n % 2, size=1) for n in range(10)]
+    scores = [[scored(-40.0 * (1 + 1e-7 * n))] for n in np.arange(10)]
+    assert task_table(SENTENCES, items, scores, ENERGY)["all"]["AUC, sum"].value == 0.5

@@ -1,0 +1,68 @@
+"""Items of tasks are read from their files; a wrong file gives one line."""
+
+import json
+
+import pytest
+
+from research.errors import UserError
+from research.evaluation.score_tasks import Item, read_items
+
+
+def write(folder, *rows):
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+PAIR = {"sentence_good": "Cats  sleep.", "sentence_bad": "Cats sleeps.", "UID": "x"}
+CHOICES = {"query": "The man\ndrank", "choices": ["tea.", "wood.", "air."], "gold": 1}
+SCHEMA = {"context_options": ["A so A", "A so B"], "continuation": "won.", "gold": 0}
+
+
+def test_items_are_read(tmp_path):
+    pair = ("Cats  sleep.", "Cats sleeps.")
+    items, _ = read_items("blimp", write(tmp_path, PAIR, PAIR))
+    assert items[1] == Item("rows.jsonl:2", "x", pair, ("", ""), 0)
+    items, _ = read_items("pairs", write(tmp_path, PAIR))
+    assert items == [Item("rows.jsonl:1", "", pair, ("", ""), 0)]
+    (choice,), _ = read_items("choices", write(tmp_path, CHOICES))
+    assert choice.texts == ("tea.", "wood.", "air.") and choice.gold == 1
+    assert choice.contexts == ("The man\ndrank",) * 3
+    (schema,), _ = read_items("schema", write(tmp_path, SCHEMA))
+    assert schema.texts == ("won.", "won.") and schema.contexts == ("A so A", "A so B")
+    (word,), _ = read_items(
+        "lambada", write(tmp_path, {"context": "a b", "continuation": "c"})
+    )
+    assert word[2:] == (("c",), ("a b",), 0)
+    rows = {"text": "Good."}, {"text": "Bad the."}
+    items, _ = read_items("sentences", write(tmp_path, *rows))
+    assert [(i.texts, i.gold) for i in items] == [(("Good.",), -1), (("Bad the.",), -1)]
+
+
+def test_other_columns_can_be_named(tmp_path):
+    file = tmp_path / "cola.tsv"
+    file.write_text("gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThe rode.\n")
+    items, _ = read_items("sentences", str(file), ("3",), "1")
+    assert [(item.texts[0], item.gold) for item in items] == [
+        ("The sailors rode.", 1),
+        ("The rode.", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "words"),
+    [
+        ("blimp", {"sentence_good": "a"}, "rows.jsonl:1: unknown column"),
+        ("pairs", PAIR | {"sentence_bad": ["b", "c"]}, "a pair has two texts"),
+        ("choices", CHOICES | {"gold": 3}, "its label '3' is none of its 3 choices"),
+        ("choices", CHOICES | {"gold": None}, "its label None is none of its 3"),
+        ("choices", CHOICES | {"choices": ["a"]}, "has fewer than two choices"),
+        ("schema", SCHEMA | {"gold": -1}, "its label '-1'"),
+        ("lambada", {"context": ["a", "b"], "continuation": "c"}, "a last word"),
+        ("sentences", {"text": "a", "label": "good"}, "neither 0 nor 1"),
+        ("sentences", {"text": " "}, "has no items"),
+    ],
+)
+def test_a_wrong_row_gives_one_line(tmp_path, task, row, words):
+    with pytest.raises(UserError, match=words):
+        read_items(task, write(tmp_path, row))

@@ -1,0 +1,91 @@
+"""launch.score: tables and scores of each text on disk, and one-line errors."""
+
+import json
+
+import pytest
+
+from launch.cli import DONE, MISTAKE, main
+from launch.score import parser, run
+from tests.testing import tiny_runs
+
+PAIRS = [("the old stone reads", "stone reads the old")] * 3 + [("a river", "a river")]
+WORDS = [("the small river sees the old", "stone"), ("by and", "by")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run of lm in `run`, one that gives no scores in `other`, and tasks' files."""
+    folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("score"))
+    config = tiny_runs.tiny_config(folder, "lm", **{"train.steps": 3})
+    tiny_runs.train(config, folder / "run")
+    (folder / "other").mkdir()
+    classify = tiny_runs.tiny_config(folder, "classify")
+    (folder / "other" / "config.json").write_text(json.dumps(classify.to_dict()))
+    rows = [
+        {"sentence_good": good, "sentence_bad": bad, "UID": "x"} for good, bad in PAIRS
+    ]
+    write(folder / "pairs.jsonl", rows)
+    rows = [{"context": context, "continuation": word} for context, word in WORDS]
+    write(folder / "words.jsonl", rows)
+    write(folder / "bad.jsonl", [{"query": "a", "choices": ["b", "c"], "gold": 2}])
+    return folder
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def score(capsys, *flags):
+    """The exit code, the lines of stdout, and stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main(run, parser(), list(flags))
+    out, error = capsys.readouterr()
+    return stop.value.code, out.splitlines(), error
+
+
+def test_pairs_and_last_words(folder, capsys):
+    flags = [f"--workdir={folder}/run", "--task=blimp", f"--data={folder}/pairs.jsonl"]
+    code, lines, _ = score(capsys, *flags)
+    assert code == DONE
+    assert lines[-5] == "blimp by likelihood (left_to_right)"
+    assert lines[-2].startswith("| x | 4 | ")
+    with open(f"{lines[-1]}/scores.jsonl") as file:
+        items = list(map(json.loads, file))
+    with open(f"{lines[-1]}/table.json") as file:
+        table = json.load(file)
+    assert [item["id"] for item in items] == [f"pairs.jsonl:{n + 1}" for n in range(4)]
+    good, bad = items[0]["scores"]
+    right = (good["log_prob"] > bad["log_prob"]) * 3 + 0.5  # one pair is a tie
+    assert table["table"]["x"]["accuracy, sum"]["value"] == right / 4
+    assert good["log_prob"] < 0 and good["num_tokens"] == bad["num_tokens"] >= 4
+    assert good["num_bytes"] == len(PAIRS[0][0])
+
+    flags = [f"--workdir={folder}/run", "--task=lambada"]
+    code, lines, _ = score(capsys, *flags, f"--data={folder}/words.jsonl")
+    assert code == DONE
+    with open(f"{lines[-1]}/scores.jsonl") as file:
+        words = [json.loads(line)["scores"][0] for line in file]
+    assert [word["num_bytes"] for word in words] == [5, 2]
+    assert all(word["all_best"] in (True, False) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--workdir={0}/none"], "is no run"),
+        (["--task=blimps"], "unknown --task 'blimps'; did you mean blimp?"),
+        (["--data={0}/none.jsonl"], "--data is"),
+        (["--data={0}/words.jsonl"], "words.jsonl:1: unknown column"),
+        (["--task=choices", "--data={0}/bad.jsonl"], "its label '2' is none of its 2"),
+        (["--fields=nothing"], "unknown column"),
+        (["--method=original"], "unknown method of scoring of objective lm"),
+        (["--step=7"], "no checkpoint there"),
+        (["--workdir={0}/other"], "objective classify gives texts no score"),
+        (["--config.model.width=8"], "model.width cannot be changed"),
+    ],
+)
+def test_a_mistake_gives_one_line(folder, capsys, flags, words):
+    legal = ["--workdir={0}/run", "--task=blimp", "--data={0}/pairs.jsonl"]
+    code, _, error = score(capsys, *(flag.format(folder) for flag in legal + flags))
+    assert code == MISTAKE
+    assert words in error.splitlines()[-1]

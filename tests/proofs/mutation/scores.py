@@ -1,0 +1,61 @@
+"""Scores of texts: what is hidden, how it is summed, ties and normalisation."""
+
+from tests.proofs.mutation import Mutant
+
+SCORING = "research/objectives/corruption/scoring.py"
+SCORES = "research/evaluation/sentence_scores.py"
+TABLES = "research/evaluation/score_tables.py"
+TEST_SCORING = "tests/objectives/corruption/test_scoring.py"
+TEST_SCORES = "tests/evaluation/test_sentence_scores.py"
+TEST_TABLES = "tests/evaluation/test_score_tables.py"
+
+MUTANTS = [
+    Mutant(
+        "of equal scores the first wins (the public BabyLM pipeline)",
+        TABLES,
+        "return tied[gold] / sum(tied)",
+        "return float(tied.index(True) == gold)",
+        TEST_TABLES,
+        "equal_scores_give_chance",
+    ),
+    Mutant(
+        "the later tokens of a word give its first away",
+        SCORING,
+        "same & inside & (index >= first[:, None])",
+        "same & inside & (index == first[:, None])",
+        TEST_SCORING,
+        "rest_of_their_words",
+    ),
+    Mutant(
+        "losses of positions are added in float32",
+        SCORES,
+        "array.astype(np.float64) * arrays[name]",
+        "array * arrays[name]",
+        TEST_SCORES,
+        "added_in_float64",
+    ),
+    Mutant(
+        "the score a token is a score a byte",
+        SCORES,
+        "self.log_prob / self.num_tokens",
+        "self.log_prob / self.num_bytes",
+        TEST_TABLES,
+        "length_alone",
+    ),
+    Mutant(
+        "a score has the z-loss and the smoothing of training",
+        "research/objectives/dae.py",
+        "return replace(self, label_smoothing=0.0, z_loss=0.0)",
+        "return self",
+        TEST_SCORING,
+        "log_p_alone",
+    ),
+    Mutant(
+        "a permuted token sees the specials, and so how long the text is",
+        "research/objectives/plm.py",
+        "np.where(chosen | special, order, -1)",
+        "np.where(chosen, order, -1)",
+        TEST_SCORING,
+        "orders_of_plm",
+    ),
+]
