@@ -159,10 +159,8 @@ class LanguageModel:
         make = input_format.causal_input if is_causal else input_format.full_input
         arrays = make(token, length)
         position, length = np.arange(width), length[:, None]
-        if (
-            self._layout == "last"
-            and self.run.network.options.token_types > TYPE_OF_LAST
-        ):
+        token_types = self.run.network.options.token_types
+        if self._layout == "last" and token_types > TYPE_OF_LAST:
             np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
         at = 0 if self._layout == "both" else length - 1
         weight = (position < length) / length if pool == "mean" else position == at
