@@ -1,6 +1,9 @@
 """What is opened computes on texts what the network computes on its batches."""
 
+import importlib
+import re
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +18,24 @@ from research.run.open_run import open_run
 from tests.testing import huggingface_goldens
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
+PAGE = Path(__file__).parents[2] / "docs" / "use.md"
+COMMANDS = ("launch.embed", "launch.fill")
 TEXTS = ["the old river reads", "stone", "a small river sees the old stone and the a"]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The workdir of a run of BERT that has not begun."""
+def folder(tmp_path_factory):
+    """Runs of BERT and GPT that have not begun, in runs/bert and runs/gpt."""
     folder = write_corpus(tmp_path_factory.mktemp("open"))
-    workdir, _, _ = save_untrained(folder / "run", tiny_config(folder, "bert"))
-    return workdir
+    for name in ("bert", "gpt"):
+        config = tiny_config(folder, name, **{"model.max_length": 32})
+        save_untrained(folder / "runs" / name, config)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    return folder / "runs" / "bert"
 
 
 def open_golden(name, folder):
@@ -103,6 +115,22 @@ def test_a_classifier_has_vectors_alone(tmp_path):
         model.fill(["a [MASK]"])
 
 
+def test_special_tokens_that_a_model_lacks_have_no_rows(tmp_path):
+    """The softmax counts the rows of the file alone; without bos there is no score."""
+    folder = huggingface_goldens.copy_with_vocabulary("gpt2", tmp_path)
+    pieces = (folder / "vocab.txt").read_text()
+    pieces = pieces.replace("[CLS]", "[one]").replace("[MASK]", "[two]")
+    (folder / "vocab.txt").write_text(pieces)
+    model = open_run(f"hf:{folder}")
+    vocab = model.run.vocabulary.vocab
+    assert model.run.network.size == vocab.size == len(vocab.is_special) == 99
+    assert min(vocab.bos_id, vocab.mask_id) >= 99
+    assert model.encode(["the river"]).shape == (1, 16)
+    for use in (model.score, model.generate):
+        with pytest.raises(UserError, match="no token that begins a text"):
+            use(["the river"])
+
+
 def test_what_cannot_be_opened_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"is no run: it has no config\.json"):
         open_run(tmp_path)
@@ -110,3 +138,25 @@ def test_what_cannot_be_opened_is_one_line(tmp_path):
         open_run(f"hf:{huggingface_goldens.FOLDER / 'bert'}")
     with pytest.raises(UserError, match="unknown pool 'men'; did you mean mean"):
         open_golden("bert", tmp_path).encode(TEXTS, "men")
+
+
+def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
+    """What docs/use.md shows, on runs of these names."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    ours = [block for block in blocks if "transformers" not in block]
+    assert len(ours) == 4
+    monkeypatch.chdir(folder)
+    names = {}
+    for block in ours:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert names["vectors"].shape == (2, 32) and names["of_class"].shape == (1, 32)
+    assert 0 < names["best"].probability < 1 and len(names["others"]) == 4
+    assert names["first"].log_prob < 0 and names["first"].num_windows == 1
+    assert names["text"].log_prob < 0
+    for line in re.findall(r"`python -m (launch\.\w+) (.*?)`", PAGE.read_text()):
+        if line[0] in COMMANDS:
+            (folder / "texts.txt").write_text("The old [MASK] is a stone.\n")
+            module = importlib.import_module(line[0])
+            module.run(module.parser().parse_args(line[1].split()))
+    assert np.load(folder / "vectors.npy").shape == (1, 32)
+    assert '"masks": [[{"text"' in capsys.readouterr().out

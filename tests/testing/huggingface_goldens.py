@@ -87,12 +87,16 @@ def copy_with_vocabulary(name: str, folder: Path) -> Path:
     return folder / name
 
 
-def params_of(golden: Golden, source: Any = None) -> Any:
-    """The network's parameters, read from its folder, or tensors like those in it."""
-    boxed = jax.eval_shape(
+def boxed_shapes(golden: Golden) -> Any:
+    """The shapes of the network's parameters, boxed with their logical axes."""
+    return jax.eval_shape(
         lambda: models.init(golden.network, golden.outputs, jax.random.key(0))
     )
-    shapes = models.unbox(boxed)
+
+
+def params_of(golden: Golden, source: Any = None) -> Any:
+    """The network's parameters, read from its folder, or tensors like those in it."""
+    shapes = models.unbox(boxed_shapes(golden))
     leaves = jax.tree_util.tree_flatten_with_path(shapes)[0]
     by_path = {path_name(path): leaf.shape for path, leaf in leaves}
     model = golden.model if source is None else golden.model._replace(tensors=source)

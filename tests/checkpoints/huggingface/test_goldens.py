@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from research import models
+from research.distributed import sharding
 from tests.testing import huggingface_goldens
 
 STEPPED = ("bert", "gpt2", "t5", "xlnet")
@@ -55,3 +56,23 @@ def test_so_they_are_where_layers_are_unrolled_and_rematerialised(name):
     params = huggingface_goldens.params_of(golden)
     outputs = partial(models.apply, golden.network, fn=golden.outputs)
     assert_equal_outputs(golden, *jax.jit(outputs)(params))
+
+
+@pytest.mark.parametrize(("name", "unroll"), [("llama", 1), ("t5", 9), ("xlnet", 1)])
+def test_so_they_are_on_a_mesh(name, unroll):
+    """Parameters are sharded over eight devices, layers scanned or not."""
+    golden = huggingface_goldens.load(name, scan_unroll=unroll)
+    params = huggingface_goldens.params_of(golden)
+    mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+    where = jax.tree.map(
+        lambda axes, leaf: sharding.parameter_sharding(axes, leaf.shape, mesh),
+        models.logical_axes(huggingface_goldens.boxed_shapes(golden)),
+        params,
+        is_leaf=sharding.is_logical_axes,
+    )
+    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    with sharding.context(mesh):
+        params = jax.device_put(params, where)
+        sharded = [x for x in jax.tree.leaves(params) if not x.is_fully_replicated]
+        assert len(sharded) > len(jax.tree.leaves(params)) / 2
+        assert_equal_outputs(golden, *jax.jit(outputs)(params))
