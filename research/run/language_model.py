@@ -17,9 +17,9 @@ from research.data.tokenizers.masked_text import encode_with_masks
 from research.errors import UserError, unknown
 from research.evaluation.sentence_scores import Score, Scorer
 from research.generation.fill import Candidate, make_fill
-from research.generation.generate import make_generate
 from research.generation.options import Options
 from research.generation.rows import map_rows
+from research.generation.text import NewText, make_writer
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 from research.run.export import tokenizer_layout
@@ -47,15 +47,6 @@ class Filled(NamedTuple):
     text: str  # of the token, with the space before it if it starts a word
     token: int
     probability: float
-
-
-class Continuation(NamedTuple):
-    """A new text; see `research.generation.generate.Text`."""
-
-    text: str
-    log_prob: float
-    score: float
-    ended: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -209,12 +200,11 @@ class LanguageModel:
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
         return scorer(texts, contexts)
 
-    def generate(
-        self, prompts: Sequence[str], **options: Any
-    ) -> list[list[Continuation]]:
+    def generate(self, prompts: Sequence[str], **options: Any) -> list[list[NewText]]:
         """New texts: by prompt one, or by beam search several, the best first.
 
-        Of an encoder-decoder the prompt is the encoder's text.
+        Of an encoder-decoder the prompt is the encoder's text. Prompts may spell
+        sentinels and masks: see `research.generation.text.make_writer`.
 
         Args:
           options: fields of `research.generation.options.Options`, such as method,
@@ -229,13 +219,7 @@ class LanguageModel:
             chosen = Options(**options)
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
-        generate = self._kept(chosen, lambda: make_generate(*self._parts, chosen))
-        vocabulary = self.run.vocabulary
-        tokens = [vocabulary.encode(prompt)[0].tolist() for prompt in prompts]
-        return [
-            [Continuation(vocabulary.decode(own), *rest) for own, *rest in texts]
-            for texts in generate(tokens)
-        ]
+        return self._kept(chosen, lambda: make_writer(self.run, chosen))(prompts)
 
     @property
     def _parts(self) -> tuple:

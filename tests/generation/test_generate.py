@@ -114,7 +114,7 @@ def test_the_text_is_the_most_probable_by_the_loss(
     for prompt, (text,) in zip(PROMPTS, texts, strict=True):
         assert text.ended or len(text.tokens) == 6
         loss = loss_of(model, make_batch, prompt, text)
-        np.testing.assert_allclose(text.log_p, -loss, rtol=1e-5)
+        np.testing.assert_allclose(text.log_prob, -loss, rtol=1e-5)
 
 
 def loss_of(model, make_batch, prompt, text):
