@@ -1,5 +1,6 @@
 """New texts are the most probable by the loss that trains the network."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -110,8 +111,9 @@ def test_the_text_is_the_most_probable_by_the_loss(
 ):
     """Its log p is minus the loss of the whole text, which is read at once."""
     model = make_model(name, fields, **options)
-    texts = make_generate(*model, VOCAB, mesh, OPTIONS)(PROMPTS)
-    for prompt, (text,) in zip(PROMPTS, texts, strict=True):
+    prompts = PROMPTS[:2]
+    texts = make_generate(*model, VOCAB, mesh, OPTIONS)(prompts)
+    for prompt, (text,) in zip(prompts, texts, strict=True):
         assert text.ended or len(text.tokens) == 6
         loss = loss_of(model, make_batch, prompt, text)
         np.testing.assert_allclose(text.log_prob, -loss, rtol=1e-5)
@@ -122,10 +124,13 @@ def loss_of(model, make_batch, prompt, text):
     objective, network, params = model
     batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
     batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
-    terms, _ = models.apply(
-        network, params, lambda net: objective.loss(net, batch, None)
-    )
-    return float(next(iter(terms.values())).total)
+
+    @jax.jit
+    def terms(params):
+        fn = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
+        return models.apply(network, params, fn)
+
+    return float(next(iter(terms(params).values())).total)
 
 
 def test_beams_are_scored_by_the_loss(make_model, mesh):
