@@ -8,7 +8,7 @@ input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the mask.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl for each prompt a JSON line with `prompt` and `texts`: of each
-its `text`, `log_p` (of its tokens and its end), `score` and whether it `ended`.
+its `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
 """
 
 import argparse

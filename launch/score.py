@@ -31,18 +31,16 @@ def run(args: argparse.Namespace) -> int:
     config = run_config(workdir, args.overrides)
     fields = tuple(filter(None, args.fields.split(",")))
     items, files_hash = read_items(args.task, args.data, fields, args.label)
-    import jax  # after the flags: a wrong one is reported without waiting for imports
-
-    from research.data import cache
+    # After the flags: a wrong one is reported without waiting for imports.
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.sentence_scores import Scorer, check_method
     from research.objectives import config_objective
     from research.run.json_files import replace_text, write_json
     from research.run.restored import restore_run
+    from research.run.setup import use_compilation_cache
 
     method = check_method(config_objective(config), args.method)
-    folder = cache.resolve_cache_dir(config.data.cache_dir) / "xla"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
+    use_compilation_cache(config.data.cache_dir)
     restored = restore_run(config, workdir, args.step)
     scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
     scores = _score(scorer, items)

@@ -22,9 +22,9 @@ class Text(NamedTuple):
     """A new text."""
 
     tokens: list[int]  # without eos
-    log_p: float  # sum over the new tokens, eos included, by the distribution that the
-    # repetition penalty leaves, at temperature 1
-    score: float  # of beam search: log_p over the length penalty; else log_p
+    log_prob: float  # sum over the new tokens, eos included, after the repetition
+    # penalty and before the temperature
+    score: float  # of beam search: log_prob over the length penalty; else log_prob
     ended: bool  # by eos; False: by the limit of length
 
 

@@ -17,7 +17,7 @@ class NewText(NamedTuple):
     """What was written after a prompt; see `generate.Text`."""
 
     text: str
-    log_p: float
+    log_prob: float
     score: float
     ended: bool
 

@@ -79,6 +79,9 @@ class Objective(Protocol):
         `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
         what the scored tokens [B, R] of the texts need. Their loss is that of
         `for_scoring()`, if there is one, which is -log p without smoothing or tasks.
+
+        One that writes text has `prompt(texts, vocab)`, which returns the rows that are
+        read before the first new token: see `inputs.prompt`.
         """
 
 

@@ -18,7 +18,7 @@ from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.spans import Lengths, span_corruption_lengths
-from research.objectives.inputs import joined_text, seq2seq
+from research.objectives.inputs import infilling, joined_text, seq2seq
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
@@ -189,8 +189,6 @@ class Objective:
         Raises:
           UserError: the noise hides no spans inside a text.
         """
-        if self.layout != "encoder_decoder":
-            scoring.refuse(f"objective dae with layout {self.layout}")
         if self.noise_mask not in ("spans", "iid") or self.replacement == "shuffle":
             scoring.refuse(f"objective dae with {self.noise_mask}, {self.replacement}")
         if self.replacement == "bert":
@@ -202,15 +200,18 @@ class Objective:
         read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)
         mode = self._mode_id(vocab)
         encoder = seq2seq.pack(read, kept & valid, size > 0, vocab, length, mode)
-        whole, first = self.target == "whole", None
-        if self.replacement == "sentinel" and not whole:
-            first = vocab.sentinel_ids[0]
-        written = valid if whole else hidden.mask
-        target = seq2seq.pack(token, written, size > 0, vocab, length, first)
-        marks = np.where(hidden.mask, -1, 0)
-        marks, _ = seq2seq.pack(marks, written, size > 0, vocab, length, first)
-        arrays = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
-        arrays["weight"] = (marks == -1).astype(np.float32)
+        whole = self.target == "whole"
+        marked = self.replacement == "sentinel" and not whole
+        arrays = infilling.make_batch(
+            encoder,
+            token,
+            hidden.mask,
+            valid,
+            vocab,
+            whole=whole,
+            first_id=vocab.sentinel_ids[0] if marked else None,
+            layout=self.layout,
+        )
         return scoring.ScoreRows(hidden.text, arrays)
 
     def for_scoring(self) -> "Objective":
@@ -255,7 +256,7 @@ class Objective:
     def _encoder_tokens(self, token, hidden, runs, key, vocab):
         """Tokens [B, R] for the encoder, and which of them [B, R] it reads."""
         if self.replacement == "sentinel":
-            return _insert_sentinels(token, ~hidden, runs, vocab)
+            return spans.insert_sentinels(token, ~hidden, runs, vocab)
         if self.replacement == "drop":
             return token, ~hidden
         if self.replacement == "shuffle":
@@ -271,16 +272,5 @@ class Objective:
         if self.target == "whole":
             return token, np.ones_like(hidden)
         if self.replacement == "sentinel":
-            return _insert_sentinels(token, hidden, runs, vocab)
+            return spans.insert_sentinels(token, hidden, runs, vocab)
         return token, hidden
-
-
-def _insert_sentinels(token, kept, runs, vocab) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [B, R], and which of them stay: each run not kept becomes one sentinel.
-
-    Clear runs and hidden runs each count their sentinels from the first.
-    """
-    first = runs.start & ~kept
-    marked = np.array(token, np.int32)
-    marked[first] = np.array(vocab.sentinel_ids, np.int32)[runs.run[first] // 2]
-    return marked, first | kept

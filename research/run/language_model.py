@@ -17,9 +17,9 @@ from research.data.tokenizers.masked_text import encode_with_masks
 from research.errors import UserError, unknown
 from research.evaluation.sentence_scores import Score, Scorer
 from research.generation.fill import Candidate, make_fill
-from research.generation.generate import make_generate
 from research.generation.options import Options
 from research.generation.rows import map_rows
+from research.generation.text import NewText, make_writer
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 from research.run.export import tokenizer_layout
@@ -47,15 +47,6 @@ class Filled(NamedTuple):
     text: str  # of the token, with the space before it if it starts a word
     token: int
     probability: float
-
-
-class Continuation(NamedTuple):
-    """A new text; see `research.generation.generate.Text`."""
-
-    text: str
-    log_prob: float
-    score: float
-    ended: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,10 +150,8 @@ class LanguageModel:
         make = input_format.causal_input if is_causal else input_format.full_input
         arrays = make(token, length)
         position, length = np.arange(width), length[:, None]
-        if (
-            self._layout == "last"
-            and self.run.network.options.token_types > TYPE_OF_LAST
-        ):
+        token_types = self.run.network.options.token_types
+        if self._layout == "last" and token_types > TYPE_OF_LAST:
             np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
         at = 0 if self._layout == "both" else length - 1
         weight = (position < length) / length if pool == "mean" else position == at
@@ -211,12 +200,11 @@ class LanguageModel:
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
         return scorer(texts, contexts)
 
-    def generate(
-        self, prompts: Sequence[str], **options: Any
-    ) -> list[list[Continuation]]:
+    def generate(self, prompts: Sequence[str], **options: Any) -> list[list[NewText]]:
         """New texts: by prompt one, or by beam search several, the best first.
 
-        Of an encoder-decoder the prompt is the encoder's text.
+        Of an encoder-decoder the prompt is the encoder's text. Prompts may spell
+        sentinels and masks: see `research.generation.text.make_writer`.
 
         Args:
           options: fields of `research.generation.options.Options`, such as method,
@@ -231,13 +219,7 @@ class LanguageModel:
             chosen = Options(**options)
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
-        generate = self._kept(chosen, lambda: make_generate(*self._parts, chosen))
-        vocabulary = self.run.vocabulary
-        tokens = [vocabulary.encode(prompt)[0].tolist() for prompt in prompts]
-        return [
-            [Continuation(vocabulary.decode(own), *rest) for own, *rest in texts]
-            for texts in generate(tokens)
-        ]
+        return self._kept(chosen, lambda: make_writer(self.run, chosen))(prompts)
 
     @property
     def _parts(self) -> tuple:

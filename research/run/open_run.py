@@ -97,7 +97,8 @@ def _open_folder(source: str) -> LanguageModel:
     vocabulary = load_vocabulary(own, NUM_SENTINELS if family == "t5" else 0)
     rows = model.config["vocab_size"]
     num_pieces = len(vocabulary.model.pieces)
-    vocabulary = dataclasses.replace(vocabulary, vocab=_resize(vocabulary.vocab, rows))
+    vocab = _resize(vocabulary.vocab, rows)
+    vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = models.Options(**UNSAID | model.options)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
     if has_two:

@@ -1,15 +1,18 @@
 """New texts are the most probable by the loss that trains the network."""
 
+import jax
 import numpy as np
 import pytest
 
 from research import models
 from research.batch import NEVER
+from research.errors import UserError
 from research.generation.generate import make_generate
 from research.generation.options import Options
 from research.objectives import unilm
-from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs import input_format, joined_text, seq2seq
 from research.objectives.inputs.prompt import pad_rows
+from tests.generation.conftest import mesh_of
 from tests.testing.objective_cases import VOCAB
 
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
@@ -38,6 +41,14 @@ def seq2seq_batch(objective, prompt, text):
     batch = seq2seq.make_batch(encoder, target, VOCAB, start)
     batch["weight"][:, : len(before)] = 0
     return batch
+
+
+def joined_batch(objective, prompt, text):
+    """Input and target as one text."""
+    encoder = pad_rows([[*prompt, VOCAB.eos_id]], VOCAB.pad_id)
+    target = pad_rows([text], VOCAB.pad_id)
+    length = len(prompt) + 1 + len(text)
+    return joined_text.make_batch(encoder, target, VOCAB, length, objective.layout)
 
 
 def unilm_batch(objective, prompt, text):
@@ -79,7 +90,13 @@ CASES = {
     "lm": ("lm", {}, {"position": "rotary", "num_kv_heads": 2}, lm_batch),
     "prefix": ("lm", {"prefix": "random"}, {"position": "t5"}, lm_batch),
     "mems": ("lm", {"mem_len": 4}, {"position": "relative"}, lm_batch),
-    "dae": ("dae", {}, {"position": "t5", "init": "t5"}, seq2seq_batch),
+    "prefix dae": ("dae", {"layout": "prefix"}, {"position": "t5"}, joined_batch),
+    "dae": (
+        "dae",
+        {},
+        {"position": "t5", "init": "t5", "shared_stacks": True},
+        seq2seq_batch,
+    ),
     "bart": ("bart", {}, {}, seq2seq_batch),
     "unilm": ("unilm", {}, {"norm_placement": "post"}, unilm_batch),
     "plm": ("plm", {}, {"position": "relative"}, plm_batch),
@@ -92,22 +109,68 @@ CASES = {
 def test_the_text_is_the_most_probable_by_the_loss(
     name, fields, options, make_batch, make_model, mesh
 ):
-    """Its log p is minus the loss of the whole text, and no token is less probable."""
-    objective, network, params = make_model(name, fields, **options)
-    texts = make_generate(objective, network, params, VOCAB, mesh, OPTIONS)(PROMPTS)
-    for prompt, (text,) in zip(PROMPTS, texts, strict=True):
-        written = [*text.tokens, *[VOCAB.eos_id] * text.ended]
-        assert 3 < len(written) <= 6 or not text.ended
-        batch = make_batch(objective, prompt, written)
-        batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
+    """Its log p is minus the loss of the whole text, which is read at once."""
+    model = make_model(name, fields, **options)
+    prompts = PROMPTS[:2]
+    texts = make_generate(*model, VOCAB, mesh, OPTIONS)(prompts)
+    for prompt, (text,) in zip(prompts, texts, strict=True):
+        assert text.ended or len(text.tokens) == 6
+        loss = loss_of(model, make_batch, prompt, text)
+        np.testing.assert_allclose(text.log_prob, -loss, rtol=1e-5)
 
-        def total(target, batch=batch):
-            terms, _ = models.apply(
-                network,
-                params,
-                lambda net: objective.loss(net, batch | {"target": target}, None),
-            )
-            return terms[name].total
 
-        loss = float(total(batch["target"]))
-        np.testing.assert_allclose(text.log_p, -loss, rtol=1e-5)
+def loss_of(model, make_batch, prompt, text):
+    """The sum of the loss over a text and its end."""
+    objective, network, params = model
+    batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
+    batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
+
+    @jax.jit
+    def terms(params):
+        fn = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
+        return models.apply(network, params, fn)
+
+    return float(next(iter(terms(params).values())).total)
+
+
+def test_beams_are_scored_by_the_loss(make_model, mesh):
+    """Each goes on from its own keys."""
+    model = make_model("lm", {}, position="rotary")
+    options = Options(method="beam", beams=4, max_tokens=5, length_penalty=0.0)
+    for text in make_generate(*model, VOCAB, mesh, options)(PROMPTS[:1])[0]:
+        loss = loss_of(model, lm_batch, PROMPTS[0], text)
+        np.testing.assert_allclose(text.score, -loss, rtol=1e-5)
+
+
+def test_a_text_depends_neither_on_other_prompts_nor_on_the_mesh(make_model, mesh):
+    """Nor on the number of rows of a batch."""
+    objective, network, params = make_model("dae", {}, position="t5")
+    options = Options(method="beam", beams=3, max_tokens=5)
+    write = make_generate(objective, network, params, VOCAB, mesh, options, batch=2)
+    together = write(PROMPTS)
+    alone = [write([prompt])[0] for prompt in PROMPTS[:1]]
+    wide = mesh_of(data=2, fsdp=2, tensor=2)
+    sharded = make_generate(objective, network, params, VOCAB, wide, options)(PROMPTS)
+    for expected, actual in ((alone, together), (together, sharded)):
+        for some, others in zip(expected, actual, strict=False):
+            assert [t.tokens for t in some] == [t.tokens for t in others]
+            scores = [text.score for text in some]
+            np.testing.assert_allclose(scores, [t.score for t in others], rtol=1e-4)
+
+
+def test_what_cannot_be_written_is_refused(make_model, mesh):
+    def write(name, fields, prompts, **options):
+        model = make_model(name, fields, **options)
+        return make_generate(*model, VOCAB, mesh, OPTIONS)(prompts)
+
+    with pytest.raises(
+        UserError, match=r"objective mlm does not write text; bart, dae"
+    ):
+        write("mlm", {}, PROMPTS)
+    with pytest.raises(UserError, match=r"max_length is 8; give a shorter prompt"):
+        write("lm", {}, PROMPTS, max_length=8)
+    with pytest.raises(UserError, match="direction is both; text is written forward"):
+        write("lm", {"direction": "both"}, PROMPTS)
+    with pytest.raises(UserError, match="plm needs prompts of at least one token"):
+        write("plm", {}, [[60], []])
+    assert write("lm", {}, []) == []

@@ -115,6 +115,22 @@ def test_a_classifier_has_vectors_alone(tmp_path):
         model.fill(["a [MASK]"])
 
 
+def test_special_tokens_that_a_model_lacks_have_no_rows(tmp_path):
+    """The softmax counts the rows of the file alone; without bos there is no score."""
+    folder = huggingface_goldens.copy_with_vocabulary("gpt2", tmp_path)
+    pieces = (folder / "vocab.txt").read_text()
+    pieces = pieces.replace("[CLS]", "[one]").replace("[MASK]", "[two]")
+    (folder / "vocab.txt").write_text(pieces)
+    model = open_run(f"hf:{folder}")
+    vocab = model.run.vocabulary.vocab
+    assert model.run.network.size == vocab.size == len(vocab.is_special) == 99
+    assert min(vocab.bos_id, vocab.mask_id) >= 99
+    assert model.encode(["the river"]).shape == (1, 16)
+    for use in (model.score, model.generate):
+        with pytest.raises(UserError, match="no token that begins a text"):
+            use(["the river"])
+
+
 def test_what_cannot_be_opened_is_one_line(tmp_path):
     with pytest.raises(UserError, match=r"is no run: it has no config\.json"):
         open_run(tmp_path)

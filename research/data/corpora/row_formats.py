@@ -58,7 +58,8 @@ def parse_txt(file: BinaryIO, fmt: Format) -> Parsed:
 def parse_lines(file: BinaryIO, fmt: Format) -> Parsed:
     """Each line, without its end; a blank one is a document without text."""
     for number, line in enumerate(_line_feeds(file), 1):
-        yield Document(decode(line, number).rstrip("\r\n"), id=f":{number}")
+        text = decode(line, number).rstrip("\r\n")
+        yield Document(text, id=f":{number}")
 
 
 def parse_jsonl(file: BinaryIO, fmt: Format) -> Parsed:

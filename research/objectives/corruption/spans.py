@@ -183,6 +183,19 @@ def shuffle_tokens(
     return shuffled
 
 
+def insert_sentinels(
+    token: np.ndarray, kept: np.ndarray, runs: Runs, vocab: VocabInfo
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [B, R], and which of them stay: each run not kept becomes one sentinel.
+
+    Clear runs and hidden runs each count their sentinels from the first.
+    """
+    first = runs.start & ~kept
+    marked = np.array(token, np.int32)
+    marked[first] = np.array(vocab.sentinel_ids, np.int32)[runs.run[first] // 2]
+    return marked, first | kept
+
+
 class Lengths(NamedTuple):
     """The text and the target that go with an encoder of length L."""
 

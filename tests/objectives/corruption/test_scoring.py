@@ -118,6 +118,18 @@ def test_the_decoder_writes_what_the_encoder_does_not_read(case, text):
     assert (start == (EOS if name == "bart" else PAD)).all()
 
 
+@pytest.mark.parametrize("layout", ["decoder", "prefix"])
+@pytest.mark.parametrize("target", ["spans", "whole"])
+def test_one_stack_reads_the_rest_and_then_writes_what_is_hidden(layout, target, text):
+    made = rows("dae", text, "infill_words", layout=layout, target=target)
+    example, _ = text
+    a, hidden, b, c = np.split(example.token[0, :6], [1, 3, 5])
+    assert scored_targets(made)[0] == hidden.tolist()
+    written = [*a, *hidden, *b, *c] if target == "whole" else [S0, *hidden]
+    joined = [*a, S0, *b, *c, EOS, *written, EOS]
+    assert read(made.arrays, 0, "") == [PAD, *joined[:-1]]
+
+
 def test_orders_of_plm_are_those_of_all_texts_and_context_precedes(text):
     made = rows("plm", text, "random_orders", format="pair", mem_len=4)
     num_orders = len(made.text) // 2

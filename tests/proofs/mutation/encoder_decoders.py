@@ -89,7 +89,7 @@ MUTANTS = [
     ),
     Mutant(
         "sentinels start again from the first after the eighth",
-        DAE,
+        SPANS,
         "[runs.run[first] // 2]",
         "[runs.run[first] // 2 % 8]",
         TEST_DAE,

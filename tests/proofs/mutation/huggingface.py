@@ -11,6 +11,8 @@ TEST_EXPORT = "tests/checkpoints/huggingface/test_export.py"
 TEST_RESTORE = "tests/checkpoints/huggingface/test_restore.py"
 TEST_FOLDER = "tests/checkpoints/huggingface/test_folder.py"
 TEST_TOKENIZER = "tests/data/tokenizers/test_export_tokenizer.py"
+TEST_MASKED = "tests/data/tokenizers/test_masked_text.py"
+TEST_OPEN = "tests/run/test_open_run.py"
 TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
 
 MUTANTS = [
@@ -134,5 +136,86 @@ MUTANTS = [
         '            step["prepend_scheme"] = "always"',
         TEST_FILES,
         "unigram",
+    ),
+    Mutant(
+        "what is exported is read with a second mark before each word",
+        "research/data/tokenizers/tokenizer_models.py",
+        '    kept = [step for step in normal if step["type"] != "Prepend"]\n',
+        "    kept = normal\n",
+        TEST_TOKENIZER,
+        "read_again",
+    ),
+    Mutant(
+        "an exported vocabulary that makes one space of white space keeps it",
+        "research/data/tokenizers/vocabulary.py",
+        '    if whitespace == "auto" and model.adds_space:\n',
+        "    if False:\n",
+        TEST_TOKENIZER,
+        "read_again and bytebpe",
+    ),
+    Mutant(
+        "the ids of XLM-R are those of its SentencePiece model",
+        "research/data/tokenizers/model_files.py",
+        "for each in proto.pieces[3:]]",
+        "for each in proto.pieces]",
+        TEST_FILES,
+        "xlm_r",
+    ),
+    Mutant(
+        "only the first of GPT's words in a unit starts a word",
+        "research/data/tokenizers/vocabulary.py",
+        "        flags[1:][self._ends_word[token[:-1]]] = WORD\n",
+        "",
+        TEST_FILES,
+        "gpt",
+    ),
+    Mutant(
+        "what follows a mask right behind it is read as a word of its own",
+        "research/data/tokenizers/masked_text.py",
+        "        if joined and units and not text[0].isspace():\n",
+        "        if False:\n",
+        TEST_MASKED,
+        "beside_masks and unigram",
+    ),
+    Mutant(
+        "the mean of a text's states is also over padding",
+        "research/run/language_model.py",
+        "        weight = (position < length) / length if",
+        "        weight = (position >= 0) / length if",
+        TEST_OPEN,
+        "text_alone",
+    ),
+    Mutant(
+        "XLNet's class token has the token type of the text",
+        "research/run/language_model.py",
+        '        if self._layout == "last" and token_types > TYPE_OF_LAST:\n',
+        "        if False:\n",
+        TEST_OPEN,
+        "those_of_the_states and xlnet",
+    ),
+    Mutant(
+        "a model without a readout is asked for tokens",
+        "research/run/language_model.py",
+        "        if self.missing:\n",
+        "        if False:\n",
+        TEST_OPEN,
+        "classifier",
+    ),
+    Mutant(
+        "a softmax counts rows of special tokens that a model lacks",
+        "research/run/open_run.py",
+        "    vocab = _resize(vocabulary.vocab, rows)\n",
+        "    vocab = vocabulary.vocab\n",
+        TEST_OPEN,
+        "lacks_have_no_rows",
+    ),
+    Mutant(
+        "blank lines have no vectors, so that those of others move up",
+        "research/data/corpora/row_formats.py",
+        '        text = decode(line, number).rstrip("\\r\\n")\n',
+        '        text = decode(line, number).rstrip("\\r\\n")\n'
+        "        if not text:\n            continue\n",
+        "tests/launch/test_embed.py",
+        "vectors_of_lines",
     ),
 ]

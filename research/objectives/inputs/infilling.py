@@ -1,0 +1,50 @@
+"""Rows of a denoiser whose hidden tokens alone are scored, of one or two stacks."""
+
+# N rows, R raw tokens, L encoder length, T decoder length
+
+import numpy as np
+
+from research.batch import VocabInfo
+from research.objectives.inputs import joined_text, seq2seq
+
+NUM_MORE = 2
+"""Tokens of an input and its target of hidden tokens that are more than L at most."""
+
+
+def make_batch(
+    encoder: tuple[np.ndarray, np.ndarray],
+    token: np.ndarray,
+    hidden: np.ndarray,
+    valid: np.ndarray,
+    vocab: VocabInfo,
+    *,
+    whole: bool,
+    first_id: int | None,
+    layout: str,
+) -> dict[str, np.ndarray]:
+    """A batch with weight at the hidden tokens, which the target gives in order.
+
+    Args:
+      encoder: [N, L], as `seq2seq.pack` returns it.
+      token, hidden, valid: [N, R], raw tokens, which are hidden, and which are no
+        padding.
+      whole: whether the target is the text, or what is hidden of it.
+      first_id: a token before the target, if any.
+      layout: of the objective `dae`.
+    """
+    width, nonempty = encoder[0].shape[1], valid.any(axis=1)
+    written = valid if whole else hidden
+    target = seq2seq.pack(token, written, nonempty, vocab, width, first_id)
+    marks = np.where(hidden, -1, 0)
+    marks, _ = seq2seq.pack(marks, written, nonempty, vocab, width, first_id)
+    weight = (marks == -1).astype(np.float32)
+    if layout == "encoder_decoder":
+        batch = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
+        return batch | {"weight": weight}
+    joined = width + (width if whole else NUM_MORE)
+    batch = joined_text.make_batch(encoder, target, vocab, joined, layout)
+    if layout == "decoder":
+        row, slot = np.nonzero(weight)
+        weight = np.zeros(batch["weight"].shape, np.float32)
+        weight[row, encoder[1][row] + slot] = 1
+    return batch | {"weight": weight}

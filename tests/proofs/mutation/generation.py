@@ -1,0 +1,144 @@
+"""Generation: the cache, searches, samples and how prompts are laid out."""
+
+from tests.proofs.mutation import Mutant
+
+CACHE = "research/models/layers/cache.py"
+BEAMS = "research/generation/beams.py"
+TEXTS = "research/generation/texts.py"
+NEXT = "research/generation/next_token.py"
+CONTINUATION = "research/generation/continuation.py"
+TEST_CACHE = "tests/models/test_cache.py"
+TEST_DECODING = "tests/generation/test_decoding.py"
+TEST_GENERATE = "tests/generation/test_generate.py"
+TEST_FILL = "tests/generation/test_fill.py"
+
+MUTANTS = [
+    Mutant(
+        "the next call writes its keys over the last slot of the call before",
+        CACHE,
+        "used = self.used + own.key.shape[-3]",
+        "used = self.used + own.key.shape[-3] - 1",
+        TEST_CACHE,
+        "reads_a_text_in_parts and rotary and causal",
+    ),
+    Mutant(
+        "the causal pattern of later calls counts queries from the first slot",
+        "research/models/layers/dense_attention.py",
+        "query_index += 0 if inputs.start is None else inputs.start",
+        "query_index += 0",
+        TEST_CACHE,
+        "reads_a_text_in_parts and rotary and causal",
+    ),
+    Mutant(
+        "appended queries are keys of later calls",
+        CACHE,
+        "write(self.group[name], group[name][:, :num_keys], self.used, 1)",
+        "write(self.group[name], group[name], self.used, 1)",
+        TEST_CACHE,
+        "appended_queries",
+    ),
+    Mutant(
+        "beams keep the keys of the rows that they replace",
+        CACHE,
+        'lambda x: jnp.take(x, row, 1, mode="clip")',
+        "lambda x: x",
+        TEST_GENERATE,
+        "beams_are",
+    ),
+    Mutant(
+        "the length penalty multiplies log p, so that short texts win",
+        BEAMS,
+        "((5.0 + length) / 6.0) ** options.length_penalty",
+        "((5.0 + length) / 6.0) ** -options.length_penalty",
+        TEST_DECODING,
+        "ranks_them_as_a_full_search",
+    ),
+    Mutant(
+        "texts that have ended go on",
+        BEAMS,
+        "log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)",
+        "log_p_BK = jnp.where(ends & False, -jnp.inf, log_p_BK)",
+        TEST_DECODING,
+        "early_end",
+    ),
+    Mutant(
+        "the search ends at the first text that has ended",
+        BEAMS,
+        "done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit",
+        "done = ended.score[:, 0] > -jnp.inf",
+        TEST_DECODING,
+        "early_end or full_search",
+    ),
+    Mutant(
+        "the end of the search takes the penalty of the length so far",
+        BEAMS,
+        "limit = length_penalty(options, jnp.float32(options.max_tokens))",
+        "limit = length_penalty(options, length)",
+        TEST_DECODING,
+        "early_end",
+    ),
+    Mutant(
+        "top_p leaves out the token that crosses it",
+        NEXT,
+        "before_RV = jnp.cumsum(p_RV, axis=-1) - p_RV",
+        "before_RV = jnp.cumsum(p_RV, axis=-1)",
+        TEST_DECODING,
+        "tail_is_cut",
+    ),
+    Mutant(
+        "samples of all rows have the same noise",
+        NEXT,
+        "jax.random.fold_in(jax.random.fold_in(key, row), count)",
+        "jax.random.fold_in(key, count)",
+        TEST_DECODING,
+        "depends_on_its_row_alone",
+    ),
+    Mutant(
+        "the repetition penalty raises seen tokens whose logit is negative",
+        NEXT,
+        "jnp.where(logits > 0, logits / penalty, logits * penalty)",
+        "logits / penalty",
+        TEST_DECODING,
+        "repetition_penalty",
+    ),
+    Mutant(
+        "eos counts in the log p of a text that has ended before",
+        TEXTS,
+        "log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B)",
+        "log_p=state.log_p + log_p_B",
+        TEST_GENERATE,
+        "most_probable_by_the_loss and (bart or mems)",
+    ),
+    Mutant(
+        "a new token has the position of the token before",
+        CONTINUATION,
+        'for name in ("position", "rank", "reach")',
+        'for name in ("rank", "reach")',
+        TEST_GENERATE,
+        "most_probable_by_the_loss and lm",
+    ),
+    Mutant(
+        "masks that UniLM appended stay in the text",
+        CONTINUATION,
+        "return logits_RV, Context(cache._replace(used=used), last)",
+        "return logits_RV, Context(cache, last)",
+        TEST_GENERATE,
+        "most_probable_by_the_loss and unilm",
+    ),
+    Mutant(
+        "T5's first sentinel is spelled as the second",
+        "research/generation/text.py",
+        "enumerate(vocabulary.vocab.sentinel_ids)",
+        "enumerate(vocabulary.vocab.sentinel_ids, 1)",
+        "tests/launch/test_generate.py",
+        "sentinels_and_the_space",
+    ),
+    Mutant(
+        "ELECTRA's discriminator fills in masks, which it never reads",
+        "research/generation/fill.py",
+        'getattr(net, "generator", net)',
+        'getattr(net, "discriminator", net)',
+        TEST_FILL,
+        "best_tokens and electra",
+    ),
+]
