@@ -55,6 +55,7 @@ setup(
             "pytest-xdist>=3.6",
             "ruff>=0.9",
         ],
+        "harness": ["lm_eval>=0.4.9"],
         "ray": ["ray[client]>=2.50"],
         "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],

@@ -24,14 +24,17 @@ class Window(NamedTuple):
 
 
 def encode(
-    vocabulary: Vocabulary, text: str, context: str
+    vocabulary: Vocabulary, text: str, context: str, separator: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens and flags of a context and a text, and which tokens are the text's."""
+    """Tokens and flags of a context and a text, and which tokens are the text's.
+
+    separator: between the two, if there is no white space.
+    """
     if not context:
         token, starts = vocabulary.encode(text)
         return token, starts * np.uint8(WORD), np.full(len(token), bool(text.strip()))
     spaced = context[-1].isspace() or text[:1].isspace()
-    begin = context if spaced else context + " "
+    begin = context if spaced else context + separator
     token, starts = vocabulary.encode(begin + text)
     scored = token_offsets(begin + text, vocabulary).end > len(begin)
     return token, starts * np.uint8(WORD), scored & bool(text.strip())

@@ -79,14 +79,18 @@ class Scorer:
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
 
     def __call__(
-        self, texts: Sequence[str], contexts: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        contexts: Sequence[str] | None = None,
+        *,
+        separator: str = " ",
     ) -> list[Score]:
         """The score of each text, or of each text given its context.
 
-        A text follows its context after a space, unless there is white space. A score
-        does not depend on the other texts. A text that is longer than a row is read in
-        windows, each as long as a row, and each of its tokens is scored once: see
-        `make_windows`.
+        A text follows its context after the separator, unless there is white space. A
+        score does not depend on the other texts. A text that is longer than a row is
+        read in windows, each as long as a row, and each of its tokens is scored once:
+        see `make_windows`.
 
         Raises:
           UserError: a text is blank.
@@ -96,7 +100,7 @@ class Scorer:
         num_windows = np.zeros(len(texts), np.int64)
         num_tokens = np.zeros(len(texts), np.int64)
         for number, pair in enumerate(zip(texts, contexts, strict=True)):
-            token, flags, scored = encode(self.run.vocabulary, *pair)
+            token, flags, scored = encode(self.run.vocabulary, *pair, separator)
             if not scored.any():
                 raise UserError(f"text {number + 1} is blank: {pair[0]!r:.40}")
             num_tokens[number] = scored.sum()

@@ -6,6 +6,8 @@ import pytest
 
 from launch.cli import DONE, MISTAKE, main
 from launch.score import parser, run
+from research.data.tokenizers.vocabulary import load_vocabulary
+from research.evaluation.score_windows import encode
 from tests.testing import tiny_runs
 
 PAIRS = [("the old stone reads", "stone reads the old")] * 3 + [("a river", "a river")]
@@ -67,6 +69,26 @@ def test_pairs_and_last_words(folder, capsys):
         words = [json.loads(line)["scores"][0] for line in file]
     assert [word["num_bytes"] for word in words] == [5, 2]
     assert all(word["all_best"] in (True, False) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "separator", "scored"),
+    [
+        ("", "the old stone", " ", "the old stone"),
+        ("the old", "stone", " ", "stone"),
+        ("the old", " stone", "", "stone"),
+        ("the old ", "stone sees", " ", "stone sees"),
+        ("the old\n", "a river", " ", "a river"),
+    ],
+)
+def test_the_tokens_of_a_text_behind_its_context(
+    folder, context, text, separator, scored
+):
+    vocabulary = load_vocabulary(folder / "run", 0)
+    token, flags, own = encode(vocabulary, text, context, separator)
+    assert vocabulary.decode(token[own]) == scored
+    assert vocabulary.decode(token).split() == [*context.split(), *text.split()]
+    assert own[-1] and (flags > 0).sum() >= len(context.split() + text.split())
 
 
 @pytest.mark.parametrize(

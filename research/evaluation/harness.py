@@ -1,0 +1,78 @@
+"""Serves a model to lm-evaluation-harness (`pip install .[harness]`).
+
+    model = open_run("runs/wiki")
+    lm_eval.simple_evaluate(model=language_model(model), tasks=["blimp"])
+
+Requests are scored by the model's own objective: see `sentence_scores`. What the
+harness calls a log-likelihood is a pseudo-log-likelihood of mlm, dae and bart.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from research.errors import UserError
+from research.evaluation.sentence_scores import Scorer
+
+MAX_NEW_TOKENS = 256
+"""Of a generated text, unless the task says how many (lm_eval, huggingface.py)."""
+
+
+def language_model(model: Any, method: str = "") -> Any:
+    """The model as an `lm_eval.api.model.LM`.
+
+    Args:
+      model: what `open_run` gives; `run` is read, and `generate` to write texts.
+      method: of the objective's `score_methods`; "": its first.
+
+    Raises:
+      UserError: lm_eval is not installed, or the objective gives no score.
+    """
+    try:
+        from lm_eval.api.model import LM
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error.name} is not installed; it comes with the extra harness"
+        ) from error
+    scorer = Scorer(model.run, method, best=True)
+
+    class Served(LM):
+        """A request's args: (context, continuation), (text,) or (context, options)."""
+
+        def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+            """log p(continuation | context), and whether it is the greedy one."""
+            contexts, texts = _columns(requests, 2)
+            scores = scorer(texts, contexts, separator="")
+            return [(score.log_prob, bool(score.all_best)) for score in scores]
+
+        def loglikelihood_rolling(self, requests: Sequence[Any]) -> list[float]:
+            """log p of whole texts; long ones are read in windows."""
+            return [score.log_prob for score in scorer(*_columns(requests, 1))]
+
+        def generate_until(self, requests: Sequence[Any]) -> list[str]:
+            """New text, up to the first of the task's stops."""
+            return [_generate(model, *request.args) for request in requests]
+
+    return Served()
+
+
+def _columns(requests: Sequence[Any], count: int) -> list[list[str]]:
+    """The first arguments of requests, one list for each."""
+    return [[request.args[n] for request in requests] for n in range(count)]
+
+
+def _generate(model: Any, context: str, options: dict[str, Any]) -> str:
+    """The model's text after a context, which ends before the first stop.
+
+    Raises:
+      UserError: the model writes no text.
+    """
+    if not hasattr(model, "generate"):
+        raise UserError("generate_until needs a model that writes text, from open_run")
+    chosen = {"max_tokens": int(options.get("max_gen_toks", MAX_NEW_TOKENS))}
+    if options.get("do_sample") and options.get("temperature", 1.0) > 0:
+        chosen |= {"method": "sample", "temperature": options.get("temperature", 1.0)}
+    text = model.generate([context], **chosen)[0][0].text
+    stops = options.get("until") or []
+    for stop in [stops] if isinstance(stops, str) else stops:
+        text = text.partition(stop)[0] if stop else text
+    return text
