@@ -1,6 +1,7 @@
 """Opens a run, or a model in Hugging Face's layout, to use it from Python."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,10 +110,19 @@ def _open_folder(source: str) -> LanguageModel:
     network = objective.network(options, vocabulary.vocab)
     length = options.max_length
     shapes = _shapes(objective, network, min(length, 128))
-    found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
+    restored = restore.restore(source, "", shapes, num_pieces=num_pieces)
+    found = restored.params
+    for name, array in found.items():
+        if array.shape != shapes[name]:
+            raise UserError(
+                f"{path}: {name} has shape {array.shape}, but {shapes[name]} by "
+                "config.json"
+            )
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
+    if restored.unused:
+        print(f"not used of {source}: {', '.join(restored.unused)}", file=sys.stderr)
     return _language_model(
         objective, network, _as_tree(found), vocabulary, length, 0, missing
     )
