@@ -1,7 +1,6 @@
 """Opens a run, or a model in Hugging Face's layout, to use it from Python."""
 
 import dataclasses
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,8 +109,7 @@ def _open_folder(source: str) -> LanguageModel:
     network = objective.network(options, vocabulary.vocab)
     length = options.max_length
     shapes = _shapes(objective, network, min(length, 128))
-    restored = restore.restore(source, "", shapes, num_pieces=num_pieces)
-    found = restored.params
+    found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
     for name, array in found.items():
         if array.shape != shapes[name]:
             raise UserError(
@@ -121,8 +119,6 @@ def _open_folder(source: str) -> LanguageModel:
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
-    if restored.unused:
-        print(f"not used of {source}: {', '.join(restored.unused)}", file=sys.stderr)
     return _language_model(
         objective, network, _as_tree(found), vocabulary, length, 0, missing
     )
