@@ -110,6 +110,12 @@ def _open_folder(source: str) -> LanguageModel:
     length = options.max_length
     shapes = _shapes(objective, network, min(length, 128))
     found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
+    for name, array in found.items():
+        if array.shape != shapes[name]:
+            raise UserError(
+                f"{path}: {name} has shape {array.shape}, but {shapes[name]} by "
+                "config.json"
+            )
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")

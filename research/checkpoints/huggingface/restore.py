@@ -195,6 +195,11 @@ def restore_network(
         if (found := find(path, shape[0] if shape else 0, sizes)) is None:
             continue
         array = found.array
+        if found.change.is_vocab and len(array) != sizes.vocab:
+            raise UserError(
+                f"{model.path}: {found.keys[0]} has {len(array)} rows, but the "
+                f"vocab_size of config.json is {sizes.vocab}"
+            )
         if found.change.is_vocab and len(array) < shape[0]:
             num_rows[path] = len(array)
             padding = [(0, shape[0] - len(array))] + [(0, 0)] * (array.ndim - 1)

@@ -81,6 +81,14 @@ def test_a_vocabulary_of_another_size_is_refused(params, num_pieces):
         restore_bert(params[1], num_pieces=num_pieces)
 
 
+def test_a_table_of_another_size_than_the_config_says_is_refused(params, tmp_path):
+    shutil.copytree(FOLDER / "bert", tmp_path / "bert")
+    config = json.loads((FOLDER / "bert" / CONFIG).read_text())
+    (tmp_path / "bert" / CONFIG).write_text(json.dumps(config | {"vocab_size": 120}))
+    with pytest.raises(UserError, match=r"has 99 rows, but the vocab_size .* is 120"):
+        restore_bert(params[1], f"hf:{tmp_path / 'bert'}")
+
+
 def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
     shutil.copytree(FOLDER / "bert", tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n[PAD]\n")
