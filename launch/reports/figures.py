@@ -80,8 +80,9 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
             panel.set_xlabel(UNITS[curve.over])
         for panel in list(axes.flat)[len(drawn) :]:
             panel.set_axis_off()
-        handles = axes[0][0].get_legend_handles_labels()
-        axes[0][width - 1].legend(*handles, frameon=False, fontsize=8)
+        handles, names = axes[0][0].get_legend_handles_labels()
+        legend = dict(zip(names, handles, strict=True))  # once, not for each trial
+        axes[0][width - 1].legend(legend.values(), legend, frameon=False, fontsize=8)
         return svg_element(figure)
 
 
@@ -135,7 +136,7 @@ def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
 def draw_bars(table: Table, grid: Grid, name: str) -> str:
     """One bar for each row: the mean of a column, its interval, and seeds as dots."""
     drawn = [row for row in grid if grid[row][name] and grid[row][name].numbers]
-    digits = next(column.digits for column in table.columns if column.name == name)
+    column = next(column for column in table.columns if column.name == name)
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 0.42 * len(drawn) + 0.8))
         for y, row in enumerate(reversed(drawn)):
@@ -145,7 +146,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
             panel.errorbar(mean, y, xerr=margin, color=color, capsize=4, lw=1.6)
             panel.plot(cell.values, [y] * len(cell.values), "o", color=color, ms=3.5)
             panel.annotate(
-                f"{mean:.{digits}f}",
+                f"{mean:.{column.digits}f}",
                 (0, y),
                 xytext=(6, 0),
                 textcoords="offset points",
@@ -157,7 +158,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
         panel.set_yticks(range(len(drawn)), reversed(drawn))
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
-        panel.set_xlabel(name)
+        panel.set_xlabel(column.header)
         panel.set_xlim(left=0)
         return svg_element(figure)
 
@@ -165,6 +166,9 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
 def svg_element(figure: Any) -> str:
     """A figure as an <svg> element of a page; its bytes are deterministic."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    metadata = {"Date": None}
+    figure.savefig(
+        out, format="svg", metadata=metadata, transparent=True, bbox_inches="tight"
+    )
     pyplot.close(figure)
     return re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.DOTALL)
