@@ -41,8 +41,9 @@ class Evaluations:
                 continue
             scores = evaluate(program, params, self._zeros(), before_batch)
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
-            known = [item.score for item in scores.items if item.score is not None]
-            self.item_scores[split] = known
+            if scores.items:
+                known = [item.score for item in scores.items if item.score is not None]
+                self.item_scores[split] = known
         return metrics
 
 
