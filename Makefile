@@ -104,7 +104,7 @@ $(VENV)/stamp: requirements.txt
 
 # The ledger of published claims, from the results that are committed.
 claims: env
-	$(BIN)/python -m launch.claims > $(VENV)/page.md
+	$(BIN)/python -m launch.claims --figure=docs/claims.svg > $(VENV)/page.md
 	mv $(VENV)/page.md docs/claims.md
 
 lock: env

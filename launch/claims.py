@@ -1,6 +1,6 @@
 """Prints the ledger of published claims, or records what finished runs say of one.
 
-    python -m launch.claims > docs/claims.md          (also: make claims)
+    python -m launch.claims --figure=docs/claims.svg > docs/claims.md    (make claims)
     python -m launch.claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
 With --claim=TABLE, or --claim=TABLE.CLAIM for one, it reads the column of the claim's
@@ -24,6 +24,7 @@ from launch.sweeps import published, sweep_plan
 from launch.sweeps.sweep_plan import SCALES
 from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
+from research.evaluation.statistics import Estimate
 
 INTRODUCTION = """# Claims
 
@@ -38,11 +39,20 @@ one.
 """
 
 
+UNITS = (
+    "Differences are divided by what their plan shows: all have one axis. Right "
+    "of the dotted line they confirm the claim. Filled: decided; a square: reversed; "
+    "open: not decided; a triangle: one seed."
+)
+
+
 def run(args: argparse.Namespace) -> None:
     folder = Path(args.folder)
     claims = ledger.load_claims(folder)
     if not args.claim:
         print("\n".join(page(claims, folder)))
+        if args.figure:
+            draw_figure(claims, folder, Path(args.figure))
         return
     chosen = [claim for name, claim in claims.items() if _names(args.claim, name)]
     if not chosen:
@@ -115,6 +125,8 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
     }
     yield INTRODUCTION
     yield _summary(claims, compared)
+    if any(compared.values()):
+        yield f"\n![Forest plot of the claims that were run](claims.svg)\n\n{UNITS}"
     for source in dict.fromkeys(claim.source for claim in claims.values()):
         own = [claim for claim in claims.values() if claim.source == source]
         yield f"\n## {source} ({own[0].mark})\n"
@@ -125,6 +137,24 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
             words = [_name(claim), claim.better, claim.worse, claim.metric]
             words += [f"{claim.difference:+g}", *verdicts]
             yield f"| {' | '.join(words)} |"
+
+
+def draw_figure(claims: dict[str, Claim], folder: Path, path: Path) -> None:
+    """Writes a forest plot of the claims that were run; nothing, if none was."""
+    from launch.reports import forest  # matplotlib: for the figure alone
+
+    groups: dict[str, list[forest.Line]] = {}
+    for scale in SCALES:
+        found = ledger.compare_results(claims.values(), scale, folder)
+        for name, (comparison, _) in found.items():
+            unit = claims[name].plans[scale].detectable()
+            mean, margin, count = comparison.difference
+            scaled = Estimate(mean / unit, margin / unit, count)
+            label = f"{scale}: difference / what the plan shows"
+            line = forest.Line(name, scaled, _word(comparison))
+            groups.setdefault(label, []).append(line)
+    if groups:
+        path.write_text(forest.draw_forest(groups) + "\n")
 
 
 def _name(claim: Claim) -> str:
@@ -171,6 +201,7 @@ def _verdict(claim: Claim, scale: str, compared: dict[str, tuple]) -> str:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__, overrides=False)
     parser.add_argument("--folder", default=str(published.FOLDER), help="of the claims")
+    parser.add_argument("--figure", default="", help="SVG of those that were run")
     parser.add_argument("--claim", default="", help="record its result")
     parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument("--table", default="", help="of the claim: another file")

@@ -58,6 +58,6 @@ TABLE = Table(
         Column("mean of tasks", "", "", 1, tested=True, mean_of=TASKS),
     ),
     baseline="masked LM",
-    curves=(published.LOSS_CURVE,),
+    curves=published.LOSS_CURVES,
     bars=("BLiMP", "mean of tasks"),
 )

@@ -35,14 +35,22 @@ PERPLEXITY = Column("masked-LM ppl", PRETRAINING, perplexity, tested=True)
 COSTS = (
     Column("parameters, M", PRETRAINING, lambda t: t.result["parameters"] / 1e6),
     Column("tokens, M", PRETRAINING, lambda t: t.result["tokens_seen"] / 1e6),
-    Column("PFLOP", PRETRAINING, petaflops),
+    Column("PFLOP", PRETRAINING, petaflops, digits=3),
 )
 """What rows cost: a paper's rows are not all equal in it."""
 
-LOSS_CURVE = Curve(
-    "Loss of pretraining over tokens seen; each panel has its own scale",
-    PRETRAINING,
-    ("train/loss", "valid/loss"),
+LOSS_CURVES = tuple(
+    Curve(
+        f"Loss of pretraining over {words}; each panel has its own scale",
+        PRETRAINING,
+        ("train/loss", "valid/loss"),
+        over,
+    )
+    for over, words in (
+        ("tokens", "tokens seen"),
+        ("flops", "FLOPs"),
+        ("time", "the time of its steps"),
+    )
 )
 
 
@@ -113,6 +121,6 @@ def table(
             for claim, by in paper.differences()
             if claim["metric"] in names
         ),
-        curves=(LOSS_CURVE,),
+        curves=LOSS_CURVES,
         bars=tuple(names),
     )

@@ -6,7 +6,7 @@ from launch.reports.cells import Cell, Grid
 from launch.reports.tables import Column, Table
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
 from research.evaluation.power import MAX_SEEDS
-from research.evaluation.statistics import Estimate
+from research.evaluation.statistics import ROUNDING, Estimate
 
 DASH = "–"
 ONE_SEED_MARK, MIXED_MARK = "†", "‡"
@@ -36,7 +36,8 @@ def format_cell(cell: Cell | None, digits: int) -> str:
 
 def mean_and_margin(estimate: Estimate, mean_format: str, digits: int) -> str:
     text = format(estimate.mean, mean_format)
-    if math.isnan(estimate.margin) or estimate.margin == 0:  # one seed, or all alike
+    is_rounding = estimate.margin <= ROUNDING * abs(estimate.mean)  # all are alike
+    if math.isnan(estimate.margin) or is_rounding:
         return text
     return f"{text} ± {format_number(estimate.margin, digits)}"
 

@@ -90,6 +90,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
     if table.baseline and table.baseline not in rows:
         raise unknown("baseline row", table.baseline, rows)
     groups = _column_groups(table)
+    ready = {column.name: column.ready for column in table.columns}
     numbers: dict[tuple[str, str], Numbers] = {}
     for column, row in itertools.product(table.columns, rows):
         parts = [numbers[row, name] for name in column.mean_of]
@@ -103,8 +104,7 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
         paper, other = table.papers.get(key), table.papers.get(baseline)
         direction = float(paper.number - other.number) if paper and other else 0.0
         members = [t for group in groups[name] for t in rows[row].get(group, ())]
-        ready = {column.name: column.ready for column in table.columns}[name]
-        missing = tuple(t for t in members if not (t.done and ready(t)))
+        missing = tuple(t for t in members if not (t.done and ready[name](t)))
         if missing:
             grid[row][name] = Cell(
                 (), NO_ESTIMATE, None, paper, direction, missing, len(members)

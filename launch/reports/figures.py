@@ -1,7 +1,9 @@
-"""The figures of a report as SVG: curves over tokens, and bars with intervals."""
+"""The figures of a report as SVG: learning curves, and bars with intervals."""
 
 import io
+import math
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 
 from launch.reports.cells import Grid
 from launch.reports.tables import Curve, Rows, Table
+from launch.sweeps.trial import Trial
+from research.run.metric_writer import read_speed
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -24,6 +28,9 @@ ROW_COLORS = (
     "#8a8f99",
     "#c2a02e",
 )
+MOST_PANELS = 6
+"""In a line of panels."""
+
 STYLE = {
     "axes.edgecolor": GRID_COLOR,
     "axes.labelcolor": TEXT_COLOR,
@@ -51,44 +58,74 @@ def row_color(rows: Iterable[str], row: str) -> str:
 
 
 def draw_curves(rows: Rows, curve: Curve) -> str:
-    """One panel for each row: metrics of its trials over the tokens seen.
+    """One panel for each row: metrics of its trials over tokens, FLOPs or time.
 
     Losses of different objectives are not comparable: each panel has its own scale.
     """
     drawn = [row for row in rows if rows[row].get(curve.group)]
+    width = min(len(drawn), MOST_PANELS)
+    height = math.ceil(len(drawn) / width)
     with pyplot.rc_context(STYLE):
         figure, axes = pyplot.subplots(
-            1, len(drawn), figsize=(2.15 * len(drawn) + 0.4, 2.4), squeeze=False
+            height,
+            width,
+            figsize=(2.15 * width + 0.4, 2.1 * height + 0.3),
+            squeeze=False,
         )
-        for row, panel in zip(drawn, axes[0], strict=True):
+        for row, panel in zip(drawn, axes.flat, strict=False):
             for trial in rows[row][curve.group]:
-                _draw_trial(panel, trial, curve.metrics, row_color(rows, row))
-            panel.set_title(row, loc="left")
+                _draw_trial(panel, trial, curve, row_color(rows, row))
+            panel.set_title(textwrap.fill(row, 22), loc="left")
             panel.grid(axis="y")
-            panel.set_xlabel("M tokens")
-        handles = axes[0][0].get_legend_handles_labels()
-        axes[0][-1].legend(*handles, frameon=False, fontsize=8)
-        return _svg(figure)
+            panel.set_xlabel(UNITS[curve.over])
+        for panel in list(axes.flat)[len(drawn) :]:
+            panel.set_axis_off()
+        handles, names = axes[0][0].get_legend_handles_labels()
+        legend = dict(zip(names, handles, strict=True))  # once, not for each trial
+        axes[0][width - 1].legend(legend.values(), legend, frameon=False, fontsize=8)
+        return svg_element(figure)
 
 
-def _draw_trial(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) -> None:
-    logged = [line for line in trial.metrics if "tokens_seen" in line]
-    known = [{"step": 0, "tokens_seen": 0}, *logged]
-    known.append(trial.result | {"step": trial.result["steps"]})
-    steps, tokens = ([each[key] for each in known] for key in ("step", "tokens_seen"))
-    for index, metric in enumerate(metrics):
+UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
+"""Of a figure's horizontal axis, by `Curve.over`."""
+
+
+def cost_of_steps(trial: Trial, over: str) -> tuple[list[float], list[float]]:
+    """Steps, and what the run had cost by then, in the unit of `over`.
+
+    Between steps that are known the cost grows evenly: so it does within a phase.
+    """
+    result, steps = trial.result, trial.result["steps"]
+    if over == "flops":
+        return [0, steps], [0, result["flops_per_step"] * steps / 1e15]
+    if over == "time":
+        lines = [{"step": 0, "seconds": 0}, *read_speed(trial.folder)]
+        return _column(lines, "step", 1), _column(lines, "seconds", 1 / 60)
+    lines = [line for line in trial.metrics if "tokens_seen" in line]
+    lines = [{"step": 0, "tokens_seen": 0}, *lines, result | {"step": steps}]
+    return _column(lines, "step", 1), _column(lines, "tokens_seen", 1e-6)
+
+
+def _column(lines: list[dict], name: str, factor: float) -> list[float]:
+    return [factor * line[name] for line in lines]
+
+
+def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
+    steps, costs = cost_of_steps(trial, curve.over)
+    for index, metric in enumerate(curve.metrics):
         points = [
-            (np.interp(line["step"], steps, tokens) / 1e6, line[metric])
+            (np.interp(line["step"], steps, costs), line[metric])
             for line in trial.metrics
             if metric in line
         ]
         x, y = zip(*points, strict=True) if points else ((), ())
-        last = index == len(metrics) - 1
+        last = index == len(curve.metrics) - 1
         panel.plot(
             x,
             y,
             color=color,
             label=metric,
+            linestyle="-" if last else "--",
             alpha=1.0 if last else 0.45,
             linewidth=1.8 if last else 1.0,
             marker="o" if last else "",
@@ -99,7 +136,7 @@ def _draw_trial(panel: Any, trial: Any, metrics: tuple[str, ...], color: str) ->
 def draw_bars(table: Table, grid: Grid, name: str) -> str:
     """One bar for each row: the mean of a column, its interval, and seeds as dots."""
     drawn = [row for row in grid if grid[row][name] and grid[row][name].numbers]
-    digits = next(column.digits for column in table.columns if column.name == name)
+    column = next(column for column in table.columns if column.name == name)
     with pyplot.rc_context(STYLE):
         figure, panel = pyplot.subplots(figsize=(6.4, 0.42 * len(drawn) + 0.8))
         for y, row in enumerate(reversed(drawn)):
@@ -109,7 +146,7 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
             panel.errorbar(mean, y, xerr=margin, color=color, capsize=4, lw=1.6)
             panel.plot(cell.values, [y] * len(cell.values), "o", color=color, ms=3.5)
             panel.annotate(
-                f"{mean:.{digits}f}",
+                f"{mean:.{column.digits}f}",
                 (0, y),
                 xytext=(6, 0),
                 textcoords="offset points",
@@ -121,14 +158,17 @@ def draw_bars(table: Table, grid: Grid, name: str) -> str:
         panel.set_yticks(range(len(drawn)), reversed(drawn))
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
-        panel.set_xlabel(name)
+        panel.set_xlabel(column.header)
         panel.set_xlim(left=0)
-        return _svg(figure)
+        return svg_element(figure)
 
 
-def _svg(figure: Any) -> str:
+def svg_element(figure: Any) -> str:
     """A figure as an <svg> element of a page; its bytes are deterministic."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    metadata = {"Date": None}
+    figure.savefig(
+        out, format="svg", metadata=metadata, transparent=True, bbox_inches="tight"
+    )
     pyplot.close(figure)
     return re.sub(r"^.*?(?=<svg)", "", out.getvalue(), flags=re.DOTALL)

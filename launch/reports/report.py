@@ -36,18 +36,27 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     """
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
-    from launch.reports import figures  # matplotlib: after errors are reported
+    from launch.reports import figures, forest  # matplotlib: after errors are reported
 
     drawn = {
         f"curve-{number}.svg": (curve.caption, figures.draw_curves(rows, curve))
         for number, curve in enumerate(table.curves, 1)
+        if any(row.get(curve.group) for row in rows.values())
     } | {
         f"bars-{number}.svg": (
             _bars_caption(table, name),
             figures.draw_bars(table, grid, name),
         )
         for number, name in enumerate(table.bars, 1)
+        if any(row[name] and row[name].numbers for row in grid.values())
     }
+    for name, caption, groups in (
+        ("differences", "Differences from the baseline.", forest.difference_groups),
+        ("claims", "The paper's comparisons.", forest.claim_groups),
+    ):
+        if found := groups(table, grid):
+            image = forest.draw_forest(found)
+            drawn[f"{name}.svg"] = f"{caption} {forest.LEGEND}", image
     return Report(table, grid, drawn, compare_configs(rows), provenance(rows))
 
 

@@ -50,11 +50,12 @@ class Paper(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A figure with one panel for each row: metrics of a group over tokens seen."""
+    """A figure with one panel for each row: metrics of a group over what they cost."""
 
     caption: str
     group: str
     metrics: tuple[str, ...]  # names of metrics.jsonl; the last has the thickest line
+    over: str = "tokens"  # or flops, time: of the steps alone
 
 
 class Claimed(NamedTuple):

@@ -42,8 +42,9 @@ class Evaluations:
             zeros = self._zeros()
             scores = evaluate(program, params, zeros, before_batch, writes_texts=last)
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
-            known = [item.score for item in scores.items if item.score is not None]
-            self.item_scores[split] = known
+            if scores.items:
+                known = [item.score for item in scores.items if item.score is not None]
+                self.item_scores[split] = known
         return metrics
 
 

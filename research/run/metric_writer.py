@@ -21,6 +21,11 @@ def read_metrics(workdir: epath.PathLike) -> list[dict[str, Any]]:
     return _read_lines(epath.Path(workdir) / METRICS_FILE)
 
 
+def read_speed(workdir: epath.PathLike) -> list[dict[str, Any]]:
+    """The lines of a run's speed.jsonl: `step`, and `seconds` of all steps so far."""
+    return _read_lines(epath.Path(workdir) / SPEED_FILE)
+
+
 def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
     """The latest value of each metric in the lines of a metrics.jsonl."""
     merged = {name: value for line in lines for name, value in line.items()}

@@ -32,7 +32,7 @@ def test_the_html_page_needs_no_other_file(tmp_path, capsys):
     assert not [link for link in links if not link.startswith("#")]
     assert "url(http" not in page and "<script" not in page
     figures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
-    assert len(figures) == 2
+    assert len(figures) == 3
     for figure in figures:
         ElementTree.fromstring(figure)
 
@@ -42,7 +42,7 @@ def test_the_images_of_the_markdown_page_exist(tmp_path, capsys):
     _write(tmp_path, capsys)
     text = (tmp_path / "report.md").read_text()
     images = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
-    assert len(images) == 2
+    assert len(images) == 3
     assert all((tmp_path / image).stat().st_size > 1000 for image in images)
 
 

@@ -197,3 +197,15 @@ def test_a_damaged_file_is_named_with_the_way_out(do, backend, content, file):
     code, _, err = do("status")
     assert code == 2 and err.count("\n") == 1
     assert f"{path} is damaged" in err and "delete it" in err
+
+
+def test_resume_runs_the_trials_that_are_named_and_what_they_start_from(do, backend):
+    started, codes = backend
+    codes.update(dict.fromkeys(range(99), 2))
+    assert do("--retries=0")[0] == 1
+    codes.clear()
+    started.clear()
+    code, out, _ = do("resume", "--trial=seed=1")
+    assert code == 0 and "2 of 2" in out
+    planned = sweep_plan.read_plan(do.workdir)
+    assert [trial.done for trial in planned] == [True, False, True, False]

@@ -154,6 +154,21 @@ def test_runs_of_different_code_are_marked(tmp_path):
     assert "different code: commits other, abc" in text
 
 
+def test_runs_of_different_data_in_one_cell_are_marked(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    trial = fake_sweep.rows(planned)["mlm"]["second"][0]
+    result = trial.result
+    result["provenance"]["data"] = "other"
+    write_result(trial.folder, result)
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    assert cell_text.format_cell(grid["mlm"]["score"], 1).split(" (")[0].endswith("‡")
+    assert "‡" not in cell_text.format_cell(grid["lm"]["score"], 1)
+    assert "‡: runs of this cell read different data" in " ".join(
+        notes.notes(fake_sweep.TABLE, grid)
+    )
+    assert r"\ddag{}" in formats.latex(fake_sweep.TABLE, grid)
+
+
 def test_notes_explain_the_signs(grid):
     text = " ".join(notes.notes(fake_sweep.TABLE, grid))
     words = "All equal.", "95 %", "3 seeds", "paired", "none", "2 together (Holm)"

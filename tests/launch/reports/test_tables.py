@@ -10,8 +10,9 @@ import shutil
 import numpy as np
 import pytest
 
-from launch.reports import cells, notes, tables
+from launch.reports import cell_text, cells, notes, tables
 from launch.sweeps import sweep_plan
+from launch.sweeps.tasks import Task
 from research.errors import UserError
 from research.evaluation.comparison import compare
 from research.evaluation.statistics import estimate
@@ -206,3 +207,78 @@ def test_what_is_no_number_is_refused(tmp_path, value):
     column = tables.Column("x", "first", lambda trial: value)
     with pytest.raises(UserError, match=r"column 'x' of lm .* is a number"):
         _grid(tmp_path, fake_sweep.TABLE._replace(columns=(column,)))
+
+
+def _two_rates(tmp_path):
+    """Runs of two learning rates: the higher is better in valid, and worse in test."""
+    file = tmp_path / "rates.py"
+    file.write_text(
+        "def sweep(scale):\n"
+        "    for seed in range(2):\n"
+        "        for rate in (0.1, 0.2):\n"
+        "            keys = {'seed': seed, 'optimizer.learning_rate': rate}\n"
+        "            yield 'experiments/lm.py', keys, ('row', 'task')\n"
+    )
+    planned = sweep_plan.make_plan(str(file), tmp_path, scale="smoke", shared={})
+    sweep_plan.write_plan(planned, tmp_path)
+    for trial in planned:
+        rate = trial.config["optimizer.learning_rate"]
+        metrics = {"valid/score": rate, "test/score": trial.config["seed"] - rate}
+        fake_sweep.write_run(trial, metrics)
+    return sweep_plan.read_plan(tmp_path)
+
+
+def test_a_setting_is_picked_by_another_split_than_the_one_shown(tmp_path):
+    trials = _two_rates(tmp_path)
+    value, picked_by = "metrics.test/score", "metrics.valid/score"
+    columns = (
+        tables.Column("score", "task", value, picked_by=picked_by),
+        tables.Column("twice", "task", value, picked_by=picked_by),
+        tables.Column("mean", "", "", mean_of=("score", "twice", "absent")),
+        tables.Column("absent", "other task", value),
+    )
+    table = tables.Table("t", "", "n", tables.labelled_rows, columns)
+    table = tables.for_sweep(table, trials, {})
+    assert [column.name for column in table.columns] == ["score", "twice", "mean"]
+    assert "Not run here: absent." in table.note
+    grid = cells.fill_table(table, trials)
+    assert grid["row"]["score"].values == pytest.approx((-0.2, 0.8))
+    assert grid["row"]["mean"].values == pytest.approx((-0.2, 0.8))
+    assert table.columns[2].header == "mean (here: mean of score, twice)"
+    plain = table._replace(columns=(columns[0]._replace(picked_by=""),))
+    with pytest.raises(UserError, match="share seed"):
+        cells.fill_table(plain, trials)
+
+
+def test_what_stands_in_is_in_the_header_and_its_differences_have_a_sign_alone(
+    tmp_path,
+):
+    trials = fake_sweep.finished(tmp_path)
+    tasks = {"second": Task("another set", {})}
+    table = tables.for_sweep(fake_sweep.TABLE, trials, tasks)
+    assert table.columns[1].header == "score (here: another set)"
+    header, *rows = cell_text.format_rows(table, cells.fill_table(table, trials))
+    assert header[2] == "score (here: another set)"
+    (mlm,) = (row for row in rows if row[0] == "mlm")
+    assert mlm[3].endswith("(paper: +)")
+
+
+def test_the_papers_own_comparisons_have_verdicts(tmp_path):
+    claims = (
+        tables.Claimed("mlm", "lm", "score", 4.0),
+        tables.Claimed("lm", "mlm", "score", 1.0),
+        tables.Claimed("mlm", "absent", "score", 1.0),
+    )
+    table = fake_sweep.TABLE._replace(claims=claims)
+    found = cells.compare_claims(table, _grid(tmp_path, table))
+    assert list(found) == [claims[0], claims[1]]
+    assert found[claims[0]].verdict(4.0) == "holds"
+    assert found[claims[1]].verdict(1.0) == "reversed"
+    assert found[claims[0]].adjusted_p == 2 * found[claims[0]].p
+    text = " ".join(notes.notes(table, cells.fill_table(table, _plan(tmp_path))))
+    assert "mlm over lm, score (paper: +4): holds" in text
+    assert "mlm over absent, score (paper: +1): not run." in text
+
+
+def _plan(workdir):
+    return sweep_plan.read_plan(workdir)

@@ -6,6 +6,7 @@ STATISTICS = "research/evaluation/statistics.py"
 TEST_STATISTICS = "tests/evaluation/test_statistics.py"
 LEDGER = "launch/reports/ledger.py"
 TEST_LEDGER = "tests/launch/reports/test_ledger.py"
+CELLS = "launch/reports/cells.py"
 TEST_TABLES = "tests/launch/reports/test_tables.py"
 
 MUTANTS = [
@@ -104,5 +105,45 @@ MUTANTS = [
         "sign = 1",
         TEST_LEDGER,
         "what_a_result_decides",
+    ),
+    Mutant(
+        "a cell with a missing run is filled from the other runs",
+        CELLS,
+        "if not all(trial.done and column.ready(trial) for trial in trials):",
+        "if not any(trial.done and column.ready(trial) for trial in trials):",
+        TEST_TABLES,
+        "leaves_its_cells_empty",
+    ),
+    Mutant(
+        "a learning rate is picked by the scores that the table shows",
+        CELLS,
+        "metric_value(column.picked_by, t)",
+        "metric_value(column.value, t)",
+        TEST_TABLES,
+        "picked_by_another_split",
+    ),
+    Mutant(
+        "a stand-in's column has the paper's header",
+        "launch/reports/tables.py",
+        "if self.stand_in else self.name",
+        "if False else self.name",
+        TEST_TABLES,
+        "stands_in",
+    ),
+    Mutant(
+        "runs of one cell that read different data are not marked",
+        CELLS,
+        'len({number.origin["data"] for number in self.numbers}) > 1',
+        "False",
+        "tests/launch/reports/test_formats.py",
+        "different_data",
+    ),
+    Mutant(
+        "the test split is scored at each evaluation",
+        "research/evaluation/evaluations.py",
+        'if split == "test" and len(self._programs) > 1 and not last:',
+        "if False:",
+        "tests/launch/test_evaluate.py",
+        "scored_once",
     ),
 ]

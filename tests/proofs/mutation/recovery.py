@@ -73,9 +73,9 @@ MUTANTS = [
     ),
     Mutant(
         "another trial's result reaches the table",
-        "launch/reports/tables.py",
-        "            trial.check_result()\n",
-        "            trial.result\n",
+        "launch/reports/cells.py",
+        "                    trial.check_result()\n",
+        "                    trial.result  # noqa: B018\n",
         TEST_TABLES,
         "not_its_runs",
     ),
