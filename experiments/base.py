@@ -161,6 +161,9 @@ class Optimizer:
     # the peak; factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
     decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
     # from: the end of the warm-up, or step 0 (BERT)
+    decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
+    # origin of the decay: the last ones, in which the rate decays from its peak, at
+    # which it stays before (warm-up, stable, decay); 1: all
     final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
     beta1: float = number(0.9, least=0, below=1)
     beta2: float = number(0.98, least=0, below=1)
@@ -175,6 +178,8 @@ class Optimizer:
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
+    frozen: str = free_text("")  # parts of the parameters that do not change, as in
+    # token,place,stack/blocks/attention
 
 
 @dataclass

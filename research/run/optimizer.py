@@ -31,13 +31,17 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     and a peak of 0.01 that is T5's 1 / sqrt(max(step, 10,000)) (Raffel et al. 2020,
     section 3.1.2).
 
+    With decay_fraction below 1 the rate stays at its peak until so many steps are left
+    (Hu et al. 2024, MiniCPM, section 4.1: warm-up, stable, decay).
+
     Args:
       config: the config's optimizer section.
       steps: of the whole run; linear, polynomial and cosine end there, at
         final_fraction x peak.
 
     Raises:
-      UserError: the warm-up is as long as the run.
+      UserError: the warm-up is as long as the run, or a schedule without an end has a
+        decay_fraction.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if warmup >= steps:
@@ -47,7 +51,13 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
         )
     from_start = config.decay_from == "start"
     origin = 0 if from_start else warmup  # the step from which the decay counts
-    decay_steps, end = steps - origin, peak * config.final_fraction
+    decay_steps = max(1, round(config.decay_fraction * (steps - origin)))
+    stable_steps, end = steps - origin - decay_steps, peak * config.final_fraction
+    if stable_steps and config.schedule in ("constant", "rsqrt"):
+        raise UserError(
+            f"optimizer.decay_fraction is {config.decay_fraction}, but the schedule "
+            f"{config.schedule} has no end; set it to 1"
+        )
 
     def rsqrt(count):
         start = max(warmup, 1)
@@ -68,6 +78,9 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
         "rsqrt": lambda: rsqrt,
     }
     decay = decays[config.schedule]()
+    if stable_steps:
+        final = decay
+        decay = lambda count: final(jnp.maximum(count - stable_steps, 0))  # noqa: E731
     if not warmup:
         return decay
     first = 0 if from_start else 1  # at step 0, of warmup_steps parts of the peak
@@ -108,11 +121,33 @@ def decayed_params(params: Any, which: str = "matrices") -> Any:
     return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
+def is_frozen(params: Any, parts: str) -> Any:
+    """True for each parameter below one of the parts, which are "a,b/c,...".
+
+    Raises:
+      UserError: there is no such part.
+    """
+    names = [part.strip() for part in parts.split(",")]
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    paths = ["/".join(str(key.key) for key in path) + "/" for path, _ in leaves]
+    for name in names:
+        if not any(path.startswith(f"{name}/") for path in paths):
+            known = sorted({path.partition("/")[0] for path in paths})
+            raise UserError(
+                f"optimizer.frozen: no parameter is below {name!r}; the network has "
+                f"{', '.join(known)}"
+            )
+    frozen = [path.startswith(tuple(f"{name}/" for name in names)) for path in paths]
+    return jax.tree.unflatten(jax.tree.structure(params), frozen)
+
+
 def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """Clipping by global norm, then the named optimizer on its schedule.
 
+    Frozen parameters count for no norm and do not decay.
+
     Raises:
-      UserError: the warm-up is as long as the run.
+      UserError: see `make_schedule`.
     """
     rate = optax.scale_by_learning_rate(make_schedule(config, steps))
     adam = partial(_scale_by_adam, config)
@@ -132,6 +167,11 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     optimizer = optax.chain(*chain)
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
+    if config.frozen:
+        freeze = optax.masked(
+            optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
+        )
+        optimizer = optax.chain(freeze, optimizer, freeze)
     return optimizer
 
 

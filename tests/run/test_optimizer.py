@@ -10,6 +10,7 @@ import pytest
 
 from research import models
 from research.batch import INPUT_ARRAYS
+from research.errors import UserError
 from research.models.layers.relative import RelativeFeatures, RelativeTerms
 from research.run.optimizer import (
     QUERY_BIASES,
@@ -71,6 +72,25 @@ def test_the_optimizer_decays_what_decay_params_names():
 
     assert after("matrices") == pytest.approx((0.95, 1.0))
     assert after("all") == pytest.approx((0.95, 0.95))
+
+
+def test_frozen_parameters_stay_and_count_for_no_norm():
+    """With decay, which would change them, and a large gradient, which would clip."""
+    params = {"head": {"bias": jnp.ones(2)}, "stack": PARAMS, "stacks": jnp.ones(2)}
+    grads = jax.tree.map(lambda leaf: jnp.full_like(leaf, 1e6), params)
+    grads |= {"head": {"bias": jnp.full(2, 0.01)}, "stacks": jnp.full(2, 0.01)}
+    keys = dict(name="sgd", learning_rate=1.0, warmup_steps=0, beta1=0.0)
+    optimizer = make_optimizer(section(frozen="stack/dense/kernel, stack", **keys), 500)
+    left = train(optimizer, params, [grads])
+    assert left["head"]["bias"].tolist() == left["stacks"].tolist()
+    assert left["head"]["bias"] == pytest.approx(0.99)
+    keys["name"] = "adamw"
+    optimizer = make_optimizer(section(frozen="stack", weight_decay=0.1, **keys), 500)
+    left = train(optimizer, params, [grads])
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, left["stack"], PARAMS))
+    assert (left["head"]["bias"] < 0.5).all()
+    with pytest.raises(UserError, match=r"no parameter is below 'stac'.* head, stack"):
+        make_optimizer(section(frozen="stac"), 500).init(params)
 
 
 @pytest.mark.parametrize("name", legal_values("name"))

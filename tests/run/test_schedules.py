@@ -74,3 +74,16 @@ def test_electras_warm_up_is_a_factor_of_the_decay():
 def test_a_warm_up_as_long_as_the_run_is_refused():
     with pytest.raises(UserError, match=r"optimizer\.warmup_steps=100"):
         make_schedule(section(warmup_steps=100), 100)
+
+
+@pytest.mark.parametrize("origin", ["warmup", "start"])
+def test_the_rate_may_stay_at_its_peak_before_it_decays(origin):
+    keys = {"learning_rate": 0.5, "warmup_steps": 20, "decay_from": origin}
+    rate = make_schedule(section(decay_fraction=0.25, **keys), 100)
+    decay_steps = 20 if origin == "warmup" else 25
+    stable = [float(rate(step)) for step in range(20, 101 - decay_steps)]
+    assert stable == pytest.approx([0.5] * len(stable))
+    halfway = float(rate(100 - decay_steps / 2))
+    assert halfway == pytest.approx(0.25) and float(rate(100)) == pytest.approx(0)
+    with pytest.raises(UserError, match="schedule rsqrt has no end"):
+        make_schedule(section(decay_fraction=0.25, schedule="rsqrt"), 500)
