@@ -65,7 +65,8 @@ def build_program(
     network = objective.network(options, vocab)
     batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
     init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
-    evaluated, eval_init = objectives.for_evaluation(objective), init
+    evaluated = objectives.for_evaluation(objective)
+    eval_init = init
     if evaluated is not objective:
         eval_init = make_init(
             evaluated, network, optimizer, batch_spec, config.train.batch

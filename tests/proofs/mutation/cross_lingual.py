@@ -55,8 +55,8 @@ MUTANTS = [
     Mutant(
         "pairs crowd out text in one language: one exponent over both kinds",
         "research/data/loading/build.py",
-        "sampling_rates(num_tokens, data.alpha, groups)",
-        "sampling_rates(num_tokens, data.alpha)",
+        "sampling_rates(num_tokens, alpha, groups)",
+        "sampling_rates(num_tokens, alpha)",
         "tests/data/loading/test_build.py",
         "kinds_of_text",
     ),

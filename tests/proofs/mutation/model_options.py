@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "a step has no dropout unless model.dropout is above 0",
         "research/run/setup.py",
-        "dropout=options.has_dropout,",
+        "dropout=models.Options(**config.model).has_dropout,",
         "dropout=config.model.dropout > 0,",
         "tests/run/test_setup.py",
         "one_place_alone",
