@@ -26,13 +26,14 @@ def scored(value, tokens=4, size=16, best=None):
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
 def test_equal_scores_give_chance_and_an_oracle_all(size):
-    items = [item(n, gold=n % size, size=size) for n in range(60)]
+    items = [item(n, size=size) for n in range(60)]  # the right one is the first
     equal = [[scored(-7.25)] * size for _ in items]
     cells = task_table(CHOOSE, items, equal, LIKELIHOOD)["all"]
     for name in ("sum", "per token", "per byte", "length alone"):
         assert cells[f"accuracy, {name}"].value == pytest.approx(1 / size, abs=1e-15)
     assert cells["chance"].value == pytest.approx(1 / size, abs=1e-15)
     assert cells["lengths differ"].value == 0
+    items = [item(n, gold=n % size, size=size) for n in range(60)]
     oracle = [[scored(-1.0 - (n != i.gold)) for n in range(size)] for i in items]
     cells = task_table(CHOOSE, items, oracle, LIKELIHOOD)["all"]
     accuracy = cells["accuracy, sum"]
