@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from launch import config
-from launch.reports import tables
-from launch.sweeps import budgets, sweep_plan
+from launch.sweeps import budgets
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FILES = [
@@ -79,29 +78,6 @@ def test_an_experiment_loads_and_is_a_short_diff(file):
 def equal_flops(monkeypatch):
     """Every step costs the same: tracing them is for the tests of budgets."""
     monkeypatch.setattr(budgets, "step_flops", lambda experiment, keys: 1e9)
-
-
-@pytest.mark.parametrize("scale", sweep_plan.SCALES)
-@pytest.mark.parametrize("file", _experiment_files("sweeps"))
-@pytest.mark.usefixtures("equal_flops")
-def test_a_sweep_plans_at_every_scale(file, scale, tmp_path):
-    planned = sweep_plan.make_plan(file, tmp_path, scale=scale, shared={})
-    assert len({trial.id for trial in planned}) == len(planned) > 0
-
-
-@pytest.mark.usefixtures("equal_flops")
-@pytest.mark.parametrize("file", _experiment_files("tables"))
-def test_a_table_has_a_row_for_each_trial_of_its_sweep(file, tmp_path):
-    table = tables.load_table(file)
-    sweep = file.replace("tables", "sweeps")
-    planned = sweep_plan.make_plan(sweep, tmp_path, scale="smoke", shared={})
-    rows = table.rows(planned)
-    trials = [t for row in rows.values() for group in row.values() for t in group]
-    assert sorted(t.id for t in trials) == sorted(t.id for t in planned)
-    assert {column.group for column in table.columns} <= {
-        group for row in rows.values() for group in row
-    }
-    assert not table.baseline or table.baseline in rows
 
 
 def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():

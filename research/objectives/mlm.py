@@ -23,7 +23,7 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import check, check_sum, choice, fraction, free_text, number
-from research.objectives.corruption import mask_units, scoring
+from research.objectives.corruption import cloze, mask_units, scoring
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
     ROUNDINGS,
@@ -231,15 +231,8 @@ class Objective:
         count = mask_budget(
             num_tokens, self.rate, most, rounding=self.rounding, key=key
         )
-        return mask_units.choose_units(
-            key,
-            text,
-            vocab,
-            count,
-            unit=self.unit,
-            max_words=self.max_words,
-            **which,
-        )
+        which |= {"unit": self.unit, "max_words": self.max_words}
+        return mask_units.choose_units(key, text, vocab, count, **which)
 
     def score_rows(
         self,
@@ -249,17 +242,8 @@ class Objective:
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each scored token, of bos, text, eos; see `hide_tokens`."""
-        hidden = scoring.HIDE[method](example, scored)
-        text = input_format.single(scoring.rows_of(example, hidden.text), vocab, length)
-        at = 1 + hidden.first[:, None].astype(np.int32)
-        target = np.take_along_axis(text.token, at, axis=1)
-        row, token = np.nonzero(hidden.mask)
-        text.token[row, 1 + token] = vocab.mask_id
-        arrays = input_format.full_input(text.token, text.length)
-        weight = np.ones(at.shape, np.float32)
-        arrays |= {"scored": at, "target": target, "weight": weight}
-        return scoring.ScoreRows(hidden.text, arrays)
+        """See `cloze.score_rows`."""
+        return cloze.score_rows(example, scored, vocab, length, method)
 
     def for_scoring(self) -> "Objective":
         """The objective whose loss is that of the masked tokens alone."""

@@ -1,0 +1,30 @@
+"""The rows by which a masked language model scores texts: one for each token."""
+
+# B rows, L length
+
+import numpy as np
+
+from research.batch import Example, VocabInfo
+from research.objectives.corruption import scoring
+from research.objectives.inputs import input_format
+
+
+def score_rows(
+    example: Example, scored: np.ndarray, vocab: VocabInfo, length: int, method: str
+) -> scoring.ScoreRows:
+    """Rows of bos, text, eos, in each of which a scored token is masked.
+
+    Args:
+      scored: [texts, R] bool, the tokens to score.
+      method: one of `scoring.HIDE`, which says what is masked beside the token.
+    """
+    hidden = scoring.HIDE[method](example, scored)
+    text = input_format.single(scoring.rows_of(example, hidden.text), vocab, length)
+    at = 1 + hidden.first[:, None].astype(np.int32)
+    target = np.take_along_axis(text.token, at, axis=1)
+    row, token = np.nonzero(hidden.mask)
+    text.token[row, 1 + token] = vocab.mask_id
+    arrays = input_format.full_input(text.token, text.length)
+    weight = np.ones(at.shape, np.float32)
+    arrays |= {"scored": at, "target": target, "weight": weight}
+    return scoring.ScoreRows(hidden.text, arrays)
