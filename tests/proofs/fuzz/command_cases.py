@@ -16,8 +16,14 @@ from launch import (
     benchmark,
     benchmark_data,
     compile,
+    embed,
+    evaluate,
+    export,
+    fill,
+    generate,
     prepare,
     report,
+    score,
     sweep,
     table,
     train,
@@ -40,6 +46,12 @@ COMMANDS = {
         compile,
         benchmark,
         benchmark_data,
+        evaluate,
+        export,
+        score,
+        generate,
+        embed,
+        fill,
     )
 }
 LONG = (
@@ -111,6 +123,10 @@ VALUES = {
     "table": files,
     "workdir": workdirs,
     "output": workdirs,
+    "to": workdirs | st.sampled_from(["@/a.jsonl", "@/a.npy", "@/late.py/a.jsonl"]),
+    "texts": files,
+    "data": files,
+    "task": st.sampled_from(["blimp", "lambada", "sentences", "x"]),
     "topology": st.sampled_from(["cpu:1", "cpu:0", "cpu:99999999999", "v5e:4x4", "x"]),
     "on": st.sampled_from(["local", "local:x", "slurm", "slurm:x", "gke", "gke:q"])
     | st.sampled_from(["sky", "sky:gcp", "ray:x", "x", ":", "ray://x"]),
