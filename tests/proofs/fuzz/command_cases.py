@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -215,6 +216,7 @@ def replaced(*kept_names: str) -> list[Any]:
     kept = [
         mock.patch.object(jax.config, "update"),
         mock.patch(f"{train.__name__}.silence_orbax"),
+        mock.patch("sys.stdin", io.StringIO("a prompt\n")),
     ]
     return [*stopped, *kept]
 
