@@ -155,7 +155,9 @@ def test_a_score_is_minus_the_loss_of_an_evaluation():
     )
     evaluate = jax.jit(make_evaluate(run.objective, run.network, seed=0))
     zero = {name: (0.0, 0.0, 0.0) for name in ("lm", "accuracy")}
-    sums, _ = evaluate(run.params, (), zero, batch | {"example": np.zeros(1, np.int32)})
+    sums, *_ = evaluate(
+        run.params, (), zero, batch | {"example": np.zeros(1, np.int32)}
+    )
     (found,) = score(run, TEXTS[:1])
     total, weight, _ = sums["lm"]
     assert found.log_prob == pytest.approx(-float(total), rel=1e-5)

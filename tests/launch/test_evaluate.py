@@ -115,7 +115,7 @@ def test_texts_are_written_at_the_end_and_scored(folder, capsys, tmp_path):
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in ROWS[:3]))
     files = dict.fromkeys(("data.train", "data.valid"), f"{tmp_path}/pairs.tsv")
     keys = {"data.fields": "0,1", "data.vocabulary": "bytebpe", "train.steps": 4}
-    keys |= {"data.vocabulary_size": 264, "data.sentinels": 2, "train.batch": 2}
+    keys |= {"data.vocabulary_size": 264, "data.sentinels": 2, "train.batch": 8}
     keys |= {"objective.target_length": 6, "objective.beams": 2, "train.eval_every": 2}
     keys |= {"objective.name": "sequence_to_sequence"}
     tiny_runs.train(

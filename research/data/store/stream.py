@@ -107,7 +107,8 @@ class Stream:
     @functools.cached_property
     def has_tags(self) -> bool:
         """Whether parts of its documents have labels."""
-        return (self.path / self.meta["shards"][0]["name"] / "tags.bin").exists()
+        shards = self.meta["shards"]  # a work shard may have none of a split
+        return bool(shards) and (self.path / shards[0]["name"] / "tags.bin").exists()
 
     def count_tokens(self, size: int) -> np.ndarray:
         """[`size`] int64: how often each id occurs in the first tokens of all shards.
