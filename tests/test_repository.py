@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from launch import config
-from launch.sweeps import budgets
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FILES = [
@@ -72,12 +71,6 @@ def test_an_experiment_loads_and_is_a_short_diff(file):
         code = text.split('"""', 2)[2]
         assert code.count("\n") <= 30
         assert f"--config={file}" in text, "the docstring lacks the command"
-
-
-@pytest.fixture
-def equal_flops(monkeypatch):
-    """Every step costs the same: tracing them is for the tests of budgets."""
-    monkeypatch.setattr(budgets, "step_flops", lambda experiment, keys: 1e9)
 
 
 def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():

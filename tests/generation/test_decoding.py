@@ -157,6 +157,27 @@ def test_the_early_end_loses_nothing(alpha):
             assert texts(found, row)[:count] == [text for _, text in expected]
 
 
+def test_a_long_text_may_overtake_those_that_ended_early():
+    """Two have ended after two tokens; the penalty of four makes the open one best."""
+    table = chain(
+        {START: {A: 0.6, EOS: 0.4}, A: {EOS: 0.55, B: 0.45}, B: {C: 1.0}, C: {EOS: 1.0}}
+    )
+    options = {"beams": 2, "length_penalty": 1.0, "max_tokens": 4}
+    found = write(table, method="beam", **options)
+    assert texts(found) == [(A, B, C, EOS), (EOS,)]
+    expected = [np.log(0.6 * 0.45) / (9 / 6), np.log(0.4)]
+    np.testing.assert_allclose(found.score[0], expected, rtol=1e-5)
+
+
+def test_a_text_that_has_ended_keeps_its_log_p_while_others_go_on():
+    table = chain(
+        {START: {EOS: 0.6, A: 0.4}, EOS: {A: 0.5, B: 0.5}, B: {A: 1.0}, A: {A: 1.0}}
+    )
+    found = write(table, [[START], [B]], max_tokens=4)
+    assert texts(found) == [(EOS,)] and texts(found, 1) == [(A,) * 4]
+    np.testing.assert_allclose(found.log_p[:, 0], [np.log(0.6), 0.0], atol=1e-6)
+
+
 def test_open_texts_come_after_those_that_ended():
     loop = chain({START: {A: 0.7, EOS: 0.3}, A: {A: 1.0}})
     found = write(loop, method="beam", beams=2, max_tokens=3)

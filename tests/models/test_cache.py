@@ -114,7 +114,7 @@ def test_appended_queries_are_not_kept(make_options, make_group, make_params):
     @jax.jit
     def in_parts(params):
         def run(net):
-            cache, states = net.empty_cache(2, LENGTH), []
+            cache, states = net.empty_cache(2, 6), []  # with slots for keys alone
             for begin, end in ((0, 4), (4, 5), (5, 6)):
                 pair = join(part(group, begin, end), part(queries, end - 1, end))
                 state, cache = net.states(pair, num_keys=end - begin, cache=cache)

@@ -59,7 +59,7 @@ MUTANTS = [
         "log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)",
         "log_p_BK = jnp.where(ends & False, -jnp.inf, log_p_BK)",
         TEST_DECODING,
-        "early_end",
+        "overtake",
     ),
     Mutant(
         "the search ends at the first text that has ended",
@@ -75,7 +75,7 @@ MUTANTS = [
         "limit = length_penalty(options, jnp.float32(options.max_tokens))",
         "limit = length_penalty(options, length)",
         TEST_DECODING,
-        "early_end",
+        "overtake",
     ),
     Mutant(
         "top_p leaves out the token that crosses it",
@@ -106,8 +106,8 @@ MUTANTS = [
         TEXTS,
         "log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B)",
         "log_p=state.log_p + log_p_B",
-        TEST_GENERATE,
-        "most_probable_by_the_loss and (bart or mems)",
+        TEST_DECODING,
+        "keeps_its_log_p",
     ),
     Mutant(
         "a new token has the position of the token before",
