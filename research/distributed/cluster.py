@@ -24,6 +24,8 @@ from research.distributed.peers import Peers, exit_with_error
 from research.distributed.processes import FLAGS, Cluster
 from research.errors import UserError
 
+NOT_CONNECTED = "not all processes have connected"
+
 _signal_handlers: list[object] = []
 """Keeps the ctypes callbacks alive, to which C code holds no reference."""
 
@@ -99,7 +101,7 @@ def _exit_unless_connected(
 
     def give_up(reason: str) -> NoReturn:
         where = f" at {cluster.coordinator}" if cluster.coordinator else ""
-        exit_with_error(exit_code, f"not all processes have connected{where}{reason}")
+        exit_with_error(exit_code, f"{NOT_CONNECTED}{where}{reason}")
 
     late = f" within {timeout_s} s; see the logs of the others, or raise --wait"
     timer = threading.Timer(timeout_s, give_up, [late])

@@ -25,7 +25,7 @@ from launch.cli import Parser, main
 from research.data.progress import progress
 from research.errors import UserError
 from tests.proofs.compare_runs import compare
-from tests.proofs.run_process import ProcessGroup, Run
+from tests.proofs.run_process import START_TIMEOUT_S, ProcessGroup, Run
 
 SMALL = {
     "data.length": 32,
@@ -90,6 +90,7 @@ class FaultInjector:
         self.kills: Counter[str] = Counter()  # by fault
         self.num_runs = 0
         self.end_times: list[float] = []  # seconds from a kill to the end of all others
+        self.waiting_times: list[float] = []  # of those that had not all connected
         self.other_codes: Counter[int] = Counter()  # exit codes of the others
         self.errors: list[str] = []
         self.reference = make_run("uninterrupted")
@@ -129,7 +130,8 @@ class FaultInjector:
         self.kills[fault] += 1
         others = [code for n, code in enumerate(codes) if n != victim or sigterm]
         if run.processes > 1 and not sigterm:
-            self.end_times.append(seconds)
+            times = self.end_times if group.has_connected() else self.waiting_times
+            times.append(seconds)
             self.other_codes.update(others)
         has_result = (run.workdir / "result.json").exists()
         if set(others) - {cli.PREEMPTED, *([cli.DONE] if has_result else [])}:
@@ -157,12 +159,13 @@ class FaultInjector:
         lines = [
             f"killed {self.kills.total()} times ({faults}) in {self.num_runs} runs"
         ]
-        if self.end_times:
+        if self.other_codes:
             codes = sorted(self.other_codes.items())
             counts = ", ".join(f"{code} ({count} times)" for code, count in codes)
             lines.append(
-                f"the other processes ended within {max(self.end_times):.2f} s of a "
-                f"kill, with exit code {counts}"
+                f"the other processes ended within {max(self.end_times, default=0):.2f} s"
+                f" of a kill, or {max(self.waiting_times, default=0):.2f} s of one before "
+                f"all had connected (--wait={START_TIMEOUT_S}), with exit code {counts}"
             )
         equal = "parameters, optimizer state and metrics.jsonl bit-equal in all runs"
         return "\n".join([*lines, *(self.errors or [equal])])

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from launch import cli
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
 from research.checkpoints.checksums import CHECKSUMS_FILE
+from research.distributed.cluster import NOT_CONNECTED
 from research.run.metric_writer import METRICS_FILE, read_metrics
 
 POLL_INTERVAL_S = 0.002
@@ -182,6 +183,12 @@ class ProcessGroup:
                 raise RuntimeError(f"{self.run.workdir} does not go on; see its logs")
             time.sleep(POLL_INTERVAL_S)
         return True
+
+    def has_connected(self) -> bool:
+        """Whether no process ended because it had waited for another in vain."""
+        logs = [self.run.workdir / f"log{n}.txt" for n in range(self.run.processes)]
+        endings = [log.read_text(errors="replace").splitlines()[-1:] for log in logs]
+        return not any(NOT_CONNECTED in line for lines in endings for line in lines)
 
     def kill(self, victim: int | None = None, number: int = signal.SIGKILL) -> float:
         """Sends a signal to one process, or to all, and waits until all have ended.
