@@ -162,10 +162,12 @@ class FaultInjector:
         if self.other_codes:
             codes = sorted(self.other_codes.items())
             counts = ", ".join(f"{code} ({count} times)" for code, count in codes)
+            end = max(self.end_times, default=0)
+            wait = max(self.waiting_times, default=0)
             lines.append(
-                f"the other processes ended within {max(self.end_times, default=0):.2f} s"
-                f" of a kill, or {max(self.waiting_times, default=0):.2f} s of one before "
-                f"all had connected (--wait={START_TIMEOUT_S}), with exit code {counts}"
+                f"the other processes ended within {end:.2f} s of a kill, or {wait:.2f} s "
+                f"of one before all had connected (--wait={START_TIMEOUT_S}), with exit "
+                f"code {counts}"
             )
         equal = "parameters, optimizer state and metrics.jsonl bit-equal in all runs"
         return "\n".join([*lines, *(self.errors or [equal])])
