@@ -165,9 +165,9 @@ class FaultInjector:
             end = max(self.end_times, default=0)
             wait = max(self.waiting_times, default=0)
             lines.append(
-                f"the other processes ended within {end:.2f} s of a kill, or {wait:.2f} s "
-                f"of one before all had connected (--wait={START_TIMEOUT_S}), with exit "
-                f"code {counts}"
+                f"the other processes ended within {end:.2f} s of a kill, or within "
+                f"{wait:.2f} s of one before all had connected "
+                f"(--wait={START_TIMEOUT_S}), with exit code {counts}"
             )
         equal = "parameters, optimizer state and metrics.jsonl bit-equal in all runs"
         return "\n".join([*lines, *(self.errors or [equal])])
