@@ -12,20 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.fields import check, choice, number
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.spans import Lengths, span_corruption_lengths
-from research.objectives.inputs import infilling, joined_text, seq2seq
+from research.objectives.inputs import infilling, seq2seq, text_to_text
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 NOISE_MASKS = ("spans", "iid", "prefix", "all")
 REPLACEMENTS = ("sentinel", "mask", "bert", "drop", "shuffle")
 TARGETS = ("spans", "whole")
-LAYOUTS = ("encoder_decoder", *joined_text.PATTERNS)
 MODES = ("", "R", "S", "X")
 """Modes of UL2's denoisers; the token of mode n is the n-th sentinel from the last."""
 
@@ -50,7 +48,7 @@ class Objective:
       each clear run as well) or whole (the text).
     layout: encoder_decoder, or a network of one stack that reads what the encoder
       would, of `data.length` tokens, and then the target: decoder (causal; both are
-      scored), prefix (a prefix LM; the target is scored). See `inputs.joined_text`.
+      scored), prefix (a prefix LM; the target is scored). See `inputs.text_to_text`.
 
     T5's rows are: (iid, bert, whole) BERT-style, (iid, mask, whole) MASS-style, (iid or
     spans, sentinel, spans), (iid, drop, spans), (all, shuffle, whole) deshuffling,
@@ -66,7 +64,7 @@ class Objective:
     replacement: str = choice("sentinel", REPLACEMENTS)
     target: str = choice("spans", TARGETS)
     mode: str = choice("", MODES)  # of the token before the encoder's text (UL2)
-    layout: str = choice("encoder_decoder", LAYOUTS)
+    layout: str = choice("encoder_decoder", text_to_text.LAYOUTS)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
@@ -88,7 +86,7 @@ class Objective:
 
     @property
     def pattern(self) -> str:
-        return joined_text.PATTERNS.get(self.layout, "full")
+        return text_to_text.PATTERNS[self.layout]
 
     def lengths(self, length: int) -> Lengths:
         """Raw tokens and decoder length for an encoder of `length`."""
@@ -135,10 +133,8 @@ class Objective:
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         num_target = self.lengths(length).target
-        if self.layout == "encoder_decoder":
-            return seq2seq.batch_spec(length, num_target)
         joined = self._joined_length(length)
-        return joined_text.batch_spec(joined, num_target, self.layout)
+        return text_to_text.batch_spec(length, num_target, joined, self.layout)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -168,10 +164,10 @@ class Objective:
         encoder = seq2seq.pack(read, kept & valid, nonempty, vocab, length, mode)
         written, kept = self._target_tokens(token, hidden, runs, vocab)
         target = seq2seq.pack(written, kept & valid, nonempty, vocab, full.target)
-        if self.layout == "encoder_decoder":
-            return seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
         joined = self._joined_length(length)
-        return joined_text.make_batch(encoder, target, vocab, joined, self.layout)
+        return text_to_text.make_batch(
+            encoder, target, vocab, joined, self.layout, vocab.pad_id
+        )
 
     def score_rows(
         self,
@@ -222,19 +218,15 @@ class Objective:
         """Inputs, in which sentinels or masks stand for what is hidden."""
         mode = [self._mode_id(vocab)] if self.mode else []
         rows = [[*mode, *text, vocab.eos_id] for text in texts]
-        return joined_text.prompt(rows, vocab, self.layout, vocab.pad_id)
+        return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        if self.layout != "encoder_decoder":
-            return joined_text.network(options, vocab, self.layout)
-        return models.EncoderDecoder(options, size=vocab.size)
+        return text_to_text.network(options, vocab, self.layout)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        if self.layout != "encoder_decoder":
-            return joined_text.loss_terms("dae", net, batch, **factors), ()
-        return seq2seq.loss_terms("dae", net, batch, **factors), ()
+        return text_to_text.loss_terms("dae", net, batch, self.layout, **factors), ()
 
     def _mode_id(self, vocab: VocabInfo) -> int | None:
         """The token of the mode, if there is one."""

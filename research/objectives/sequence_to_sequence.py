@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, number
-from research.objectives.inputs import joined_text, seq2seq, task_input
+from research.objectives.inputs import seq2seq, task_input, text_to_text
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
 
 FORMATS = ("t5", "bart")
-LAYOUTS = ("encoder_decoder", *joined_text.PATTERNS)
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,12 @@ class Objective:
 
     layout: encoder_decoder, or a network of one stack that reads the input, of
       `data.length` tokens, and then the target: decoder or prefix, see
-      `inputs.joined_text`.
+      `inputs.text_to_text`.
     """
 
     target_length: int = number(64, least=2)  # tokens of the target, specials included
     format: str = choice("t5", FORMATS)
-    layout: str = choice("encoder_decoder", LAYOUTS)
+    layout: str = choice("encoder_decoder", text_to_text.LAYOUTS)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary (T5 and BART: 0.1)
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
@@ -63,7 +61,7 @@ class Objective:
 
     @property
     def pattern(self) -> str:
-        return joined_text.PATTERNS.get(self.layout, "full")
+        return text_to_text.PATTERNS[self.layout]
 
     @property
     def min_length(self) -> int:
@@ -80,10 +78,8 @@ class Objective:
         return TextSpec("parts", first + second, max_first=first)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        if self.layout == "encoder_decoder":
-            return seq2seq.batch_spec(length, self.target_length)
         joined = length + self.target_length
-        return joined_text.batch_spec(joined, self.target_length, self.layout)
+        return text_to_text.batch_spec(length, self.target_length, joined, self.layout)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -105,27 +101,25 @@ class Objective:
             packed.append(
                 seq2seq.pack(example.token, kept, answered, vocab, width, bos)
             )
-        if self.layout == "encoder_decoder":
-            start = vocab.eos_id if self.format == "bart" else vocab.pad_id
-            return seq2seq.make_batch(*packed, vocab, start)
         joined = length + self.target_length
-        return joined_text.make_batch(*packed, vocab, joined, self.layout)
+        start = self._decoder_start(vocab)
+        return text_to_text.make_batch(*packed, vocab, joined, self.layout, start)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """First parts, each with its specials."""
         bos = [vocab.bos_id] if self.format == "bart" else []
         rows = [[*bos, *text, vocab.eos_id] for text in texts]
-        start = vocab.eos_id if bos else vocab.pad_id
-        return joined_text.prompt(rows, vocab, self.layout, start, bos)
+        start = self._decoder_start(vocab)
+        return text_to_text.prompt(rows, vocab, self.layout, start, bos)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        if self.layout == "encoder_decoder":
-            return models.EncoderDecoder(options, size=vocab.size)
-        return joined_text.network(options, vocab, self.layout)
+        return text_to_text.network(options, vocab, self.layout)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""
         factors = {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
-        one_stack = self.layout != "encoder_decoder"
-        loss_terms = joined_text.loss_terms if one_stack else seq2seq.loss_terms
-        return loss_terms("target", net, batch, **factors), ()
+        terms = text_to_text.loss_terms("target", net, batch, self.layout, **factors)
+        return terms, ()
+
+    def _decoder_start(self, vocab: VocabInfo) -> int:
+        return vocab.eos_id if self.format == "bart" else vocab.pad_id

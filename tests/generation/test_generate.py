@@ -10,7 +10,7 @@ from research.errors import UserError
 from research.generation.generate import make_generate
 from research.generation.options import Options
 from research.objectives import unilm
-from research.objectives.inputs import input_format, joined_text, seq2seq
+from research.objectives.inputs import input_format, seq2seq, text_to_text
 from research.objectives.inputs.prompt import pad_rows
 from tests.generation.conftest import mesh_of
 from tests.testing.objective_cases import VOCAB
@@ -48,7 +48,9 @@ def joined_batch(objective, prompt, text):
     encoder = pad_rows([[*prompt, VOCAB.eos_id]], VOCAB.pad_id)
     target = pad_rows([text], VOCAB.pad_id)
     length = len(prompt) + 1 + len(text)
-    return joined_text.make_batch(encoder, target, VOCAB, length, objective.layout)
+    return text_to_text.make_batch(
+        encoder, target, VOCAB, length, objective.layout, VOCAB.pad_id
+    )
 
 
 def unilm_batch(objective, prompt, text):

@@ -5,7 +5,7 @@
 import numpy as np
 
 from research.batch import VocabInfo
-from research.objectives.inputs import joined_text, seq2seq
+from research.objectives.inputs import seq2seq, text_to_text
 
 NUM_MORE = 2
 """Tokens of an input and its target of hidden tokens that are more than L at most."""
@@ -38,12 +38,11 @@ def make_batch(
     marks = np.where(hidden, -1, 0)
     marks, _ = seq2seq.pack(marks, written, nonempty, vocab, width, first_id)
     weight = (marks == -1).astype(np.float32)
-    if layout == "encoder_decoder":
-        batch = seq2seq.make_batch(encoder, target, vocab, vocab.pad_id)
-        return batch | {"weight": weight}
     joined = width + (width if whole else NUM_MORE)
-    batch = joined_text.make_batch(encoder, target, vocab, joined, layout)
-    if layout == "decoder":
+    batch = text_to_text.make_batch(
+        encoder, target, vocab, joined, layout, vocab.pad_id
+    )
+    if layout == "decoder":  # the target's slots follow the input's
         row, slot = np.nonzero(weight)
         weight = np.zeros(batch["weight"].shape, np.float32)
         weight[row, encoder[1][row] + slot] = 1

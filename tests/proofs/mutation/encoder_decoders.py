@@ -65,10 +65,10 @@ MUTANTS = [
     ),
     Mutant(
         "a prefix LM's first target is read by the prefix",
-        "research/objectives/inputs/joined_text.py",
+        "research/objectives/inputs/text_to_text.py",
         'group["rank"] - num_read[:, None], 0)',
         'group["rank"] - num_read[:, None] - 1, 0)',
-        "tests/objectives/inputs/test_joined_text.py",
+        "tests/objectives/inputs/test_text_to_text.py",
         "joined_text",
     ),
     Mutant(

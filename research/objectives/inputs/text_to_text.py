@@ -1,11 +1,12 @@
-"""Input and target of an encoder-decoder as one text, for a network of one stack.
+"""Input and target as text to text objectives lay them out, for one stack or two.
 
-A decoder is a language model of input and target, one after the other; a prefix LM
-attends to the whole input and is scored on the target (Raffel et al. 2020, section
-3.2.1).
+An encoder reads the input and a decoder writes the target; or a network of one stack
+reads both as one text (Raffel et al. 2020, section 3.2.1): a decoder is a language
+model of input and target, a prefix LM attends to the whole input and is scored on the
+target.
 """
 
-# B batch, L length, K scored positions: those of the target in a prefix LM
+# B batch, L length of a text of both, K scored positions (a prefix LM: the target)
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,37 +19,48 @@ from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
 
-PATTERNS = {"decoder": "causal", "prefix": "general"}
-"""Layout of a joined text -> the attention pattern of its rows."""
+PATTERNS = {"encoder_decoder": "full", "decoder": "causal", "prefix": "general"}
+"""Layout -> the attention pattern of the stack that reads the input."""
+
+LAYOUTS = tuple(PATTERNS)
 
 
-def batch_spec(length: int, num_target: int, layout: str) -> dict[str, ArraySpec]:
-    """Specs of rows of input and target, of `length` tokens in all."""
+def batch_spec(
+    length: int, num_target: int, joined_length: int, layout: str
+) -> dict[str, ArraySpec]:
+    """Specs of inputs of `length`, of their targets, and of both as one text."""
+    if layout == "encoder_decoder":
+        return seq2seq.batch_spec(length, num_target)
     if layout == "decoder":
-        return input_specs(length) | scored_specs(length, gathered=False)
-    return input_specs(length) | scored_specs(num_target)
+        return input_specs(joined_length) | scored_specs(joined_length, gathered=False)
+    return input_specs(joined_length) | scored_specs(num_target)
 
 
 def make_batch(
     encoder: tuple[np.ndarray, np.ndarray],
     target: tuple[np.ndarray, np.ndarray],
     vocab: VocabInfo,
-    length: int,
+    joined_length: int,
     layout: str,
+    decoder_start: int,
 ) -> dict[str, np.ndarray]:
-    """The batch of a packed input and a packed target, which fit in `length`.
+    """The batch of a packed input and a packed target.
 
-    The network reads pad and then the text, shifted by one. In a prefix LM the input's
-    last token, at which the target's first one is predicted, is part of the prefix
-    (mesh_tensorflow, transformer.py, `input_full_attention`). A decoder is scored on
-    input and target, as there without `loss_on_targets_only`.
+    A network of one stack reads pad and then the text, shifted by one. In a prefix LM
+    the input's last token, at which the target's first one is predicted, is part of the
+    prefix (mesh_tensorflow, transformer.py, `input_full_attention`). A decoder is
+    scored on input and target, as there without `loss_on_targets_only`.
 
     Args:
       encoder, target: as `seq2seq.pack` returns them.
+      joined_length: positions of a text of both, which fit in it.
+      decoder_start: what the decoder of an encoder-decoder reads first.
     """
+    if layout == "encoder_decoder":
+        return seq2seq.make_batch(encoder, target, vocab, decoder_start)
     (read, num_read), (written, num_written) = encoder, target
-    position = np.arange(length)
-    text = np.full((len(read), length), vocab.pad_id, np.int32)
+    position = np.arange(joined_length)
+    text = np.full((len(read), joined_length), vocab.pad_id, np.int32)
     count = num_read + num_written
     text[position < num_read[:, None]] = read[
         np.arange(read.shape[1]) < num_read[:, None]
@@ -98,11 +110,17 @@ def prompt(
 
 
 def network(options: Any, vocab: VocabInfo, layout: str) -> Any:
-    """The stack that reads joined texts."""
+    """The encoder and decoder, or the one stack."""
+    if layout == "encoder_decoder":
+        return models.EncoderDecoder(options, size=vocab.size)
     return models.Transformer(options, size=vocab.size, pattern=PATTERNS[layout])
 
 
-def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
+def loss_terms(
+    name: str, net: Any, batch: dict, layout: str, **factors: float
+) -> dict[str, Term]:
     """Terms of what is scored, as `seq2seq.target_terms` has them."""
+    if layout == "encoder_decoder":
+        return seq2seq.loss_terms(name, net, batch, **factors)
     readout = net.readout(net.states(batch, scored=batch.get("scored")))
     return seq2seq.target_terms(name, readout, batch, **factors)

@@ -1,4 +1,4 @@
-"""joined_text: the arrays of one stack are the encoder's input and then the target."""
+"""text_to_text: the arrays of one stack are the encoder's input and then the target."""
 
 import dataclasses
 
