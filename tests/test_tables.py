@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweeps import benchmarks, finetuning
+from experiments.paper_tables import benchmarks, finetuning
 from launch.config import load_config
 from launch.reports import cells, ledger, tables
 from launch.sweeps import budgets, published, sweep_plan

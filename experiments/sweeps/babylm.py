@@ -20,7 +20,7 @@ are 15 % throughout (released: 30 to 15 %) and of single tokens (1 to 3), and th
 network is the same as the other arms'.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 from experiments.sweeps.objectives import SCALES, SHARED
 
 WORDS_SEEN = {"smoke": 2.4e6, "small": 10 * 10e6, "paper": 10 * 100e6}

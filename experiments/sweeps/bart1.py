@@ -19,7 +19,7 @@ after the input as a prefix, as in the paper; the language model, too, reads the
 from both sides.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 DECODERS = ("Masked seq2seq", "BART")
 """How rows begin whose network has an encoder and a decoder."""

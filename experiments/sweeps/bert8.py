@@ -9,7 +9,7 @@ or become a random token? Rows are named MASK SAME RND, in per cent.
 Departs: the column of features without fine-tuning is left out.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 
 def sweep(scale, tasks):

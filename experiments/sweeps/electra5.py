@@ -11,7 +11,7 @@ Departs: at smoke and small rows are equal in steps, not in compute, as the colu
 show; "BERT" is BERT without next sentence prediction.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 
 def sweep(scale, tasks):

@@ -9,7 +9,7 @@ Rows are BERT's pairs with next sentence prediction.
 Departs: a mask is seen as often as the text has epochs / 10, in the paper four times.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 
 def sweep(scale, tasks):

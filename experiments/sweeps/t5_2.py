@@ -6,11 +6,11 @@
 Question: an encoder and a decoder, a decoder alone or a prefix LM, with denoising or
 with a language model's loss? Every stack has equally many layers.
 
-Departs: `t5_text.py` says how tasks are tuned on; stacks that are one are tuned as
-classifiers of one stack. Rows with half of the layers are left out.
+Departs: `paper_tables/t5_text.py` says how tasks are tuned on; stacks that are one are
+tuned as classifiers of one stack. Rows with half of the layers are left out.
 """
 
-from experiments.sweeps import finetuning, t5_text
+from experiments.paper_tables import finetuning, t5_text
 
 
 def sweep(scale, tasks):

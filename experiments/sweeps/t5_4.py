@@ -5,10 +5,10 @@
 
 Question: Does a text's suffix, its masked tokens, or its shuffled tokens teach more?
 
-Departs: `t5_text.py` says how tasks are tuned on.
+Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
 """
 
-from experiments.sweeps import t5_text
+from experiments.paper_tables import t5_text
 
 
 def sweep(scale, tasks):

@@ -6,10 +6,10 @@
 Question: What should the encoder read for hidden tokens, and must the decoder write all
 of the text?
 
-Departs: `t5_text.py` says how tasks are tuned on.
+Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
 """
 
-from experiments.sweeps import t5_text
+from experiments.paper_tables import t5_text
 
 
 def sweep(scale, tasks):

@@ -5,10 +5,10 @@
 
 Question: Which fraction of the tokens should be hidden?
 
-Departs: `t5_text.py` says how tasks are tuned on.
+Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
 """
 
-from experiments.sweeps import t5_text
+from experiments.paper_tables import t5_text
 
 
 def sweep(scale, tasks):

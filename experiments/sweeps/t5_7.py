@@ -5,10 +5,10 @@
 
 Question: How long should hidden spans be? i.i.d.: each token by itself.
 
-Departs: `t5_text.py` says how tasks are tuned on.
+Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
 """
 
-from experiments.sweeps import t5_text
+from experiments.paper_tables import t5_text
 
 
 def sweep(scale, tasks):

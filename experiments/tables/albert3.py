@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/albert3.py --workdir=runs/albert3
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "albert3",

@@ -5,7 +5,7 @@ python -m launch.report --table=experiments/tables/albert4.py --workdir=runs/alb
 Not here: rows that share the parameters of attention or of feed-forward layers alone.
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "albert4",

@@ -5,7 +5,7 @@ python -m launch.report --table=experiments/tables/albert5.py --workdir=runs/alb
 Not here: the accuracies of the losses themselves.
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "albert5",

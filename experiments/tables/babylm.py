@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 
+from experiments.paper_tables import published
 from experiments.sweeps.babylm import TASKS
-from experiments.tables import published
 from launch.reports.tables import Column, Table, labelled_rows
 from launch.sweeps.trial import Trial
 

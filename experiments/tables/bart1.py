@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/bart1.py --workdir=runs/bart1
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "bart1",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/bert6.py --workdir=runs/bert6
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "bert6",

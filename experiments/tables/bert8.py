@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/bert8.py --workdir=runs/bert8
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "bert8",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/electra5.py --workdir=runs/electra5
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "electra5",

@@ -4,7 +4,7 @@ python -m launch.report --table=experiments/tables/electra_small.py \\
     --workdir=runs/electra_small
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "electra-small",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/electra_tying.py --workdir=runs/tying
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "electra-tying",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/gpt5.py --workdir=runs/gpt5
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "gpt5",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/roberta1.py --workdir=runs/roberta1
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "roberta1",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/roberta2.py --workdir=runs/roberta2
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "roberta2",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/roberta3.py --workdir=runs/roberta3
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "roberta3",

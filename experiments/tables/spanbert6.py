@@ -5,7 +5,7 @@ python -m launch.report --table=experiments/tables/spanbert6.py --workdir=runs/s
 Not here: named entities, noun phrases, and coreference.
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "spanbert6",

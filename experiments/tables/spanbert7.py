@@ -5,7 +5,7 @@ python -m launch.report --table=experiments/tables/spanbert7.py --workdir=runs/s
 Not here: coreference.
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "spanbert7",

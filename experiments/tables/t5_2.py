@@ -5,7 +5,7 @@ python -m launch.report --table=experiments/tables/t5_2.py --workdir=runs/t5_2
 Not here: translation, summaries and SQuAD, which decoders write.
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "t5-2",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/wettig2023.py --workdir=runs/wettig
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "wettig2023",

@@ -3,7 +3,7 @@
 python -m launch.report --table=experiments/tables/xlnet6.py --workdir=runs/xlnet6
 """
 
-from experiments.tables import published
+from experiments.paper_tables import published
 
 TABLE = published.table(
     "xlnet6",

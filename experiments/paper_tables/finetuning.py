@@ -2,7 +2,7 @@
 
 A scale changes size, steps and data, not what differs between rows. "paper" is the
 base size of an experiment, or the size that its sweep asks for, with its own budget;
-an experiment without sizes has the shape and budget of BERT-base (`scales.py`).
+an experiment without sizes has the shape and budget of BERT-base.
 """
 
 import functools
@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from experiments.sweeps import benchmarks
+from experiments.paper_tables import benchmarks
 from experiments.sweeps.objectives import SCALES
 from launch import user_code
 from launch.config import flatten, load_config

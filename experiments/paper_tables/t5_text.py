@@ -4,7 +4,7 @@ Departs: tasks are classified by the state of the decoder at the last token, as 
 are, not written as text; there are no tasks that need a text to be written.
 """
 
-from experiments.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 BASELINE = {"train.steps": 524_288, "train.batch": 128}
 

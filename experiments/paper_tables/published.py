@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from experiments.sweeps import benchmarks
+from experiments.paper_tables import benchmarks
 from launch.reports.tables import Claimed, Column, Curve, Paper, Table, labelled_rows
 from launch.sweeps.published import read_published
 from launch.sweeps.trial import Trial
