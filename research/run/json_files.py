@@ -70,16 +70,13 @@ def read_json(
       defaults: values of names that files of earlier versions do not have.
 
     Raises:
-      UserError: there is no such file, or it holds something else; the line ends with
-        `remedy`.
+      UserError: the file holds something else; the line ends with `remedy`.
     """
     try:
         content = parse_json(epath.Path(path).read_bytes())
         if defaults and isinstance(content, dict):
             content = {**defaults, **content}
         check_object(content, fields or {}, values=values)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing, or a link to nothing; {remedy}") from error
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}") from error
     return content

@@ -73,6 +73,14 @@ def test_what_a_person_can_mend_is_one_line(error, code, capsys):
     assert said.count("\n") == 1
 
 
+def test_a_link_to_nothing_is_one_line(tmp_path, capsys):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    code, said = _exit(lambda args: link.read_text(), capsys=capsys)
+    assert code == 2
+    assert said == f"error: {link}: a link to nothing; delete the link\n"
+
+
 @pytest.mark.parametrize("error", [ValueError("x"), FileNotFoundError(2, "x", "y")])
 def test_a_bug_keeps_its_traceback(error):
     with pytest.raises(type(error)):

@@ -39,12 +39,6 @@ def test_a_file_that_holds_no_object_is_named(tmp_path, content):
     _damaged(tmp_path / "x.json", content)
 
 
-def test_a_link_to_nothing_is_named(tmp_path):
-    (tmp_path / "x.json").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"x\.json is missing.*; delete it"):
-        read_json(tmp_path / "x.json", "delete it")
-
-
 @pytest.mark.parametrize(
     "name, value, words",
     [
