@@ -172,21 +172,6 @@ class Stack(nn.Module):
                 cross_cached = encoded.states
         block = Block(options, parent=None)
 
-        def init(key):
-            other = cross
-            if self.is_shared and cross is None:
-                itself = Encoded(x, group["segment"])
-                other = x, self._cross_inputs(group, itself)
-
-            def init_block(key):
-                mems_BND = None if mems is None else mems.state[:, 0]
-                more = {"num_keys": num_keys, "mems": mems_BND, "cross": other}
-                return block.init(key, x, self_inputs, **more)["params"]
-
-            count = 1 if options.shared_layers else options.layers
-            params = jax.vmap(init_block)(jax.random.split(key, count))
-            return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
-
         def run_block(x, layer, scored=None):
             params, dropout_key, mems_BND, keys, cross_keys = layer
             cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
@@ -213,7 +198,8 @@ class Stack(nn.Module):
         if mems is not None:
             mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
         if cache is None:
-            params = self.param("blocks", init)
+            init = partial(self._init_blocks, block, x, group, self_inputs, cross)
+            params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
         else:  # they exist: `param` would trace `init` to compare shapes
             params = nn.meta.unbox(self.get_variable("params", "blocks"))
         layers = params, dropout_keys, mems_state, cached, cross_cached
@@ -225,6 +211,20 @@ class Stack(nn.Module):
             encoded = encoded and encoded._replace(states=of_encoder[0])
             return x, cache.write_states(own, encoded)
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+
+    def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
+        """Parameters of all blocks, stacked over the layers."""
+        if self.is_shared and cross is None:
+            cross = x, self._cross_inputs(group, Encoded(x, group["segment"]))
+
+        def init_block(key):
+            mems_BND = None if mems is None else mems.state[:, 0]
+            more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+            return block.init(key, x, self_inputs, **more)["params"]
+
+        count = 1 if self.options.shared_layers else self.options.layers
+        params = jax.vmap(init_block)(jax.random.split(key, count))
+        return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
     def _self_inputs(self, group, num_keys, mems, cache, pattern):
         """What all layers' self-attention reads, and parameters that they share."""
