@@ -140,6 +140,8 @@ def exit_code_for(error: BaseException) -> tuple[int, str] | None:
         case OSError() if error.errno in MACHINE_ERRORS:
             path = f"{error.filename}: " if error.filename else ""
             return MISTAKE, f"{path}{MACHINE_ERRORS[error.errno]}"
+        case IsADirectoryError():  # of epath, which gives no number
+            return MISTAKE, f"{error}; {MACHINE_ERRORS[errno.EISDIR]}"
         case FileNotFoundError() if os.path.islink(error.filename or ""):
             return MISTAKE, f"{error.filename}: a link to nothing; delete the link"
     for error_type, code in EXIT_CODES.items():

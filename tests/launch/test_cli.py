@@ -62,6 +62,7 @@ def _raise(error):
         (OSError(28, "No space left on device", "/full/file"), 2),
         (PermissionError(13, "Permission denied", "/root/file"), 2),
         (OSError(36, "File name too long", "x" * 300), 2),
+        (IsADirectoryError("Cannot overwrite: /a/file is a directory"), 2),
         (MemoryError("Unable to allocate 9 TiB"), 2),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory\nallocating 9 bytes"), 2),
         (KeyboardInterrupt(), 130),
