@@ -77,6 +77,7 @@ def open_model(path: Path) -> Model:
         if not isinstance(config.get("vocab_size"), int):
             raise UserError("config.json has no vocab_size")
         options = family.read_options(config, tensors)
+        _check_layers(family, tensors, options)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     heads, width = options["heads"], options["width"]
@@ -88,6 +89,19 @@ def open_model(path: Path) -> Model:
         pad_id=family.padding(config),
     )
     return Model(path, family, config, tensors, options, sizes)
+
+
+def _check_layers(family: Family, tensors: Any, options: Mapping[str, Any]) -> None:
+    """Raises UserError: there are tensors of a layer that config.json does not count.
+
+    The first layers of a model alone would be another model.
+    """
+    for row in family.rows():
+        of_decoder = row.paths[0].startswith("decoder/") and options["decoder_layers"]
+        count = of_decoder or options["layers"]
+        key = row.key.replace(rows.LAYER, str(count))
+        if rows.LAYER in row.key and key in tensors:
+            raise UserError(f"config.json counts {count} layers, but there is {key}")
 
 
 def has_vocabulary(path: Path) -> bool:

@@ -89,6 +89,18 @@ def test_a_table_of_another_size_than_the_config_says_is_refused(params, tmp_pat
         restore_bert(params[1], f"hf:{tmp_path / 'bert'}")
 
 
+@pytest.mark.parametrize(
+    "family, key",
+    [("bert", "num_hidden_layers"), ("t5", "num_layers"), ("t5", "num_decoder_layers")],
+)
+def test_a_model_that_a_config_shortens_is_refused(family, key, tmp_path):
+    shutil.copytree(FOLDER / family, tmp_path / family)
+    config = json.loads((FOLDER / family / CONFIG).read_text())
+    (tmp_path / family / CONFIG).write_text(json.dumps(config | {key: 1}))
+    with pytest.raises(UserError, match=r"counts 1 layers, but there is .*\b1\b"):
+        restore.open_model(tmp_path / family)
+
+
 def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
     shutil.copytree(FOLDER / "bert", tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n[PAD]\n")
