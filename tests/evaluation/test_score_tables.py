@@ -55,7 +55,7 @@ def test_scores_within_float32_rounding_are_equal_and_others_are_not():
 
 def test_groups_and_the_length_alone():
     items = [item(0, group="a"), item(1, group="a"), item(2, group="b")]
-    shorter = [scored(-9.0, tokens=3, size=10), scored(-10.0, tokens=4, size=20)]
+    shorter = [scored(-9.0, tokens=3, size=20), scored(-10.0, tokens=4, size=16)]
     table = task_table(CHOOSE, items, [shorter, shorter[::-1], shorter], LIKELIHOOD)
     assert list(table) == ["a", "b", "all"]
     a, b = table["a"], table["b"]
@@ -63,6 +63,7 @@ def test_groups_and_the_length_alone():
     assert a["accuracy, sum"].value == a["accuracy, length alone"].value == 0.5
     assert b["accuracy, sum"].value == b["accuracy, length alone"].value == 1
     assert b["accuracy, per token"].value == 0  # -3 a token is less than -2.5
+    assert b["accuracy, per byte"].value == 1
     assert table["all"]["accuracy, sum"].value == pytest.approx(2 / 3)
     lines = table_lines(table)
     assert len(lines) == 5 and "66.7 % [20.8, 93.9]" in lines[-1]  # Wilson's
