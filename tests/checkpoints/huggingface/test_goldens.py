@@ -12,6 +12,14 @@ from tests.testing import huggingface_goldens
 
 STEPPED = ("bert", "gpt2", "t5", "xlnet")
 LEARNING_RATE = 0.1
+ON_A_MESH = [("llama", 1), ("t5", 9), ("xlnet", 1)]
+"""Names, and layers in one step of the scan (9: unrolled)."""
+ON_A_MESH += [
+    pytest.param(name, unroll, marks=pytest.mark.long)
+    for name in huggingface_goldens.NAMES
+    for unroll in (1, 9)
+    if (name, unroll) not in ON_A_MESH
+]
 
 
 def assert_equal_outputs(golden, loss, logits):
@@ -58,7 +66,7 @@ def test_so_they_are_where_layers_are_unrolled_and_rematerialised(name):
     assert_equal_outputs(golden, *jax.jit(outputs)(params))
 
 
-@pytest.mark.parametrize(("name", "unroll"), [("llama", 1), ("t5", 9), ("xlnet", 1)])
+@pytest.mark.parametrize(("name", "unroll"), ON_A_MESH)
 def test_so_they_are_on_a_mesh(name, unroll):
     """Parameters are sharded over eight devices, layers scanned or not."""
     golden = huggingface_goldens.load(name, scan_unroll=unroll)
