@@ -137,6 +137,10 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
                 raise ValueError(f"{more[0]!r} is no field of a trial")
             if _trial_id(row["config"]) != row["id"]:
                 raise ValueError(f"id {row['id']!r} is not that of its config")
+            texts = {k: v for k, v in row["config"].items() if isinstance(v, str)}
+            linked = {key: text for key, text in texts.items() if text in trials}
+            if linked != row["parents"]:
+                raise ValueError(f"parents of {row['id']} are not those of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}
             folder = absolute_path(workdir) / row["id"]
             trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})

@@ -72,3 +72,12 @@ def test_a_written_plan_is_read_back(sweep_file, tmp_path):
         ]
     with pytest.raises(UserError, match="holds no sweep"):
         sweep_plan.read_plan(tmp_path / "nowhere")
+
+
+def test_a_trial_without_its_parents_is_refused(sweep_file, tmp_path):
+    sweep_plan.write_plan(_plan(sweep_file, tmp_path), tmp_path, scale="smoke")
+    plan = json.loads((tmp_path / "sweep.json").read_text())
+    plan["trials"][1]["parents"] = {}
+    (tmp_path / "sweep.json").write_text(json.dumps(plan))
+    with pytest.raises(UserError, match=r"damaged .* are not those of its config"):
+        sweep_plan.read_plan(tmp_path)
