@@ -46,7 +46,7 @@ chaos: env
 
 # Whatever a user writes, and damaged files of a finished run: no command fails.
 fuzz: env
-	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES)
+	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES) --every_damage
 
 # Bugs that others shipped, built into copies of the project: the tests kill them all.
 mutants: env

@@ -1,10 +1,12 @@
 """Runs cases of the fuzz test: `python -m tests.proofs.fuzz --cases=5000`.
 
 Prints how many commands went on and how many were refused, or the smallest case that
-Hypothesis finds which fails, and exits with 1.
+Hypothesis finds which fails, and exits with 1. With --every_damage each command then
+meets each damage of each file.
 """
 
 import os
+import random
 import sys
 import tempfile
 import time
@@ -58,6 +60,7 @@ def main() -> int:
     parser = Parser(__doc__, overrides=False)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    parser.add_argument("--every_damage", action="store_true")
     args = parser.parse_args()
     print(f"--seed={args.seed}", flush=True)
     with tempfile.TemporaryDirectory() as name:
@@ -66,6 +69,10 @@ def main() -> int:
             folder.mkdir()
             count = round(args.cases * fraction)
             counts = run_cases(module, count, folder, seed_=args.seed)
+            if module is damage_cases and args.every_damage:
+                for case in damage_cases.every_damage(random.Random(args.seed)):
+                    code = damage_cases.check(case, folder).code
+                    counts["refused" if code else "went on"] += 1
             print(
                 f"{folder.name}: {counts['went on']} went on, {counts['refused']} were "
                 f"refused, 0 failed; {time.time() - began:.0f} s",

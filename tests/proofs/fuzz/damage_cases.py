@@ -2,8 +2,11 @@
 
 import contextlib
 import functools
+import itertools
 import json
+import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -79,6 +82,17 @@ def cases(draw: st.DrawFn) -> DamageCase:
         draw(st.sampled_from(ODD_VALUES)),
         draw(st.booleans()),
     )
+
+
+def every_damage(rng: random.Random) -> Iterator[DamageCase]:
+    """A case for each command, file and damage, at a random position."""
+    places = [
+        *itertools.product(RUN_COMMANDS, RUN_FILES),
+        *itertools.product(SWEEP_COMMANDS, SWEEP_FILES),
+    ]
+    for place, how, has_result in itertools.product(places, DAMAGES, (True, False)):
+        value = rng.choice(ODD_VALUES)
+        yield DamageCase(*place, how, rng.randrange(2**16), value, has_result)
 
 
 class FinishedRun(NamedTuple):
