@@ -11,6 +11,7 @@ import optax
 
 from research import models
 from research.errors import UserError
+from research.run.moving_average import with_moving_average
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
 """Parameters of `research.models.layers.relative.RelativeTerms`."""
@@ -142,7 +143,8 @@ def is_frozen(params: Any, parts: str) -> Any:
 
 
 def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
-    """Clipping by global norm, then the named optimizer on its schedule.
+    """Clipping by global norm, then the named optimizer on its schedule, then the
+    average of the parameters.
 
     Frozen parameters count for no norm and do not decay.
 
@@ -172,6 +174,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
             optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
         )
         optimizer = optax.chain(freeze, optimizer, freeze)
+    if config.ema_decay:
+        optimizer = with_moving_average(optimizer, config.ema_decay)
     return optimizer
 
 
