@@ -160,8 +160,9 @@ class Optimizer:
     )
     power: float = number(1.0, above=0)  # of a polynomial schedule
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice("linear", ("linear", "factor", "constant"))  # linear: up to
-    # the peak; factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
+    warmup: str = choice("linear", ("linear", "slanted", "factor", "constant"))
+    # linear: up to the peak; slanted: likewise, from final_fraction of it (ULMFiT);
+    # factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
     decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
     # from: the end of the warm-up, or step 0 (BERT)
     decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
@@ -180,6 +181,9 @@ class Optimizer:
     # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
+    unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
+    # to learn: heads at once, then the last block, ..., embeddings (gradual
+    # unfreezing, ULMFiT); 0: all at once
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
     frozen: str = free_text("")  # parts of the parameters that do not change, as in
     # token,place,stack/blocks/attention
