@@ -1,11 +1,13 @@
 """Every key of a run, with its unit or legal values; experiments are diffs of it."""
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from functools import partial
 
 from ml_collections import ConfigDict
 
+from research.evaluation.metrics import HIGHER_IS_BETTER
 from research.fields import RATES, choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
@@ -20,6 +22,7 @@ FORMATS = (
     "conllu",
     "squad",
 )
+BEST_METRICS = ("", "loss", *dict.fromkeys(itertools.chain(*HIGHER_IS_BETTER.values())))
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
@@ -157,8 +160,9 @@ class Optimizer:
     )
     power: float = number(1.0, above=0)  # of a polynomial schedule
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
-    warmup: str = choice("linear", ("linear", "factor", "constant"))  # linear: up to
-    # the peak; factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
+    warmup: str = choice("linear", ("linear", "slanted", "factor", "constant"))
+    # linear: up to the peak; slanted: likewise, from final_fraction of it (ULMFiT);
+    # factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
     decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
     # from: the end of the warm-up, or step 0 (BERT)
     decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
@@ -177,9 +181,15 @@ class Optimizer:
     # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
+    unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins
+    # to learn: heads at once, then the last block, ..., embeddings (gradual
+    # unfreezing, ULMFiT); 0: all at once
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
     frozen: str = free_text("")  # parts of the parameters that do not change, as in
     # token,place,stack/blocks/attention
+    ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
+    # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
+    # 0: none
 
 
 @dataclass
@@ -209,6 +219,18 @@ class Train:
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
     keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
+    best_metric: str = choice("", BEST_METRICS)  # of evaluations: the checkpoint of the
+    # best one stays, too; it is tested at the end, and is what opens the run. "": the
+    # newest is; loss: the lowest is best; others: the highest
+    early_stopping_patience: int = number(0, least=0)  # evaluations in a row that are
+    # not better than the best one, after which training stops; 0: it never does
+
+    def __post_init__(self):
+        if self.early_stopping_patience and not (self.best_metric and self.eval_every):
+            raise ValueError(
+                "train.early_stopping_patience needs train.best_metric and "
+                "train.eval_every"
+            )
 
 
 SECTIONS = {

@@ -1,9 +1,9 @@
 """Writes a vector of each text: `python -m launch.embed --workdir=R --texts=F --to=V`.
 
-R is a run, whose newest checkpoint is read, or hf:DIR, a model in Hugging Face's
-layout. F has a text on each line, or is a .jsonl whose lines have a `text`; either may
-be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl with `text`
-and `vector` on each line.
+R is a run, whose newest or best checkpoint is read, or hf:DIR, a model in Hugging
+Face's layout. F has a text on each line, or is a .jsonl whose lines have a `text`;
+either may be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a .jsonl
+with `text` and `vector` on each line.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
 token. A text is cut behind the model's length.

@@ -1,8 +1,9 @@
 """Scores a checkpoint: `python -m launch.evaluate --workdir=D [--config.key=value]`.
 
-Evaluates the newest checkpoint of the run in D (or that of --step=N) on the run's
-evaluation split, or on another: --config.data.eval_split=test, or files of their own,
---config.data.valid=FILES. The text is that of the run's config in all else.
+Evaluates the checkpoint that opens the run in D (the newest, or the best one by
+train.best_metric; or that of --step=N) on the run's evaluation split, or on another:
+--config.data.eval_split=test, or files of their own, --config.data.valid=FILES. The
+text is that of the run's config in all else.
 
 Writes D/evaluations/NAME/metrics.json and, where the objective predicts something (a
 label, tags, an answer), predictions.jsonl: a line for each example, with its id,
@@ -22,31 +23,26 @@ def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
-    from research.checkpoints.checkpoint import FOLDER
-    from research.checkpoints.partial_restore import newest_checkpoint, restore_params
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.run.json_files import replace_text, write_json
+    from research.run.restored import run_params
     from research.run.setup import (
         build_program,
-        initial_state,
         make_eval_zeros,
         use_compilation_cache,
     )
 
     use_compilation_cache(config.data.cache_dir)
     program = build_program(config)
-    source = workdir / FOLDER / str(args.step) if args.step else workdir
-    source = newest_checkpoint(str(source))
+    vocabulary = program.data.vocabulary_hash
+    params, step = run_params(
+        program, workdir, args.step, seed=config.seed, vocabulary=vocabulary
+    )
     with sharding.context(program.mesh):
-        state = initial_state(program, config.seed)
-        params, missing = restore_params(
-            str(source), "", state.params, vocabulary=program.data.vocabulary_hash
-        )
-        _refuse_missing(missing, workdir)
         scores = evaluate(program, params, make_eval_zeros(program)())
     split = config.data.eval_split
-    name = f"{split}-{source.name}-{program.data.eval.fingerprint[:8]}"
+    name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
     folder = workdir / "evaluations" / name
     facts = {"config": config.to_dict(), "data": program.data.eval.fingerprint}
     write_json(folder / "metrics.json", {"metrics": scores.metrics, **facts})
@@ -59,13 +55,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{split}/{metric} {value:.6g}")
     print(folder)
     return DONE
-
-
-def _refuse_missing(missing: list[str], workdir: epath.Path) -> None:
-    from research.errors import UserError
-
-    if missing:
-        raise UserError(f"{workdir} has no parameters {', '.join(missing)} to evaluate")
 
 
 def parser() -> Parser:

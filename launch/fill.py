@@ -1,10 +1,10 @@
 """Fills in masks: `python -m launch.fill --workdir=R --texts=F [--to=G.jsonl]`.
 
-R is a run of a masked model, whose newest checkpoint is read, or hf:DIR, a model in
-Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines have a
-`text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line with
-`text` and `masks`: of each mask the --top_k most probable tokens, best first, each with
-its `text`, `token` and `probability`.
+R is a run of a masked model, whose newest or best checkpoint is read, or hf:DIR, a
+model in Hugging Face's layout. F has a text on each line, or is a .jsonl whose lines
+have a `text`; a mask is written as [MASK] or <mask>. Writes for each text a JSON line
+with `text` and `masks`: of each mask the --top_k most probable tokens, best first, each
+with its `text`, `token` and `probability`.
 """
 
 import argparse

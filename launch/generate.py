@@ -1,10 +1,10 @@
 """Writes text: `python -m launch.generate --workdir=R --prompt=TEXT`.
 
-R is a run, whose newest checkpoint (or that of --step=N) is read, or hf:DIR, a model in
-Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; of an encoder-
-decoder (dae, bart) it is the encoder's text, of unilm the source. Prompts are --prompt,
-or the lines of --texts=F (or the `text` of each line of a .jsonl), or of standard
-input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the mask.
+R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
+model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; of an
+encoder-decoder (dae, bart) it is the encoder's text, of unilm the source. Prompts are
+--prompt, or the lines of --texts=F (or the `text` of each line of a .jsonl), or of
+standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the mask.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl for each prompt a JSON line with `prompt` and `texts`: of each

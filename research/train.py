@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from etils import epath
 
 from research.checkpoints.checkpoint import Checkpoints
-from research.checkpoints.partial_restore import restore_params
 from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
 from research.evaluation.evaluations import Evaluations
 from research.run import provenance
+from research.run.best_evaluation import check_best_metric
 from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter
 from research.run.parts import (
@@ -29,18 +29,15 @@ from research.run.parts import (
     steps_and_batches,
     tokens_seen,
 )
-from research.run.setup import (
-    Program,
-    count_parameters,
-    initial_state,
-)
+from research.run.restored import first_state
+from research.run.setup import Program, count_parameters
 from research.run.workdir import (
     check_same_run,
     config_digest,
     open_workdir,
     write_result,
 )
-from research.step import State, host_means, num_scored
+from research.step import host_means, num_scored
 
 
 def train(
@@ -79,6 +76,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.to_dict()
     program, parts = build_parts(config, devices)
+    check_best_metric(program, config)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
     compile_start = time.monotonic()
@@ -95,11 +93,12 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
                 program.data.vocabulary.save(workdir)
         loop.run()
     result = {
-        "steps": config.train.steps,
+        "steps": loop.steps_done,
+        "best_step": loop.evaluations.best.step,  # 0: without train.best_metric
         "metrics": loop.writer.latest(),
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_scored": loop.tokens_scored,
-        **cost_facts(parts),
+        **cost_facts(parts, loop.steps_done),
         "compile_seconds": compile_seconds,
         "train_seconds": loop.seconds,
         "wall_seconds": time.monotonic() - start_time,
@@ -109,20 +108,6 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     }
     write_result(workdir, result)
     return result
-
-
-def _initial_state(program: Program, config: Any) -> State:
-    """The state before step 0, with the parameters of train.init_from if it is set."""
-    state = initial_state(program, config.seed)
-    if not config.train.init_from:
-        return state
-    params, _ = restore_params(
-        config.train.init_from,
-        config.train.init_scope,
-        state.params,
-        **program.data.vocabulary_facts,
-    )
-    return state._replace(params=params)
 
 
 class Loop:
@@ -148,7 +133,7 @@ class Loop:
             check_same_run(workdir, facts, self.origin)
             self.seconds, self.tokens_scored = facts["seconds"], facts["tokens_scored"]
             processes.print_from_process_0(f"{workdir}: {where}")
-        self.state = restored.state if restored else _initial_state(program, config)
+        self.state = restored.state if restored else first_state(program, config)
         self.writer = MetricWriter(
             workdir, step=self.steps_done, write_files=jax.process_index() == 0
         )
@@ -157,18 +142,25 @@ class Loop:
         self.clock = time.monotonic()  # when `seconds` was last updated
         self.note = ""  # shown beside the progress bar
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
-        self.evaluations = Evaluations(program, config)
+        self.evaluations = Evaluations(
+            program, config, self.writer, self._stop_if_requested
+        )
+        self.checkpoints.best = self.evaluations.best.step
 
     def run(self) -> None:
         """Trains to the last step and closes all files."""
         num_steps = self.config.train.steps
         batches = steps_and_batches(self.parts, self.steps_done)
         try:
-            if processes.broadcast_from_process_0(self._lacks_evaluation()):
-                self._evaluate()
+            if self.steps_done and self._is_due(self.config.train.eval_every):
+                lacks = self.evaluations.lacks(self.steps_done)
+                if processes.broadcast_from_process_0(lacks):
+                    self._evaluate()
             shown = progress("train", num_steps, silent=jax.process_index() > 0)
             with shown as report, jax.transfer_guard("disallow"):
                 self.run_steps(num_steps, batches, report)
+            if self.evaluations.best.step:
+                self._evaluate_best()
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to raise
                 self.close()
@@ -186,7 +178,7 @@ class Loop:
         """
         train, pending = self.config.train, None
         self.clock = time.monotonic()
-        while self.steps_done < stop:
+        while self.steps_done < stop and not self.evaluations.stop_early:
             if self.peers.should_stop():
                 self._log(*(pending or self._sums()), partial=not pending)
                 self._stop()
@@ -220,14 +212,9 @@ class Loop:
         is_last = self.steps_done == self.config.train.steps
         return is_last or (every > 0 and self.steps_done % every == 0)
 
-    def _lacks_evaluation(self) -> bool:
-        """Whether the run ended after it saved this step and before it evaluated it."""
-        if self.evaluations.predicts and self._is_due(0):
-            return True  # the scores of items are in no file yet
-        name, step = f"{self.config.data.eval_split}/loss", self.steps_done
-        has = any(name in line for line in self.writer.lines if line["step"] == step)
-        is_due = self._is_due(self.config.train.eval_every)
-        return step > 0 and is_due and not has
+    def _stop_if_requested(self) -> None:
+        if self.peers.should_stop():
+            self._stop()
 
     def _stop(self) -> NoReturn:
         if self.saved_step != self.steps_done:
@@ -279,16 +266,25 @@ class Loop:
         self.note = f"step {step}, loss {means['loss']:.4f}, {rate}"
 
     def _evaluate(self) -> None:
-        """Evaluates on whole splits, each token with the same weight."""
+        """Evaluates; saves the state if this is the best evaluation so far."""
+        self.evaluations.run(self.state, self.steps_done)
+        best = self.evaluations.best.step
+        if best == self.steps_done != self.saved_step:
+            self._save()
+        self.checkpoints.best = best  # once this is saved, the one before is deleted
 
-        def stop_if_requested() -> None:
-            if self.peers.should_stop():
-                self._stop()
+    def _evaluate_best(self) -> None:
+        """Ends the run by evaluating its best checkpoint.
 
-        line = self.evaluations.run(
-            self.state.params, last=self._is_due(0), before_batch=stop_if_requested
-        )
-        self.writer.write(self.steps_done, line)
+        The last state is saved before: a run that is stopped here goes on from there.
+        """
+        if self.saved_step != self.steps_done:
+            self._save()
+        if not self._is_due(self.config.train.log_every):  # training stopped early
+            self.tokens_scored += num_scored(jax.device_get(self.state.sums))
+        if self.evaluations.best.step != self.steps_done:
+            self.state = self.checkpoints.restore_best(self.program.abstract_state)
+        self.evaluations.run_best(self.state, self.steps_done)
 
     def _save(self) -> None:
         facts = self.origin | {

@@ -13,7 +13,7 @@ import numpy as np
 from launch.reports.cells import Grid
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
-from research.run.metric_writer import read_speed
+from research.run.metric_writer import BEST_STEP, read_speed
 
 matplotlib.use("svg")
 from matplotlib import pyplot
@@ -116,7 +116,7 @@ def _draw_trial(panel: Any, trial: Trial, curve: Curve, color: str) -> None:
         points = [
             (np.interp(line["step"], steps, costs), line[metric])
             for line in trial.metrics
-            if metric in line
+            if metric in line and BEST_STEP not in line
         ]
         x, y = zip(*points, strict=True) if points else ((), ())
         last = index == len(curve.metrics) - 1

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
 from research.checkpoints import checksums
 from research.distributed import processes
 from research.errors import UserError
+from research.run.moving_average import exchange_average
 from research.step import State
 
 FOLDER = "checkpoints"
@@ -51,6 +51,7 @@ class Checkpoints:
     def __init__(self, workdir: epath.PathLike, *, keep: int):
         self.folder = epath.Path(workdir).resolve() / FOLDER
         self.keep = keep
+        self.best = 0  # a step that is kept however old it is
         self.saving: int | None = None  # the step that may not be finished yet
         self.is_process_0 = jax.process_index() == 0
         if self.is_process_0:
@@ -76,6 +77,8 @@ class Checkpoints:
     def save(self, step: int, state: State, facts: Mapping[str, Any]) -> None:
         """Starts to save; the state may be overwritten as soon as this returns.
 
+        The item `params` is what opens the run: the moving average if one is kept.
+
         Args:
           facts: JSON values that a restart checks or resumes from.
 
@@ -84,6 +87,7 @@ class Checkpoints:
         """
         self.wait()
         self.saving = step
+        state = exchange_average(state)
         rest = {k: v for k, v in state._asdict().items() if k != "params"}
         with self._name_write_errors():
             self.checkpointer.save(
@@ -107,7 +111,8 @@ class Checkpoints:
             self.folder / str(self.saving)
         ):
             self.saving = None
-            for step in list(finished_steps(self.folder))[self.keep :]:
+            old = list(finished_steps(self.folder))[self.keep :]
+            for step in (step for step in old if step != self.best):
                 deleted = self.folder / f"{step}{DELETED}"
                 (self.folder / str(step)).rename(deleted)  # atomic, unlike rmtree
                 deleted.rmtree()
@@ -141,8 +146,24 @@ class Checkpoints:
         step = processes.broadcast_from_process_0(
             self._newest_undamaged() if self.is_process_0 else -1
         )
-        if step < 0:
-            return None
+        return None if step < 0 else self._restore(abstract_state, step)
+
+    def restore_best(self, abstract_state: State) -> State:
+        """The state after the step `best`.
+
+        Raises:
+          UserError: its checkpoint is damaged.
+        """
+        self.wait()
+        folder = self.folder / str(self.best)
+        if self.is_process_0 and (damage := checksums.find_damage(folder)):
+            raise UserError(
+                f"{folder}, the best checkpoint, is damaged: {damage}; delete "
+                f"{self.folder} to train from the beginning"
+            )
+        return self._restore(abstract_state, self.best).state
+
+    def _restore(self, abstract_state: State, step: int) -> Restored:
         folder = self.folder / str(step)
         params = abstract_state.params
         rest = {k: v for k, v in abstract_state._asdict().items() if k != "params"}
@@ -160,7 +181,7 @@ class Checkpoints:
         if (own := restored.facts["step"]) != step:
             raise UserError(f"{folder} holds step {own}; rename it back, or delete it")
         state = State(params=restored.params, **restored.rest)
-        return Restored(step, state, restored.facts)
+        return Restored(step, exchange_average(state), restored.facts)
 
     def _write_checksums(self) -> None:
         """Called when all files are written, before the folder gets its final name."""
@@ -204,32 +225,6 @@ class Checkpoints:
                 f"{self.folder}: step {self.saving} could not be saved ({reason}); "
                 f"{kept}; with room to write, the same command goes on from there"
             ) from error
-
-
-def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
-    """The content of a checkpoint as NumPy arrays: its devices may not be here.
-
-    Args:
-      items: of "params", "rest" and "facts".
-    """
-    handler = ocp.CompositeCheckpointHandler(
-        params=ocp.PyTreeCheckpointHandler(),
-        rest=ocp.PyTreeCheckpointHandler(),
-        facts=ocp.JsonCheckpointHandler(),
-    )
-    with ocp.Checkpointer(handler) as checkpointer:
-        saved = checksums.item_metadata(checkpointer, folder)
-        as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
-        args = {
-            item: ocp.args.JsonRestore()
-            if item == "facts"
-            else ocp.args.PyTreeRestore(
-                restore_args=jax.tree.map(lambda _: as_numpy, saved[item].tree)
-            )
-            for item in items
-        }
-        restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
-    return {item: restored[item] for item in items}
 
 
 def _delete_folder(path: epath.Path) -> None:

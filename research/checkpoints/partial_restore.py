@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 from etils import epath
 
 from research.checkpoints import checksums
 from research.checkpoints.checkpoint import (
     FOLDER,
     finished_steps,
-    load_on_host,
     path_name,
 )
 from research.checkpoints.huggingface import restore as huggingface
 from research.distributed import processes
 from research.errors import UserError
+from research.run.json_files import read_json
 
 
 class Saved(NamedTuple):
@@ -112,7 +113,7 @@ def _saved_elsewhere(source: str, scope: str, params: Any, checks: dict) -> Save
 
 def _saved_params(source: str, scope: str, vocabulary: str) -> Saved:
     """The subtree of a checkpoint's parameters that `scope` names, on the host."""
-    folder = newest_checkpoint(source)
+    folder = find_checkpoint(source)
     if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
         raise UserError(
             f"train.init_from={source} was trained on another vocabulary; set "
@@ -131,10 +132,37 @@ def _saved_params(source: str, scope: str, vocabulary: str) -> Saved:
     return Saved(by_name, sorted(saved), {}, [])
 
 
-def newest_checkpoint(
+def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
+    """The content of a checkpoint as NumPy arrays: its devices may not be here.
+
+    Args:
+      items: of "params", "rest" and "facts".
+    """
+    handler = ocp.CompositeCheckpointHandler(
+        params=ocp.PyTreeCheckpointHandler(),
+        rest=ocp.PyTreeCheckpointHandler(),
+        facts=ocp.JsonCheckpointHandler(),
+    )
+    with ocp.Checkpointer(handler) as checkpointer:
+        saved = checksums.item_metadata(checkpointer, folder)
+        as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
+        args = {
+            item: ocp.args.JsonRestore()
+            if item == "facts"
+            else ocp.args.PyTreeRestore(
+                restore_args=jax.tree.map(lambda _: as_numpy, saved[item].tree)
+            )
+            for item in items
+        }
+        restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
+    return {item: restored[item] for item in items}
+
+
+def find_checkpoint(
     source: epath.PathLike, flag: str = "train.init_from"
 ) -> epath.Path:
-    """The folder of the newest undamaged checkpoint of a workdir.
+    """The folder of the checkpoint that opens a run: the best one, where it has ended
+    and has train.best_metric; else the newest undamaged one.
 
     Args:
       source: the workdir, or the folder of one checkpoint.
@@ -144,6 +172,8 @@ def newest_checkpoint(
       UserError: there is none that can be read.
     """
     path = epath.Path(source).expanduser().resolve()
+    if step := _best_step(path):
+        source = path = path / FOLDER / str(step)
     if (path / "params").exists():
         if damage := checksums.find_damage(path):
             raise UserError(f"{flag}={source} is damaged: {damage}")
@@ -158,3 +188,14 @@ def newest_checkpoint(
         f"{flag}={source}: no checkpoint there to read; give a run's "
         "workdir or one of its checkpoints' folders"
     )
+
+
+def _best_step(workdir: epath.Path) -> int:
+    """The step that result.json names as the best; 0 if there is none."""
+    if not (workdir / "result.json").exists():
+        return 0
+    remedy = "delete it: the command of the run makes it again"
+    defaults = {"best_step": 0}  # of results of earlier versions
+    fields = {"best_step": int}
+    result = read_json(workdir / "result.json", remedy, fields, defaults=defaults)
+    return result["best_step"]

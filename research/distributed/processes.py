@@ -139,7 +139,8 @@ def broadcast_from_process_0(number: int) -> int:
     """The int32 that process 0 has, in all processes; a barrier."""
     if jax.process_count() == 1:
         return number
-    return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+    with jax.transfer_guard("allow"):  # also within a loop that disallows them
+        return int(multihost_utils.broadcast_one_to_all(np.int32(number)))
 
 
 def print_from_process_0(line: str) -> None:

@@ -4,43 +4,99 @@ from collections.abc import Callable
 from typing import Any
 
 from research.data.pipeline import open_data
+from research.distributed import processes
 from research.errors import UserError
 from research.evaluation.evaluate import evaluate
+from research.evaluation.metrics import HIGHER_IS_BETTER
+from research.run.best_evaluation import find_best
+from research.run.metric_writer import BEST_STEP, MetricWriter
+from research.run.moving_average import exchange_average
 from research.run.setup import Program, make_eval_zeros
+from research.step import State
 
 
 class Evaluations:
-    """Evaluates parameters of a run; holds the scores of single items of each split.
+    """Evaluates a run's parameters, or their moving average if one is kept.
 
     The test split is that of data.test, where it names files and the objective predicts
     something: so a sweep can choose by one split and report another.
+
+    Args:
+      writer: of the metrics; has those of the evaluations so far.
+      before_batch: called before each batch.
+
+    Attributes:
+      best: the best evaluation so far, by train.best_metric.
+      item_scores: of each split, the scores of its single items.
+      origin: of the test split, for the provenance.
     """
 
-    def __init__(self, program: Program, config: Any):
+    def __init__(
+        self,
+        program: Program,
+        config: Any,
+        writer: MetricWriter,
+        before_batch: Callable[[], None],
+    ):
+        self._config, self._writer, self._before_batch = config, writer, before_batch
         self._programs = {config.data.eval_split: program}
         self._zeros = make_eval_zeros(program)
+        self.best = find_best(writer.lines, config)
         self.item_scores: dict[str, list[float]] = {}
-        self.origin: dict[str, str] = {}  # of the test split, for the provenance
-        self.predicts = hasattr(program.objective, "predicts")
-        if self.predicts and config.data.test and config.data.eval_split != "test":
+        self.origin: dict[str, str] = {}
+        self._predicts = hasattr(program.objective, "predicts")
+        if self._predicts and config.data.test and config.data.eval_split != "test":
             self._programs["test"] = _with_test_split(program, config)
             data = self._programs["test"].data
             self.origin = {"test_data": data.fingerprint}
 
-    def run(
-        self, params: Any, *, last: bool, before_batch: Callable[[], None]
-    ) -> dict[str, float]:
+    def lacks(self, step: int) -> bool:
+        """Whether the run ended after it saved a step and before it evaluated it."""
+        if self._predicts and self._is_last(step):
+            return True  # the scores of items are in no file yet
+        name = f"{self._config.data.eval_split}/loss"
+        lines = (line for line in self._writer.lines if line["step"] == step)
+        return not any(name in line for line in lines)
+
+    def run(self, state: State, step: int) -> None:
+        """Writes the metrics of the state after a step."""
+        self._writer.write(step, self._metrics(state, last=self._is_last(step)))
+        self.best = find_best(self._writer.lines, self._config)
+
+    def run_best(self, state: State, step: int) -> None:
+        """Writes the metrics of the state after the best step, when no step follows."""
+        name, best = self._config.train.best_metric, self.best.step
+        processes.print_from_process_0(f"{name} is best after step {best} of {step}")
+        metrics = self._metrics(state, last=True)
+        self._writer.write(step, metrics | {BEST_STEP: best})
+
+    @property
+    def stop_early(self) -> bool:
+        """Whether train.early_stopping_patience evaluations were not the best."""
+        return 0 < self._config.train.early_stopping_patience <= self.best.num_later
+
+    def _is_last(self, step: int) -> bool:
+        """Whether the state after this step is what the run results in."""
+        return step == self._config.train.steps and not self._config.train.best_metric
+
+    def _metrics(self, state: State, *, last: bool) -> dict[str, float]:
         """Metrics by name, such as "valid/loss".
 
         Args:
-          last: no step follows: the test split is evaluated, too.
+          last: the run results in this state: the test split is evaluated, too.
         """
-        metrics = {}
+        params, metrics = exchange_average(state).params, {}
+        of_texts = self._config.train.best_metric in HIGHER_IS_BETTER["text"]
         for split, program in self._programs.items():
             if split == "test" and len(self._programs) > 1 and not last:
                 continue
-            zeros = self._zeros()
-            scores = evaluate(program, params, zeros, before_batch, writes_texts=last)
+            scores = evaluate(
+                program,
+                params,
+                self._zeros(),
+                self._before_batch,
+                writes_texts=last or of_texts,
+            )
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]

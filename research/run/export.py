@@ -9,20 +9,15 @@ import numpy as np
 from etils import epath
 
 from research import models, objectives
-from research.checkpoints.checkpoint import (
-    FOLDER,
-    finished_steps,
-    load_on_host,
-    path_name,
-)
+from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
 from research.checkpoints.huggingface.export import Network, write_network
 from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
-from research.checkpoints.partial_restore import newest_checkpoint
+from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
 from research.run.json_files import read_json, read_run_config
-from research.run.metric_writer import latest_metrics, read_metrics
+from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 
 CARD = "README.md"
 BY_TOKENIZER = {
@@ -43,7 +38,7 @@ SHARED_WITH_GENERATOR = {
 def export_run(
     workdir: epath.PathLike, to: epath.PathLike, *, all_steps: bool = False
 ) -> Iterator[str]:
-    """Exports the newest checkpoint of a run to a folder.
+    """Exports the checkpoint that opens a run to a folder.
 
     A run of ELECTRA becomes two folders, one of each network.
 
@@ -61,7 +56,7 @@ def export_run(
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
     if not all_steps:
-        yield from _export(workdir, newest_checkpoint(workdir, "--workdir"), to, config)
+        yield from _export(workdir, find_checkpoint(workdir, "--workdir"), to, config)
         return
     folder = workdir / FOLDER
     for step in finished_steps(folder):
@@ -158,15 +153,22 @@ def model_card(
     origin = {}
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")
-    lines = [m for m in read_metrics(workdir) if m["step"] <= facts["step"]]
-    metrics = latest_metrics(lines)
+    step = facts["step"]
+    metrics = latest_metrics(
+        [
+            line
+            for line in read_metrics(workdir)
+            if line.get(BEST_STEP, step) == step
+            and (line["step"] <= step or BEST_STEP in line)
+        ]
+    )
     name = config["objective"]["name"]
     options = {k: v for k, v in config["objective"].items() if k != "name"}
     rows = {
         "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
         "text": config["data"]["task"] or config["data"]["corpus"],
         "fingerprint of the data": facts.get("data", origin.get("data")),
-        "step": facts["step"],
+        "step": step,
         "tokens seen": metrics.pop("tokens_seen", None),
         "tokens scored": facts.get("tokens_scored"),
         "commit": origin.get("commit"),

@@ -12,6 +12,10 @@ from research.run.json_files import NUMBER, read_json_lines, replace_text
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 
+BEST_STEP = "best_step"
+"""In the last line of a run with train.best_metric: the step whose parameters were
+evaluated. All other lines are of the parameters of their own step."""
+
 FLUSH_INTERVAL_S = 10.0
 """Seconds between two flushes of the TensorBoard events."""
 
@@ -29,8 +33,7 @@ def read_speed(workdir: epath.PathLike) -> list[dict[str, Any]]:
 def latest_metrics(lines: list[dict[str, Any]]) -> dict[str, float]:
     """The latest value of each metric in the lines of a metrics.jsonl."""
     merged = {name: value for line in lines for name, value in line.items()}
-    merged.pop("step", None)
-    return merged
+    return {k: v for k, v in merged.items() if k not in ("step", BEST_STEP)}
 
 
 def _read_lines(path: epath.Path) -> list[dict[str, Any]]:
@@ -65,8 +68,10 @@ class MetricWriter:
         return latest_metrics(self.lines)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes the metrics of a step."""
+        """Writes the metrics of a step, unless they were before the run was stopped."""
         line = {"step": step} | dict(values)
+        if self.lines[-1:] == [line]:
+            return
         self.lines.append(line)
         if self.tensorboard:
             self._append(METRICS_FILE, line)

@@ -11,9 +11,9 @@ from etils import epath
 
 from research import models, objectives
 from research.batch import ArraySpec, VocabInfo
-from research.checkpoints.checkpoint import load_on_host, path_name
+from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
-from research.checkpoints.partial_restore import newest_checkpoint
+from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
@@ -51,8 +51,9 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     """A trained model, ready to be used on texts, on one device.
 
     Args:
-      source: the workdir of a run, whose newest checkpoint is opened, or hf:DIR, a
-        folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a hub).
+      source: the workdir of a run, whose newest or best checkpoint is opened, or
+        hf:DIR, a folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a
+        hub).
 
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
@@ -61,7 +62,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
         return _open_folder(str(source))
     workdir = epath.Path(source).expanduser()
     config = read_run_config(workdir)
-    checkpoint = newest_checkpoint(workdir, "--workdir")
+    checkpoint = find_checkpoint(workdir, "--workdir")
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])

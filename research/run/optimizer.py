@@ -11,6 +11,8 @@ import optax
 
 from research import models
 from research.errors import UserError
+from research.run.layer_rates import scale_by_depth, unfreeze_gradually
+from research.run.moving_average import with_moving_average
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
 """Parameters of `research.models.layers.relative.RelativeTerms`."""
@@ -26,6 +28,10 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     "warmup" it counts from the end of the warm-up, and the rate of step s of the
     warm-up is peak x (s + 1) / warmup_steps, so that step 0 already learns; fairseq,
     XLNet and XLM are one step behind there.
+
+    With warmup "slanted" the rate rises from where the decay ends; with a linear
+    schedule and a final_fraction of 1/32 these are slanted triangular rates (Howard and
+    Ruder 2018, equation 3, with warmup_steps = cut and ratio = 32).
 
     rsqrt is peak x sqrt(warmup_steps / step); with a constant warm-up of 10,000 steps
     and a peak of 0.01 that is T5's 1 / sqrt(max(step, 10,000)) (Raffel et al. 2020,
@@ -88,6 +94,7 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
         "linear": optax.linear_schedule(
             first * peak / warmup, peak, max(warmup - first, 1)
         ),
+        "slanted": optax.linear_schedule(end, peak, warmup),
         "factor": lambda step: (
             (step + first) / warmup * decay(jnp.maximum(step - origin, 0))
         ),
@@ -142,7 +149,8 @@ def is_frozen(params: Any, parts: str) -> Any:
 
 
 def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
-    """Clipping by global norm, then the named optimizer on its schedule.
+    """Clipping by global norm, then the named optimizer on its schedule, then the
+    average of the parameters.
 
     Frozen parameters count for no norm and do not decay.
 
@@ -163,7 +171,9 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     }
     chain = makers[config.name]()
     if config.layer_decay < 1:
-        chain.append(optax.stateless(partial(_scale_by_depth, config.layer_decay)))
+        chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
+    if config.unfreeze_every:
+        chain.append(unfreeze_gradually(config.unfreeze_every, steps))
     optimizer = optax.chain(*chain)
     if config.clip_norm:
         optimizer = optax.chain(optax.clip_by_global_norm(config.clip_norm), optimizer)
@@ -172,6 +182,8 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
             optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
         )
         optimizer = optax.chain(freeze, optimizer, freeze)
+    if config.ema_decay:
+        optimizer = with_moving_average(optimizer, config.ema_decay)
     return optimizer
 
 
@@ -253,21 +265,3 @@ def _by_matrix(fn: Callable, updates: Any, *others: Any) -> Any:
         return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)
 
     return jax.tree.map(apply, models.layer_depths(updates), updates, *others)
-
-
-def _scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
-    """Updates x decay^(number of network parts above the parameter).
-
-    Heads have the full learning rate, the last block decay^2 of it, the first of n
-    blocks decay^(n + 1), embeddings decay^(n + 2) (Clark et al. 2020, the released
-    code).
-    """
-    depths = models.layer_depths(updates)
-    blocks = [len(depth) for depth in jax.tree.leaves(depths) if np.ndim(depth)]
-    top = 2 + max(blocks, default=0)
-
-    def scale(depth, update):
-        factor = jnp.asarray(decay ** (top - depth), update.dtype)
-        return update * factor.reshape(-1, *[1] * (update.ndim - 1))
-
-    return jax.tree.map(scale, depths, updates)

@@ -89,12 +89,15 @@ def tokens_seen(parts: Sequence[Part], step: int) -> int:
     return total
 
 
-def cost_facts(parts: Sequence[Part]) -> dict[str, float]:
+def cost_facts(parts: Sequence[Part], last_step: int) -> dict[str, float]:
     """What a run costs, as its result says: means over its steps, and the most memory.
 
     Tokens are those of all batches, counted before corruption.
+
+    Args:
+      last_step: after which it ends.
     """
-    stops = [0, *(part.stop for part in parts)]
+    stops = [0, *(min(part.stop, last_step) for part in parts)]
     steps = [stop - start for start, stop in itertools.pairwise(stops)]
     flops, recomputed, peaks = zip(*(part.cost for part in parts), strict=True)
     tokens, total = tokens_seen(parts, stops[-1]), sum(map(operator.mul, steps, flops))
@@ -114,7 +117,7 @@ def run_lines(program: Program, parts: Sequence[Part], config: Any) -> Iterator[
     Args:
       program: of the config, as `build_parts` returns it.
     """
-    yield from summary_lines(program, config, cost_facts(parts))
+    yield from summary_lines(program, config, cost_facts(parts, parts[-1].stop))
     if len(parts) > 1:
         for stop, own, _, _, cost in parts:
             yield (

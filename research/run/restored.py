@@ -1,4 +1,4 @@
-"""A run that is finished or under way: its objective, parameters and vocabulary."""
+"""Parameters of runs that are finished or under way, restored to be used or trained."""
 
 from typing import Any, NamedTuple
 
@@ -6,13 +6,13 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
-from research import models
 from research.checkpoints.checkpoint import FOLDER
-from research.checkpoints.partial_restore import newest_checkpoint, restore_params
+from research.checkpoints.partial_restore import find_checkpoint, restore_params
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
-from research.run.setup import build_program, initial_state
+from research.run.setup import Program, build_program, initial_state
+from research.step import State
 
 
 class RestoredRun(NamedTuple):
@@ -28,7 +28,7 @@ class RestoredRun(NamedTuple):
 
 
 def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
-    """The run of a workdir at a step, by default that of its newest checkpoint.
+    """The run of a workdir at a step, by default that of `find_checkpoint`.
 
     Args:
       config: of the run, as its config.json has it.
@@ -39,26 +39,55 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
     workdir = epath.Path(workdir).expanduser()
     data = config.data
     vocabulary = load_vocabulary(workdir, data.sentinels, data.whitespace)
-    source = newest_checkpoint(
-        workdir / FOLDER / str(step) if step else workdir, "--workdir"
-    )
     program = build_program(config, vocab=vocabulary.vocab)
-    with sharding.context(program.mesh):
-        initial = initial_state(program, config.seed).params
-        params, missing = restore_params(
-            str(source), "", initial, vocabulary=vocabulary.sha256
-        )
-    if missing:
-        raise UserError(f"{source} has no parameters {', '.join(missing)}")
-    network = program.objective.network(
-        models.Options(**config.model), vocabulary.vocab
+    params, step = run_params(
+        program, workdir, step, seed=config.seed, vocabulary=vocabulary.sha256
     )
     return RestoredRun(
         config,
         program.objective,
-        network,
+        program.network,
         jax.block_until_ready(params),
         vocabulary,
         program.mesh,
-        int(source.name),
+        step,
     )
+
+
+def run_params(
+    program: Program, workdir: epath.Path, step: int, *, seed: int, vocabulary: str
+) -> tuple[Any, int]:
+    """The parameters of a run, sharded as the program's, and their step.
+
+    Args:
+      step: 0 for that of `find_checkpoint`.
+      vocabulary: its hash.
+
+    Raises:
+      UserError: the checkpoint is missing, or has other parameters.
+    """
+    source = find_checkpoint(
+        workdir / FOLDER / str(step) if step else workdir, "--workdir"
+    )
+    with sharding.context(program.mesh):
+        initial = initial_state(program, seed).params
+        params, missing = restore_params(
+            str(source), "", initial, vocabulary=vocabulary
+        )
+    if missing:
+        raise UserError(f"{source} has no parameters {', '.join(missing)}")
+    return params, int(source.name)
+
+
+def first_state(program: Program, config: Any) -> State:
+    """The state before step 0, with the parameters of train.init_from if it is set."""
+    state = initial_state(program, config.seed)
+    if not config.train.init_from:
+        return state
+    params, _ = restore_params(
+        config.train.init_from,
+        config.train.init_scope,
+        state.params,
+        **program.data.vocabulary_facts,
+    )
+    return state._replace(params=params)

@@ -51,3 +51,16 @@ def test_texts_have_the_scores_of_the_libraries():
     precision = (6 / 8 * 5 / 6 * 4 / 4 * 3 / 3) ** 0.25
     assert scores["bleu"] == pytest.approx(100 * precision * math.exp(1 - 10 / 8))
     assert metrics.chrf("abc", "abc") == 1 and metrics.chrf("abc", "xyz") == 0
+
+
+def test_all_metrics_but_errors_are_named_where_higher_is_better():
+    found = {
+        "class": metrics.of_classes(["a", "b"], ["a", "a"], ["a", "b"]),
+        "set": metrics.of_sets([{"a"}], [{"a"}], ["a", "b"]),
+        "number": metrics.of_numbers([1, 2, 4], [1, 2, 3]),
+        "tags": metrics.of_tags([["B-x"]], [["B-x"]]),
+        "text": metrics.of_texts(["a"], ["a"]),
+    }
+    for kind, names in found.items():
+        known = {*metrics.HIGHER_IS_BETTER[kind]}
+        assert {*names} - {"mean_squared_error"} == known

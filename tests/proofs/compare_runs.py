@@ -34,8 +34,8 @@ def _arrays(workdir: Path) -> dict[str, Any]:
     """All arrays of a run's newest checkpoint, by name, on the host."""
     import jax
 
-    from research.checkpoints.checkpoint import load_on_host, path_name
-    from research.checkpoints.partial_restore import newest_checkpoint
+    from research.checkpoints.checkpoint import path_name
+    from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 
-    tree = load_on_host(newest_checkpoint(str(workdir)), "params", "rest")
+    tree = load_on_host(find_checkpoint(str(workdir)), "params", "rest")
     return {path_name(path): x for path, x in jax.tree_util.tree_leaves_with_path(tree)}

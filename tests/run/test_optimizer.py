@@ -1,15 +1,12 @@
 """Optimizers against NumPy, weight decay by parameter."""
 
 from functools import partial
-from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
-from research.batch import INPUT_ARRAYS
 from research.errors import UserError
 from research.models.layers.relative import RelativeFeatures, RelativeTerms
 from research.run.optimizer import (
@@ -256,39 +253,3 @@ def test_without_bias_correction_adams_first_step_is_larger():
 
     ratio = move(bias_correction=False) / move()
     np.testing.assert_allclose(ratio, (1 - 0.9) / (1 - 0.999) ** 0.5, rtol=1e-3)
-
-
-def test_layer_decay_reduces_the_updates_of_lower_layers():
-    """ELECTRA's factors: 1 for heads, then decay^2, and one more power per layer."""
-    options = model_options(
-        layers=3, width=8, heads=2, feedforward=8, embedding_width=4
-    )
-    network = models.Transformer(options, size=20, heads={"label": 2})
-    group = {name: np.zeros((1, 4), np.int32) for name in INPUT_ARRAYS}
-
-    def call(net):
-        return net.head("label", net.states(group))
-
-    params = models.unbox(
-        jax.eval_shape(lambda: models.init(network, call, jax.random.key(0)))
-    )
-    params = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), params)
-
-    def move(layer_decay):
-        keys = dict(name="sgd", clip_norm=0.0, warmup_steps=0, learning_rate=1.0)
-        keys |= dict(schedule="constant", layer_decay=layer_decay)
-        return train(make_optimizer(section(**keys), 9), params, [params])
-
-    full, decayed = move(1.0), move(0.5)
-    factor = jax.tree.map(lambda x, y: (1 - x) / (1 - y), decayed, full)
-
-    def unique(part):
-        return {float(x) for leaf in jax.tree.leaves(part) for x in leaf.ravel()}
-
-    assert unique(factor["answer_label"]) == {1.0}
-    assert unique(factor["stack"]["norm"]) == {0.5}
-    for layer, expected in enumerate((0.5**4, 0.5**3, 0.5**2)):
-        blocks = jax.tree.map(itemgetter(layer), factor["stack"]["blocks"])
-        assert unique(blocks) == {expected}
-    for part in (factor["token"], factor["place"], factor["stack"]["project"]):
-        assert unique(part) == {0.5**5}

@@ -87,3 +87,13 @@ def test_the_rate_may_stay_at_its_peak_before_it_decays(origin):
     assert halfway == pytest.approx(0.25) and float(rate(100)) == pytest.approx(0)
     with pytest.raises(UserError, match="schedule rsqrt has no end"):
         make_schedule(section(decay_fraction=0.25, schedule="rsqrt"), 500)
+
+
+def test_slanted_triangular_rates_are_those_of_ulmfit():
+    """Howard and Ruder 2018, equation 3: cut_frac 0.1, ratio 32; fastai, CircularLR."""
+    keys = dict(warmup="slanted", warmup_steps=20, final_fraction=1 / 32)
+    rate = make_schedule(section(learning_rate=0.01, schedule="linear", **keys), 200)
+    step = np.arange(201)
+    part = np.where(step < 20, step / 20, 1 - (step - 20) / (20 * (1 / 0.1 - 1)))
+    expected = 0.01 * (1 + part * (32 - 1)) / 32
+    np.testing.assert_allclose([rate(s) for s in step], expected, rtol=1e-5)

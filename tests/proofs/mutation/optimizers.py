@@ -95,4 +95,28 @@ MUTANTS = [
         TEST_SCHEDULES,
         "stay_at_its_peak",
     ),
+    Mutant(
+        "slanted triangular rates begin at 0",
+        OPTIMIZER,
+        "optax.linear_schedule(end, peak, warmup)",
+        "optax.linear_schedule(0.0, peak, warmup)",
+        TEST_SCHEDULES,
+        "slanted",
+    ),
+    Mutant(
+        "a stage of its own for the final norm",
+        "research/run/layer_rates.py",
+        "np.maximum(top - 1 - depth, depth < top)",
+        "(top - depth)",
+        "tests/run/test_layer_rates.py",
+        "one_after_the_other",
+    ),
+    Mutant(
+        "the moving average has the initial parameters in it",
+        "research/run/moving_average.py",
+        "weight = (1 - decay) / -jnp.expm1(count * math.log(decay))",
+        "weight = 1 - decay",
+        "tests/run/test_moving_average.py",
+        "fall_with_age",
+    ),
 ]

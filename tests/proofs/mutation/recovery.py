@@ -10,6 +10,8 @@ CLUSTER = "research/distributed/cluster.py"
 TEST_CLUSTER = "tests/distributed/test_cluster.py"
 TEST_COMMAND = "tests/launch/test_train_command.py"
 TEST_LOCAL = "tests/launch/backends/test_local.py"
+CHECKPOINT = "research/checkpoints/checkpoint.py"
+TEST_BEST = "tests/run/test_best_evaluation.py"
 TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
@@ -174,5 +176,93 @@ MUTANTS = [
         "if False:",
         TEST_LOCAL,
         "only_the_same_process",
+    ),
+    Mutant(
+        "the trained parameters are saved in place of their average",
+        CHECKPOINT,
+        "        state = exchange_average(state)\n",
+        "",
+        TEST_BEST,
+        "average_of_the_best",
+    ),
+    Mutant(
+        "a resumed run trains the average",
+        CHECKPOINT,
+        "return Restored(step, exchange_average(state), restored.facts)",
+        "return Restored(step, state, restored.facts)",
+        TEST_BEST,
+        "killed_anywhere",
+    ),
+    Mutant(
+        "the trained parameters are evaluated in place of their average",
+        "research/evaluation/evaluations.py",
+        "exchange_average(state).params, {}",
+        "state.params, {}",
+        TEST_BEST,
+        "average_of_the_best",
+    ),
+    Mutant(
+        "the best checkpoint is deleted when it is old",
+        CHECKPOINT,
+        "(step for step in old if step != self.best)",
+        "old",
+        TEST_BEST,
+        "stops_early_and_keeps",
+    ),
+    Mutant(
+        "the last state is evaluated as the best",
+        "research/train.py",
+        "self.state = self.checkpoints.restore_best(",
+        "self.checkpoints.restore_best(",
+        TEST_BEST,
+        "evaluation_of_the_best",
+    ),
+    Mutant(
+        "the newest checkpoint opens a run that kept its best one",
+        "research/checkpoints/partial_restore.py",
+        "if step := _best_step(path):",
+        "if step := 0:",
+        TEST_BEST,
+        "average_of_the_best",
+    ),
+    Mutant(
+        "an evaluation as good as the best one is better",
+        "research/run/best_evaluation.py",
+        "if value > top or not best.step:",
+        "if value >= top or not best.step:",
+        TEST_BEST,
+        "first_of_the_best",
+    ),
+    Mutant(
+        "the last evaluation of the best checkpoint competes with it",
+        "research/run/best_evaluation.py",
+        " or BEST_STEP in line:",
+        ":",
+        TEST_BEST,
+        "first_of_the_best",
+    ),
+    Mutant(
+        "training stops one evaluation too late",
+        "research/evaluation/evaluations.py",
+        "early_stopping_patience <= self.best.num_later",
+        "early_stopping_patience < self.best.num_later",
+        TEST_BEST,
+        "stops_early_and_keeps",
+    ),
+    Mutant(
+        "an evaluation that a restart repeats is written twice",
+        "research/run/metric_writer.py",
+        "if self.lines[-1:] == [line]:",
+        "if False:",
+        TEST_BEST,
+        "killed_anywhere",
+    ),
+    Mutant(
+        "tokens after the last logged step are not counted where training stops early",
+        "research/train.py",
+        "self.tokens_scored += num_scored(jax.device_get(self.state.sums))",
+        "pass",
+        TEST_BEST,
+        "counts_all_tokens",
     ),
 ]

@@ -1,0 +1,56 @@
+"""The best evaluation of a run, by train.best_metric, and whether training stops."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from research.distributed import processes
+from research.errors import unknown
+from research.evaluation.metrics import HIGHER_IS_BETTER
+from research.run.metric_writer import BEST_STEP
+from research.run.setup import Program
+
+
+class BestEvaluation(NamedTuple):
+    """The first of the evaluations with the best value."""
+
+    step: int = 0  # 0: there is none
+    num_later: int = 0  # evaluations since then
+
+
+def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluation:
+    """The best evaluation in the lines of metrics.jsonl; the same in all processes.
+
+    Process 0, which has all lines, decides by these alone. They end at the step that a
+    run resumes from, so a run that was stopped decides as one that was not. A value is
+    better if it is strictly so, as in Hugging Face (trainer_callback.py,
+    EarlyStoppingCallback). One that is missing or not a number (a correlation with a
+    constant) is the worst.
+    """
+    split, name = config.data.eval_split, config.train.best_metric
+    if not name:
+        return BestEvaluation()
+    best, top = BestEvaluation(), -math.inf
+    for line in lines:
+        if f"{split}/loss" not in line or BEST_STEP in line:
+            continue
+        value = line.get(f"{split}/{name}", math.nan)
+        value = -value if name == "loss" else value
+        if value > top or not best.step:
+            best, top = BestEvaluation(line["step"]), max(top, value)
+        else:
+            best = best._replace(num_later=best.num_later + 1)
+    return BestEvaluation(*map(processes.broadcast_from_process_0, best))
+
+
+def check_best_metric(program: Program, config: Any) -> None:
+    """Checks that the objective's evaluations have train.best_metric.
+
+    Raises:
+      UserError: they have not; it names those that they have.
+    """
+    predicted = HIGHER_IS_BETTER.get(getattr(program.objective, "predicts", ""), ())
+    found = {"loss", *program.abstract_state.sums, *predicted}
+    known = found.intersection({"loss"}.union(*HIGHER_IS_BETTER.values()))
+    if (name := config.train.best_metric) and name not in known:
+        raise unknown(f"train.best_metric of {config.objective.name}", name, known)

@@ -1,0 +1,190 @@
+"""Best checkpoints and early stopping: which step is kept, and what a restart sees."""
+
+import jax
+import numpy as np
+import pytest
+
+from launch.config import load_config
+from research import train as loop
+from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.distributed import sharding
+from research.errors import UserError
+from research.evaluation.evaluate import evaluate
+from research.evaluation.evaluations import Evaluations
+from research.run import parts as run_parts
+from research.run.best_evaluation import BestEvaluation, check_best_metric, find_best
+from research.run.metric_writer import latest_metrics, read_metrics
+from research.run.restored import run_params
+from research.run.setup import make_eval_zeros
+from research.run.workdir import read_result
+from tests.testing import tiny_runs
+from tests.testing.tiny_runs import tiny_config, train
+
+LOSSES = {2: 3.0, 4: 2.0, 6: 2.0, 8: 2.5}
+"""Of evaluations, by step: the one after step 4 is the best, and a later equal one is
+not better, so that two are left after it."""
+KEYS = {
+    "train.best_metric": "loss",
+    "train.early_stopping_patience": 2,
+    "train.eval_every": 2,
+    "train.keep_checkpoints": 1,
+    "optimizer.ema_decay": 0.5,
+}
+
+
+class KilledError(Exception):
+    """Simulates a kill."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def program(folder):
+    return run_parts.build_program(tiny_config(folder, **KEYS), jax.devices()[:1])
+
+
+@pytest.fixture(scope="module")
+def runs(folder, program, tmp_path_factory):
+    """The results of two runs by their workdirs; compiled once. One was killed twice:
+    after step 6, which is not saved, and after its last evaluation."""
+    config, kills = tiny_config(folder, **KEYS), ["step 6", "end"]
+    (part,) = run_parts.compile_parts([run_parts.Part(12, config, program)])
+    log, metrics = loop.Loop._log, Evaluations._metrics
+    run_best = Evaluations.run_best
+
+    def log_or_die(self, step, *args, **kwargs):
+        if step == 6 and kills[:1] == ["step 6"]:
+            raise KilledError(kills.pop(0))
+        log(self, step, *args, **kwargs)
+
+    def measure(self, state, *, last):
+        step = int(jax.device_get(state.step))
+        return metrics(self, state, last=last) | {"valid/loss": LOSSES[step]}
+
+    def run_best_and_die(self, state, step):
+        run_best(self, state, step)
+        if kills:
+            raise KilledError(kills.pop(0))
+
+    whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "build_parts", lambda *_: (program, [part]))
+        patch.setattr(loop, "compile_parts", lambda parts: parts)
+        patch.setattr(loop.Loop, "_log", log_or_die)
+        patch.setattr(Evaluations, "_metrics", measure)
+        patch.setattr(Evaluations, "run_best", run_best_and_die)
+        for cause in ("step 6", "end"):
+            with pytest.raises(KilledError, match=cause):
+                train(config, killed)
+            assert not (killed / "result.json").exists()
+        return {workdir: train(config, workdir) for workdir in (killed, whole)}
+
+
+def test_it_stops_early_and_keeps_the_newest_and_the_best_checkpoint(runs):
+    for workdir, result in runs.items():
+        assert result == read_result(workdir)
+        assert (result["steps"], result["best_step"]) == (8, 4)
+        names = {path.name for path in (workdir / "checkpoints").iterdir()}
+        assert names == {"4", "8"}
+
+
+def test_the_result_is_the_evaluation_of_the_best_checkpoint(runs):
+    for workdir, result in runs.items():
+        lines = read_metrics(workdir)
+        (best,) = (x for x in lines if x["step"] == 4 and "valid/loss" in x)
+        assert lines[-1] == best | {"step": 8, "best_step": 4}
+        assert result["metrics"] == latest_metrics(lines)
+        assert result["metrics"]["valid/accuracy"] == best["valid/accuracy"]
+        assert "best_step" not in result["metrics"]
+
+
+def test_it_counts_all_tokens_up_to_the_last_step(runs):
+    """Two of the eight steps are after the last one that is logged."""
+    for result in runs.values():
+        assert result["tokens_seen"] == 8 * 16 * 32
+        logged = result["metrics"]
+        assert logged["tokens_seen"] == 6 * 16 * 32
+        expected = pytest.approx(8 / 6 * logged["tokens_scored"], rel=0.05)
+        assert result["tokens_scored"] == expected
+
+
+def test_killed_anywhere_it_gives_the_same_run(runs):
+    killed, whole = runs
+    assert read_metrics(killed) == read_metrics(whole)
+    assert runs[killed]["tokens_scored"] == runs[whole]["tokens_scored"]
+    for step in ("4", "8"):
+        trees = (
+            load_on_host(workdir / "checkpoints" / step, "params", "rest")
+            for workdir in runs
+        )
+        jax.tree.map(np.testing.assert_array_equal, *trees)
+
+
+def test_the_average_of_the_best_step_opens_the_run(runs, program):
+    """Its scores are those of the run's own evaluation; the parameters that are trained
+    are others."""
+    keys = {"seed": 0, "vocabulary": program.data.vocabulary_hash}
+    for workdir, result in runs.items():
+        params, step = run_params(program, workdir, 0, **keys)
+        with sharding.context(program.mesh):
+            scores = evaluate(program, params, make_eval_zeros(program)())
+        assert step == 4
+        assert scores.metrics["mlm"] == result["metrics"]["valid/mlm"]
+        saved = load_on_host(find_checkpoint(workdir), "params", "rest")
+        trained = saved["rest"]["opt_state"][-1]["average"]
+        same = jax.tree.map(np.array_equal, saved["params"], trained)
+        assert not any(jax.tree.leaves(same))
+    assert find_checkpoint(workdir / "checkpoints" / "8").name == "8"
+    (workdir / "checkpoints" / "4" / "params" / "_METADATA").write_text("")
+    with pytest.raises(UserError, match=r"checkpoints/4 is damaged: .*_METADATA"):
+        find_checkpoint(workdir)
+
+
+def test_the_average_is_sharded_like_the_parameters(folder):
+    config = tiny_config(folder, **{"optimizer.ema_decay": 0.5, "mesh.fsdp": 4})
+    state = run_parts.build_program(config, jax.devices()[:4]).abstract_state
+    assert state.opt_state[-1].average == state.params
+    assert not all(leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state))
+
+
+def find(name, *values, split="valid"):
+    """The best of evaluations with these values, by step from 1; None: without."""
+    keys = {"train.best_metric": name, "data.eval_split": split}
+    config = load_config("experiments/mlm.py", keys)
+    lines = [{"step": 0, "train/loss": 0.0}]
+    for step, value in enumerate(values, 1):
+        measured = {} if value is None else {f"{split}/{name}": value}
+        lines.append({"step": step, f"{split}/loss": 1.0} | measured)
+    last = {"step": 99, "best_step": 1, f"{split}/loss": 0.0, f"{split}/{name}": 9.0}
+    return find_best([*lines, last], config)
+
+
+def test_the_first_of_the_best_values_is_best():
+    assert find("accuracy", 0.1, 0.3, 0.2, 0.3, split="test") == BestEvaluation(2, 2)
+    assert find("loss", 3.0, 2.0, 4.0) == BestEvaluation(2, 1)
+    assert find("pearson", None, float("nan"), -0.5) == BestEvaluation(3, 0)
+    assert find("pearson", None, None) == BestEvaluation(1, 1)
+    assert find("", 1.0) == BestEvaluation() == find("loss")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"train.best_metric": "acuracy"}, "train.best_metric is .*loss, accuracy"),
+        ({"train.early_stopping_patience": 1}, "needs train.best_metric and"),
+        ({**KEYS, "train.eval_every": 0}, "needs train.best_metric and train.eval_ev"),
+    ],
+)
+def test_a_wrong_value_is_refused(folder, keys, words):
+    with pytest.raises(UserError, match=words):
+        tiny_config(folder, **keys)
+
+
+def test_a_metric_that_the_objective_lacks_is_refused(folder, program):
+    config = tiny_config(folder, **{"train.best_metric": "bleu"})
+    words = r"train\.best_metric of mlm 'bleu'; known: accuracy, loss"
+    with pytest.raises(UserError, match=words):
+        check_best_metric(program, config)
