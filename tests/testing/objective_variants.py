@@ -122,6 +122,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "token_classification": [
         {},
+        {"head": "crf"},
         {"format": "gpt", "only": "corrupt"},
         {"format": "xlnet", "only": "corrupt"},
     ],

@@ -134,6 +134,22 @@ MUTANTS = [
         "each_choice_is_a_segment",
     ),
     Mutant(
+        "a CRF's chain runs over continuation pieces and padding",
+        "research/objectives/losses/crf.py",
+        "return jnp.where(is_word_B1, after_BM, before_BM), None",
+        "return after_BM, None",
+        "tests/objectives/losses/test_crf.py",
+        "those_of_a_search",
+    ),
+    Mutant(
+        "a CRF predicts each word's tag by itself",
+        "research/objectives/token_classification.py",
+        'return crf.best_tags(transition, logits_BLN, batch["weight"] > 0)',
+        "return jnp.argmax(logits_BLN, axis=2)",
+        "tests/objectives/test_token_classification.py",
+        "predicts_the_best_sequence",
+    ),
+    Mutant(
         "a window with half of the answer has that as its target",
         "research/objectives/question_answering.py",
         "whole = (found[0] & found[1])[:, None]",
