@@ -158,6 +158,22 @@ MUTANTS = [
         "answers_tokens",
     ),
     Mutant(
+        "the last token of an answer does not depend on its first",
+        "research/objectives/question_answering.py",
+        "pair = states_BLD[:, None], first_BKD[:, :, None]",
+        "pair = states_BLD[:, None], first_BKD[:, :1, None]",
+        "tests/objectives/test_question_answering.py",
+        "best_candidate",
+    ),
+    Mutant(
+        "a joint head's start may be in the question",
+        "research/objectives/question_answering.py",
+        "return _in_context(batch) | (position[None]",
+        "return (position[None] >= 0) | (position[None]",
+        "tests/objectives/test_question_answering.py",
+        "best_candidate",
+    ),
+    Mutant(
         "labels of a regression are not scaled",
         "research/objectives/sequence_classification.py",
         'batch["label"] / self.label_scale',
@@ -184,7 +200,7 @@ MUTANTS = [
     Mutant(
         "a start counts in every window that has it",
         "research/evaluation/answer_spans.py",
-        "if _window_of(windows, window.first + start) != number:",
+        "if _window_of(windows, window.first + start_K1[row, 0]) != number:",
         "if False:",
         "tests/evaluation/test_answer_spans.py",
         "exhaustive_search",
