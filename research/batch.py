@@ -75,9 +75,11 @@ class TextSpec(NamedTuple):
 
     # Parts: tokens of the first part at most (the others have the rest), 0 for any
     # number; a stride makes windows over the others. What a document's label is: class,
-    # set, number; "": it is not read.
+    # set, number; "": it is not read. Tokens of the end of a single part that is too
+    # long, in place of as many before them; `length` or more: its end alone.
     max_first: int = 0
     label: str = ""
+    tail: int = 0
 
     # Corpora of data.mixture, by their number in order of names, that are read as
     # streams whatever the unit (monolingual text beside parallel text).

@@ -86,6 +86,22 @@ MUTANTS = [
         "first_part_and_the_others",
     ),
     Mutant(
+        "a long text keeps its beginning, whatever objective.tail is",
+        "research/data/store/text_units.py",
+        "    if not tail:\n        return spans\n",
+        "    return spans\n",
+        TEST_PARTS,
+        "may_keep_its_end",
+    ),
+    Mutant(
+        "the end of a long text is a second part",
+        "research/objectives/sequence_classification.py",
+        "            example = _join_tails(example)\n",
+        "            pass\n",
+        "tests/objectives/test_sequence_classification.py",
+        "is_no_second_part",
+    ),
+    Mutant(
         "the last window over a context lacks its end",
         "research/data/store/text_units.py",
         "windows = 1 + -(-np.maximum(two - room, 0) // step)",
