@@ -74,9 +74,9 @@ class TextSpec(NamedTuple):
     random_start: bool = False
 
     # Parts: tokens of the first part at most (the others have the rest), 0 for any
-    # number; a stride makes windows over the others. What a document's label is: class,
-    # set, number; "": it is not read. Tokens of the end of a single part that is too
-    # long, in place of as many before them; `length` or more: its end alone.
+    # number; a stride makes windows over the others. What a document's label is (see
+    # `research.data.loading.labels`); "": it is not read. Tokens that a single part
+    # which is too long keeps from its end; `length` or more: its end alone.
     max_first: int = 0
     label: str = ""
     tail: int = 0

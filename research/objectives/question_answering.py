@@ -88,7 +88,7 @@ class Objective:
         room = length - task_input.num_specials(self.format, 2)
         max_first = max(1, min(self.max_query, room // 2))
         return TextSpec(
-            "parts", room, stride=self.stride, max_first=max_first, label="class"
+            "parts", room, stride=self.stride, max_first=max_first, label="answer"
         )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:

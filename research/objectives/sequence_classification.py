@@ -127,6 +127,11 @@ class Objective:
         """[labels of the documents]: what each is in the batch."""
         classes = label_classes(vocab)
         if self.task == "single":
+            if len(classes) < 2:
+                raise UserError(
+                    f"all documents have the label {classes[0]!r}, but a classifier "
+                    "needs two labels or more"
+                )
             return np.arange(len(classes), dtype=np.int32)
         if self.task == "regression":
             return np.array([float(each) for each in vocab.labels], np.float32)

@@ -59,7 +59,7 @@ class Objective:
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 1)
-        return TextSpec("document", room, label="class")
+        return TextSpec("document", room, label="tags")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)

@@ -9,6 +9,7 @@ PREDICTIONS = "research/evaluation/predictions.py"
 TEST_FILES = "tests/data/corpora/test_task_files.py"
 TEST_PARTS = "tests/data/store/test_parts.py"
 TEST_SPLITS = "tests/data/loading/test_splits.py"
+TEST_WRONG = "tests/launch/test_task_inputs.py"
 TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
 
@@ -48,8 +49,8 @@ MUTANTS = [
     Mutant(
         "an answer that is not at its offset is trained on",
         FORMATS,
-        'if not first["text"] or context[begin:end] != first["text"]:',
-        'if not first["text"]:',
+        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
+        'if not first["text"] or begin < 0:',
         TEST_FILES,
         "answers_are_characters",
     ),
@@ -68,6 +69,46 @@ MUTANTS = [
         "elif False:",
         TEST_SPLITS,
         "wrong_splits_and_labels",
+    ),
+    Mutant(
+        "text without any label is trained on nothing",
+        "research/data/loading/labels.py",
+        "    if missing == total:\n",
+        "    if False:\n",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "several labels are one class",
+        "research/data/loading/labels.py",
+        'if label_type != "set" and LABEL_SEPARATOR in name:',
+        "if False:",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "a target that no text has is learned",
+        "research/data/loading/build.py",
+        "    if needed and not any(",
+        "    if False and not any(",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "an answer of another form ends with a traceback",
+        FORMATS,
+        "except (KeyError, TypeError, AttributeError) as error:",
+        "except ZeroDivisionError as error:",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "an answer may start before its context",
+        FORMATS,
+        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
+        'if not first["text"] or context[begin:end] != first["text"]:',
+        TEST_WRONG,
+        "wrong_input",
     ),
     Mutant(
         "training files without evaluation files are evaluated on data.corpus",
