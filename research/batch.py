@@ -74,10 +74,12 @@ class TextSpec(NamedTuple):
     random_start: bool = False
 
     # Parts: tokens of the first part at most (the others have the rest), 0 for any
-    # number; a stride makes windows over the others. What a document's label is: class,
-    # set, number; "": it is not read.
+    # number; a stride makes windows over the others. What a document's label is (see
+    # `research.data.loading.labels`); "": it is not read. Tokens that a single part
+    # which is too long keeps from its end; `length` or more: its end alone.
     max_first: int = 0
     label: str = ""
+    tail: int = 0
 
     # Corpora of data.mixture, by their number in order of names, that are read as
     # streams whatever the unit (monolingual text beside parallel text).

@@ -1,6 +1,6 @@
 """The best answer span over the windows of a question (google-research/bert)."""
 
-# L positions of a window
+# K starts, E ends of each
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,9 @@ import numpy as np
 class Window(NamedTuple):
     """What a network says about one window over a context."""
 
-    logits: np.ndarray  # [L, 2] of start and end
+    start: np.ndarray  # [K]: candidates for the answer's first position in the row
+    end: np.ndarray  # [K, E]: for its last position, given the first
+    score: np.ndarray  # [K, E] of both
     null: float  # the score of no answer
     position: int  # in the row, of the window's first token
     first: int  # the same token's number in the context
@@ -26,33 +28,31 @@ class Span(NamedTuple):
     score: float
 
 
-def best_span(
-    windows: Sequence[Window], *, n_best: int, max_answer: int
-) -> Span | None:
-    """The span with the largest sum of start and end logit; None if there is none.
+def best_span(windows: Sequence[Window], *, max_answer: int) -> Span | None:
+    """The candidate of the highest score; None if there is none.
 
-    Of each window its `n_best` starts and ends are combined. A start counts in the
-    window alone in which it has most context (run_squad.py, write_predictions and
-    _check_is_max_context).
+    A candidate is in the context. Its start counts in the window alone in which it has
+    most context (run_squad.py, write_predictions and _check_is_max_context).
 
     Args:
       max_answer: tokens of the span at most.
     """
     best = None
     for number, window in enumerate(windows):
-        inside = window.logits[window.position : window.position + window.size]
-        starts, ends = (
-            np.argsort(-inside[:, side], kind="stable")[:n_best] for side in (0, 1)
-        )
-        for start in starts.tolist():
-            if _window_of(windows, window.first + start) != number:
-                continue
-            for end in ends.tolist():
-                if not start <= end < start + max_answer:
-                    continue
-                score = float(inside[start, 0] + inside[end, 1])
-                if best is None or score > best.score:
-                    best = Span(window.first + start, window.first + end, score)
+        start_K1 = window.start[:, None] - window.position
+        end_KE = window.end - window.position
+        legal_KE = (start_K1 >= 0) & (start_K1 <= end_KE) & (end_KE < window.size)
+        legal_KE &= end_KE < start_K1 + max_answer
+        for row in np.flatnonzero(legal_KE.any(axis=1)):
+            if _window_of(windows, window.first + start_K1[row, 0]) != number:
+                legal_KE[row] = False
+        if not legal_KE.any():
+            continue
+        score_KE = np.where(legal_KE, window.score, -np.inf)
+        at = np.unravel_index(score_KE.argmax(), score_KE.shape)
+        if best is None or score_KE[at] > best.score:
+            first, last = window.first + start_K1[at[0], 0], window.first + end_KE[at]
+            best = Span(int(first), int(last), float(score_KE[at]))
     return best
 
 

@@ -8,12 +8,13 @@ set      logits [B, N] of the single labels of documents that have several
 number   logits [B, 1], the number itself
 choice   logits [B, C] of the choices
 tags     tag [B, L], where weight [B, L] is above 0: of each word of the row
-span     logits [B, L, 2] of start and end; null [B]; context [B, 2]: its first
-         position and number of tokens
+span     start [B, K], end [B, K, E] and score [B, K, E]: positions of candidates;
+         null [B], the score of no answer; context [B, 2]: its first position and
+         number of tokens
 text     written [B, T], padded, by `written_texts` in place of `predict`
 """
 
-# B rows, N labels, C choices, L length
+# B rows, N labels, C choices, L length, K starts, E ends of each
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -147,19 +148,25 @@ def _span_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: F1."""
     windows = [
         answer_spans.Window(
-            row["logits"], float(row["null"]), int(row["context"][0]), first, size
+            row["start"],
+            row["end"],
+            row["score"],
+            float(row["null"]),
+            int(row["context"][0]),
+            first,
+            size,
         )
         for row, first in zip(rows.arrays, rows.first, strict=True)
         if (size := int(row["context"][1]))
     ]
     document, no_answers = rows.document, UNANSWERABLE in data.vocab.labels
-    best = answer_spans.best_span(
-        windows, n_best=objective.n_best, max_answer=objective.max_answer
-    )
+    best = answer_spans.best_span(windows, max_answer=objective.max_answer)
     prediction = ""
     if best is not None:
         null = answer_spans.null_score(windows)
-        if not no_answers or null - best.score <= objective.null_threshold:
+        if objective.head == "linear":  # a joint head has a logit of its own for it
+            null -= best.score
+        if not no_answers or null <= objective.null_threshold:
             offsets = token_offsets(document.text, data.vocabulary)
             begin, end = offsets.begin[best.first], offsets.end[best.last]
             prediction = document.text[begin:end].strip()

@@ -52,7 +52,7 @@ class Objective:
         return self.choices * (task_input.num_specials(self.format, 2) + 2)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("parts", 2 * length, label="class")
+        return TextSpec("parts", 2 * length, label="choice")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = {"scored": ArraySpec((self.choices,)), "num_choices": ArraySpec(())}
@@ -116,6 +116,12 @@ class Objective:
             raise UserError(
                 f"an example has {number.max()} choices; objective.choices is "
                 f"{self.choices}"
+            )
+        is_whole = example.length < is_start.shape[1]
+        if ((number == 1) & (example.label >= 0) & is_whole).any():
+            raise UserError(
+                "an example has one choice; data.fields names the question and a list "
+                "of choices, or the column of each"
             )
         begin, used = input_format.scored_positions(is_start, self.choices)
         last = np.where(used, begin, example.length[:, None])

@@ -1,7 +1,8 @@
 """Extractive question answering: the answer is a span of the context (SQuAD)."""
 
-# B batch, L length
+# B batch, L length, D width, K starts, E ends of each
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,31 +20,56 @@ from research.batch import (
     VocabInfo,
     input_specs,
 )
+from research.data.corpora.task_formats import UNANSWERABLE
 from research.fields import check, choice, number
 from research.objectives.inputs import task_input
-from research.objectives.losses.cross_entropy import Term
+from research.objectives.losses.cross_entropy import (
+    Term,
+    binary_cross_entropy,
+    with_accuracy,
+)
+
+HIDDEN = -1e9
+"""The logit of a position that cannot be part of the answer."""
+
+UNANSWERABLE_COEF = 0.5
+"""Of the loss of answerability (XLNet, run_squad.py; ELECTRA, answerable_weight)."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Reads a question and a window over its context; BERT's head and loss.
+    """Reads a question and a window over its context, which XLNet reads first.
 
-    One layer gives each position a logit as first and as last token of the answer; the
-    loss is the mean of both cross-entropies over all positions of the row. The target
-    of a window without the whole answer is the pooled position (google-research/bert,
-    run_squad.py, convert_examples_to_features and compute_loss). XLNet reads the
-    context first (run_squad.py); its head, which reads the start's state for the end,
-    is not here.
+    The target of a window without the whole answer is the pooled position
+    (google-research/bert, run_squad.py, convert_examples_to_features).
+
+    linear  one layer gives each position a logit as first and as last token of the
+            answer; the loss is the mean of both cross-entropies over all positions of
+            the row; no answer scores as the pooled position does (run_squad.py,
+            compute_loss).
+    joint   XLNet's and ELECTRA's: the logits of the last token also read the state of
+            the first, which is the right one in training and each of the `n_best` most
+            likely in predictions. Positions are those of the context and the pooled
+            one. A third layer reads the pooled state and the mean of the states, each
+            by its probability as a start: whether there is no answer. With format
+            xlnet the layers are those of zihangdai/xlnet (function_builder.py,
+            get_qa_outputs), where a window without the answer has none, else those of
+            google-research/electra (finetune/qa/qa_tasks.py, get_prediction_module),
+            where a question has none.
+
+    Departs: XLNet's third layer has no bias; ELECTRA's context includes the last eos.
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
+    head: str = choice("linear", ("linear", "joint"))
     stride: int = number(128, least=1)  # tokens from one window to the next
     max_query: int = number(64, least=1)  # tokens of the question that are read
     max_answer: int = number(30, least=1)  # tokens of an answer that is predicted
-    n_best: int = number(20, least=1)  # starts and ends of a window that are combined
+    n_best: int = number(20, least=1)  # starts of a window that are combined with as
+    # many ends (BERT, ELECTRA: 20; XLNet: 5)
     null_threshold: float = number(0.0, least=-1000, most=1000)  # no answer is
-    # predicted where its score is higher than the best span's by more, if training
-    # questions are without answer
+    # predicted where its score is higher, of head linear higher than the best span's by
+    # more, if training questions are without answer (ELECTRA: -2.75)
 
     family = "supervised"
     pattern = "full"
@@ -62,14 +88,16 @@ class Objective:
         room = length - task_input.num_specials(self.format, 2)
         max_first = max(1, min(self.max_query, room // 2))
         return TextSpec(
-            "parts", room, stride=self.stride, max_first=max_first, label="class"
+            "parts", room, stride=self.stride, max_first=max_first, label="answer"
         )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
+        joint = {"unanswerable": ArraySpec(())} if self.head == "joint" else {}
         return input_specs(length) | {
             "answer": ArraySpec((2,)),
             "answer_weight": ArraySpec((), np.float32),
             "context": ArraySpec((2,)),
+            **joint,
         }
 
     def corrupt(
@@ -96,7 +124,14 @@ class Objective:
         labelled = (example.label >= 0) & (laid.text.length > 0)
         where = np.stack([laid.begin[:, context], size[:, context]], axis=1)
         where[size[:, context] == 0] = 0
+        joint = {}
+        if self.head == "joint":
+            impossible = np.array([*vocab.labels, ""])[example.label] == UNANSWERABLE
+            if self.format == "xlnet":
+                impossible = ~whole[:, 0]
+            joint["unanswerable"] = (impossible & labelled).astype(np.int32)
         return task_input.network_input(laid.text, self.format) | {
+            **joint,
             "answer": np.where(labelled[:, None], answer, 0).astype(np.int32),
             "answer_weight": labelled.astype(np.float32),
             "context": where.astype(np.int32),
@@ -106,26 +141,115 @@ class Objective:
         """Raises UserError: model.token_types are too few."""
         task_input.check_token_types(options, self.format)
         heads = {"span": models.HeadSpec(2, "none")}
+        if self.head == "joint":
+            own = {"end": models.HeadSpec(1, "gelu", hidden=512)}
+            own["unanswerable"] = own["end"]
+            if self.format == "xlnet":
+                layer = models.HeadSpec(1, "tanh", hidden=options.width)
+                own["end"] = dataclasses.replace(layer, norm=True)
+                own["unanswerable"] = dataclasses.replace(layer, dropout=True)
+            heads = {"start": models.HeadSpec(1, "none")} | own
         return models.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: span; metric: exact, the fraction of windows with both ends right."""
-        logits_BL2 = net.head("span", net.states(batch))
-        answer, weight = batch["answer"], batch["answer_weight"]
+        """Terms: span, and of head joint unanswerable; unanswerable_accuracy (a metric)
+        and exact, the fraction of windows with both ends right (a metric).
+        """
+        states = net.states(batch)
+        answer, weight, terms = batch["answer"], batch["answer_weight"], {}
+        if self.head == "joint":
+            start_BL = self._start_logits(net, states, batch)
+            end_B1L = self._end_logits(net, states, answer[:, :1], batch)
+            logits_BL2 = jnp.stack([start_BL, end_B1L[:, 0]], axis=2)
+            logit = self._unanswerable(net, states, start_BL, batch)
+            found = binary_cross_entropy(logit, batch["unanswerable"], weight)
+            terms = with_accuracy("unanswerable", *found, coef=UNANSWERABLE_COEF)
+        else:
+            logits_BL2 = net.head("span", states)
         log_p = jax.nn.log_softmax(logits_BL2, axis=1)
         loss = -jnp.take_along_axis(log_p, answer[:, None], axis=1)[:, 0].mean(axis=1)
         right = (jnp.argmax(logits_BL2, axis=1) == answer).all(axis=1)
         total = jnp.sum(weight)
         exact = Term(jnp.sum(weight * right), total, 0.0)
-        return {"span": Term(jnp.sum(weight * loss), total), "exact": exact}, ()
+        span = Term(jnp.sum(weight * loss), total)
+        return {"span": span, "exact": exact} | terms, ()
 
     def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """logits [B, L, 2] of start and end, null [B], context [B, 2]."""
-        logits_BL2 = net.head("span", net.states(batch))
-        pooled = jnp.zeros(len(logits_BL2), jnp.int32)
-        if self.format == "xlnet":
-            pooled = jnp.maximum((batch["segment"] > 0).sum(axis=1) - 1, 0)
-        null = logits_BL2[jnp.arange(len(pooled)), pooled].sum(axis=1)
-        return {"logits": logits_BL2, "null": null, "context": batch["context"]}
+        """start [B, K], end, score [B, K, E] of candidates; null [B]; context [B, 2].
+
+        K and E are `n_best`, or the length of the row. Of head joint scores are log p.
+        """
+        states = net.states(batch)
+        count = min(self.n_best, states.shape[1])
+        if self.head == "joint":
+            start_BL = self._start_logits(net, states, batch)
+            null = self._unanswerable(net, states, start_BL, batch)
+            start_score_BK, start_BK = jax.lax.top_k(
+                jax.nn.log_softmax(start_BL), count
+            )
+            end_BKL = self._end_logits(net, states, start_BK, batch)
+            end_score_BKE, end_BKE = jax.lax.top_k(jax.nn.log_softmax(end_BKL), count)
+        else:
+            logits_BL2 = net.head("span", states)
+            null = jnp.sum(_at(logits_BL2, self._pooled(batch)), axis=1)
+            hidden_BL1 = ~_in_context(batch)[..., None]
+            logits_BL2 = jnp.where(hidden_BL1, HIDDEN, logits_BL2)
+            start_score_BK, start_BK = jax.lax.top_k(logits_BL2[..., 0], count)
+            ends = jax.lax.top_k(logits_BL2[..., 1], count)
+            end_score_BKE, end_BKE = (
+                jnp.repeat(array[:, None], count, axis=1) for array in ends
+            )
+        score_BKE = start_score_BK[..., None] + end_score_BKE
+        candidates = {"start": start_BK, "end": end_BKE, "score": score_BKE}
+        return candidates | {"null": null, "context": batch["context"]}
+
+    def _pooled(self, batch: dict) -> jax.Array:
+        """[B] int32: the pooled position, bos."""
+        last = jnp.maximum((batch["segment"] > 0).sum(axis=1) - 1, 0)
+        return last if self.format == "xlnet" else 0 * last
+
+    def _start_logits(self, net: Any, states_BLD: jax.Array, batch: dict) -> jax.Array:
+        """[B, L] float32 of the first token, HIDDEN where the answer cannot be."""
+        logits_BL = net.head("start", states_BLD)[..., 0]
+        return jnp.where(self._may_answer(batch), logits_BL, HIDDEN)
+
+    def _end_logits(
+        self, net: Any, states_BLD: jax.Array, start_BK: jax.Array, batch: dict
+    ) -> jax.Array:
+        """[B, K, L] float32 of the last token, given each first token; as above."""
+        first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
+        shape = (*start_BK.shape, *states_BLD.shape[1:])
+        pair = states_BLD[:, None], first_BKD[:, :, None]
+        both = [jnp.broadcast_to(states, shape) for states in pair]
+        logits_BKL = net.head("end", jnp.concatenate(both, axis=3))[..., 0]
+        return jnp.where(self._may_answer(batch)[:, None], logits_BKL, HIDDEN)
+
+    def _unanswerable(
+        self, net: Any, states_BLD: jax.Array, start_BL: jax.Array, batch: dict
+    ) -> jax.Array:
+        """[B] float32: the logit of there being no answer."""
+        p_start_BL = jax.nn.softmax(start_BL).astype(states_BLD.dtype)
+        start_BD = jnp.einsum("bl,bld->bd", p_start_BL, states_BLD)
+        both_B2D = jnp.concatenate(
+            [_at(states_BLD, self._pooled(batch)), start_BD], axis=1
+        )
+        return net.head("unanswerable", both_B2D)[:, 0]
+
+    def _may_answer(self, batch: dict) -> jax.Array:
+        """[B, L] bool: the context and the pooled position."""
+        position = jnp.arange(batch["token"].shape[1])
+        return _in_context(batch) | (position[None] == self._pooled(batch)[:, None])
+
+
+def _in_context(batch: dict) -> jax.Array:
+    """[B, L] bool: the positions of the window."""
+    begin_B1, size_B1 = batch["context"][:, :1], batch["context"][:, 1:]
+    offset_BL = jnp.arange(batch["token"].shape[1])[None] - begin_B1
+    return (offset_BL >= 0) & (offset_BL < size_B1)
+
+
+def _at(array_BLD: jax.Array, position_B: jax.Array) -> jax.Array:
+    """[B, D]: the entry of each row at its position."""
+    return array_BLD[jnp.arange(len(position_B)), position_B]

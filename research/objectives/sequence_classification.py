@@ -11,6 +11,7 @@ import numpy as np
 
 from research import models
 from research.batch import (
+    PART,
     ArraySpec,
     Example,
     TextSpec,
@@ -51,10 +52,12 @@ class Objective:
     # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
     # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
     label_scale: float = number(1.0, above=0)  # of task regression
-    lm_coef: float = number(
-        0.0, least=0
-    )  # of the LM loss of the same text, with format
-    # gpt (GPT: 0.5)
+    lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, with
+    # format gpt (GPT: 0.5)
+    tail: int = number(0, least=0)  # tokens of its end that a single text which is too
+    # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
+    # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
+    # a row here has room for the specials of two texts)
 
     family = "supervised"
     supports_accumulation = True
@@ -80,7 +83,7 @@ class Objective:
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 2)
-        return TextSpec("parts", room, label=LABEL_TYPES[self.task])
+        return TextSpec("parts", room, label=LABEL_TYPES[self.task], tail=self.tail)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
@@ -101,6 +104,8 @@ class Objective:
         Raises:
           UserError: the documents have no labels, or not such.
         """
+        if self.tail:
+            example = _join_tails(example)
         begin, size = task_input.two_parts(example, self.text_spec(length).length)
         laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
         values = self._label_values(vocab)
@@ -122,6 +127,11 @@ class Objective:
         """[labels of the documents]: what each is in the batch."""
         classes = label_classes(vocab)
         if self.task == "single":
+            if len(classes) < 2:
+                raise UserError(
+                    f"all documents have the label {classes[0]!r}, but a classifier "
+                    "needs two labels or more"
+                )
             return np.arange(len(classes), dtype=np.int32)
         if self.task == "regression":
             return np.array([float(each) for each in vocab.labels], np.float32)
@@ -188,6 +198,14 @@ class Objective:
         """logits [B, N], of regression in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}
+
+
+def _join_tails(example: Example) -> Example:
+    """The example, whose second span belongs to the first if it starts no part."""
+    at = np.minimum(example.first_length, example.flags.shape[1] - 1)
+    starts_part = example.flags[np.arange(len(at)), at] & PART > 0
+    first_length = np.where(starts_part, example.first_length, example.length)
+    return example._replace(first_length=first_length)
 
 
 def _bits(number_B: jax.Array, size: int) -> jax.Array:

@@ -21,6 +21,7 @@ from research.batch import (
 from research.errors import UserError
 from research.fields import check, choice
 from research.objectives.inputs import task_input
+from research.objectives.losses import crf
 from research.objectives.losses.cross_entropy import Term
 
 
@@ -30,9 +31,15 @@ class Objective:
 
     The last layer reads that token's state alone (Devlin et al. 2019, 5.3). Words past
     the end of the row are not scored here; evaluations count them as predicted "O".
+
+    linear  each word's tag by itself: a softmax.
+    crf     the tags of a row together, by a linear-chain CRF over these logits (Lample
+            et al. 2016); predicted tags are the best sequence (Viterbi). The loss is
+            that of sequences, divided by the number of words as with linear.
     """
 
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
+    head: str = choice("linear", ("linear", "crf"))
 
     family = "supervised"
     predicts = "tags"
@@ -52,7 +59,7 @@ class Objective:
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 1)
-        return TextSpec("document", room, label="class")
+        return TextSpec("document", room, label="tags")
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)
@@ -87,24 +94,45 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types are too few."""
         task_input.check_token_types(options, self.format)
-        head = models.HeadSpec(max(1, len(vocab.labels)), "none", dropout=True)
+        num_tags = max(1, len(vocab.labels))
+        heads = {"tag": models.HeadSpec(num_tags, "none", dropout=True)}
+        if self.head == "crf":
+            heads["transition"] = models.HeadSpec(num_tags + 1, "none")
         return models.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads={"tag": head}
+            options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tag, and accuracy (a metric)."""
         logits_BLN = net.head("tag", net.states(batch))
         target, weight = batch["target"], batch["weight"]
-        log_p = jax.nn.log_softmax(logits_BLN)
-        loss_BL = -jnp.take_along_axis(log_p, target[..., None], axis=2)[..., 0]
+        if self.head == "crf":
+            loss = crf.negative_log_likelihood(
+                _transition(net, logits_BLN), logits_BLN, target, weight > 0
+            )
+        else:
+            log_p = jax.nn.log_softmax(logits_BLN)
+            of_target = jnp.take_along_axis(log_p, target[..., None], axis=2)
+            loss = -weight * of_target[..., 0]
         total = jnp.sum(weight)
-        correct = jnp.sum(weight * (jnp.argmax(logits_BLN, axis=2) == target))
-        term = Term(jnp.sum(weight * loss_BL), total)
-        return {"tag": term, "accuracy": Term(correct, total, 0.0)}, ()
+        correct = jnp.sum(weight * (self._tags(net, logits_BLN, batch) == target))
+        terms = {"tag": Term(jnp.sum(loss), total)}
+        return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
     def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """tag [B, L] int32, the most likely; weight [B, L], 1 where words begin."""
         logits_BLN = net.head("tag", net.states(batch))
-        tag = jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
+        tag = self._tags(net, logits_BLN, batch)
         return {"tag": tag, "weight": batch["weight"]}
+
+    def _tags(self, net: Any, logits_BLN: jax.Array, batch: dict) -> jax.Array:
+        """[B, L] int32: the predicted tags."""
+        if self.head == "crf":
+            transition = _transition(net, logits_BLN)
+            return crf.best_tags(transition, logits_BLN, batch["weight"] > 0)
+        return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
+
+
+def _transition(net: Any, logits_BLN: jax.Array) -> jax.Array:
+    """The CRF's transitions: a linear head reads the tag before (one-hot)."""
+    return net.head("transition", jnp.eye(logits_BLN.shape[2] + 1))

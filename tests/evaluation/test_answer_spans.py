@@ -18,8 +18,17 @@ def context_of(window, token):
 )
 def test_the_best_span_is_that_of_an_exhaustive_search(seed, max_answer):
     rng = np.random.default_rng(seed)
+    every = np.arange(14)
     windows = [
-        Window(rng.normal(size=(14, 2)), float(rng.normal()), 3, first, size)
+        Window(
+            every,
+            np.tile(every, (14, 1)),
+            rng.normal(size=(14, 14)),
+            float(rng.normal()),
+            3,
+            first,
+            size,
+        )
         for first, size in ((0, 9), (4, 9), (8, 5))
     ]
     found = []
@@ -29,12 +38,11 @@ def test_the_best_span_is_that_of_an_exhaustive_search(seed, max_answer):
             own = max(windows, key=lambda w, start=start: context_of(w, start))
             if own is window and start <= end < start + max_answer:
                 at = window.position - window.first
-                score = window.logits[start + at, 0] + window.logits[end + at, 1]
-                found.append((score, start, end))
+                found.append((window.score[start + at, end + at], start, end))
     score, start, end = max(found)
-    best = best_span(windows, n_best=14, max_answer=max_answer)
+    best = best_span(windows, max_answer=max_answer)
     assert (best.first, best.last) == (start, end)
     assert best.score == pytest.approx(score)
     assert null_score(windows) == min(window.null for window in windows)
-    few = best_span(windows, n_best=2, max_answer=max_answer)
-    assert few is None or few.score <= best.score
+    outside = [window._replace(position=20) for window in windows]
+    assert best_span(outside, max_answer=max_answer) is None

@@ -79,9 +79,11 @@ def oracle(name, batch, vocab):
     if name == "tags":
         return {"tag": batch["target"], "weight": batch["weight"]}
     if name == "span":
-        logits = np.stack([one_hot(batch["answer"][:, n], 48) for n in (0, 1)], axis=2)
+        start, end = batch["answer"][:, :1], batch["answer"][:, 1:, None]
+        score = 6.0 * (end > 0)
         null = 2.0 * (batch["answer"] == 0).all(axis=1) - 1
-        return {"logits": 3 * logits, "null": null, "context": batch["context"]}
+        found = {"start": start, "end": end, "score": score, "null": null}
+        return found | {"context": batch["context"]}
     label = batch["label"]
     if name == "number":
         return {"logits": label[:, None]}

@@ -9,13 +9,27 @@ from launch.prepare import parser, run
 
 GOOD = "one\ttwo\tgold\n" + "ab cd ef\tgh ij\tx\nkl mn\top qr\ty\n" * 9
 PAIR = {"fields": "one,two", "label": "gold"}
-CLASSES = "sequence_classification"
+CLASSES, TAGS = "sequence_classification", "token_classification"
+ANSWERS, CHOICES = "question_answering", "multiple_choice"
+ANSWER = {"text": "gh", "answer_start": 3}
 
 
-def squad(answers, **more):
-    row = {"id": "q", "question": "ab cd?", "answers": answers} | more
-    paragraphs = [{"context": "ef gh ij kl", "qas": [row]}]
+def files(name, **keys):
+    """Keys of training and evaluation on one file, which has no columns of a table."""
+    return {"train": name, "valid": name, "fields": "", "label": ""} | keys
+
+
+def squad(*answers, **more):
+    """A question for each answer."""
+    row = {"id": "q", "question": "ab cd?"}
+    qas = [row | {"answers": [answer]} | more for answer in answers]
+    paragraphs = [{"context": "ef gh ij kl", "qas": qas}]
     return json.dumps({"data": [{"paragraphs": paragraphs}]})
+
+
+def rows(**more):
+    row = {"one": "ab cd ef", "two": "gh ij", "gold": "x"}
+    return f"{json.dumps(row)}\n{json.dumps(row | more)}\n" * 9
 
 
 def choices(number, gold):
@@ -63,7 +77,43 @@ CASES = {
         {"objective.task": "regression"},
         "label 'x' is not a number",
     ),
-    "no labels": (CLASSES, {}, {"label": ""}, "no labels"),
+    "no labels": (CLASSES, {}, {"label": ""}, "no documents with labels"),
+    "one label alone": (
+        CLASSES,
+        {"t.tsv": GOOD.replace("\ty", "\tx"), "v.tsv": GOOD.replace("\ty", "\tx")},
+        {},
+        "all documents have the label 'x'",
+    ),
+    "several labels where one is read": (
+        CLASSES,
+        {"t.jsonl": rows(gold=["x", "y"])},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:2: label 'x, y' is several; objective.task=multi",
+    ),
+    "an object as a label": (
+        CLASSES,
+        {"t.jsonl": rows(gold={"x": 1})},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:2: {'x': 1} is no label",
+    ),
+    "a number as a text": (
+        CLASSES,
+        {"t.jsonl": rows(one=3)},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:2: 3 is no text of data.fields",
+    ),
+    "two columns of one name": (
+        CLASSES,
+        {"t.tsv": GOOD.replace("two", "one", 1)},
+        {"fields": "one"},
+        "t.tsv:1: several columns are named 'one'",
+    ),
+    "a column that is read twice": (
+        CLASSES,
+        {},
+        {"fields": "one,gold"},
+        "data.fields=one,gold and data.label=gold name 'gold' twice",
+    ),
     "an unknown format": (CLASSES, {}, {"format": "xml"}, "data.format is"),
     "a wrong format": (CLASSES, {}, {"format": "jsonl"}, "t.tsv:1: not a JSON object"),
     "an unknown suffix": (
@@ -94,35 +144,108 @@ CASES = {
     "two texts": (CLASSES, {}, {"mixture": '{"embedded": 1}'}, "name two texts"),
     "the other reader": (CLASSES, {}, {"reader": "seqio"}, "data.reader=native"),
     "a stride of its own": (CLASSES, {}, {"stride": "3"}, "set data.stride=0"),
-    "words without tags": ("token_classification", {}, {}, "data.format=conll"),
+    "words without tags": (TAGS, {}, {}, "data.format=conll"),
+    "tags where labels are read": (
+        CLASSES,
+        {"t.conll": "a B\nb O\n\nc O\n"},
+        files("t.conll"),
+        "no documents with labels",
+    ),
+    "an unknown tag": (
+        TAGS,
+        {"t.conll": "a B\nb O\n", "v.conll": "a B\nb X\n"},
+        files("t.conll", valid="v.conll"),
+        "v.conll:1: label 'X' is unknown; the training text has B, O",
+    ),
     "CoNLL rows of two widths": (
-        "token_classification",
+        TAGS,
         {"t.conll": "a B\nb\n"},
-        {"train": "t.conll", "fields": "", "label": ""},
+        files("t.conll"),
         "t.conll:2: has 1 columns, not 2",
     ),
+    "words that are their own tags": (
+        TAGS,
+        {"t.conll": "a\nb\n"},
+        files("t.conll"),
+        "t.conll:1: the word's column of 1 is that of its tag",
+    ),
+    "a blank tag": (
+        TAGS,
+        {"t.conllu": "1\ta\ta\t\t_\t_\t0\troot\t_\t_\n"},
+        files("t.conllu"),
+        "t.conllu:1: a word or its tag is blank",
+    ),
+    "an unknown head": (TAGS, {}, {"objective.head": "cfr"}, "head is linear or crf"),
+    "a text without a target": (
+        "sequence_to_sequence",
+        {},
+        {"fields": "one", "label": ""},
+        "needs training texts of two parts",
+    ),
     "JSON that is not SQuAD's": (
-        "question_answering",
+        ANSWERS,
         {"t.json": "{}"},
-        {"train": "t.json", "valid": "t.json", "fields": "", "label": ""},
+        files("t.json"),
         "t.json:1: not SQuAD's JSON",
     ),
+    "a question that is no text": (
+        ANSWERS,
+        {"t.json": squad(ANSWER, question=3)},
+        files("t.json"),
+        "t.json:1: not SQuAD's JSON",
+    ),
+    "an answer whose start is no number": (
+        ANSWERS,
+        {"t.json": squad(ANSWER | {"answer_start": "3"})},
+        files("t.json"),
+        "t.json:1: question q: not SQuAD's",
+    ),
+    "answers that are no list": (
+        ANSWERS,
+        {"t.json": squad(ANSWER, answers={"text": ["gh"], "answer_start": [3]})},
+        files("t.json"),
+        "t.json:1: question q: not SQuAD's",
+    ),
+    "answers that are nowhere": (
+        ANSWERS,
+        {"t.json": squad(ANSWER | {"answer_start": -8})},
+        files("t.json"),
+        "no questions whose answers are in their contexts",
+    ),
+    "labels where answers are read": (
+        ANSWERS,
+        {},
+        {},
+        "v.tsv:2: label 'x' is none of a question; set data.format=squad",
+    ),
+    "one choice alone": (
+        CHOICES,
+        {"t.jsonl": rows(gold="y")},
+        files("t.jsonl") | PAIR,
+        "an example has one choice",
+    ),
+    "a choice below 0": (
+        CHOICES,
+        {"t.jsonl": choices(2, -1)},
+        files("t.jsonl") | PAIR,
+        "t.jsonl:1: label '-1' is not the number of a choice",
+    ),
     "too many choices": (
-        "multiple_choice",
+        CHOICES,
         {"t.jsonl": choices(3, 0)},
-        {"train": "t.jsonl", "valid": "t.jsonl"},
+        files("t.jsonl") | PAIR,
         "an example has 3 choices; objective.choices is 2",
     ),
     "a label that is no choice": (
-        "multiple_choice",
+        CHOICES,
         {"t.jsonl": choices(2, 2)},
-        {"train": "t.jsonl", "valid": "t.jsonl"},
+        files("t.jsonl") | PAIR,
         "label 2 of an example with 2 choices",
     ),
     "a row that is too short for choices": (
-        "multiple_choice",
+        CHOICES,
         {"t.jsonl": choices(2, 1)},
-        {"train": "t.jsonl", "valid": "t.jsonl", "length": "8"},
+        files("t.jsonl", length="8") | PAIR,
         "data.length is 8, but objective multiple_choice needs at least 10",
     ),
 }
@@ -154,7 +277,7 @@ def test_a_wrong_input_gives_one_line(case, tmp_path, capsys):
 
 
 def test_an_answer_that_is_not_at_its_offset_is_counted(tmp_path, capsys):
-    content = squad([{"text": "gh", "answer_start": 2}])
+    content = squad(ANSWER, ANSWER | {"answer_start": 2})
     (tmp_path / "t.json").write_text(content)
     argv = ["--config=experiments/finetune.py"]
     argv += ["--config.objective.name=question_answering"]
@@ -165,4 +288,4 @@ def test_an_answer_that_is_not_at_its_offset_is_counted(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main(run, parser(), [*argv, "--config.data.sentinels=2"])
     assert not stop.value.code
-    assert "1 rows, the first at 1: are not trained on" in capsys.readouterr().err
+    assert "1 rows, the first at 2: are not trained on" in capsys.readouterr().err

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from research import models, objectives
+from research.batch import PART
 from research.data.corpora.corpus import LABEL_SEPARATOR
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
@@ -29,6 +30,20 @@ def test_labels_are_classes_sets_or_numbers():
     batch = corrupt(("x", "y", "z"))
     assert batch["label"].tolist() == [2, 0, 0, 0]
     assert batch["label_weight"].tolist() == [1, 1, 0, 0]  # no text, and no label
+
+
+def test_the_end_of_a_long_text_is_no_second_part():
+    flags = TEXTS.flags.copy()
+    flags[0, 4] |= PART
+    text = TEXTS._replace(flags=flags, first_length=np.array([4, 1, 0, 6], np.int32))
+    objective = objectives.make_objective("sequence_classification", tail=3)
+    assert objective.text_spec(16).tail == 3
+    batch = objective.corrupt(text, keys(4), vocab(), 16)
+    eos = vocab().eos_id
+    positions = [np.flatnonzero(row == eos).tolist() for row in batch["token"]]
+    assert positions == [[5, 11], [5], [], [7]]
+    assert batch["token"][1, 1:5].tolist() == TEXTS.token[1, :4].tolist()
+    assert not batch["token_type"][1:].any()
 
 
 def test_regression_is_the_squared_error_of_scaled_labels():

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from research import objectives
+from research import models, objectives
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 VOCAB = vocab()
 TEXTS = texts(20, [20, 7, 0, 1], VOCAB)
@@ -32,3 +33,53 @@ def test_text_without_tags_is_refused():
         objective.corrupt(
             TEXTS._replace(tag=np.zeros((4, 0), np.int32)), keys(4), VOCAB, 12
         )
+
+
+class FixedHeads:
+    """A network whose tags have equal logits, and in which tag 2 follows tag 2."""
+
+    def states(self, batch):
+        return np.zeros((*batch["token"].shape, 4), np.float32)
+
+    def head(self, name, states):
+        if name == "tag":
+            return np.zeros((*states.shape[:-1], 3), np.float32)
+        transition = np.zeros((4, 4), np.float32)
+        transition[2, 2] = 5.0
+        return states @ transition
+
+
+def test_a_crf_reads_the_words_alone_and_predicts_the_best_sequence():
+    objective = objectives.make_objective("token_classification", head="crf")
+    batch = objective.corrupt(TEXTS, keys(4), VOCAB, 30)
+    is_word = batch["weight"] > 0
+    batch["target"] = np.where(is_word, 2, 0)
+    tag = objective.predict(FixedHeads(), batch)["tag"]
+    size = is_word.sum(axis=1)
+    assert (np.asarray(tag)[0][is_word[0]] == 2).all() and size[0] > 3
+    terms, _ = objective.loss(FixedHeads(), batch, None)
+    paths = [sum_of_paths(n) for n in size]
+    score = 5.0 * np.maximum(size - 1, 0)
+    assert float(terms["tag"].total) == pytest.approx(sum(paths - score), rel=1e-5)
+    assert terms["tag"].weight == terms["accuracy"].weight == size.sum()
+    right = np.asarray(tag)[is_word] == 2
+    assert terms["accuracy"].total == right.sum()
+
+
+def sum_of_paths(num_words):
+    """log of the sum over all tags of exp(score) in the network above."""
+    matrix = np.ones((3, 3))
+    matrix[2, 2] = np.exp(5.0)
+    after_first = np.linalg.matrix_power(matrix, max(num_words - 1, 0))
+    return np.log(after_first.sum()) if num_words else 0.0
+
+
+def test_a_crf_has_transitions_from_a_start_and_to_an_end():
+    crf, linear = (
+        objectives.make_objective("token_classification", head=head)
+        for head in ("crf", "linear")
+    )
+    heads = crf.network(model_options(), VOCAB).heads
+    tag = {"tag": models.HeadSpec(3, "none", dropout=True)}
+    assert heads == tag | {"transition": models.HeadSpec(4, "none")}
+    assert linear.network(model_options(), VOCAB).heads == tag

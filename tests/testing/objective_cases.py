@@ -62,6 +62,7 @@ SAME_PATTERN = {
     "sequence_classification",
     "sequence_classification task=multi",
     "token_classification",
+    "token_classification head=crf",
     "question_answering",
     "classify",
     "classify bos=last",

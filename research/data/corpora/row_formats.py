@@ -77,7 +77,7 @@ def parse_jsonl(file: BinaryIO, fmt: Format) -> Parsed:
             raise LineError(number, 'a line is a JSON object with a string "text"')
         if fmt.label and fmt.label not in row:
             raise LineError(number, _no_column(fmt.label, row))
-        label = _label(row.get(fmt.label or "label"))
+        label = _label(row.get(fmt.label or "label"), number)
         yield Document(replace_surrogates(text), label, id=f":{number}")
 
 
@@ -164,6 +164,8 @@ def _with_header(
         if not header:
             header = row
             if not numbered:
+                if twice := [name for name in names if row.count(name) > 1]:
+                    raise LineError(number, f"several columns are named {twice[0]!r}")
                 continue
         if len(row) != len(header):
             raise LineError(number, f"has {len(row)} columns, not {len(header)}")
@@ -203,7 +205,7 @@ def _documents(rows: Iterable[tuple[int, Any]], fmt: Format) -> Parsed:
         if not all(part.strip() for part in parts):
             blank.append(number)
             continue
-        label = _label(row.get(fmt.label))
+        label = _label(row.get(fmt.label), number)
         yield join_parts(parts, "\n")._replace(label=label, id=f":{number}")
     if blank:
         yield SkippedRows(len(blank), blank[0], "a field of data.fields is blank")
@@ -216,8 +218,11 @@ def _no_column(name: str, row: Mapping) -> str:
     return str(unknown("column of data.fields or data.label", name, row))
 
 
-def _label(value: Any) -> str | None:
+def _label(value: Any, number: int) -> str | None:
     """A label as text; None if there is none."""
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, Mapping | list):
+            raise LineError(number, f"{value!r:.40} is no label: text or a number")
     if isinstance(value, list):
         return LABEL_SEPARATOR.join(sorted(map(str, value)))
     return None if value is None or not str(value).strip() else str(value).strip()

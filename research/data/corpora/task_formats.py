@@ -59,6 +59,10 @@ def parse_conll(file: BinaryIO, fmt: Format) -> Parsed:
         if len(columns) != width:
             raise LineError(number, f"has {len(columns)} columns, not {width}")
         try:
+            if range(width)[word_index] == range(width)[tag_index]:
+                raise LineError(
+                    number, f"the word's column of {width} is that of its tag"
+                )
             words.append((number, columns[word_index], columns[tag_index]))
         except IndexError:
             raise LineError(
@@ -99,9 +103,9 @@ def _sentence(words: list[tuple[int, str, str]]) -> Iterator[Document]:
     if not words:
         return
     numbers, forms, tags = zip(*words, strict=True)
-    blank = [n for n, form in zip(numbers, forms, strict=True) if not form.strip()]
-    if blank:
-        raise LineError(blank[0], "a word is blank")
+    for number, word, tag in words:
+        if not word.strip() or not tag.strip():
+            raise LineError(number, "a word or its tag is blank")
     yield join_parts(forms, " ")._replace(tags=tags, id=f":{numbers[0]}")
 
 
@@ -113,13 +117,20 @@ def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
     content = file.read()
     try:
         questions = list(_questions(json.loads(content)))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LineError(
             1, f"not SQuAD's JSON, data > paragraphs > qas ({error!r:.60})"
         ) from error
     misplaced = []
     for number, (context, question) in enumerate(questions, 1):
-        document, found = _question(context, question)
+        try:
+            document, found = _question(context, question)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise LineError(
+                1,
+                f"question {question.get('id')}: not SQuAD's id, question and answers, "
+                f"a list of text and answer_start ({error!r:.60})",
+            ) from error
         if not found:
             misplaced.append(number)
         yield document
@@ -158,7 +169,7 @@ def _question(context: str, question: dict) -> tuple[Document, bool]:
     first = answers[0]
     begin = first["answer_start"]
     end = begin + len(first["text"])
-    if not first["text"] or context[begin:end] != first["text"]:
+    if not first["text"] or begin < 0 or context[begin:end] != first["text"]:
         return document, False
     (shift,) = document.starts
     answer = (shift + begin, shift + end)

@@ -53,6 +53,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     text_spec = objective.text_spec(data.length)
     index_corpora = partial(_index_corpora, data, text_spec, vocabulary, cache)
     train = index_corpora(loaded, data.train_split)
+    _check_parts(text_spec, train)
     held_out = index_corpora(evaluated, data.eval_split)
     labels, named = (), getattr(data, data.eval_split)
     if text_spec.label:
@@ -103,6 +104,16 @@ def _index_corpora(
     ]
 
 
+def _check_parts(text_spec: TextSpec, train: list[Index]) -> None:
+    """Raises UserError: no training text has the second part that is asked of it."""
+    needed = text_spec.max_first or text_spec.label == "choice"
+    if needed and not any(index.second_length.any() for index in train):
+        raise UserError(
+            "the objective needs training texts of two parts, and these have one; "
+            "data.fields names both, as in data.fields=question,answer"
+        )
+
+
 def _alpha_rates(
     indices: list[Index], alpha: float, text_spec: TextSpec, names: Iterable[str]
 ) -> dict[str, float]:
@@ -138,7 +149,14 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
       UserError: see `load_corpus`; or other keys contradict the named files.
     """
     data = config.data
-    fmt = Format(data.format, tuple(filter(None, data.fields.split(","))), data.label)
+    fields = tuple(filter(None, data.fields.split(",")))
+    for name in fields:
+        if (*fields, data.label).count(name) > 1:
+            raise UserError(
+                f"data.fields={data.fields} and data.label={data.label} name "
+                f"{name!r} twice"
+            )
+    fmt = Format(data.format, fields, data.label)
     named, trained = getattr(data, split), getattr(data, data.train_split)
     if trained and not named:
         raise UserError(

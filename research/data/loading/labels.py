@@ -5,11 +5,21 @@ import sys
 from collections.abc import Sequence
 
 from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus, single_labels
+from research.data.corpora.task_formats import ANSWERABLE, UNANSWERABLE
 from research.data.store.example_index import Index
 from research.errors import UserError
 
-LABEL_TYPES = ("class", "set", "number")
-"""What a label may be (`TextSpec.label`): a class; any number of classes; a number."""
+LABEL_TYPES = {
+    "class": "documents with labels; data.label names their column",
+    "set": "documents with labels; data.label names their column",
+    "number": "documents with numbers; data.label names their column",
+    "choice": "questions whose right choice is known; data.label names its column",
+    "answer": "questions whose answers are in their contexts; set data.format=squad",
+    "tags": "words with tags; set data.format=conll or conllu",
+}
+"""What a label may be (`TextSpec.label`): a class; any number of classes; a number; the
+number or the name of a choice; ANSWERABLE or UNANSWERABLE; a class of each word. And
+what text has such labels."""
 
 
 def known_labels(
@@ -28,20 +38,20 @@ def known_labels(
         occur in held-out documents alone are known, too.
 
     Raises:
-      UserError: a label of those files is none of the training text's, or no number.
+      UserError: the training text has no such labels, or a label is not of this type,
+        or one of those files is none of the training text's.
     """
-    assert label_type in LABEL_TYPES, label_type
-    _print_unlabelled(train)
+    _check_labelled(label_type, train)
     known, found = (
         {name for index in indices for name in index.stream.label_names}
         for indices in (train, held_out)
     )
-    if label_type == "number":
-        for name in sorted(known | found):
-            if not _is_number(name):
-                where = _first_with(name, evaluated, split)
-                raise UserError(f"{where}label {name!r} is not a number")
-    elif split:
+    for name in sorted(known | found):
+        if wrong := _what_is_wrong(name, label_type):
+            where = _first_with(name, evaluated, split)
+            labels = name.replace(LABEL_SEPARATOR, ", ")
+            raise UserError(f"{where}label {labels!r} {wrong}")
+    if split and label_type != "number":
         classes = single_labels(known)
         for name in sorted(found):
             if unknown := set(name.split(LABEL_SEPARATOR)).difference(classes):
@@ -52,19 +62,38 @@ def known_labels(
     return tuple(sorted(known | found))
 
 
-def _print_unlabelled(train: Sequence[Index]) -> None:
-    """Prints how many rows of training text have no label, if any have none."""
-    labels = [index.label for index in train if not index.stream.has_tags]
-    missing, total = (
-        sum(int((each < 0).sum()) for each in labels),
-        sum(map(len, labels)),
-    )
-    if 0 < missing < total:
+def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
+    """Prints how many rows of training text have no label, if any have none.
+
+    Raises:
+      UserError: none has one.
+    """
+    total = sum(len(index.label) for index in train)
+    if label_type == "tags":
+        missing = total * (not any(index.stream.has_tags for index in train))
+    else:
+        missing = sum(int((index.label < 0).sum()) for index in train)
+    if missing == total:
+        raise UserError(f"the training text has no {LABEL_TYPES[label_type]}")
+    if missing:
         print(
             f"{missing} of {total} rows of training text have no label and are not "
             "trained on",
             file=sys.stderr,
         )
+
+
+def _what_is_wrong(name: str, label_type: str) -> str:
+    """Why a label is none of this type; "" if it is one."""
+    if label_type == "number" and not _is_number(name):
+        return "is not a number"
+    if label_type == "choice" and _is_number(name) and not name.isdigit():
+        return "is not the number of a choice, counted from 0"
+    if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):
+        return "is none of a question; set data.format=squad"
+    if label_type != "set" and LABEL_SEPARATOR in name:
+        return "is several; objective.task=multi of sequence_classification reads such"
+    return ""
 
 
 def _is_number(name: str) -> bool:

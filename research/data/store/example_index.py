@@ -109,7 +109,9 @@ def build_index(
       pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
         `text_spec.width` tokens, of which an objective leaves some out.
       parts: two spans of a document, its first part and all others; the longer loses
-        tokens at its end until both fit. With `text_spec.max_first` the first part has
+        tokens at its end until both fit. With `text_spec.tail` a single part loses
+        tokens before its last ones; those are the second span, which starts no part,
+        unless nothing is before them. With `text_spec.max_first` the first part has
         at most as many tokens, and the others the rest of `text_spec.length`. With
         `text_spec.stride`, too, they have what the first part leaves, and every window
         over them is a row (BERT's run_squad.py, doc_spans).
@@ -138,6 +140,8 @@ def build_index(
     }
     if text_spec.max_first:
         cache_key["max_first"] = text_spec.max_first
+    if text_spec.tail:
+        cache_key["tail"] = text_spec.tail
     is_pair = text_spec.unit in PAIR_UNITS
     pair_labels = is_pair and text_spec.unit != "parts"
 

@@ -79,9 +79,11 @@ def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
             lost_one = np.maximum(one - room, 0)
             lost_two = np.maximum(two - (text_spec.length - room), 0)
         lost = int((lost_one + lost_two).sum())
-        return Spans(
+        spans = Spans(
             start, one - lost_one, label, second, two - lost_two, total, truncated=lost
         )
+        is_cut = (two == 0) & (lost_one > 0)
+        return _with_tails(spans, is_cut, end, min(text_spec.tail, text_spec.length))
     one = np.minimum(one, text_spec.max_first or one)
     room = np.maximum(text_spec.length - one, 1)
     step = np.minimum(stride, room)
@@ -91,6 +93,24 @@ def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     begin = second[row] + nth * step[row]
     size = np.minimum(room[row], end[row] - begin)
     return Spans(start[row], one[row], label[row], begin, size, total)
+
+
+def _with_tails(spans: Spans, is_cut: np.ndarray, end: np.ndarray, tail: int) -> Spans:
+    """Spans of which those that are cut have the last `tail` tokens of their text.
+
+    Args:
+      is_cut: [N] bool, spans of one part whose text goes on to `end` [N].
+    """
+    if not tail:
+        return spans
+    from_end = is_cut & (spans.length <= tail)
+    both = is_cut & ~from_end
+    return spans._replace(
+        start=np.where(from_end, end - spans.length, spans.start),
+        length=spans.length - tail * both,
+        second=np.where(both, end - tail, spans.second),
+        second_length=spans.second_length + tail * both,
+    )
 
 
 TEXT_UNITS = {

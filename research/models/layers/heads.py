@@ -44,7 +44,8 @@ class HeadSpec:
     BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
     head is HeadSpec(n, "none"). All heads with tanh share the network's pooler, so that
     fine-tuning starts from the pooler of pretraining (google-research/bert,
-    modeling.py, BertModel). Heads of pretraining have no dropout.
+    modeling.py, BertModel), but for one with a width of its own. Heads of pretraining
+    have no dropout.
 
     Raises:
       ValueError: the activation is unknown, or a size is too small.
@@ -52,9 +53,14 @@ class HeadSpec:
 
     size: int  # output values
     activation: str = ""  # of the hidden layer; "": model.activation; none: no layer;
-    # tanh: the hidden layer is the pooler
-    hidden: int = 0  # width of the hidden layer; 0: model.width; not of the pooler
+    # tanh: the hidden layer is the pooler, unless it has a width here
+    hidden: int = 0  # width of the hidden layer; 0: model.width
     dropout: bool = False  # before the last layer, at rate model.head_dropout
+    norm: bool = False  # after the activation of the hidden layer
+
+    @property
+    def is_pooled(self) -> bool:
+        return self.activation == "tanh" and not self.hidden
 
     def __post_init__(self):
         legal = ("", "none", "tanh", *ACTIVATIONS)
@@ -65,8 +71,6 @@ class HeadSpec:
                 f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
                 "value, and hidden is at least 0"
             )
-        if self.activation == "tanh" and self.hidden:
-            raise ValueError(f"hidden is {self.hidden}, but a pooler has model.width")
 
 
 class Head(nn.Module):
@@ -86,11 +90,14 @@ class Head(nn.Module):
         options, spec = self.options, self.spec
         axes = ("embed", None)
         x = states
-        if spec.activation == "tanh":
+        if spec.is_pooled:
             x = jnp.tanh(self.pooler(x))
         elif spec.activation != "none":
             x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
-            x = ACTIVATIONS[spec.activation or options.activation](x)
+            name = spec.activation or options.activation
+            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+        if spec.norm:
+            x = Norm(options, name="norm")(x)
         if spec.dropout:
             x = dropout(self, x, "head")
         return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)

@@ -70,6 +70,26 @@ def test_parts_may_have_rooms_of_their_own(vocabularies, tmp_path):
     assert index.counts["truncated"] == 3 * (9 - 5) + 3 * (9 - 4)
 
 
+@pytest.mark.parametrize("tail", [0, 1, 6, 8, 9, 50])
+def test_a_single_text_may_keep_its_end(vocabularies, tmp_path, tail):
+    vocabulary = vocabularies["wordpiece"]
+    texts = ["a b b a b a a b a a a b", "b a a b b b a a", "a b"]
+    documents = [join_parts([text], "\n") for text in texts]
+    documents.append(join_parts([texts[0], "b"], "\n"))
+    stream = make_stream(documents, vocabulary, tmp_path)
+    index = build_index(stream, TextSpec("parts", 8, tail=tail), 0, tmp_path)
+    rows = index.read(np.arange(4), 8, 0)
+    long, fits, short = (vocabulary.encode(text)[0].tolist() for text in texts)
+    assert (len(long), len(fits), len(short)) == (12, 8, 2)
+    kept = min(tail, 8)
+    expected = [long[: 8 - kept] + long[12 - kept :], fits, short, [*long[:7], long[1]]]
+    for n, text in enumerate(expected):
+        assert rows["token"][n, : rows["length"][n]].tolist() == text
+    assert rows["first_length"].tolist() == [8 if kept == 8 else 8 - kept, 8, 2, 7]
+    assert (rows["flags"][:3] & PART == 0).all() and rows["flags"][3, 7] & PART
+    assert index.counts["truncated"] == 4 + 5 and index.counts["repeated"] == 0
+
+
 @pytest.mark.parametrize("stride", [1, 3, 50])
 def test_windows_cover_the_other_parts_at_a_stride(vocabularies, tmp_path, stride):
     vocabulary = vocabularies["unigram"]

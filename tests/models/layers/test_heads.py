@@ -26,6 +26,7 @@ def norm(x, p):
         (3, gelu),
         (models.HeadSpec(3, "tanh"), np.tanh),
         (models.HeadSpec(3, "relu", hidden=5), lambda x: np.maximum(x, 0)),
+        (models.HeadSpec(3, "tanh", hidden=5, norm=True), np.tanh),
         (models.HeadSpec(3, "none"), None),
     ],
 )
@@ -34,12 +35,15 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     network = models.Transformer(make_options(), size=50, heads={"label": spec})
     label = lambda net: net.head("label", states)  # noqa: E731
     params = make_params(network, label)
-    own, is_pooled = params["answer_label"], hidden is np.tanh
+    own, is_pooled = params["answer_label"], spec == models.HeadSpec(3, "tanh")
     assert ("pooler" in params) == is_pooled
     first = params["pooler"] if is_pooled else own.get("dense")
     expected = states if hidden is None else hidden(dense(states, first))
     if isinstance(spec, models.HeadSpec) and spec.hidden:
         assert own["dense"]["kernel"].shape == (16, 5)
+    if "norm" in own:
+        expected = norm(expected, own["norm"])
+    assert ("norm" in own) == getattr(spec, "norm", False)
     actual = models.apply(network, params, label)
     np.testing.assert_allclose(actual, dense(expected, own["out"]), atol=1e-5)
 
@@ -113,8 +117,6 @@ def test_an_illegal_head_is_refused():
         models.HeadSpec(2, "tan")
     with pytest.raises(ValueError, match="at least 1 value"):
         models.HeadSpec(0)
-    with pytest.raises(ValueError, match="a pooler has"):
-        models.HeadSpec(2, "tanh", hidden=5)
 
 
 def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_params):

@@ -9,6 +9,7 @@ PREDICTIONS = "research/evaluation/predictions.py"
 TEST_FILES = "tests/data/corpora/test_task_files.py"
 TEST_PARTS = "tests/data/store/test_parts.py"
 TEST_SPLITS = "tests/data/loading/test_splits.py"
+TEST_WRONG = "tests/launch/test_task_inputs.py"
 TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
 
@@ -48,8 +49,8 @@ MUTANTS = [
     Mutant(
         "an answer that is not at its offset is trained on",
         FORMATS,
-        'if not first["text"] or context[begin:end] != first["text"]:',
-        'if not first["text"]:',
+        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
+        'if not first["text"] or begin < 0:',
         TEST_FILES,
         "answers_are_characters",
     ),
@@ -70,6 +71,46 @@ MUTANTS = [
         "wrong_splits_and_labels",
     ),
     Mutant(
+        "text without any label is trained on nothing",
+        "research/data/loading/labels.py",
+        "    if missing == total:\n",
+        "    if False:\n",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "several labels are one class",
+        "research/data/loading/labels.py",
+        'if label_type != "set" and LABEL_SEPARATOR in name:',
+        "if False:",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "a target that no text has is learned",
+        "research/data/loading/build.py",
+        "    if needed and not any(",
+        "    if False and not any(",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "an answer of another form ends with a traceback",
+        FORMATS,
+        "except (KeyError, TypeError, AttributeError) as error:",
+        "except ZeroDivisionError as error:",
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
+        "an answer may start before its context",
+        FORMATS,
+        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
+        'if not first["text"] or context[begin:end] != first["text"]:',
+        TEST_WRONG,
+        "wrong_input",
+    ),
+    Mutant(
         "training files without evaluation files are evaluated on data.corpus",
         "research/data/loading/build.py",
         "if trained and not named:",
@@ -84,6 +125,22 @@ MUTANTS = [
         "start, one, label, second, two - lost_one - lost_two, total, truncated=lost",
         TEST_PARTS,
         "first_part_and_the_others",
+    ),
+    Mutant(
+        "a long text keeps its beginning, whatever objective.tail is",
+        "research/data/store/text_units.py",
+        "    if not tail:\n        return spans\n",
+        "    return spans\n",
+        TEST_PARTS,
+        "may_keep_its_end",
+    ),
+    Mutant(
+        "the end of a long text is a second part",
+        "research/objectives/sequence_classification.py",
+        "            example = _join_tails(example)\n",
+        "            pass\n",
+        "tests/objectives/test_sequence_classification.py",
+        "is_no_second_part",
     ),
     Mutant(
         "the last window over a context lacks its end",
@@ -134,12 +191,44 @@ MUTANTS = [
         "each_choice_is_a_segment",
     ),
     Mutant(
+        "a CRF's chain runs over continuation pieces and padding",
+        "research/objectives/losses/crf.py",
+        "return jnp.where(is_word_B1, after_BM, before_BM), None",
+        "return after_BM, None",
+        "tests/objectives/losses/test_crf.py",
+        "those_of_a_search",
+    ),
+    Mutant(
+        "a CRF predicts each word's tag by itself",
+        "research/objectives/token_classification.py",
+        'return crf.best_tags(transition, logits_BLN, batch["weight"] > 0)',
+        "return jnp.argmax(logits_BLN, axis=2)",
+        "tests/objectives/test_token_classification.py",
+        "predicts_the_best_sequence",
+    ),
+    Mutant(
         "a window with half of the answer has that as its target",
         "research/objectives/question_answering.py",
         "whole = (found[0] & found[1])[:, None]",
         "whole = (found[0] | found[1])[:, None]",
         "tests/objectives/test_question_answering.py",
         "answers_tokens",
+    ),
+    Mutant(
+        "the last token of an answer does not depend on its first",
+        "research/objectives/question_answering.py",
+        "pair = states_BLD[:, None], first_BKD[:, :, None]",
+        "pair = states_BLD[:, None], first_BKD[:, :1, None]",
+        "tests/objectives/test_question_answering.py",
+        "best_candidate",
+    ),
+    Mutant(
+        "a joint head's start may be in the question",
+        "research/objectives/question_answering.py",
+        "return _in_context(batch) | (position[None]",
+        "return (position[None] >= 0) | (position[None]",
+        "tests/objectives/test_question_answering.py",
+        "best_candidate",
     ),
     Mutant(
         "labels of a regression are not scaled",
@@ -168,7 +257,7 @@ MUTANTS = [
     Mutant(
         "a start counts in every window that has it",
         "research/evaluation/answer_spans.py",
-        "if _window_of(windows, window.first + start) != number:",
+        "if _window_of(windows, window.first + start_K1[row, 0]) != number:",
         "if False:",
         "tests/evaluation/test_answer_spans.py",
         "exhaustive_search",
