@@ -51,6 +51,6 @@ def _raise(error):
     ],
 )
 def test_how_a_command_ends_is_judged(run, problem, monkeypatch):
-    monkeypatch.setattr(command, "LIMIT_S", 1)
+    monkeypatch.setattr(command, "IDLE_LIMIT_S", 1)
     complaint = command.complaint(_outcome(run), {"x"})
     assert problem in complaint and bool(complaint) == bool(problem)

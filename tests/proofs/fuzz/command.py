@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -12,8 +13,9 @@ from unittest import mock
 
 from launch import cli
 
-LIMIT_S = 60
-"""Seconds after which a command hangs, not counting those in which it is stopped."""
+LIMIT_S, IDLE_LIMIT_S = 60, 600
+"""Seconds of CPU time, and of any time but that in which it is stopped, after which a
+command hangs: on a busy machine it may get little of the CPU."""
 
 EXIT_CODES = (cli.DONE, cli.MISTAKE)
 
@@ -46,16 +48,16 @@ def stop_here(*args: Any, **kwargs: Any) -> NoReturn:
 
 @contextlib.contextmanager
 def time_limit() -> Iterator[None]:
-    """Raises Hang in the block after LIMIT_S.
+    """Raises Hang in the block after LIMIT_S of CPU time, or IDLE_LIMIT_S of waiting.
 
     It counts ticks of a timer, which a process that is stopped does not get.
     """
-    ticks = 0
+    ticks, began = 0, time.process_time()
 
     def tick(*_: Any) -> None:
         nonlocal ticks
         ticks += 1
-        if ticks >= LIMIT_S:
+        if ticks >= IDLE_LIMIT_S or time.process_time() - began >= LIMIT_S:
             raise Hang
 
     old = signal.signal(signal.SIGALRM, tick)
