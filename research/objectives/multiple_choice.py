@@ -117,12 +117,6 @@ class Objective:
                 f"an example has {number.max()} choices; objective.choices is "
                 f"{self.choices}"
             )
-        is_whole = example.length < is_start.shape[1]
-        if ((number == 1) & (example.label >= 0) & is_whole).any():
-            raise UserError(
-                "an example has one choice; data.fields names the question and a list "
-                "of choices, or the column of each"
-            )
         begin, used = input_format.scored_positions(is_start, self.choices)
         last = np.where(used, begin, example.length[:, None])
         end = np.append(last[:, 1:], example.length[:, None], axis=1)

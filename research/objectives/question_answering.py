@@ -57,7 +57,8 @@ class Objective:
             google-research/electra (finetune/qa/qa_tasks.py, get_prediction_module),
             where a question has none.
 
-    Departs: XLNet's third layer has no bias; ELECTRA's context includes the last eos.
+    Departs: all layers have the network's initial values; XLNet's last layer of the
+    third has no bias; ELECTRA's context includes the last eos.
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)

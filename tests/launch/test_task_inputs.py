@@ -222,7 +222,7 @@ CASES = {
         CHOICES,
         {"t.jsonl": rows(gold="y")},
         files("t.jsonl") | PAIR,
-        "an example has one choice",
+        "needs training texts of a question and its choices",
     ),
     "a choice below 0": (
         CHOICES,

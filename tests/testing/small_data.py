@@ -8,6 +8,14 @@ from experiments import base
 from research import objectives
 from research.data.pipeline import open_data
 
+READ_ANNOTATED_TEXT = (
+    "multiple_choice",
+    "question_answering",
+    "sequence_to_sequence",
+    "token_classification",
+)
+"""Objectives that read no text like that of `write_corpus`."""
+
 
 def write_corpus(folder, name: str, *, seed: int, documents: int = 60) -> str:
     """The path of a new folder of random texts of two paragraphs, with labels."""

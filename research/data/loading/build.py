@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from research.batch import TextSpec, VocabInfo
 from research.data import cache as caches
 from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
@@ -105,12 +107,22 @@ def _index_corpora(
 
 
 def _check_parts(text_spec: TextSpec, train: list[Index]) -> None:
-    """Raises UserError: no training text has the second part that is asked of it."""
-    needed = text_spec.max_first or text_spec.label == "choice"
-    if needed and not any(index.second_length.any() for index in train):
+    """Raises UserError: no training text has the parts that are asked of it."""
+    if text_spec.label == "choice":
+        need, fields = "a question and its choices", "question,choices (a list)"
+        enough = [
+            len(index.stream.part_offsets) > np.count_nonzero(index.second_length)
+            for index in train
+        ]
+    elif text_spec.max_first:
+        need, fields = "two parts", "question,answer"
+        enough = [bool(index.second_length.any()) for index in train]
+    else:
+        return
+    if not any(enough):
         raise UserError(
-            "the objective needs training texts of two parts, and these have one; "
-            "data.fields names both, as in data.fields=question,answer"
+            f"the objective needs training texts of {need}, and these have fewer; "
+            f"data.fields names them, as in data.fields={fields}"
         )
 
 

@@ -89,8 +89,8 @@ MUTANTS = [
     Mutant(
         "a target that no text has is learned",
         "research/data/loading/build.py",
-        "    if needed and not any(",
-        "    if False and not any(",
+        "    if not any(enough):\n",
+        "    if False:\n",
         TEST_WRONG,
         "wrong_input",
     ),
