@@ -65,8 +65,8 @@ MUTANTS = [
     Mutant(
         "a label that the training text does not have is a class",
         "research/data/loading/labels.py",
-        "elif split:",
-        "elif False:",
+        'if split and label_type != "number":',
+        "if False:",
         TEST_SPLITS,
         "wrong_splits_and_labels",
     ),
