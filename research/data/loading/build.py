@@ -55,12 +55,12 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     text_spec = objective.text_spec(data.length)
     index_corpora = partial(_index_corpora, data, text_spec, vocabulary, cache)
     train = index_corpora(loaded, data.train_split)
-    _check_parts(text_spec, train)
     held_out = index_corpora(evaluated, data.eval_split)
     labels, named = (), getattr(data, data.eval_split)
     if text_spec.label:
         own = data.eval_split if named else ""
         labels = known_labels(text_spec.label, train, held_out, evaluated, own)
+    _check_parts(text_spec, train)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
@@ -115,7 +115,7 @@ def _check_parts(text_spec: TextSpec, train: list[Index]) -> None:
             for index in train
         ]
     elif text_spec.max_first:
-        need, fields = "two parts", "question,answer"
+        need, fields = "two parts", "text,summary"
         enough = [bool(index.second_length.any()) for index in train]
     else:
         return
