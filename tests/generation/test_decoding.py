@@ -160,7 +160,13 @@ def test_the_early_end_loses_nothing(alpha):
 def test_a_long_text_may_overtake_those_that_ended_early():
     """Two have ended after two tokens; the penalty of four makes the open one best."""
     table = chain(
-        {START: {A: 0.6, EOS: 0.4}, A: {EOS: 0.55, B: 0.45}, B: {C: 1.0}, C: {EOS: 1.0}}
+        {
+            START: {A: 0.6, EOS: 0.4},
+            A: {EOS: 0.55, B: 0.45},
+            B: {C: 1.0},
+            C: {EOS: 1.0},
+            EOS: {A: 1.0},  # which no text that has ended may follow
+        }
     )
     options = {"beams": 2, "length_penalty": 1.0, "max_tokens": 4}
     found = write(table, method="beam", **options)
