@@ -22,7 +22,6 @@ from tests.testing.objective_cases import (
     make_network,
     make_objective,
     weight_names,
-    zero_carry,
 )
 
 LENGTH = 24
@@ -169,7 +168,7 @@ def scorer(name, fields):
     only_empty: the gradient of the terms whose weight is 0 alone. scale: factor of the
     parameters.
     """
-    objective, net = make_network(name, thawed(fields))
+    objective, net = make_network(name, thawed(fields), layers=1)
 
     def terms(params, batch):
         return models.apply(net, params, lambda net: objective.loss(net, batch, KEY))
@@ -177,11 +176,10 @@ def scorer(name, fields):
     @jax.jit
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        params = models.unbox(models.init(net, score, KEY))
-        return params, zero_carry(objective, net, params, batch, KEY)
+        (_, carry), params = models.init_with_output(net, score, KEY)
+        return models.unbox(params), jax.tree.map(jnp.zeros_like, carry)
 
     params, carry = init(on_device(make_batch(objective, LENGTH)[1]))
-    carry = jax.tree.map(jnp.zeros_like, carry)
 
     @jax.jit
     def score(batch, only_empty, scale):

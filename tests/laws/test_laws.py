@@ -25,6 +25,7 @@ from tests.testing.instrumented_network import (
     make_case,
     on_device,
     record_calls,
+    target_weights,
     token_tables,
     with_token_tables,
 )
@@ -67,17 +68,6 @@ def allowed_dependencies(calls: list[Call]) -> list[np.ndarray]:
     return allowed
 
 
-def target_weights(batch) -> dict[str, tuple[str, ...]]:
-    """Names of the targets' weights -> names of the arrays of positions scored."""
-    found = {}
-    for name in batch:
-        prefix = name.removesuffix("weight")
-        if prefix + "target" in batch and prefix != name:
-            arrays = (prefix + array for array in ("scored", "left", "right"))
-            found[name] = tuple(array for array in arrays if array in batch)
-    return found
-
-
 @objective_cases.pattern_cases
 def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     # Each position reads its own token, whose embedding's gradient identifies it.
@@ -87,14 +77,22 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     weights, rng = target_weights(batch), np.random.default_rng(1)
     zeros = [jnp.zeros(call.out.shape) for call in shapes]
     probes = [rng.normal(size=call.out.shape[-1]) for call in shapes]
-    terms_of = {w: terms_of_weight(objective, net, params, batch, w) for w in weights}
 
+    @jax.jit  # traced once for all gradients
     def evaluate(table, nudges, batch):
-        """A number for each state of row 0 of each call; the terms; the calls."""
+        """A number for each state of row 0 of each call; the totals and the weights of
+        the terms of the loss; the calls."""
         changed = with_token_tables(params, table)
         terms, calls = record(changed, batch, added=nudges)
+        terms = {name: term for name, term in terms.items() if term.coef}
         both = zip(calls, probes, strict=True)
-        return [call.out[0] @ probe for call, probe in both], terms, calls
+        states = [call.out[0] @ probe for call, probe in both]
+        totals = {name: term.total for name, term in terms.items()}
+        return states, totals, {n: term.weight for n, term in terms.items()}, calls
+
+    table = token_tables(params)
+    term_weights = jax.jit(lambda batch: evaluate(table, zeros, batch)[2])
+    terms_of = terms_by_weight(term_weights, batch, weights)
 
     @jax.jit
     def dependencies(table, batch):
@@ -103,8 +101,8 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
 
         def total(table, nudges, weight, slot):
             one = jnp.zeros_like(batch[weight]).at[0, slot].set(batch[weight][0, slot])
-            terms = evaluate(table, nudges, batch | {weight: one})[1]
-            return sum(terms[term].total for term in terms_of[weight])
+            totals = evaluate(table, nudges, batch | {weight: one})[1]
+            return sum(totals[term] for term in terms_of[weight])
 
         def nonzero(grad):
             sums = [jnp.abs(leaf).max(axis=-1) for leaf in grad.values()]
@@ -127,11 +125,9 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
             )
             for weight in weights
         }
-        return by_state, by_weight, evaluate(table, zeros, batch)[2]
+        return by_state, by_weight, evaluate(table, zeros, batch)[3]
 
-    by_state, by_weight, calls = jax.device_get(
-        dependencies(token_tables(params), on_device(batch))
-    )
+    by_state, by_weight, calls = jax.device_get(dependencies(table, on_device(batch)))
     allowed = allowed_dependencies(calls)
     for mask, found in zip(allowed, by_state, strict=True):
         np.testing.assert_array_equal(found[:, : mask.shape[1]], mask)
@@ -146,17 +142,17 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
             check_positions(batch, weights[weight], slot, calls, read)
 
 
-def terms_of_weight(objective, net, params, batch, weight) -> list[str]:
-    """The names of the terms that depend on this weight."""
+def terms_by_weight(term_weights, batch, weights) -> dict[str, list[str]]:
+    """Each array of weights -> the names of the terms that depend on it.
 
-    @jax.jit
-    def term_weights(batch):
-        terms = record_calls(objective, net, params, batch)[0]
-        return {name: term.weight for name, term in terms.items() if term.coef}
-
-    some = term_weights(on_device(batch))
-    none = term_weights(on_device(batch | {weight: np.zeros_like(batch[weight])}))
-    return [name for name in some if some[name] != none[name]]
+    term_weights: a function of a batch: term -> its weight.
+    """
+    some, found = term_weights(on_device(batch)), {}
+    for weight in weights:
+        zero = {weight: np.zeros_like(batch[weight])}
+        none = term_weights(on_device(batch | zero))
+        found[weight] = [name for name in some if some[name] != none[name]]
+    return found
 
 
 def check_positions(batch, arrays, slot, calls, read) -> None:
@@ -251,16 +247,19 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
     seeds = range(3)
     lengths = [34, 20, 7]
     objective, net, params, batches = make_case(name, fields, lengths, seeds)
-    trace = jax.jit(lambda batch: record_calls(objective, net, params, batch)[1])
-    first, other, second = (
-        jax.device_get(trace(on_device(batch))) for batch in batches
+    record = jax.jit(lambda batch: record_calls(objective, net, params, batch)[1])
+    first = jax.eval_shape(record, on_device(batches[0]))
+    # The states are not returned: a stack whose states no other one reads is dead code.
+    read = jax.jit(lambda batch: [call.group for call in record(batch)])
+    groups, other, second = (
+        jax.device_get(read(on_device(batch))) for batch in batches
     )
     num_keys = [2 * call.num_keys if call.num_keys else None for call in first]
 
-    def packed(calls):
-        return [pack(a.group, b.group) for a, b in zip(calls, second, strict=True)]
+    def packed(groups):
+        return [pack(a, b) for a, b in zip(groups, second, strict=True)]
 
-    of_second = [group["segment"] > 9 for group in packed(first)]
+    of_second = [group["segment"] > 9 for group in packed(groups)]
     rng = np.random.default_rng(0)
     probes = [
         np.where(own[..., None], rng.normal(size=(*own.shape, call.out.shape[-1])), 0)
@@ -290,7 +289,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
         grad, states = jax.grad(total, has_aux=True)(params)
         return states, grad
 
-    states, grad = score(packed(first))
+    states, grad = score(packed(groups))
     other_states, other_grad = score(packed(other))
     for own, before, after in zip(of_second, states, other_states, strict=True):
         np.testing.assert_array_equal(before[own], after[own])

@@ -87,7 +87,7 @@ class InstrumentedNetwork:
 def make_case(name, fields, num_raw, seeds=(0,)):
     """An objective, its network, random parameters, and a batch for each seed."""
     vocab = VOCAB._replace(size=VOCAB_SIZE)
-    objective, net = make_network(name, fields, tie_embeddings=False)
+    objective, net = make_network(name, fields, tie_embeddings=False, scan_unroll=1)
     net = net.clone(size=vocab.size)
     batches = []
     for seed in seeds:
@@ -139,6 +139,17 @@ def record_calls(objective, net, params, batch, **options) -> tuple[dict, list[C
         return objective.loss(InstrumentedNetwork(net, calls, **options), batch, KEY)[0]
 
     return models.apply(net, params, score), calls
+
+
+def target_weights(batch) -> dict[str, tuple[str, ...]]:
+    """Names of the targets' weights -> names of the arrays of positions scored."""
+    found = {}
+    for name in batch:
+        prefix = name.removesuffix("weight")
+        if prefix + "target" in batch and prefix != name:
+            arrays = (prefix + array for array in ("scored", "left", "right"))
+            found[name] = tuple(array for array in arrays if array in batch)
+    return found
 
 
 def token_tables(params) -> dict[tuple, Any]:
