@@ -11,6 +11,8 @@ from research.errors import UserError
 
 NUMBER = (int, float)
 """The type of a field that is any number."""
+LIMIT = 1e15
+"""Larger than any time in seconds, process id or step in a field."""
 
 _TYPE_NAMES = {
     bool: "true or false",
@@ -106,7 +108,10 @@ def check_object(
     for name, expected in fields.items():
         if name not in content:
             raise ValueError(f"{name} is missing")
-        _check_type(name, content[name], expected)
+        value = content[name]
+        _check_type(name, value, expected)
+        if isinstance(value, int | float) and not abs(value) < LIMIT:
+            raise ValueError(f"{name!r} is not below {LIMIT:g}")
     if values:
         for name, value in content.items():
             _check_type(name, value, values)

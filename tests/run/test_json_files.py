@@ -46,6 +46,8 @@ def test_a_file_that_holds_no_object_is_named(tmp_path, content):
         ("count", 1.5, "'count' is not a whole number"),
         ("count", True, "'count' is not a whole number"),
         ("seconds", "1", "'seconds' is not a number"),
+        ("seconds", float("inf"), "'seconds' is not below 1e+15"),
+        ("count", -(10**400), "'count' is not below 1e+15"),
         ("parts", [], "'parts' is not an object"),
         ("rows", {}, "'rows' is not a list"),
     ],
