@@ -71,7 +71,10 @@ def make_plan(
             raise UserError(f"{key}: every trial of {file} sets this key itself")
     for experiment, own, *label in items:
         folder = absolute_path(workdir)
-        trial = _add_trial(trials, ids, folder, experiment, own, shared)
+        try:
+            trial = _add_trial(trials, ids, folder, experiment, own, shared)
+        except UserError as error:
+            raise UserError(f"{file}: {experiment}: {error}") from error
         for row, group in label:
             if trial.row and (trial.row, trial.group) != (row, group):
                 raise UserError(

@@ -52,6 +52,14 @@ def test_a_shared_key_does_not_replace_a_trials_own(sweep_file):
         _plan(sweep_file, seed="3")
 
 
+def test_a_wrong_value_of_a_trial_names_the_sweep(sweep_file):
+    Path(sweep_file).write_text(
+        "def sweep(scale):\n  yield 'experiments/lm.py', {'seed': None}"
+    )
+    with pytest.raises(UserError, match=rf"{sweep_file}: experiments/lm.py: seed: "):
+        _plan(sweep_file)
+
+
 def test_a_trials_command_loads_its_config(sweep_file, tmp_path):
     for trial in _plan(sweep_file, tmp_path, **{"data.mixture": '{"a b": 1}'}):
         args = train.parser().parse_args(trial.arguments)
