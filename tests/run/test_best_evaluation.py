@@ -133,6 +133,8 @@ def test_the_average_of_the_best_step_opens_the_run(runs, program):
             scores = evaluate(program, params, make_eval_zeros(program)())
         assert step == 4
         assert scores.metrics["mlm"] == result["metrics"]["valid/mlm"]
+        lines = [line for line in read_metrics(workdir) if line["step"] == 4]
+        assert scores.metrics["mlm"] == lines[-1]["valid/mlm"]  # before it was saved
         saved = load_on_host(find_checkpoint(workdir), "params", "rest")
         trained = saved["rest"]["opt_state"][-1]["average"]
         same = jax.tree.map(np.array_equal, saved["params"], trained)
