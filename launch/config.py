@@ -15,7 +15,7 @@ from launch import user_code
 from research import fields, objectives
 from research.checkpoints.huggingface import restore as huggingface
 from research.errors import UserError, unknown
-from research.run.json_files import parse_json, read_run_config
+from research.files.json_files import parse_json, read_run_config
 from research.run.phases import run_phases
 
 OPEN_SECTIONS = ("data.mixture", "objective.parts")

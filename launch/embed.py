@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from research.run.json_files import replace_bytes
-    from research.run.open_run import open_run
+    from research.files.json_files import replace_bytes
+    from research.inference.open_run import open_run
 
     vectors = open_run(args.workdir).encode(texts, args.pool)
     if to.suffix == ".npy":

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
-    from research.run.json_files import replace_text, write_json
+    from research.files.json_files import replace_text, write_json
     from research.run.restored import run_params
     from research.run.setup import (
         build_program,

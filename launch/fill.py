@@ -24,8 +24,8 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--top_k is at least 1, not {args.top_k}")
     texts = read_texts(Path(args.texts))
 
-    from research.run.json_files import replace_text
-    from research.run.open_run import open_run
+    from research.files.json_files import replace_text
+    from research.inference.open_run import open_run
 
     filled = open_run(args.workdir).fill(texts, args.top_k)
     lines = []

@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> None:
 
     from etils import epath
 
+    from research.files.json_files import replace_text
     from research.generation.text import make_writer
-    from research.run.json_files import replace_text
 
     written = make_writer(_open(args), options, batch=args.batch)(prompts)
     if not args.to:
@@ -86,7 +86,7 @@ def _prompts(args: argparse.Namespace) -> list[str]:
 def _open(args: argparse.Namespace) -> Any:
     """The run, on its mesh; a model of Hugging Face on one device."""
     if args.workdir.startswith("hf:"):
-        from research.run.open_run import open_run
+        from research.inference.open_run import open_run
 
         return open_run(args.workdir).run
     from etils import epath

@@ -21,7 +21,7 @@ from research import objectives
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
-from research.run.json_files import read_json, write_json
+from research.files.json_files import read_json, write_json
 from research.run.phases import run_phases
 
 

@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     # After the flags: a wrong one is reported without waiting for imports.
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.sentence_scores import Scorer, check_method
+    from research.files.json_files import replace_text, write_json
     from research.objectives import config_objective
-    from research.run.json_files import replace_text, write_json
     from research.run.restored import restore_run
     from research.run.setup import use_compilation_cache
 

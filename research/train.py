@@ -15,10 +15,10 @@ from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
 from research.errors import NonFiniteLossError, PreemptedError
+from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
+from research.files.json_files import write_json
 from research.run import provenance
-from research.run.best_evaluation import check_best_metric
-from research.run.json_files import write_json
 from research.run.metric_writer import MetricWriter
 from research.run.parts import (
     Part,

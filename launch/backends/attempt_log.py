@@ -14,7 +14,7 @@ from pathlib import Path
 from etils import epath
 
 from launch import cli
-from research.run.json_files import NUMBER, read_json, write_json
+from research.files.json_files import NUMBER, read_json, write_json
 
 FOLDER = "attempts"
 HEARTBEAT_INTERVAL_S = 5.0

@@ -21,7 +21,7 @@ from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
-from research.run.json_files import NUMBER, read_json, write_json
+from research.files.json_files import NUMBER, read_json, write_json
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
 

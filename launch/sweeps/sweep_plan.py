@@ -13,7 +13,7 @@ from launch.backends.backend import absolute_path
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.run.json_files import check_object, read_json, write_json
+from research.files.json_files import check_object, read_json, write_json
 from research.run.workdir import check_reachable
 
 SCALES = ("smoke", "small", "paper")

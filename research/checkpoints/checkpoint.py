@@ -11,10 +11,10 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from research.checkpoints import checksums
 from research.distributed import processes
 from research.errors import UserError
-from research.run.moving_average import exchange_average
+from research.files import checksums
+from research.moving_average import exchange_average
 from research.step import State
 
 FOLDER = "checkpoints"

@@ -9,7 +9,6 @@ import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
 
-from research.checkpoints import checksums
 from research.checkpoints.checkpoint import (
     FOLDER,
     finished_steps,
@@ -18,7 +17,8 @@ from research.checkpoints.checkpoint import (
 from research.checkpoints.huggingface import restore as huggingface
 from research.distributed import processes
 from research.errors import UserError
-from research.run.json_files import read_json
+from research.files import checksums
+from research.files.json_files import read_json
 
 
 class Saved(NamedTuple):

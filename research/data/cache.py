@@ -13,9 +13,9 @@ from typing import Any
 
 from etils import epath
 
-from research.checkpoints import checksums
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.files import checksums
 
 META_FILE = "meta.json"
 LARGE_BYTES = 2**32

@@ -6,11 +6,11 @@ from typing import Any
 from research.data.pipeline import open_data
 from research.distributed import processes
 from research.errors import UserError
+from research.evaluation.best_evaluation import find_best
 from research.evaluation.evaluate import evaluate
 from research.evaluation.metrics import HIGHER_IS_BETTER
-from research.run.best_evaluation import find_best
+from research.moving_average import exchange_average
 from research.run.metric_writer import BEST_STEP, MetricWriter
-from research.run.moving_average import exchange_average
 from research.run.setup import Program, make_eval_zeros
 from research.step import State
 

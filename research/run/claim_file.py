@@ -16,7 +16,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
-from research.run.json_files import NUMBER, read_json, write_json
+from research.files.json_files import NUMBER, read_json, write_json
 
 HEARTBEAT_INTERVAL_S = 15.0
 DEAD_S = 60.0

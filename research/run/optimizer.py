@@ -11,8 +11,8 @@ import optax
 
 from research import models
 from research.errors import UserError
+from research.moving_average import with_moving_average
 from research.run.layer_rates import scale_by_depth, unfreeze_gradually
-from research.run.moving_average import with_moving_average
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
 """Parameters of `research.models.layers.relative.RelativeTerms`."""

@@ -16,7 +16,7 @@ from etils import epath
 
 from research.distributed import processes
 from research.errors import UserError
-from research.run.json_files import write_json
+from research.files.json_files import write_json
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
 

@@ -14,8 +14,8 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.files.json_files import read_json, write_json
 from research.run.claim_file import hold_claim
-from research.run.json_files import read_json, write_json
 
 LOCK_FILE = ".lock"
 """In the workdir: locked while a run writes it, with the run's host and process."""

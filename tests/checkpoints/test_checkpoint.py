@@ -11,10 +11,10 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from research.checkpoints import checksums
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.checkpoints.partial_restore import restore_params
 from research.errors import UserError
+from research.files import checksums
 from research.step import State
 
 FACTS = {"seconds": 1.5, "vocabulary": "v"}

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from research.checkpoints import checksums
-from research.checkpoints.checksums import CHECKSUMS_FILE
 from research.data import cache
 from research.errors import UserError
+from research.files import checksums
+from research.files.checksums import CHECKSUMS_FILE
 
 CACHE_KEY = {"a": [1, "é"], "b": None}
 

@@ -8,7 +8,7 @@ import pytest
 
 from launch.cli import DONE, MISTAKE, main
 from launch.embed import parser, run
-from research.run.open_run import open_run
+from research.inference.open_run import open_run
 from tests.testing.huggingface_goldens import copy_with_vocabulary
 
 TEXTS = ["the old river", "", "a small stone reads"]

@@ -6,7 +6,7 @@ import pytest
 
 from launch.cli import DONE, MISTAKE, main
 from launch.fill import parser, run
-from research.run.open_run import open_run
+from research.inference.open_run import open_run
 from tests.testing.huggingface_goldens import copy_with_vocabulary
 
 

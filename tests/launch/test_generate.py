@@ -15,7 +15,7 @@ from research.generation.text import (
     make_writer,
     spell,
 )
-from research.run.open_run import open_run
+from research.inference.open_run import open_run
 from tests.testing import tiny_runs
 
 PROMPTS = ["the old", "", "a small stone reads and"]

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 
 from launch import cli
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
-from research.checkpoints.checksums import CHECKSUMS_FILE
 from research.distributed.cluster import NOT_CONNECTED
+from research.files.checksums import CHECKSUMS_FILE
 from research.run.metric_writer import METRICS_FILE, read_metrics
 
 POLL_INTERVAL_S = 0.002

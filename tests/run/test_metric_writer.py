@@ -3,7 +3,7 @@
 import pytest
 
 from research.errors import UserError
-from research.run.json_files import write_json
+from research.files.json_files import write_json
 from research.run.metric_writer import MetricWriter, read_metrics
 
 

@@ -10,7 +10,7 @@ from launch.config import load_config
 from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.distributed.peers import Peers
-from research.run.json_files import write_json
+from research.files.json_files import write_json
 from research.run.setup import build_program, initial_state
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")

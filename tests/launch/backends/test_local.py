@@ -17,7 +17,7 @@ from launch.backends.attempt_log import Budget, ProcessRecord
 from launch.backends.progress import JobProgress
 from launch.backends.resources import Resources
 from research.errors import UserError
-from research.run.json_files import write_json
+from research.files.json_files import write_json
 from tests.testing.script_jobs import ScriptJob, wait_until
 
 PREEMPTED_UNTIL = """

@@ -3,11 +3,11 @@
 from tests.proofs.mutation import Mutant
 
 FIELDS = "research/fields.py"
-JSON_FILES = "research/run/json_files.py"
+JSON_FILES = "research/files/json_files.py"
 USER_CODE = "launch/user_code.py"
 CLAIM = "research/run/claim_file.py"
 TEST_CONFIG = "tests/launch/test_config.py"
-TEST_JSON = "tests/run/test_json_files.py"
+TEST_JSON = "tests/files/test_json_files.py"
 TEST_USER_CODE = "tests/launch/test_user_code.py"
 TEST_CLAIM = "tests/run/test_claim_file.py"
 
@@ -158,7 +158,7 @@ MUTANTS = [
     ),
     Mutant(
         "checksums that are none are a traceback",
-        "research/checkpoints/checksums.py",
+        "research/files/checksums.py",
         "except (OSError, ValueError, TypeError, AttributeError, RecursionError):",
         "except OSError:",
         "tests/checkpoints/test_checkpoint.py",
@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file of a checkpoint without checksum stops with a traceback",
-        "research/checkpoints/checksums.py",
+        "research/files/checksums.py",
         "    except Exception as error:",
         "    except ZeroDivisionError as error:",
         "tests/checkpoints/test_checkpoint.py",

@@ -12,7 +12,7 @@ TEST_RESTORE = "tests/checkpoints/huggingface/test_restore.py"
 TEST_FOLDER = "tests/checkpoints/huggingface/test_folder.py"
 TEST_TOKENIZER = "tests/data/tokenizers/test_export_tokenizer.py"
 TEST_MASKED = "tests/data/tokenizers/test_masked_text.py"
-TEST_OPEN = "tests/run/test_open_run.py"
+TEST_OPEN = "tests/inference/test_open_run.py"
 TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
 
 MUTANTS = [
@@ -179,7 +179,7 @@ MUTANTS = [
     ),
     Mutant(
         "the mean of a text's states is also over padding",
-        "research/run/language_model.py",
+        "research/inference/language_model.py",
         "        weight = (position < length) / length if",
         "        weight = (position >= 0) / length if",
         TEST_OPEN,
@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     Mutant(
         "XLNet's class token has the token type of the text",
-        "research/run/language_model.py",
+        "research/inference/language_model.py",
         '        if self._layout == "last" and token_types > TYPE_OF_LAST:\n',
         "        if False:\n",
         TEST_OPEN,
@@ -195,7 +195,7 @@ MUTANTS = [
     ),
     Mutant(
         "a model without a readout is asked for tokens",
-        "research/run/language_model.py",
+        "research/inference/language_model.py",
         "        if self.missing:\n",
         "        if False:\n",
         TEST_OPEN,
@@ -203,7 +203,7 @@ MUTANTS = [
     ),
     Mutant(
         "a softmax counts rows of special tokens that a model lacks",
-        "research/run/open_run.py",
+        "research/inference/open_run.py",
         "    vocab = _resize(vocabulary.vocab, rows)\n",
         "    vocab = vocabulary.vocab\n",
         TEST_OPEN,

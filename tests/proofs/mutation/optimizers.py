@@ -113,10 +113,10 @@ MUTANTS = [
     ),
     Mutant(
         "the moving average has the initial parameters in it",
-        "research/run/moving_average.py",
+        "research/moving_average.py",
         "weight = (1 - decay) / -jnp.expm1(count * math.log(decay))",
         "weight = 1 - decay",
-        "tests/run/test_moving_average.py",
+        "tests/test_moving_average.py",
         "fall_with_age",
     ),
 ]

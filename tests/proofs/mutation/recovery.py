@@ -11,7 +11,7 @@ TEST_CLUSTER = "tests/distributed/test_cluster.py"
 TEST_COMMAND = "tests/launch/test_train_command.py"
 TEST_LOCAL = "tests/launch/backends/test_local.py"
 CHECKPOINT = "research/checkpoints/checkpoint.py"
-TEST_BEST = "tests/run/test_best_evaluation.py"
+TEST_BEST = "tests/evaluation/test_best_evaluation.py"
 TEST_DETECTOR = "tests/distributed/test_failure_detector.py"
 
 MUTANTS = [
@@ -50,7 +50,7 @@ MUTANTS = [
     ),
     Mutant(
         "a damaged line hides all lines after it",
-        "research/run/json_files.py",
+        "research/files/json_files.py",
         "        except ValueError as error:  # also bytes that are not UTF-8\n"
         "            raise",
         "        except ValueError as error:\n            break\n            raise",
@@ -227,7 +227,7 @@ MUTANTS = [
     ),
     Mutant(
         "an evaluation as good as the best one is better",
-        "research/run/best_evaluation.py",
+        "research/evaluation/best_evaluation.py",
         "if value > top or not best.step:",
         "if value >= top or not best.step:",
         TEST_BEST,
@@ -235,7 +235,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last evaluation of the best checkpoint competes with it",
-        "research/run/best_evaluation.py",
+        "research/evaluation/best_evaluation.py",
         " or BEST_STEP in line:",
         ":",
         TEST_BEST,

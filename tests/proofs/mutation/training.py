@@ -177,7 +177,7 @@ MUTANTS = [
     ),
     Mutant(
         "only the sizes of a checkpoint's files are checked",
-        "research/checkpoints/checksums.py",
+        "research/files/checksums.py",
         "digest == known[name][1]",
         "size == known[name][0]",
         TEST_CHECKPOINT,

@@ -9,10 +9,14 @@ from research import train as loop
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.distributed import sharding
 from research.errors import UserError
+from research.evaluation.best_evaluation import (
+    BestEvaluation,
+    check_best_metric,
+    find_best,
+)
 from research.evaluation.evaluate import evaluate
 from research.evaluation.evaluations import Evaluations
 from research.run import parts as run_parts
-from research.run.best_evaluation import BestEvaluation, check_best_metric, find_best
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.restored import run_params
 from research.run.setup import make_eval_zeros

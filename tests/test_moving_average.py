@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from research.run.moving_average import exchange_average, with_moving_average
+from research.moving_average import exchange_average, with_moving_average
 from research.run.optimizer import make_optimizer
 from research.step import State
 from tests.testing.optimizer_section import section

@@ -12,9 +12,9 @@ import pytest
 
 from research import models
 from research.errors import UserError
+from research.inference.open_run import open_run
 from research.objectives.inputs import input_format
 from research.run.export import export_run
-from research.run.open_run import open_run
 from tests.testing import huggingface_goldens
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from research.errors import UserError
-from research.run.json_files import NUMBER, read_json, read_json_lines
+from research.files.json_files import NUMBER, read_json, read_json_lines
 
 FIELDS = {"name": str, "count": int, "seconds": NUMBER, "parts": dict, "rows": list}
 WHOLE = {"name": "x", "count": 1, "seconds": 0.5, "parts": {}, "rows": []}

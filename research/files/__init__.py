@@ -1,0 +1,1 @@
+"""Files that are complete or absent, and checked when they are read."""

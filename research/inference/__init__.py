@@ -1,0 +1,1 @@
+"""A trained network and its vocabulary, opened for use on texts."""
