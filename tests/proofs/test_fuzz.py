@@ -54,3 +54,14 @@ def test_how_a_command_ends_is_judged(run, problem, monkeypatch):
     monkeypatch.setattr(command, "IDLE_LIMIT_S", 1)
     complaint = command.complaint(_outcome(run), {"x"})
     assert problem in complaint and bool(complaint) == bool(problem)
+
+
+def test_a_command_that_computes_without_end_is_a_hang(monkeypatch):
+    monkeypatch.setattr(command, "LIMIT_S", 0.1)
+    assert "hang" in command.complaint(_outcome(lambda args: _compute(20)), {"x"})
+
+
+def _compute(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
