@@ -7,7 +7,8 @@ of electra the sum of log P(original), minus its detector's energy.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
-a hash of the files.
+a hash of the files. Of a sweep's folder it scores the finished runs that have no scores
+of these files yet, and leaves out those whose objective gives texts no score.
 """
 
 import argparse
@@ -17,38 +18,84 @@ from typing import Any
 
 from etils import epath
 
-from launch.cli import DONE, Parser, main
+from launch.cli import DONE, FAILED, Parser, main
 from launch.config import run_config
 from research.errors import unknown
 
 
 def run(args: argparse.Namespace) -> int:
-    from research.evaluation.score_tasks import LAST_WORD, TASKS, read_items
+    from research.evaluation.score_tasks import TASKS, read_items
 
     if args.task not in TASKS:
         raise unknown("--task", args.task, TASKS)
-    workdir, task = epath.Path(args.workdir), TASKS[args.task]
-    config = run_config(workdir, args.overrides)
+    workdir = epath.Path(args.workdir)
+    is_sweep = (workdir / "sweep.json").exists()
+    if not is_sweep:
+        run_config(workdir, args.overrides)
     fields = tuple(filter(None, args.fields.split(",")))
     items, files_hash = read_items(args.task, args.data, fields, args.label)
+    if is_sweep:
+        return _score_sweep(workdir, items, files_hash, args)
+    _score_run(workdir, items, files_hash, args)
+    return DONE
+
+
+def _score_sweep(
+    workdir: epath.Path, items: Sequence[Any], files_hash: str, args: argparse.Namespace
+) -> int:
+    """Scores the finished runs of a sweep whose objective gives texts scores."""
+    from launch.sweeps.sweep_plan import read_plan
+    from research.objectives import objective_class
+
+    trials = [
+        trial
+        for trial in read_plan(workdir)
+        if hasattr(objective_class(trial.config["objective.name"]), "score_methods")
+    ]
+    for number, trial in enumerate(trials, start=1):
+        if trial.done:
+            print(f"[{number}/{len(trials)}] {trial.name}", flush=True)
+            _score_run(trial.folder, items, files_hash, args, again=False)
+    missing = [trial.name for trial in trials if not trial.done]
+    if missing:
+        print(f"{len(missing)} runs have no result yet: {', '.join(missing)}")
+    return FAILED if missing else DONE
+
+
+def _score_run(
+    workdir: epath.Path,
+    items: Sequence[Any],
+    files_hash: str,
+    args: argparse.Namespace,
+    *,
+    again: bool = True,
+) -> None:
+    """Prints and writes a run's scores; if not `again`, only where there are none."""
     # After the flags: a wrong one is reported without waiting for imports.
+    from research.checkpoints.partial_restore import find_checkpoint
     from research.evaluation.score_tables import table_lines, task_table
+    from research.evaluation.score_tasks import LAST_WORD, TASKS
     from research.evaluation.sentence_scores import Scorer, check_method
     from research.files.json_files import replace_text, write_json
     from research.objectives import config_objective
     from research.run.restored import restore_run
     from research.run.setup import use_compilation_cache
 
+    config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config_objective(config), args.method)
+    step = args.step or int(find_checkpoint(workdir, "--workdir").name)
+    name = f"{args.task}-{method}-{step}-{files_hash[:8]}"
+    folder = workdir / "evaluations" / name
+    if not again and (folder / "scores.jsonl").exists():
+        return
     use_compilation_cache(config.data.cache_dir)
-    restored = restore_run(config, workdir, args.step)
-    scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
+    scorer = Scorer(
+        restore_run(config, workdir, step), method, best=task.judged == LAST_WORD
+    )
     scores = _score(scorer, items)
     table = task_table(task.judged, items, scores, scorer.meaning)
-    name = f"{args.task}-{method}-{restored.step}-{files_hash[:8]}"
-    folder = workdir / "evaluations" / name
     facts = {"task": args.task, "method": method, "score": scorer.meaning}
-    facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
+    facts |= {"files": args.data, "hash": files_hash, "step": step}
     cells = {
         row: {column: cell._asdict() for column, cell in columns.items()}
         for row, columns in table.items()
@@ -63,7 +110,6 @@ def run(args: argparse.Namespace) -> int:
     if cut := sum(score.num_windows > 1 for own in scores for score in own):
         print(f"{cut} texts are longer than data.length and were read in windows")
     print(folder)
-    return DONE
 
 
 def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
@@ -91,7 +137,7 @@ def parser() -> Parser:
 
     tasks = (f"{name}: {task.what}" for name, task in TASKS.items())
     parser = Parser(__doc__)
-    parser.add_argument("--workdir", required=True, help="folder of the run")
+    parser.add_argument("--workdir", required=True, help="of a run or a sweep")
     parser.add_argument("--task", required=True, help="; ".join(tasks))
     parser.add_argument("--data", required=True, help="a file, folder or glob")
     parser.add_argument("--fields", default="", help="columns in place of the task's")

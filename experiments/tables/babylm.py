@@ -11,9 +11,7 @@ from experiments.paper_tables import published
 from experiments.sweeps.babylm import TASKS
 from launch.reports.tables import Column, Table, labelled_rows
 from launch.sweeps.trial import Trial
-
-UNSCORED = ("infoword", "fim", "joint", "unilm")
-"""Objectives that give a text no score."""
+from research.objectives import objective_class
 
 
 def blimp_files(trial: Trial) -> list:
@@ -21,13 +19,17 @@ def blimp_files(trial: Trial) -> list:
     return sorted(trial.folder.glob("evaluations/blimp-*/scores.jsonl"))
 
 
+def gives_scores(trial: Trial) -> bool:
+    return hasattr(objective_class(trial.config["objective.name"]), "score_methods")
+
+
 def is_scored(trial: Trial) -> bool:
-    return trial.config["objective.name"] in UNSCORED or bool(blimp_files(trial))
+    return bool(blimp_files(trial)) or not gives_scores(trial)
 
 
 def blimp(trial: Trial) -> np.ndarray | None:
     """100 for each pair whose good sentence has the higher score, 50 for a tie."""
-    if trial.config["objective.name"] in UNSCORED:
+    if not gives_scores(trial):
         return None
     credits = []
     for line in blimp_files(trial)[-1].read_text().splitlines():
@@ -47,8 +49,8 @@ TABLE = Table(
     note=(
         "Text, order, tokens, vocabulary, width, number of layers and optimizer are "
         "equal; parameters and FLOPs are not. Empty cells of BLiMP are filled by "
-        "python -m launch.score --workdir=RUN --task=blimp --data=FILES for each run; "
-        "some objectives give a text no score."
+        "python -m launch.score --workdir=SWEEP --task=blimp --data=FILES; some "
+        "objectives give a text no score."
     ),
     rows=labelled_rows,
     columns=(

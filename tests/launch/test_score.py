@@ -1,11 +1,13 @@
 """launch.score: tables and scores of each text on disk, and one-line errors."""
 
 import json
+import shutil
 
 import pytest
 
-from launch.cli import DONE, MISTAKE, main
+from launch.cli import DONE, FAILED, MISTAKE, main
 from launch.score import parser, run
+from launch.sweeps import sweep_plan
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.evaluation.score_windows import encode
 from tests.testing import tiny_runs
@@ -31,6 +33,14 @@ def folder(tmp_path_factory):
     write(folder / "words.jsonl", rows)
     write(folder / "bad.jsonl", [{"query": "a", "choices": ["b", "c"], "gold": 2}])
     return folder
+
+
+SWEEP = """
+def sweep(scale):
+    for objective in ("lm", "classify"):
+        for seed in range(3):
+            yield f"experiments/{objective}.py", {"seed": seed}
+"""
 
 
 def write(path, rows):
@@ -69,6 +79,31 @@ def test_pairs_and_last_words(folder, capsys):
         words = [json.loads(line)["scores"][0] for line in file]
     assert [word["num_bytes"] for word in words] == [5, 2]
     assert all(word["all_best"] in (True, False) for word in words)
+
+
+def test_a_sweep_is_scored_where_there_are_no_scores_yet(folder, tmp_path, capsys):
+    (tmp_path / "sweep.py").write_text(SWEEP)
+    plan = sweep_plan.make_plan(
+        str(tmp_path / "sweep.py"), tmp_path, scale="smoke", shared={}
+    )
+    sweep_plan.write_plan(plan, tmp_path)
+    first, second, third, *_ = plan  # classify gives no scores
+    flags = [f"--workdir={tmp_path}", "--task=blimp", f"--data={folder}/pairs.jsonl"]
+    shutil.copytree(folder / "run", first.folder)
+    code, lines, _ = score(capsys, *flags)
+    assert code == FAILED
+    assert lines[0] == f"[1/3] {first.name}"
+    assert lines[-1] == f"2 runs have no result yet: {second.name}, {third.name}"
+    (written,) = first.folder.glob("evaluations/blimp-*/scores.jsonl")
+    content = written.read_text()
+    written.write_text("kept")
+    for trial in (second, third):
+        shutil.copytree(folder / "run", trial.folder)
+    assert score(capsys, *flags)[0] == DONE
+    assert written.read_text() == "kept"
+    for trial in (second, third):
+        (written,) = trial.folder.glob("evaluations/blimp-*/scores.jsonl")
+        assert written.read_text() == content
 
 
 @pytest.mark.parametrize(
