@@ -121,7 +121,7 @@ def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
         raise LineError(
             1, f"not SQuAD's JSON, data > paragraphs > qas ({error!r:.60})"
         ) from error
-    misplaced = []
+    misplaced, unanswered = [], []
     for number, (context, question) in enumerate(questions, 1):
         try:
             document, found = _question(context, question)
@@ -133,6 +133,8 @@ def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
             ) from error
         if not found:
             misplaced.append(number)
+        elif document.label is None:
+            unanswered.append(number)
         yield document
     if misplaced:
         first = questions[misplaced[0] - 1][1]
@@ -142,6 +144,9 @@ def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
             f"are not trained on: the answer is not at its answer_start, first that "
             f"of question {first.get('id')}",
         )
+    if unanswered:
+        reason = "have no answer, and are neither trained on nor scored"
+        yield SkippedRows(len(unanswered), unanswered[0], reason)
 
 
 def _questions(content: Any) -> Iterator[tuple[str, dict]]:
@@ -155,8 +160,11 @@ def _questions(content: Any) -> Iterator[tuple[str, dict]]:
 
 
 def _question(context: str, question: dict) -> tuple[Document, bool]:
-    """The document of a question, and whether its answer is at its offset."""
-    answers = question.get("answers") or []
+    """The document of a question, and whether its answer is at its offset.
+
+    An answer without text is none: so files are whose answers are hidden.
+    """
+    answers = [each for each in question.get("answers") or [] if each["text"].strip()]
     text = replace_surrogates(question["question"])
     document = join_parts([text, context], "\n")._replace(
         id=str(question["id"]), golds=tuple(answer["text"] for answer in answers)
@@ -169,7 +177,7 @@ def _question(context: str, question: dict) -> tuple[Document, bool]:
     first = answers[0]
     begin = first["answer_start"]
     end = begin + len(first["text"])
-    if not first["text"] or begin < 0 or context[begin:end] != first["text"]:
+    if begin < 0 or context[begin:end] != first["text"]:
         return document, False
     (shift,) = document.starts
     answer = (shift + begin, shift + end)

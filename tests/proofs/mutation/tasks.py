@@ -49,8 +49,8 @@ MUTANTS = [
     Mutant(
         "an answer that is not at its offset is trained on",
         FORMATS,
-        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
-        'if not first["text"] or begin < 0:',
+        'if begin < 0 or context[begin:end] != first["text"]:',
+        "if begin < 0:",
         TEST_FILES,
         "answers_are_characters",
     ),
@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "an answer may start before its context",
         FORMATS,
-        'if not first["text"] or begin < 0 or context[begin:end] != first["text"]:',
-        'if not first["text"] or context[begin:end] != first["text"]:',
+        'if begin < 0 or context[begin:end] != first["text"]:',
+        'if context[begin:end] != first["text"]:',
         TEST_WRONG,
         "wrong_input",
     ),
