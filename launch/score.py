@@ -45,13 +45,8 @@ def _score_sweep(
 ) -> int:
     """Scores the finished runs of a sweep whose objective gives texts scores."""
     from launch.sweeps.sweep_plan import read_plan
-    from research.objectives import objective_class
 
-    trials = [
-        trial
-        for trial in read_plan(workdir)
-        if hasattr(objective_class(trial.config["objective.name"]), "score_methods")
-    ]
+    trials = [trial for trial in read_plan(workdir) if trial.gives_scores]
     for number, trial in enumerate(trials, start=1):
         if trial.done:
             print(f"[{number}/{len(trials)}] {trial.name}", flush=True)

@@ -17,7 +17,7 @@ whose losses have weights of 15 and 1.
 Departs: words are counted as 1.3 tokens, of which every vocabulary here needs more, so
 that no text is seen more than ten times. Both of GPT-BERT's losses see each row, masks
 are 15 % throughout (released: 30 to 15 %) and of single tokens (1 to 3), and the
-network is the same as the other arms'.
+network is the same as the other arms'. Its texts are scored from both sides.
 """
 
 from experiments.paper_tables import finetuning
@@ -29,7 +29,10 @@ PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
 SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}
 SPANS |= {"objective.format": "doc_sentences", "objective.boundary_targets": 15}
 NEXT_TOKEN = {"objective": "mlm", "predict_at": "previous", "weight": 15 / 16}
-GPT_BERT = {"masked": NEXT_TOKEN, "causal": {"objective": "lm", "weight": 1 / 16}}
+GPT_BERT = {
+    "bidirectional": NEXT_TOKEN,
+    "causal": {"objective": "lm", "weight": 1 / 16},
+}
 ARMS = {
     "masked LM": ("experiments/mlm.py", {}),
     "masked words": ("experiments/mlm.py", {"objective.unit": "word"}),

@@ -11,7 +11,6 @@ from experiments.paper_tables import published
 from experiments.sweeps.babylm import TASKS
 from launch.reports.tables import Column, Table, labelled_rows
 from launch.sweeps.trial import Trial
-from research.objectives import objective_class
 
 
 def blimp_files(trial: Trial) -> list:
@@ -19,17 +18,13 @@ def blimp_files(trial: Trial) -> list:
     return sorted(trial.folder.glob("evaluations/blimp-*/scores.jsonl"))
 
 
-def gives_scores(trial: Trial) -> bool:
-    return hasattr(objective_class(trial.config["objective.name"]), "score_methods")
-
-
 def is_scored(trial: Trial) -> bool:
-    return bool(blimp_files(trial)) or not gives_scores(trial)
+    return bool(blimp_files(trial)) or not trial.gives_scores
 
 
 def blimp(trial: Trial) -> np.ndarray | None:
     """100 for each pair whose good sentence has the higher score, 50 for a tie."""
-    if not gives_scores(trial):
+    if not trial.gives_scores:
         return None
     credits = []
     for line in blimp_files(trial)[-1].read_text().splitlines():

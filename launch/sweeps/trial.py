@@ -7,7 +7,10 @@ from typing import Any
 
 from etils import epath
 
+from experiments import base
+from launch.config import load_config
 from research.errors import UserError
+from research.objectives import config_objective
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
 
@@ -37,6 +40,12 @@ class Trial:
         for parent in self.parents.values():
             yield from parent.with_ancestors()
         yield self
+
+    @property
+    def gives_scores(self) -> bool:
+        """Whether `launch.score` can score texts by its objective."""
+        objective = config_objective(load_config(base.__file__, self.config))
+        return bool(getattr(objective, "score_methods", {}))
 
     @property
     def done(self) -> bool:

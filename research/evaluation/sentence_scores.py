@@ -75,7 +75,8 @@ class Scorer:
         self.run, self.best = run, best
         self.method = check_method(run.objective, method)
         self.meaning = run.objective.score_methods[self.method]
-        objective = objectives.for_scoring(run.objective)
+        self._objective, self._rows = objectives.scored_part(run.objective, self.method)
+        objective = objectives.for_scoring(self._objective)
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
 
     def __call__(
@@ -154,8 +155,8 @@ class Scorer:
         for start in range(0, len(windows), WINDOWS_PER_CALL):
             some = windows[start : start + WINDOWS_PER_CALL]
             example, scored = raw_text(some, vocab.pad_id, length)
-            rows = self.run.objective.score_rows(
-                example, scored, vocab, length, self.method
+            rows = self._objective.score_rows(
+                example, scored, vocab, length, self._rows
             )
             text = np.array([window.text for window in some])[rows.text]
             yield ScoreRows(text, rows.arrays)
@@ -178,9 +179,9 @@ def check_method(objective: Any, method: str) -> str:
     Raises:
       UserError: the objective gives no score, or not by this method.
     """
-    methods = getattr(objective, "score_methods", None)
+    methods = getattr(objective, "score_methods", {})
     name = type(objective).__module__.rpartition(".")[-1]
-    if methods is None:
+    if not methods:
         able = [
             each
             for each in objectives.names()

@@ -79,6 +79,7 @@ class Objective(Protocol):
         `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
         what the scored tokens [B, R] of the texts need. Their loss is that of
         `for_scoring()`, if there is one, which is -log p without smoothing or tasks.
+        One with parts has `scored_part(method)` in place of both.
 
         One that writes text has `prompt(texts, vocab)`, which returns the rows that are
         read before the first new token: see `inputs.prompt`.
@@ -88,6 +89,13 @@ class Objective(Protocol):
 def for_evaluation(objective: Objective) -> Objective:
     """The objective that scores the batches of an evaluation: itself, or its own."""
     return getattr(objective, "for_evaluation", lambda: objective)()
+
+
+def scored_part(objective: Objective, method: str) -> tuple[Objective, str]:
+    """Whose `score_rows` and loss a method is, and its name there: of one with parts it
+    is a part's.
+    """
+    return getattr(objective, "scored_part", lambda own: (objective, own))(method)
 
 
 def for_scoring(objective: Objective) -> Objective:

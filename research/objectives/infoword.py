@@ -8,7 +8,7 @@ Single tokens are masked besides and predicted, as in BERT.
 # B batch, L length, K masked positions
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,8 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.fields import check, check_sum, fraction, number
+from research.objectives import mlm
+from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import mask_random_tokens, max_masked
 from research.objectives.inputs import input_format
 from research.objectives.losses import contrastive
@@ -58,6 +60,7 @@ class Objective:
     family = "contrastive"
     pattern = "full"
     supports_accumulation = False
+    score_methods: ClassVar = cloze.METHODS
     min_length = 4  # bos, an n-gram and a token beside it, eos
 
     def __post_init__(self):
@@ -119,6 +122,27 @@ class Objective:
                 "ngram_weight": (size > 0).astype(np.float32),
             }
         )
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """See `cloze.score_rows`.
+
+        Raises:
+          UserError: masked tokens have sampled negatives, which give no probability.
+        """
+        if self.negatives:
+            scoring.refuse(f"objective infoword with negatives {self.negatives}")
+        return cloze.score_rows(example, scored, vocab, length, method)
+
+    def for_scoring(self) -> mlm.Objective:
+        """Masked tokens alone: the same network, and the same loss of them."""
+        return mlm.Objective()
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return models.Transformer(

@@ -18,6 +18,7 @@ import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, number
+from research.objectives.corruption import scoring
 from research.objectives.inputs import composite, input_format
 from research.objectives.losses.cross_entropy import Term
 
@@ -93,6 +94,20 @@ class Objective:
                     arrays[array] = arrays[array] + first
             batch |= {f"{name}_{array}": value for array, value in arrays.items()}
         return batch
+
+    @property
+    def score_methods(self) -> dict[str, str]:
+        return self._parts.score_methods
+
+    def scored_part(self, method: str) -> tuple[Any, str]:
+        """See `composite.Parts`.
+
+        Raises:
+          UserError: token types are the parts', which rows of one part do not have.
+        """
+        if self.token_types:
+            scoring.refuse(f"objective joint with token_types {self.token_types}")
+        return self._parts.scored_part(method)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the parts' networks differ, or have too few token types."""

@@ -6,8 +6,8 @@ alone, at its positions in the text.
 
 # B batch, L length, T longest span
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.fields import check, check_sum, choice, fraction, number
-from research.objectives.corruption import spans
+from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.losses.cross_entropy import Term
@@ -58,6 +58,7 @@ class Objective:
     family = "DAE"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = scoring.INFILL_METHODS
     min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
@@ -91,7 +92,7 @@ class Objective:
         begin = 1 + self._draw_begin(key, num_raw + all_tokens - size)
         index = np.arange(length)
         inside = (index >= begin[:, None]) & (index < (begin + size)[:, None])
-        encoder = spans.replace_tokens(
+        token_read = spans.replace_tokens(
             token,
             inside & (all_tokens | ~vocab.is_special[token]),
             key,
@@ -100,8 +101,64 @@ class Objective:
             random_fraction=self.random_fraction,
             random_tokens=self.random_tokens,
         )
+        batch = self._make_batch(
+            token,
+            num_tokens,
+            token_read,
+            begin,
+            size,
+            vocab,
+            max_size=int(self.span_size(length - 2)),
+        )
+        for prefix in ("encoder_", "decoder_"):
+            batch[prefix + "token_type"] += example.corpus[:, None]
+        return batch
 
-        slot = np.arange(int(self.span_size(length - 2)))
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """A row for each word or token: the encoder reads masks, the decoder writes."""
+        hidden = scoring.HIDE[method](example, scored)
+        texts = scoring.rows_of(example, hidden.text)
+        token, num_tokens = input_format.add_special_tokens(texts, vocab, length)
+        read, (row, at) = token.copy(), np.nonzero(hidden.mask)
+        read[row, 1 + at] = vocab.mask_id
+        size = hidden.mask.sum(axis=1)
+        arrays = self._make_batch(
+            token, num_tokens, read, 1 + hidden.first, size, vocab, max_size=length - 2
+        )
+        return scoring.ScoreRows(hidden.text, arrays)
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is -log p alone."""
+        return replace(self, label_smoothing=0.0)
+
+    def _make_batch(
+        self,
+        token: np.ndarray,
+        num_tokens: np.ndarray,
+        encoder: np.ndarray,
+        begin: np.ndarray,
+        size: np.ndarray,
+        vocab: VocabInfo,
+        *,
+        max_size: int,
+    ) -> dict[str, np.ndarray]:
+        """The arrays of rows of which the decoder writes a span.
+
+        Args:
+          token: [B, L] int32; `num_tokens` [B] of them are no padding.
+          encoder: [B, L] int32, what the encoder reads in their place.
+          begin, size: [B], of the span.
+          max_size: positions of the decoder.
+        """
+        all_tokens, length = self.candidates == "all", token.shape[1]
+        slot = np.arange(max_size)
         used = slot < size[:, None]
         before = np.minimum(begin[:, None] - 1 + slot, length - 2)
         read = np.take_along_axis(token, before, axis=1)
@@ -113,8 +170,6 @@ class Objective:
         batch = input_format.full_input(encoder, num_tokens, "encoder_") | {
             "decoder_" + name: array for name, array in decoder.items()
         }
-        for prefix in ("encoder_", "decoder_"):
-            batch[prefix + "token_type"] += example.corpus[:, None]
         if self.cross_attention == "unmasked":
             visible = batch["encoder_segment"] * (encoder != vocab.mask_id)
             batch["cross_segment"] = visible.astype(np.int32)

@@ -137,6 +137,14 @@ class Objective:
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
+    @property
+    def score_methods(self) -> dict[str, str]:
+        return self._parts.score_methods
+
+    def scored_part(self, method: str) -> tuple[Any, str]:
+        """See `composite.Parts`."""
+        return self._parts.scored_part(method)
+
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return self._parts.network(options, vocab)
 

@@ -92,10 +92,7 @@ class Objective:
     family = "MLM"
     pattern = "full"
     supports_accumulation = True
-    score_methods: ClassVar = {
-        "within_word_l2r": scoring.PSEUDO_LIKELIHOOD,
-        "original": scoring.PSEUDO_LIKELIHOOD,
-    }
+    score_methods: ClassVar = cloze.METHODS
 
     def __post_init__(self):
         check(self)
@@ -242,8 +239,10 @@ class Objective:
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """See `cloze.score_rows`."""
-        return cloze.score_rows(example, scored, vocab, length, method)
+        """See `cloze.score_rows`; tokens are predicted where `predict_at` says."""
+        rows = cloze.score_rows(example, scored, vocab, length, method)
+        rows.arrays["scored"] -= self.predict_at == "previous"
+        return rows
 
     def for_scoring(self) -> "Objective":
         """The objective whose loss is that of the masked tokens alone."""

@@ -9,7 +9,7 @@ tokens are predicted at their own positions; only rank and reach differ.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +27,8 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.fields import check, check_sum, choice, fraction, number
+from research.objectives import mlm
+from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
     TOKEN_SETS,
     mask_budget,
@@ -79,6 +81,7 @@ class Objective:
     family = "LM"
     pattern = "general"
     supports_accumulation = True
+    score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 
     def __post_init__(self):
@@ -155,6 +158,34 @@ class Objective:
         weight = labels.label_weight * (mode == BIDIRECTIONAL)
         label = np.where(weight > 0, labels.label, 0)
         return group | scored | {"label": label, "label_weight": weight}
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """Rows of bos, text, eos, in each of which a scored token is masked.
+
+        left_to_right are left-to-right rows, in which a mask sees what precedes it; the
+        other methods' rows are bidirectional, of one segment.
+        """
+        mode, hiding = BIDIRECTIONAL, method
+        if method == "left_to_right":
+            mode, hiding = FORWARD, "original"
+        rows = cloze.score_rows(example, scored, vocab, length, hiding)
+        arrays = rows.arrays
+        inside = arrays["segment"]
+        arrays["token_type"] = FIRST_TOKEN_TYPE[mode].astype(np.int32) * inside
+        if mode == FORWARD:
+            arrays["rank"] = arrays["reach"] = arrays["position"] * inside
+        return rows
+
+    def for_scoring(self) -> mlm.Objective:
+        """Masked tokens alone: the same network, and the same loss of them."""
+        return mlm.Objective()
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Sources; each next token is predicted at a mask after those before it."""

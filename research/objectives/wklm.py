@@ -9,7 +9,7 @@ mentions are masked as in BERT, at a lower rate.
 # a rewritten text, D width
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +28,8 @@ from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.fields import check, check_sum, fraction, free_text, number
-from research.objectives.corruption import mask_units
+from research.objectives import mlm
+from research.objectives.corruption import cloze, mask_units
 from research.objectives.corruption.masking import mask_random_tokens, max_masked
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import (
@@ -64,6 +65,8 @@ class Objective:
     family = "contrastive"
     pattern = "full"
     supports_accumulation = True
+    score_methods: ClassVar = cloze.METHODS
+    score_rows: ClassVar = staticmethod(cloze.score_rows)
     min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
@@ -130,6 +133,10 @@ class Objective:
             | masked
             | _mention_arrays(scored, replaced, text, max_mentions)
         )
+
+    def for_scoring(self) -> mlm.Objective:
+        """Masked tokens alone: the same network, and the same loss of them."""
+        return mlm.Objective()
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: data.lexicon has no type with two entities."""

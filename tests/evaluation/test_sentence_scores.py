@@ -42,12 +42,32 @@ def word_ends(text):
     return np.repeat(ends, [len(word) for word in text.split()])
 
 
+PARTS = {
+    "causal": {"objective": "lm"},
+    "masked": {"objective": "mlm", "predict_at": "previous", "weight": 15},
+}
+CLOZES = {
+    "mlm": ("mlm", {"sentence_task": "nsp", "format": "segment_pair"}, ""),
+    "mlm, next token": ("mlm", {"predict_at": "previous"}, ""),
+    "unilm": ("unilm", {}, ""),
+    "infoword": ("infoword", {}, ""),
+    "wklm": ("wklm", {}, ""),
+    "joint": ("joint", {"parts": PARTS}, "masked."),
+    "mix": ("mix", {"parts": {"a": {}, "b": {"rate": 0.3}}}, "b."),
+}
+
+
+def known_chain(name):
+    """The network of an objective; some read a token one position after it."""
+    return KnownChain(shift=int(name in ("lm", "fim", "joint", "mlm, next token")))
+
+
 @pytest.mark.parametrize("method", ["within_word_l2r", "original"])
-def test_pseudo_log_likelihood_is_that_of_the_chain(method):
-    objective = objectives.make_objective(
-        "mlm", sentence_task="nsp", format="segment_pair"
-    )
-    found = score(make_run(objective, KnownChain()), TEXTS, method=method)
+@pytest.mark.parametrize("case", CLOZES)
+def test_pseudo_log_likelihood_is_that_of_the_chain(case, method):
+    name, fields, part = CLOZES[case]
+    run = make_run(objectives.make_objective(name, **fields), known_chain(case))
+    found = score(run, TEXTS, method=part + method)
     for text, result in zip(TEXTS, found, strict=True):
         state, ends = states(text), word_ends(text)
         if method == "original":
@@ -68,12 +88,15 @@ def test_pseudo_log_likelihood_is_that_of_the_chain(method):
         ("lm", {"prefix": "random"}, "left_to_right"),
         ("plm", {"num_permutations": 2}, "left_to_right"),
         ("plm", {}, "random_orders"),
+        ("fim", {}, "left_to_right"),
+        ("unilm", {}, "left_to_right"),
+        ("joint", {"parts": PARTS}, "causal.left_to_right"),
+        ("joint", {"parts": PARTS}, ""),  # that of the first part
     ],
 )
 def test_likelihoods_are_those_of_the_chain_in_any_order(name, fields, method):
     objective = objectives.make_objective(name, **fields)
-    network = KnownChain(shift=int(name == "lm"))
-    found = score(make_run(objective, network), TEXTS, method=method)
+    found = score(make_run(objective, known_chain(name)), TEXTS, method=method)
     for text, result in zip(TEXTS, found, strict=True):
         assert result.log_prob == pytest.approx(log_likelihood(states(text)), **CLOSE)
 
@@ -101,6 +124,11 @@ FAMILIES = {
     "plm": {},
     "dae": {"label_smoothing": 0.1, "z_loss": 1e-4},
     "electra": {},
+    "mass": {"label_smoothing": 0.1},
+    "infoword": {},
+    "unilm": {},
+    "joint": {"parts": PARTS},
+    "mix": {"base_objective": "dae", "parts": {"r": {"mode": "R"}, "s": {}}},
 }
 
 
@@ -182,6 +210,9 @@ def test_what_gives_no_score_is_refused():
         ("electra", {"task": "all_tokens"}, "", "electra with task all_tokens"),
         ("dae", {"replacement": "shuffle", "target": "whole"}, "", "dae with spans"),
         ("bart", {"infill_rate": 0.0}, "", "without infilled"),
+        ("infoword", {"negatives": 4}, "", "infoword with negatives 4"),
+        ("joint", {"token_types": 2}, "", "joint with token_types 2"),
+        ("joint", {"parts": {"tlm": {}}}, "", "objective joint gives texts no score"),
     ):
         objective = objectives.make_objective(name, **fields)
         with pytest.raises(UserError, match=words):

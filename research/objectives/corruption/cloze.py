@@ -8,6 +8,12 @@ from research.batch import Example, VocabInfo
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format
 
+METHODS = {
+    "within_word_l2r": scoring.PSEUDO_LIKELIHOOD,
+    "original": scoring.PSEUDO_LIKELIHOOD,
+}
+"""Score method, one of `scoring.HIDE`, -> what the score is."""
+
 
 def score_rows(
     example: Example, scored: np.ndarray, vocab: VocabInfo, length: int, method: str

@@ -41,6 +41,20 @@ class Parts(NamedTuple):
     def min_length(self) -> int:
         return max(part.min_length for part in self.objectives.values())
 
+    @property
+    def score_methods(self) -> dict[str, str]:
+        """PART.METHOD -> what the score is, of the parts that give texts scores."""
+        return {
+            f"{name}.{method}": meaning
+            for name, part in self.objectives.items()
+            for method, meaning in getattr(part, "score_methods", {}).items()
+        }
+
+    def scored_part(self, method: str) -> tuple[Any, str]:
+        """The part of one of `score_methods`, and the method's name there."""
+        name, _, own = method.rpartition(".")
+        return self.objectives[name], own
+
     def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts, see `common_text_spec`."""
         return shared_input.common_text_spec(self.objectives, length)

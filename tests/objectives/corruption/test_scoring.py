@@ -118,6 +118,22 @@ def test_the_decoder_writes_what_the_encoder_does_not_read(case, text):
     assert (start == (EOS if name == "bart" else PAD)).all()
 
 
+def test_the_decoder_of_mass_writes_a_word_that_the_encoder_reads_as_masks(text):
+    made = rows("mass", text, "infill_words", decoder_start="previous")
+    arrays, (example, _) = made.arrays, text
+    hidden = [(0, slice(1, 3)), (0, slice(3, 5)), (1, slice(0, 1)), (1, slice(1, 3))]
+    assert made.text.tolist() == [row for row, _ in hidden]
+    for row, (number, span) in enumerate(hidden):
+        whole = [BOS, *example.token[number, : SIZE[number]].tolist(), EOS]
+        begin, end = 1 + span.start, 1 + span.stop
+        masked = [*whole[:begin], *[MASK] * (end - begin), *whole[end:]]
+        assert read(arrays, row) == masked
+        assert read(arrays, row, "decoder_") == whole[begin - 1 : end - 1]
+        position = arrays["decoder_position"][row, : end - begin]
+        assert position.tolist() == list(range(begin - 1, end - 1))
+        assert scored_targets(made)[row] == whole[begin:end]
+
+
 @pytest.mark.parametrize("layout", ["decoder", "prefix"])
 @pytest.mark.parametrize("target", ["spans", "whole"])
 def test_one_stack_reads_the_rest_and_then_writes_what_is_hidden(layout, target, text):
@@ -176,6 +192,8 @@ def test_the_loss_of_a_score_is_that_of_log_p_alone():
     assert dae.label_smoothing == dae.z_loss == 0
     bart = objectives.make_objective("bart", label_smoothing=0.1)
     assert objectives.for_scoring(bart).label_smoothing == 0
+    mass = objectives.make_objective("mass", label_smoothing=0.1)
+    assert objectives.for_scoring(mass).label_smoothing == 0
     mlm = objectives.make_objective("mlm", boundary_targets=4)
     assert objectives.for_scoring(mlm).boundary_targets == 0
     for name in ("lm", "plm"):
