@@ -157,15 +157,18 @@ def make_step(
     network: Any,
     optimizer: optax.GradientTransformation,
     *,
-    seed: int,
     accumulate: int,
     dropout: bool,
     log_every: int,
-) -> Callable[[State, dict], State]:
-    """The function of one update; `State.sums` restarts every `log_every` steps."""
+) -> Callable[[State, dict, jax.Array], State]:
+    """The function of one update; `State.sums` restarts every `log_every` steps.
 
-    def step(state: State, batch: dict) -> State:
-        key = jax.random.fold_in(jax.random.key(seed), state.step)
+    Its last argument is the data of the run's key: as a constant it would make the
+    compiled step that of one seed alone.
+    """
+
+    def step(state: State, batch: dict, key_data: jax.Array) -> State:
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_data), state.step)
         sample_key, dropout_key = jax.random.split(key)
         grads, sums, carry = gradient(
             objective,

@@ -133,14 +133,14 @@ def run_steps(count, seed=0, log_every=3):
         TwoTermObjective,
         ScaleNetwork(),
         optimizer,
-        seed=seed,
         accumulate=1,
         dropout=False,
         log_every=log_every,
     )
     states, step = [], jax.jit(step)
+    key_data = jax.random.key_data(jax.random.key(seed))
     for _ in range(count):
-        state = step(state, make_batch())
+        state = step(state, make_batch(), key_data)
         states.append(jax.device_get(state))
     return states
 

@@ -42,7 +42,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
     program = build_program(config, devices, vocab=placeholder_vocab(config))
     chip = accelerators.find_chip(devices[0].device_kind)
     with sharding.context(program.mesh):
-        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        lowered = program.step.lower(*program.step_shapes)
         began, compiled, peak = time.monotonic(), None, None
         try:
             compiled = lowered.compile()

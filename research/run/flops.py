@@ -25,7 +25,7 @@ def step_cost(program: Any, compiled: Any) -> Cost:
 
 def step_flops(program: Any) -> tuple[float, float]:
     """FLOPs of a step, and those that its remat policy adds to them."""
-    shapes = program.abstract_state, program.abstract_batch
+    shapes = program.step_shapes
     with sharding.context(program.mesh):
         flops = count_flops(program.step_without_remat, *shapes)
         if program.step_without_remat is program.step:

@@ -17,6 +17,7 @@ from research.run.setup import (
     summary_lines,
     train_batches,
 )
+from research.step import State
 
 
 class Part(NamedTuple):
@@ -62,19 +63,23 @@ def _build_phases(
     return program, parts
 
 
-def compile_step(program: Program) -> tuple[Any, Cost]:
-    """The compiled step of a program, and what it costs."""
+def compile_step(program: Program, seed: int) -> tuple[Any, Cost]:
+    """The compiled step of a program for a seed, of (state, batch), and its cost."""
     with sharding.context(program.mesh):
-        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
-        compiled = lowered.compile()
-    return compiled, step_cost(program, compiled)
+        compiled = program.step.lower(*program.step_shapes).compile()
+    key_data = program.key_data(seed)
+
+    def step(state: State, batch: dict) -> State:
+        return compiled(state, batch, key_data)
+
+    return step, step_cost(program, compiled)
 
 
 def compile_parts(parts: Sequence[Part]) -> list[Part]:
     """The parts with their compiled steps and what these cost."""
     compiled = []
     for part in parts:
-        step, cost = compile_step(part.program)
+        step, cost = compile_step(part.program, part.config.seed)
         compiled.append(part._replace(step=step, cost=cost))
     return compiled
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -33,13 +34,25 @@ class Program(NamedTuple):
     data: Any  # `research.data.pipeline.Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
-    step: Callable[[State, dict], State]
-    step_without_remat: Callable[[State, dict], State]  # for counting FLOPs
+    step: Callable[[State, dict, jax.Array], State]  # jitted
+    step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
     evaluate: Callable
     abstract_state: State  # shapes with shardings
     abstract_batch: dict  # of the global batch, likewise
+    abstract_key: jax.ShapeDtypeStruct  # of what `key_data` returns, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
     replicated_dims: list[str]  # those that the mesh does not divide
+
+    @property
+    def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
+        """Of the arguments of `step`."""
+        return self.abstract_state, self.abstract_batch, self.abstract_key
+
+    def key_data(self, seed: int) -> jax.Array:
+        """The data of a seed's key, on all devices: the last argument of `step`."""
+        data = np.asarray(jax.random.key_data(jax.random.key(seed)))
+        own = self.abstract_key.sharding
+        return jax.make_array_from_callback(data.shape, own, data.__getitem__)
 
 
 def build_program(
@@ -82,6 +95,7 @@ def build_program(
         step_without_remat = step(objective.network(no_remat, vocab))
     rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
     replicated = sharding.replicated(mesh)
+    key_data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
     return Program(
         objective=objective,
         network=network,
@@ -103,6 +117,9 @@ def build_program(
             name: rows((config.train.batch, *spec.shape), spec.dtype)
             for name, spec in batch_spec.items()
         },
+        abstract_key=jax.ShapeDtypeStruct(
+            key_data.shape, key_data.dtype, sharding=replicated
+        ),
         abstract_eval_carry=jax.tree.map(
             lambda leaf: rows(leaf.shape, leaf.dtype), eval_boxed.carry
         ),
@@ -125,12 +142,11 @@ def _check_batch(config: Any, objective: Any, mesh: Mesh) -> None:
 
 def _jit_step(
     config: Any, objective: Any, optimizer: Any, shardings: State, network: Any
-) -> Callable[[State, dict], State]:
+) -> Callable[[State, dict, jax.Array], State]:
     step = make_step(
         objective,
         network,
         optimizer,
-        seed=config.seed,
         accumulate=config.train.accumulate,
         dropout=models.Options(**config.model).has_dropout,
         log_every=config.train.log_every,

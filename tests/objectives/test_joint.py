@@ -24,6 +24,7 @@ OPTIONS = model_options(layers=1, width=16, heads=2, feedforward=16)
 LENGTH = 24
 ROWS = 8
 KEY = jax.random.key(0)
+KEY_DATA = jax.random.key_data(KEY)
 BOTH = {
     "masked": {"objective": "mlm", "weight": 2.0},
     "lm": {"weight": 0.5},
@@ -159,7 +160,6 @@ def test_a_schedule_changes_weights_without_recompiling():
             objective,
             network,
             optimizer,
-            seed=0,
             accumulate=1,
             dropout=False,
             log_every=1,
@@ -168,7 +168,7 @@ def test_a_schedule_changes_weights_without_recompiling():
     weights = []
     for number in range(6):
         assert now.step == number
-        now = step(now, make_batch(objective, step=number)[2])
+        now = step(now, make_batch(objective, step=number)[2], KEY_DATA)
         weights.append(
             [
                 float(now.sums[name][2] / now.sums[name][1])

@@ -112,8 +112,9 @@ def measure(config: Any) -> dict[str, Any]:
         state = state._replace(
             params=jax.jit(add_noise, out_shardings=where)(state.params)
         )
+        key_data = program.key_data(config.seed)
         for batch in train_batches(program, 0, config.train.steps):
-            state = program.step(state, batch)
+            state = program.step(state, batch, key_data)
             losses.append(host_means(jax.device_get(state.sums))["loss"])
             if not grads:
                 moment = optax.tree.get(state.opt_state, "mu")

@@ -34,10 +34,18 @@ def test_one_trace_gives_shapes_and_initial_values(monkeypatch):
 def test_dropout_at_one_place_alone_is_part_of_the_step():
     def step(rate):
         program = make_program({"model.attention_dropout": rate})
-        lowered = program.step.lower(program.abstract_state, program.abstract_batch)
+        lowered = program.step.lower(*program.step_shapes)
         return lowered.as_text()
 
     assert step(0.1) != step(0.0) == step(-1.0)
+
+
+def test_a_step_is_compiled_once_for_all_seeds():
+    steps = [
+        program.step.lower(*program.step_shapes).as_text()
+        for program in (make_program({"seed": seed}) for seed in (0, 1))
+    ]
+    assert steps[0] == steps[1]
 
 
 def test_an_evaluation_may_have_more_mems_than_training():

@@ -61,8 +61,8 @@ MUTANTS = [
     Mutant(
         "every step draws the same samples",
         STEP,
-        "key = jax.random.fold_in(jax.random.key(seed), state.step)",
-        "key = jax.random.fold_in(jax.random.key(seed), 0 * state.step)",
+        "key = jax.random.fold_in(jax.random.wrap_key_data(key_data), state.step)",
+        "key = jax.random.fold_in(jax.random.wrap_key_data(key_data), 0 * state.step)",
         TEST_STEP,
         "its_own_samples",
     ),
