@@ -56,6 +56,7 @@ setup(
             "ruff>=0.9",
         ],
         "harness": ["lm_eval>=0.4.9"],
+        "mteb": ["mteb>=2.0"],
         "ray": ["ray[client]>=2.50"],
         "slurm": ["submitit>=1.5"],
         "tpu": ["jax[tpu]"],

@@ -1,14 +1,17 @@
-"""Serves a model to lm-evaluation-harness (`pip install .[harness]`).
+"""Serves a model to lm-evaluation-harness and to MTEB (extras `harness` and `mteb`).
 
     model = open_run("runs/wiki")
     lm_eval.simple_evaluate(model=language_model(model), tasks=["blimp"])
+    mteb.evaluate(text_encoder(model), mteb.get_tasks(["STSBenchmark"]))
 
 Requests are scored by the model's own objective: see `sentence_scores`. What the
 harness calls a log-likelihood is a pseudo-log-likelihood of mlm, dae and bart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from research.errors import UserError
 from research.evaluation.sentence_scores import Scorer
@@ -51,6 +54,36 @@ def language_model(model: Any, method: str = "") -> Any:
         def generate_until(self, requests: Sequence[Any]) -> list[str]:
             """New text, up to the first of the task's stops."""
             return [_generate(model, *request.args) for request in requests]
+
+    return Served()
+
+
+def text_encoder(model: Any, pool: str = "mean") -> Any:
+    """The model as an `mteb.models.abs_encoder.AbsEncoder`, which compares by cosine.
+
+    Args:
+      model: what `open_run` gives; `encode` is read.
+      pool: of `encode`.
+
+    Raises:
+      UserError: mteb is not installed.
+    """
+    try:
+        from mteb.models import ModelMeta
+        from mteb.models.abs_encoder import AbsEncoder
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error.name} is not installed; it comes with the extra mteb"
+        ) from error
+
+    class Served(AbsEncoder):
+        mteb_model_meta = ModelMeta.create_empty({"name": "palimpsest/run"})
+
+        def encode(self, inputs: Iterable[dict], **kwargs: Any) -> np.ndarray:
+            """[texts, D] float32 of batches of texts; tasks' prompts are not read."""
+            return model.encode(
+                [text for batch in inputs for text in batch["text"]], pool
+            )
 
     return Served()
 

@@ -61,6 +61,22 @@ def test_requests_are_scored_and_texts_end_at_the_first_stop(served):
     assert found == ["A, ", "B, one", "C, one.\n\nQ: two"]
 
 
+def test_texts_of_batches_become_vectors(monkeypatch):
+    models, base = ModuleType("mteb.models"), ModuleType("mteb.models.abs_encoder")
+    models.ModelMeta = SimpleNamespace(create_empty=dict)
+    base.AbsEncoder = object
+    for module in (ModuleType("mteb"), models, base):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    model = SimpleNamespace(encode=lambda texts, pool: [(text, pool) for text in texts])
+    batches = [{"text": ["a", "b"], "id": [1, 2]}, {"text": ["c"]}]
+    served = harness.text_encoder(model, "class")
+    found = served.encode(batches, task_metadata=None, hf_split="test")
+    assert found == [("a", "class"), ("b", "class"), ("c", "class")]
+    monkeypatch.setitem(sys.modules, "mteb.models", None)
+    with pytest.raises(UserError, match=r"mteb\S* is not installed"):
+        harness.text_encoder(model)
+
+
 def test_what_is_missing_gives_one_line(served, monkeypatch):
     model = served(SimpleNamespace(run="run"))
     with pytest.raises(UserError, match="a model that writes text"):
