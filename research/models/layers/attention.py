@@ -34,7 +34,7 @@ from research.models.options import Options
 
 
 class PositionFeatures(NamedTuple):
-    """Functions of the positions of queries or keys; None: not part of the logits."""
+    """Functions of the positions or token types of queries or keys; None: not used."""
 
     rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     relative: RelativeFeatures | None = None
