@@ -52,7 +52,7 @@ EVALUATION_STEP = 2**31 - 1
 class TextSpec(NamedTuple):
     """What text an objective takes for one example."""
 
-    unit: str  # stream, document, pair, ...: see `build_index` of data/store
+    unit: str  # stream, document, pair, ...: see research.data.store.example_index
     length: int  # raw tokens at most
 
     # Pairs: fraction whose second span is from another document; fraction whose second
