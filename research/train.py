@@ -29,8 +29,7 @@ from research.run.parts import (
     steps_and_batches,
     tokens_seen,
 )
-from research.run.restored import first_state
-from research.run.setup import Program, count_parameters
+from research.run.setup import Program, count_parameters, first_state
 from research.run.workdir import (
     check_same_run,
     config_digest,

@@ -43,12 +43,8 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
     chip = accelerators.find_chip(devices[0].device_kind)
     with sharding.context(program.mesh):
         lowered = program.step.lower(*program.step_shapes)
-        began, compiled, peak = time.monotonic(), None, None
-        try:
-            compiled = lowered.compile()
-            peak = flops.peak_bytes(compiled)
-        except jax.errors.JaxRuntimeError as error:
-            peak = _required_bytes(error)
+        began = time.monotonic()
+        compiled, peak = _try_compile(lowered)
     seconds = time.monotonic() - began
     needed, recomputed = flops.step_flops(program)
     facts = {
@@ -86,6 +82,19 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         },
         "replicated_dims": program.replicated_dims,
     }
+
+
+def _try_compile(lowered: Any) -> tuple[Any, int | None]:
+    """The compiled step and its peak bytes; None in place of what is not known.
+
+    Raises:
+      Exception: of the compiler, if it is not about memory.
+    """
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        return None, _required_bytes(error)
+    return compiled, flops.peak_bytes(compiled)
 
 
 def _parameter_shapes(params: Any) -> dict[str, str]:

@@ -161,9 +161,7 @@ class Data(NamedTuple):
     fingerprint: str
     counts: dict[str, int]  # tokens, examples, skipped, ...: reported once to the user
     vocabulary: Any = None  # the Vocabulary of the text; None if it is not ours
-    documents: Any = (
-        None  # a function to the documents of the eval split; None: no text
-    )
+    documents: Any = None  # () -> the documents of the eval split; None: no text
 
     @property
     def vocabulary_hash(self) -> str:

@@ -51,9 +51,13 @@ class Evaluations:
             self.origin = {"test_data": data.fingerprint}
 
     def lacks(self, step: int) -> bool:
-        """Whether the run ended after it saved a step and before it evaluated it."""
+        """Whether a step that is restored has still to be evaluated.
+
+        The run was stopped after it saved the step and before it evaluated it; or the
+        result needs the scores of single items, which are in no file.
+        """
         if self._predicts and self._is_last(step):
-            return True  # the scores of items are in no file yet
+            return True
         name = f"{self._config.data.eval_split}/loss"
         lines = (line for line in self._writer.lines if line["step"] == step)
         return not any(name in line for line in lines)

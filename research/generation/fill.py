@@ -81,14 +81,19 @@ def make_fill(
         run_rows = partial(run, params)
         best, log_p = map_rows(run_rows, arrays, batch=batch, mesh=mesh)
         return [
-            [
-                list(map(Candidate, best_PK[n].tolist(), np.exp(log_p_PK[n]).tolist()))
-                for n in range(len(mask))
-            ]
+            _candidates(best_PK[: len(mask)], log_p_PK[: len(mask)])
             for mask, best_PK, log_p_PK in zip(masks, best, log_p, strict=True)
         ]
 
     return fill
+
+
+def _candidates(best_PK: np.ndarray, log_p_PK: np.ndarray) -> list[list[Candidate]]:
+    """The candidates of each mask of a text."""
+    return [
+        list(map(Candidate, best_K.tolist(), np.exp(log_p_K).tolist()))
+        for best_K, log_p_K in zip(best_PK, log_p_PK, strict=True)
+    ]
 
 
 def check_fills(objective: Any, network: Any) -> None:

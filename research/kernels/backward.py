@@ -11,15 +11,20 @@ Both compute the probabilities again. No sum depends on the order of parallel st
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
+from research.kernels.key_grid import (
+    count_query_tiles,
+    key_grid,
+    key_spec,
+    key_specs,
+    key_tile,
+)
 from research.kernels.plan import Settings
 from research.kernels.position_bias import add_bias_gradient
 from research.kernels.query_grid import query_grid, query_specs, query_tile
 from research.kernels.tile import (
     Inputs,
     Scalars,
-    Tile,
     make_bias_refs,
     product,
     tile_logits,
@@ -99,27 +104,15 @@ def key_gradient(
     scalars: Scalars, inputs: Inputs, settings: Settings
 ) -> tuple[jax.Array, jax.Array]:
     """The gradients of keys and of values [B, G, K, M]."""
-    rows, num_key_heads, width, num_keys = inputs.key.shape
-    group = inputs.query.shape[1] // num_key_heads
-    tiles, num_queries = settings.tiles, inputs.query.shape[-1] // settings.tiles.query
-    grid = (rows, num_key_heads, num_keys // tiles.key, group * num_queries)
-
-    def query_index(row, key, step, scalars):
-        """The tile of queries; the last one that is needed where there is no other."""
-        bounds, at_key = scalars.bounds, row * grid[2] + key
-        last = jnp.maximum(bounds.query_stop[at_key] - 1, 0)
-        return jnp.minimum(bounds.query_start[at_key] + step % num_queries, last)
+    grid, width = key_grid(inputs, settings), inputs.key.shape[2]
+    num_query_tiles = count_query_tiles(inputs, settings)
+    spec, shape = key_spec(width, settings), jax.ShapeDtypeStruct
 
     def body(scalars, inputs, key_out, value_out, key_KN, value_KN, *bias):
-        row, key_head, key, step = (pl.program_id(dim) for dim in range(4))
-        at_key, bounds = row * grid[2] + key, scalars.bounds
-        query = bounds.query_start[at_key] + step % num_queries
-        head = key_head * group + step // num_queries
-        at_query = row * num_queries + jnp.minimum(query, num_queries - 1)
-        tile = Tile(row, head, query, key, at_query, at_key)
+        tile, bounds = key_tile(scalars, grid, num_query_tiles), scalars.bounds
         bias_refs = make_bias_refs(inputs, bias)
 
-        @pl.when(step == 0)
+        @pl.when(pl.program_id(3) == 0)
         def begin():
             key_KN[...] = jnp.zeros_like(key_KN)
             value_KN[...] = jnp.zeros_like(value_KN)
@@ -136,69 +129,31 @@ def key_gradient(
             value_KN[...] += product("kq,nq->kn", grad_KQ, exp_NQ)
             key_KN[...] += product("kq,nq->kn", query_KQ, grad_NQ)
 
-        is_visible = query < bounds.query_stop[at_key]
-        is_visible &= bounds.start[at_query] <= key
-        is_visible &= key < bounds.stop[at_query]
+        is_visible = tile.query < bounds.query_stop[tile.at_key]
+        is_visible &= bounds.start[tile.at_query] <= tile.key
+        is_visible &= tile.key < bounds.stop[tile.at_query]
 
         @pl.when(is_visible)
         def visible():
             with_mask_or_without(tile, scalars, add)
 
-        @pl.when(step == grid[3] - 1)
+        @pl.when(pl.program_id(3) == grid[3] - 1)
         def end():
             key_out[...] = key_KN[...].astype(key_out.dtype)
             value_out[...] = value_KN[...].astype(value_out.dtype)
 
-    def of_query(size):
-        return pl.BlockSpec(
-            (None, None, size, tiles.query),
-            lambda b, g, i, j, s: (
-                b,
-                g * group + j // num_queries,
-                0,
-                query_index(b, i, j, s),
-            ),
-        )
-
-    def of_key():
-        block = (None, None, width, tiles.key)
-        return pl.BlockSpec(block, lambda b, g, i, j, s: (b, g, 0, i))
-
-    def integers(count):
-        block = (None, count, tiles.query)
-        return pl.BlockSpec(
-            block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s))
-        )
-
-    specs = Inputs(
-        query=of_query(width),
-        key=of_key(),
-        value=of_key(),
-        interval=integers(2),
-        query_position=integers(1),
-        key_position=pl.BlockSpec(
-            (None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)
-        ),
-        bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
-        bias=pl.BlockSpec(memory_space=pltpu.SMEM),
-        grad=of_query(width),
-        log_sum=of_query(1),
-        mean=of_query(1),
-    )
-    pairs = zip(specs, inputs, strict=True)
-    shape = jax.ShapeDtypeStruct
     return tiled_call(
         body,
         scalars,
         inputs,
         grid=grid,
-        in_specs=Inputs(*(spec if x is not None else None for spec, x in pairs)),
+        in_specs=key_specs(inputs, settings),
         out_shapes=[
             shape(inputs.key.shape, inputs.key.dtype),
             shape(inputs.value.shape, inputs.value.dtype),
         ],
-        out_specs=[of_key(), of_key()],
-        scratch=[(width, tiles.key), (width, tiles.key)],
+        out_specs=[spec, spec],
+        scratch=[(width, settings.tiles.key)] * 2,
         num_parallel=3,
         num_products=2,
         settings=settings,

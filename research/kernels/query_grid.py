@@ -56,7 +56,7 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
     key_position = pl.BlockSpec(
         (None, 1, tiles.key), lambda b, h, i, j, s: (b, 0, key_index(b, i, j, s))
     )
-    specs = Inputs(
+    return Inputs(
         query=of_query(width),
         key=of_key(),
         value=of_key(),
@@ -68,7 +68,4 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
         grad=of_query(width),
         log_sum=of_query(1),
         mean=of_query(1),
-    )
-    return Inputs(
-        *(s if x is not None else None for s, x in zip(specs, inputs, strict=True))
     )

@@ -85,7 +85,8 @@ def tiled_call(
     """`body(scalars, inputs, *outputs, *scratch)` at each step of the grid.
 
     Args:
-      in_specs: index maps take the grid's indices, and the scalars last.
+      in_specs: also of inputs that are None. Index maps take the grid's indices, and
+        the scalars last.
       scratch: shapes of float32 arrays that stay from step to step; those of the bias
         follow them.
       num_parallel: leading dims of the grid whose order does not matter.
@@ -109,8 +110,8 @@ def tiled_call(
 
         return pl.BlockSpec(spec.block_shape, index_map)
 
-    is_spec = lambda leaf: isinstance(leaf, pl.BlockSpec)  # noqa: E731
-    in_specs = jax.tree.leaves(in_specs, is_leaf=is_spec)
+    specs = zip(in_specs, inputs, strict=True)
+    given_specs = [spec for spec, array in specs if array is not None]
     rows, heads, width, num_queries = inputs.query.shape
     products = num_products * rows * heads * num_queries * inputs.key.shape[-1]
     scratch_shapes = [pltpu.VMEM(shape, jnp.float32) for shape in scratch]
@@ -122,7 +123,7 @@ def tiled_call(
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(scalar_leaves),
             grid=grid,
-            in_specs=[with_scalars(spec) for spec in in_specs],
+            in_specs=[with_scalars(spec) for spec in given_specs],
             out_specs=[with_scalars(spec) for spec in out_specs],
             scratch_shapes=scratch_shapes,
         ),

@@ -161,16 +161,13 @@ class Stack(nn.Module):
             axes = (None, "embed")
             x = Dense(options, options.width, axes, name="project")(x)
         x = nn.with_logical_constraint(x, STATE_AXES)
-        cached = cross_cached = cross = None
         if cache is not None:
             encoded = encoded or cache.encoded
-            cache, cached = cache.write_group(group, num_keys), cache.states
+            cache = cache.write_group(group, num_keys)
         self_inputs = self._self_inputs(group, num_keys, mems, cache, pattern)
+        cross, block = None, Block(options, parent=None)
         if encoded is not None:
             cross = encoded.states, self._cross_inputs(group, encoded)
-            if isinstance(encoded.states, KeyValues):
-                cross_cached = encoded.states
-        block = Block(options, parent=None)
 
         def run_block(x, layer, scored=None):
             params, dropout_key, mems_BND, keys, cross_keys = layer
@@ -192,17 +189,12 @@ class Stack(nn.Module):
                 return after, None
             return after, lax.stop_gradient(x[:, slice(*memorize)])
 
-        dropout_keys = mems_state = None
-        if options.has_dropout and self.has_rng("dropout"):
-            dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
-        if mems is not None:
-            mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
         if cache is None:
             init = partial(self._init_blocks, block, x, group, self_inputs, cross)
             params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
         else:  # they exist: `param` would trace `init` to compare shapes
             params = nn.meta.unbox(self.get_variable("params", "blocks"))
-        layers = params, dropout_keys, mems_state, cached, cross_cached
+        layers = params, *self._by_layer(mems, cache, encoded)
         x, outputs = run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
         x = dropout(self, x, "output")
@@ -211,6 +203,24 @@ class Stack(nn.Module):
             encoded = encoded and encoded._replace(states=of_encoder[0])
             return x, cache.write_states(own, encoded)
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+
+    def _by_layer(self, mems, cache, encoded):
+        """What each layer reads beside its parameters, stacked over the layers.
+
+        Returns:
+          dropout keys, mems, and the keys and values in the cache of self-attention and
+          of cross-attention; each None if there is none.
+        """
+        options, dropout_keys, mems_state = self.options, None, None
+        if options.has_dropout and self.has_rng("dropout"):
+            dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
+        if mems is not None:
+            mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
+        keys = None if cache is None else cache.states
+        cross_keys = None if encoded is None else encoded.states
+        if not isinstance(cross_keys, KeyValues):  # states, which all layers share
+            cross_keys = None
+        return dropout_keys, mems_state, keys, cross_keys
 
     def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
         """Parameters of all blocks, stacked over the layers."""

@@ -62,6 +62,8 @@ EMBEDDINGS = (
     "decoder_place",
 )
 STACKS = ("stack", "encoder", "decoder")
+"""Names of a network's parts in its tree of parameters, and so in checkpoints; a
+"place" embeds positions and token types."""
 
 
 def layer_depths(params: Any) -> Any:

@@ -115,12 +115,20 @@ class Options:
     def __post_init__(self):
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
         if self.cutoffs:
-            for key, value in CUTOFFS_NEED.items():
-                if getattr(self, key) not in value:
-                    raise UserError(
-                        f"model.cutoffs needs model.{key} "
-                        f"{' or '.join(map(str, value))}, not {getattr(self, key)}"
-                    )
+            self._check_cutoffs()
+        self._check_heads()
+        self._check_positions()
+        self._check_dropout()
+
+    def _check_cutoffs(self):
+        for key, value in CUTOFFS_NEED.items():
+            if getattr(self, key) not in value:
+                raise UserError(
+                    f"model.cutoffs needs model.{key} "
+                    f"{' or '.join(map(str, value))}, not {getattr(self, key)}"
+                )
+
+    def _check_heads(self):
         if not self.head_width and self.width % self.heads:
             raise UserError(
                 f"model.heads is {self.heads}; it must divide model.width "
@@ -131,6 +139,9 @@ class Options:
                 f"model.num_kv_heads is {self.num_kv_heads}; it must divide "
                 f"model.heads {self.heads}"
             )
+
+    def _check_positions(self):
+        """Checks positions and token types, which may both be relative."""
         if self.position == "rotary" and self.key_width % 2:
             raise UserError(
                 f"model.position rotary needs an even width of heads, "
@@ -147,26 +158,27 @@ class Options:
                     f"model.{key} needs model.token_types of at least 2, "
                     f"not {self.token_types}"
                 )
-        is_relative = "relative" in (self.position, self.token_type_encoding)
-        if self.shared_relative_biases and not is_relative:
+        if self.shared_relative_biases and not self.has_relative_terms:
             raise UserError(
                 "model.shared_relative_biases needs model.position relative, "
                 f"not {self.position}"
             )
+        if self.attention == "interval" and self.has_relative_terms:
+            raise UserError(
+                "model.attention interval has no relative terms (model.position, "
+                "model.token_type_encoding); set model.attention=dense"
+            )
+
+    def _check_dropout(self):
         if self.position_dropout > 0 and self.position != "relative":
             raise UserError(
                 "model.position_dropout needs model.position relative, "
                 f"not {self.position}"
             )
-        drops = self.dropout_rate("attention") > 0
-        if self.attention == "interval" and (is_relative or drops):
-            key = (
-                "relative terms (model.position, model.token_type_encoding)"
-                if is_relative
-                else "dropout of attention weights (model.attention_dropout)"
-            )
+        if self.attention == "interval" and self.dropout_rate("attention") > 0:
             raise UserError(
-                f"model.attention interval has no {key}; set model.attention=dense"
+                "model.attention interval has no dropout of attention weights "
+                "(model.attention_dropout); set model.attention=dense"
             )
         for place in DROPOUT_PLACES:
             if -1 < getattr(self, f"{place}_dropout") < 0:
@@ -184,6 +196,11 @@ class Options:
     def has_dropout(self) -> bool:
         """Whether there is dropout at any place."""
         return any(self.dropout_rate(place) > 0 for place in DROPOUT_PLACES)
+
+    @property
+    def has_relative_terms(self) -> bool:
+        """Whether attention logits have terms of relative positions or token types."""
+        return "relative" in (self.position, self.token_type_encoding)
 
     @property
     def has_embedding_norm(self) -> bool:

@@ -130,8 +130,8 @@ class Transformer(nn.Module):
             return stack(cache=cache)
         if self.options.position != "relative":
             raise UserError(
-                f"model.position is {self.options.position!r}, but a memory needs "
-                "relative positions; set model.position=relative"
+                f"model.position is {self.options.position!r}, but mems need relative "
+                "positions; set model.position=relative"
             )
         state = jax.lax.stop_gradient(mems["state"])
         segment, stop = mems["segment"], reuse_len or length

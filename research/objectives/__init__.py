@@ -30,6 +30,20 @@ class Objective(Protocol):
 
     Each module of this folder defines exactly one, a class named `Objective`. Legal
     values are declared with the fields (`research.fields`).
+
+    Some objectives have more members than these:
+
+    - `for_evaluation()`, where the carry of an evaluation is another one.
+    - `predict(net, batch)`, which returns arrays [B, ...], and `predicts`, what they
+      are: see `research.evaluation.predictions`.
+    - `prompt(texts, vocab)`: the rows that are read before the first new token of a
+      text that it writes, see `inputs.prompt`.
+    - `score_methods`: names of the ways to score a text -> what the score is
+      (`corruption.scoring`), the default first; and
+      `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
+      what the scored tokens [B, R] of the texts need. Their loss is that of
+      `for_scoring()`, if there is one, which is -log p without smoothing or tasks. An
+      objective with parts has `scored_part(method)` in place of both.
     """
 
     family: str
@@ -68,22 +82,7 @@ class Objective(Protocol):
         """The Flax module it trains, unbound; options: `research.models.Options`."""
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
-        """Named sums and weights, never means; and the recurrent carry, or ().
-
-        An objective whose evaluation has another carry also has `for_evaluation()`.
-        One that predicts answers also has `predict(net, batch)`, which returns arrays
-        [B, ...], and `predicts`: see `research.evaluation.predictions`.
-
-        One that gives texts a score has `score_methods`, names of the ways to do so ->
-        what the score is (`corruption.scoring`), the first being the default, and
-        `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
-        what the scored tokens [B, R] of the texts need. Their loss is that of
-        `for_scoring()`, if there is one, which is -log p without smoothing or tasks.
-        One with parts has `scored_part(method)` in place of both.
-
-        One that writes text has `prompt(texts, vocab)`, which returns the rows that are
-        read before the first new token: see `inputs.prompt`.
-        """
+        """Named sums and weights, never means; and the recurrent carry, or ()."""
 
 
 def for_evaluation(objective: Objective) -> Objective:
@@ -92,8 +91,9 @@ def for_evaluation(objective: Objective) -> Objective:
 
 
 def scored_part(objective: Objective, method: str) -> tuple[Objective, str]:
-    """Whose `score_rows` and loss a method is, and its name there: of one with parts it
-    is a part's.
+    """The objective whose `score_rows` and loss a method uses, and its name there.
+
+    It is the objective itself, or one of its parts.
     """
     return getattr(objective, "scored_part", lambda own: (objective, own))(method)
 

@@ -57,39 +57,11 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
         )
     from_start = config.decay_from == "start"
     origin = 0 if from_start else warmup  # the step from which the decay counts
-    decay_steps = max(1, round(config.decay_fraction * (steps - origin)))
-    stable_steps, end = steps - origin - decay_steps, peak * config.final_fraction
-    if stable_steps and config.schedule in ("constant", "rsqrt"):
-        raise UserError(
-            f"optimizer.decay_fraction is {config.decay_fraction}, but the schedule "
-            f"{config.schedule} has no end; set it to 1"
-        )
-
-    def rsqrt(count):
-        start = max(warmup, 1)
-        after = (
-            jnp.maximum(count, start) if from_start else start + jnp.maximum(count, 0)
-        )
-        return peak * (start / after) ** 0.5
-
-    decays = {
-        "constant": lambda: optax.constant_schedule(peak),
-        "linear": lambda: optax.linear_schedule(peak, end, decay_steps),
-        "polynomial": lambda: optax.polynomial_schedule(
-            peak, end, config.power, decay_steps
-        ),
-        "cosine": lambda: optax.cosine_decay_schedule(
-            peak, decay_steps, config.final_fraction
-        ),
-        "rsqrt": lambda: rsqrt,
-    }
-    decay = decays[config.schedule]()
-    if stable_steps:
-        final = decay
-        decay = lambda count: final(jnp.maximum(count - stable_steps, 0))  # noqa: E731
+    decay = _decay(config, steps - origin)
     if not warmup:
         return decay
     first = 0 if from_start else 1  # at step 0, of warmup_steps parts of the peak
+    end = peak * config.final_fraction
     rises = {
         "linear": optax.linear_schedule(
             first * peak / warmup, peak, max(warmup - first, 1)
@@ -103,6 +75,50 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     return optax.join_schedules(
         [rises[config.warmup], lambda count: decay(count + warmup - origin)], [warmup]
     )
+
+
+def _decay(config: Any, steps: int) -> optax.Schedule:
+    """The stable phase and the decay of `make_schedule`, by steps from their origin.
+
+    Args:
+      steps: of the run from the origin on.
+
+    Raises:
+      UserError: a schedule without an end has a decay_fraction.
+    """
+    peak, end = config.learning_rate, config.learning_rate * config.final_fraction
+    decay_steps = max(1, round(config.decay_fraction * steps))
+    stable_steps = steps - decay_steps
+    if stable_steps and config.schedule in ("constant", "rsqrt"):
+        raise UserError(
+            f"optimizer.decay_fraction is {config.decay_fraction}, but the schedule "
+            f"{config.schedule} has no end; set it to 1"
+        )
+    decays = {
+        "constant": lambda: optax.constant_schedule(peak),
+        "linear": lambda: optax.linear_schedule(peak, end, decay_steps),
+        "polynomial": lambda: optax.polynomial_schedule(
+            peak, end, config.power, decay_steps
+        ),
+        "cosine": lambda: optax.cosine_decay_schedule(
+            peak, decay_steps, config.final_fraction
+        ),
+        "rsqrt": lambda: partial(_rsqrt, config),
+    }
+    decay = decays[config.schedule]()
+    if not stable_steps:
+        return decay
+    return lambda count: decay(jnp.maximum(count - stable_steps, 0))
+
+
+def _rsqrt(config: Any, count: Any) -> Any:
+    """The rate of the schedule rsqrt, `count` steps after the decay's origin."""
+    start = max(config.warmup_steps, 1)
+    if config.decay_from == "start":
+        after = jnp.maximum(count, start)
+    else:
+        after = start + jnp.maximum(count, 0)
+    return config.learning_rate * (start / after) ** 0.5
 
 
 def decayed_params(params: Any, which: str = "matrices") -> Any:

@@ -11,12 +11,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.run.flops import Cost, step_cost
 from research.run.phases import run_phases
-from research.run.setup import (
-    Program,
-    build_program,
-    summary_lines,
-    train_batches,
-)
+from research.run.setup import Program, build_program, count_parameters, train_batches
 from research.step import State
 
 
@@ -122,12 +117,24 @@ def run_lines(program: Program, parts: Sequence[Part], config: Any) -> Iterator[
     Args:
       program: of the config, as `build_parts` returns it.
     """
-    yield from summary_lines(program, config, cost_facts(parts, parts[-1].stop))
+    cost = cost_facts(parts, parts[-1].stop)
+    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
+    parameters = count_parameters(program.abstract_state.params)
+    yield (
+        f"{config.objective.name}: {parameters:,} parameters, "
+        f"{cost['flops_per_step'] / 1e9:,.1f} GFLOP a step, "
+        f"{cost['flops_per_token'] / 1e6:,.1f} MFLOP a token, "
+        f"{cost['peak_bytes'] / 2**20:,.0f} MiB a device on mesh {mesh}"
+    )
+    counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
+    yield f"text: {', '.join(counts)}" if counts else "text: not counted"
+    for dim in program.replicated_dims:
+        yield f"replicated, since the mesh axis does not divide it: {dim}"
     if len(parts) > 1:
-        for stop, own, _, _, cost in parts:
+        for part in parts:
             yield (
-                f"to step {stop:,}: length {own.data.length}, batch "
-                f"{own.train.batch}, {cost.flops / 1e9:,.1f} GFLOP a step"
+                f"to step {part.stop:,}: length {part.config.data.length}, batch "
+                f"{part.config.train.batch}, {part.cost.flops / 1e9:,.1f} GFLOP a step"
             )
 
 

@@ -1,4 +1,4 @@
-"""Parameters of runs that are finished or under way, restored to be used or trained."""
+"""Runs that are finished or under way: what their scores and predictions need."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
 from research.run.setup import Program, build_program, initial_state
-from research.step import State
 
 
 class RestoredRun(NamedTuple):
@@ -77,17 +76,3 @@ def run_params(
     if missing:
         raise UserError(f"{source} has no parameters {', '.join(missing)}")
     return params, int(source.name)
-
-
-def first_state(program: Program, config: Any) -> State:
-    """The state before step 0, with the parameters of train.init_from if it is set."""
-    state = initial_state(program, config.seed)
-    if not config.train.init_from:
-        return state
-    params, _ = restore_params(
-        config.train.init_from,
-        config.train.init_scope,
-        state.params,
-        **program.data.vocabulary_facts,
-    )
-    return state._replace(params=params)

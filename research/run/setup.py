@@ -1,7 +1,7 @@
 """Builds what a run needs from its config: data, network, mesh, compiled functions."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,12 +18,7 @@ from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
 from research.run.optimizer import make_optimizer
-from research.step import (
-    GRADIENT_NORM,
-    State,
-    make_evaluate,
-    make_step,
-)
+from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
 
 class Program(NamedTuple):
@@ -77,13 +72,11 @@ def build_program(
     vocab = vocab or data.vocab
     network = objective.network(options, vocab)
     batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    init = make_init(objective, network, optimizer, batch_spec, config.train.batch)
+    rest = network, optimizer, batch_spec, config.train.batch
+    init = eval_init = make_init(objective, *rest)
     evaluated = objectives.for_evaluation(objective)
-    eval_init = init
     if evaluated is not objective:
-        eval_init = make_init(
-            evaluated, network, optimizer, batch_spec, config.train.batch
-        )
+        eval_init = make_init(evaluated, *rest)
     with sharding.context(mesh):
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed, eval_boxed = (jax.eval_shape(f, key) for f in (init, eval_init))
@@ -108,24 +101,25 @@ def build_program(
             make_evaluate(evaluated, network, seed=config.seed),
             out_shardings=(replicated, shardings.carry, replicated),
         ),
-        abstract_state=jax.tree.map(
-            lambda x, own: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=own),
-            state,
-            shardings,
-        ),
+        abstract_state=_with_shardings(state, shardings),
         abstract_batch={
             name: rows((config.train.batch, *spec.shape), spec.dtype)
             for name, spec in batch_spec.items()
         },
-        abstract_key=jax.ShapeDtypeStruct(
-            key_data.shape, key_data.dtype, sharding=replicated
-        ),
-        abstract_eval_carry=jax.tree.map(
-            lambda leaf: rows(leaf.shape, leaf.dtype), eval_boxed.carry
-        ),
+        abstract_key=_with_shardings(key_data, replicated),
+        abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
         replicated_dims=sharding.replicated_dims(
             models.logical_axes(boxed.params), state.params, mesh
         ),
+    )
+
+
+def _with_shardings(shapes: Any, shardings: Any) -> Any:
+    """Abstract arrays of these shapes and shardings."""
+    return jax.tree.map(
+        lambda x, own: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=own),
+        shapes,
+        shardings,
     )
 
 
@@ -241,6 +235,22 @@ def initial_state(program: Program, seed: int) -> State:
     )
 
 
+def first_state(program: Program, config: Any) -> State:
+    """`initial_state`, with the parameters of train.init_from if it is set."""
+    state = initial_state(program, config.seed)
+    if not config.train.init_from:
+        return state
+    from research.checkpoints.partial_restore import restore_params  # imports Orbax
+
+    params, _ = restore_params(
+        config.train.init_from,
+        config.train.init_scope,
+        state.params,
+        **program.data.vocabulary_facts,
+    )
+    return state._replace(params=params)
+
+
 def count_parameters(params: Any) -> int:
     """The number of scalars in a tree of parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -275,25 +285,3 @@ def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start)
 
     return jax.jit(zeros, out_shardings=jax.tree.map(lambda x: x.sharding, start))
-
-
-def summary_lines(
-    program: Program, config: Any, cost: Mapping[str, float]
-) -> Iterator[str]:
-    """What a user reads about a run before its first step.
-
-    Args:
-      cost: `research.run.parts.cost_facts`.
-    """
-    mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())
-    parameters = count_parameters(program.abstract_state.params)
-    yield (
-        f"{config.objective.name}: {parameters:,} parameters, "
-        f"{cost['flops_per_step'] / 1e9:,.1f} GFLOP a step, "
-        f"{cost['flops_per_token'] / 1e6:,.1f} MFLOP a token, "
-        f"{cost['peak_bytes'] / 2**20:,.0f} MiB a device on mesh {mesh}"
-    )
-    counts = [f"{name} {n:,}" for name, n in program.data.counts.items() if n]
-    yield f"text: {', '.join(counts)}" if counts else "text: not counted"
-    for dim in program.replicated_dims:
-        yield f"replicated, since the mesh axis does not divide it: {dim}"

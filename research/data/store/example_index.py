@@ -132,16 +132,6 @@ def build_index(
     """
     _check_stride(text_spec, stride)
     stride = text_spec.stride or stride
-    cache_key = {
-        "version": VERSION,
-        "stream": stream.fingerprint,
-        "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
-        "stride": stride,
-    }
-    if text_spec.max_first:
-        cache_key["max_first"] = text_spec.max_first
-    if text_spec.tail:
-        cache_key["tail"] = text_spec.tail
     is_pair = text_spec.unit in PAIR_UNITS
     pair_labels = is_pair and text_spec.unit != "parts"
 
@@ -153,6 +143,7 @@ def build_index(
         arrays = _load_arrays(folder, is_pair)
         return _find_damage(arrays, stream, pair_labels=pair_labels)
 
+    cache_key = _cache_key(stream, text_spec, stride)
     folder = cache.get_or_create(
         cache_dir, "index", cache_key, create, find_damage=find_damage
     )
@@ -164,6 +155,19 @@ def build_index(
         fingerprint=folder.name,
         pair_labels=pair_labels,
     )
+
+
+def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
+    """All that the arrays of an index depend on."""
+    key = {
+        "version": VERSION,
+        "stream": stream.fingerprint,
+        "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
+        "stride": stride,
+    }
+    # These came later: where they are 0 an index made before them is still right.
+    later = {"max_first": text_spec.max_first, "tail": text_spec.tail}
+    return key | {name: value for name, value in later.items() if value}
 
 
 def _check_stride(text_spec: TextSpec, stride: int) -> None:

@@ -34,7 +34,7 @@ from research.models.options import Options
 
 
 class PositionFeatures(NamedTuple):
-    """Functions of the positions of queries or keys; None: not part of the logits."""
+    """Functions of the positions or token types of queries or keys; None: not used."""
 
     rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     relative: RelativeFeatures | None = None
@@ -65,7 +65,7 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
                 rotary_angles(each, options.key_width, options.rope_theta)
                 for each in positions
             ]
-        if "relative" in (options.position, options.token_type_encoding):
+        if options.has_relative_terms:
             relative = relative_features(options, inputs)
     query, key = map(PositionFeatures, rotary, relative)
     if "position" not in inputs.query and "token_type" in inputs.query:
@@ -121,23 +121,18 @@ class Attention(nn.Module):
         """
         options = self.options
         num_heads, key_width = options.heads, options.key_width
-        inner, outer = ("embed", "heads"), ("heads", "embed")
         t5 = options.init == "t5"
-        init_scales = {
-            "query": key_width**-0.5 if t5 else 1.0,
-            "key": 1.0,
-            "value": 1.0,
-        }
         dense = partial(Dense, options, bias=options.position != "relative")
 
-        def project(name, state, count=num_heads):
-            layer = dense(count * key_width, inner, scale=init_scales[name], name=name)
+        def project(name, state, count, init_scale=1.0):
+            axes = ("embed", "heads")
+            layer = dense(count * key_width, axes, scale=init_scale, name=name)
             return layer(state).reshape(*state.shape[:2], count, key_width)
 
-        source = states_BLD if source_BMD is None else source_BMD
-        query = project("query", states_BLD)
+        init_scale = key_width**-0.5 if t5 else 1.0
+        query = project("query", states_BLD, num_heads, init_scale)
+        own = source = states_BLD if source_BMD is None else source_BMD
         num_kv_heads = options.num_kv_heads or num_heads
-        own = source
         if not isinstance(source, KeyValues):
             names = ("key", "value")
             own = KeyValues(*(project(name, source, num_kv_heads) for name in names))
@@ -155,19 +150,26 @@ class Attention(nn.Module):
             query, key, relative = terms(query, key, *features, inputs.relative_biases)
         else:
             query = query * scale
-        mask, drop = inputs.mask, None
-        if options.dropout_rate("attention") and self.has_rng("dropout"):
-            drop = partial(dropout, self, place="attention")
-        if isinstance(mask, DenseMask):
-            out = dense_attention(query, key, value, mask, relative=relative, drop=drop)
-        else:
-            out = mask.attend(query, key, value)
+        out = self._attend(query, key, value, inputs.mask, relative)
         out = out.reshape(*out.shape[:2], options.attention_width)
-        dense_out = partial(dense, options.width, outer, residual=True)
-        if inputs.query.output is None:
-            out = dense_out(name="out")(out)
-        else:
-            types = range(options.token_types)
-            by_type = jnp.stack([dense_out(name=f"out_{n}")(out) for n in types])
-            out = jnp.einsum("blc,cbld->bld", inputs.query.output, by_type)
+        out = self._project_out(dense, out, inputs.query.output)
         return (out, own) if with_keys else out
+
+    def _attend(self, query, key, value, mask, relative):
+        """Attention by the implementation that the mask is of."""
+        if not isinstance(mask, DenseMask):
+            return mask.attend(query, key, value)
+        drop = None
+        if self.options.dropout_rate("attention") and self.has_rng("dropout"):
+            drop = partial(dropout, self, place="attention")
+        return dense_attention(query, key, value, mask, relative=relative, drop=drop)
+
+    def _project_out(self, dense, out, types_BLC):
+        """The last layer; with `types_BLC` one-hot, one for each token type."""
+        axes = ("heads", "embed")
+        layer = partial(dense, self.options.width, axes, residual=True)
+        if types_BLC is None:
+            return layer(name="out")(out)
+        types = range(self.options.token_types)
+        out_CBLD = jnp.stack([layer(name=f"out_{n}")(out) for n in types])
+        return jnp.einsum("blc,cbld->bld", types_BLC, out_CBLD)

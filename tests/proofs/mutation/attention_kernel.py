@@ -64,9 +64,9 @@ MUTANTS = [
     ),
     Mutant(
         "the gradient of keys comes from the first head of a group alone",
-        BACKWARD,
-        "        head = key_head * group + step // num_queries\n",
-        "        head = key_head * group\n",
+        "research/kernels/key_grid.py",
+        "    head = key_head * group + step // num_query_tiles\n",
+        "    head = key_head * group\n",
         TEST_KERNEL,
         "grouped_heads",
     ),
