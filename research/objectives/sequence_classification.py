@@ -44,6 +44,12 @@ class Objective:
     multi       any number of labels: binary cross-entropy of each.
     regression  a number: squared error, of label / `label_scale` (RoBERTa's and
                 ELECTRA's STS-B: 5).
+
+    With a `stride` a single text which is too long is cut into chunks, each of which is
+    a row with the text's label and weight 1: loss and accuracy as terms count chunks. A
+    prediction is the mean of the logits of a text's chunks, so that metrics and items
+    count texts (Pappagari et al. 2019 train BERT on segments and average what it
+    predicts of them; Sun et al. 2019, section 5.3.1, train on pooled states instead).
     """
 
     format: str = choice("bert", task_input.FORMATS)
@@ -58,6 +64,8 @@ class Objective:
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
     # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
     # a row here has room for the specials of two texts)
+    stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
+    # too long to the next; data.length: chunks have no token in common. 0: no chunks
 
     family = "supervised"
     supports_accumulation = True
@@ -66,6 +74,8 @@ class Objective:
         check(self)
         if self.lm_coef and self.format != "gpt":
             raise ValueError("lm_coef is 0 with formats other than gpt")
+        if self.tail and self.stride:
+            raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
 
     @property
     def pattern(self) -> str:
@@ -83,7 +93,8 @@ class Objective:
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 2)
-        return TextSpec("parts", room, label=LABEL_TYPES[self.task], tail=self.tail)
+        label = LABEL_TYPES[self.task]
+        return TextSpec("parts", room, label=label, tail=self.tail, stride=self.stride)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
