@@ -64,6 +64,9 @@ class Objective:
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
     # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
     # a row here has room for the specials of two texts)
+    features: str = choice("last", models.FEATURES)  # states of which the head reads
+    # that of the pooled position, as in token_classification; not with format bart
+    lstm_layers: int = number(0, least=0, most=8)  # likewise
     stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
     # too long to the next; data.length: chunks have no token in common. 0: no chunks
 
@@ -74,6 +77,11 @@ class Objective:
         check(self)
         if self.lm_coef and self.format != "gpt":
             raise ValueError("lm_coef is 0 with formats other than gpt")
+        has_features = self.features != "last" or self.lstm_layers
+        if has_features and (self.format == "bart" or self.lm_coef):
+            raise ValueError(
+                "features is last and lstm_layers 0 with format bart, and with lm_coef"
+            )
         if self.tail and self.stride:
             raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
 
@@ -164,7 +172,12 @@ class Objective:
         if self.format == "bart":
             return models.EncoderDecoder(options, size=vocab.size, heads=heads)
         return models.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
+            options,
+            size=vocab.size,
+            pattern=self.pattern,
+            heads=heads,
+            feature_states=self.features,
+            lstm_layers=self.lstm_layers,
         )
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
@@ -174,7 +187,7 @@ class Objective:
             encoded = net.encode(input_group(batch, "encoder_"))
             states = net.states(input_group(batch, "decoder_"), encoded, scored=scored)
         else:
-            states = net.states(batch, scored=scored)
+            states = net.features(batch, scored=scored)
         return net.head("label", states[:, 0])
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

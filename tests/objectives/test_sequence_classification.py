@@ -60,7 +60,7 @@ def test_regression_is_the_squared_error_of_scaled_labels():
     batch = objective.corrupt(TEXTS, keys(4), labels, 16)
 
     class Net:
-        def states(self, batch, scored):
+        def features(self, batch, scored):
             return np.zeros((4, 1, 2), np.float32)
 
         def head(self, name, states):
