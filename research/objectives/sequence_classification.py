@@ -64,11 +64,11 @@ class Objective:
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
     # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
     # a row here has room for the specials of two texts)
+    stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
+    # too long to the next; data.length: chunks have no token in common. 0: no chunks
     features: str = choice("last", models.FEATURES)  # states of which the head reads
     # that of the pooled position, as in token_classification; not with format bart
     lstm_layers: int = number(0, least=0, most=8)  # likewise
-    stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
-    # too long to the next; data.length: chunks have no token in common. 0: no chunks
 
     family = "supervised"
     supports_accumulation = True
@@ -81,6 +81,11 @@ class Objective:
         if has_features and (self.format == "bart" or self.lm_coef):
             raise ValueError(
                 "features is last and lstm_layers 0 with format bart, and with lm_coef"
+            )
+        if self.head == "tanh" and (self.features == "concat" or self.lstm_layers):
+            raise ValueError(
+                "head is linear with features concat and with lstm_layers, since the "
+                "pooler of head tanh reads one state of the network"
             )
         if self.tail and self.stride:
             raise ValueError("tail is 0 with a stride, whose chunks are the whole text")

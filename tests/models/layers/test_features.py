@@ -114,5 +114,9 @@ def test_heads_without_features_are_refused(fields):
     for keys in ({"features": "mix"}, {"lstm_layers": 1}):
         with pytest.raises(UserError, match="features is last and lstm_layers 0 with"):
             make_objective("sequence_classification", **fields, **keys)
+    for keys in ({"features": "concat"}, {"lstm_layers": 1}):
+        make_objective("sequence_classification", head="linear", **keys)
+        with pytest.raises(UserError, match="head is linear with"):
+            make_objective("sequence_classification", **keys)
     with pytest.raises(UserError, match="features is last, concat or mix"):
         make_objective("token_classification", features="all")
