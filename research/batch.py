@@ -74,7 +74,8 @@ class TextSpec(NamedTuple):
     random_start: bool = False
 
     # Parts: tokens of the first part at most (the others have the rest), 0 for any
-    # number; a stride makes windows over the others. What a document's label is (see
+    # number; a stride makes windows over the others, without `max_first` over a single
+    # part that is too long. What a document's label is (see
     # `research.data.loading.labels`); "": it is not read. Tokens that a single part
     # which is too long keeps from its end; `length` or more: its end alone.
     max_first: int = 0

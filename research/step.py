@@ -103,6 +103,7 @@ def gradient(
     key: jax.Array,
     dropout_key: jax.Array | None,
     accumulate: int = 1,
+    stop_frozen: Callable[[Any], Any] = lambda params: params,
 ) -> tuple[Any, dict, Any]:
     """The gradient of the whole batch's loss, exact for any number of micro-batches.
 
@@ -114,6 +115,8 @@ def gradient(
       key: of what the loss samples; the same for every micro-batch.
       dropout_key: None without dropout.
       accumulate: A, the number of micro-batches.
+      stop_frozen: the parameters with `stop_gradient` at those that do not learn, so
+        that no gradient is computed for these.
 
     Returns:
       the gradient, the `term_sums` of the batch, and the carry.
@@ -121,7 +124,10 @@ def gradient(
 
     def loss_fn(params, batch, dropout_key, weights=None):
         terms, carry = models.apply(
-            network, params, lambda net: objective.loss(net, batch, key), dropout_key
+            network,
+            stop_frozen(params),
+            lambda net: objective.loss(net, batch, key),
+            dropout_key,
         )
         if weights is None:
             weights = {name: term.weight for name, term in terms.items()}
@@ -160,6 +166,7 @@ def make_step(
     accumulate: int,
     dropout: bool,
     log_every: int,
+    stop_frozen: Callable[[Any], Any] = lambda params: params,
 ) -> Callable[[State, dict, jax.Array], State]:
     """The function of one update; `State.sums` restarts every `log_every` steps.
 
@@ -178,6 +185,7 @@ def make_step(
             key=sample_key,
             dropout_key=dropout_key if dropout else None,
             accumulate=accumulate,
+            stop_frozen=stop_frozen,
         )
         norm, one = optax.tree.norm(grads), jnp.ones((), jnp.float32)
         sums = sums | {GRADIENT_NORM: (norm, one, 0.0 * one)}

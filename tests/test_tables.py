@@ -103,6 +103,26 @@ def test_a_task_that_an_objective_cannot_read_is_no_cell():
     assert not list(trials)
 
 
+def test_a_task_by_features_tunes_its_head_alone(monkeypatch):
+    repeats = {"smoke": finetuning.Repeats(1, 1, (1e-4, 3e-4))}
+    monkeypatch.setattr(finetuning, "REPEATS", repeats)
+    words = Task("WNUT-17", KEYS | {"objective.name": "token_classification"})
+    tasks = {"NER": words, "NER by features": words}
+    trials = [
+        (group, keys)
+        for _, keys, (row, group) in finetuning.sweep("bert8", "smoke", tasks)
+        if row == "80 10 10"
+    ]
+    rates, frozen = {}, {}
+    for group, keys in trials[1:]:
+        rates.setdefault(group, []).append(keys["optimizer.learning_rate"])
+        start = {"train.init_from": "", "data.vocabulary": "unigram"}
+        config = load_config(finetuning.EXPERIMENT, keys | start)
+        frozen[group] = config.optimizer.frozen
+    assert rates == {"NER": [1e-4, 3e-4], "NER by features": [1e-3]}
+    assert frozen == {"NER": "", "NER by features": "token,place,stack"}
+
+
 def test_tasks_that_a_table_does_not_have_are_refused():
     with pytest.raises(UserError, match="none of the tasks of Devlin"):
         finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]})

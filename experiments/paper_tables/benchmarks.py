@@ -26,12 +26,31 @@ COLUMNS = {
     "NewsQA": ("NewsQA", "f1"),
     "TriviaQA": ("TriviaQA", "f1"),
     "NER fine-tuned": ("NER", "f1"),
+    "NER by features": ("NER by features", "f1"),
     "ELI5 ppl": ("ELI5", "perplexity"),
     "XSum ppl": ("XSum", "perplexity"),
     "ConvAI2 ppl": ("ConvAI2", "perplexity"),
     "CNN/DM ppl": ("CNN/DM", "perplexity"),
 }
 """Column -> task and metric."""
+
+KEYS = {
+    "NER by features": {
+        "objective.features": "concat",
+        "objective.lstm_layers": 2,
+        "optimizer.frozen": "token,place,stack",
+        "optimizer.learning_rate": 1e-3,
+        "model.dropout": 0.0,
+        "model.head_dropout": 0.1,
+    },
+}
+"""Task -> keys of its fine-tunings, whatever its files are.
+
+By features: a BiLSTM of two layers reads the last four blocks of the network as it was
+pretrained (Devlin et al. 2019, section 5.3). The paper has no learning rate; this one
+is that of AllenNLP's tagger on ELMo's features (allennlp-models,
+training_config/tagging/ner_elmo.jsonnet).
+"""
 
 MEANS = {
     "GLUE": ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE"),

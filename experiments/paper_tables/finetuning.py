@@ -71,7 +71,8 @@ def sweep(
             start = pretraining(row, arm, scale, seed=seed, keys=keys, size=size)
             yield (*start, (row, "pretraining"))
             for task_name, task in chosen.items():
-                for tuned in tunings(start, task, scale, tuning or {}):
+                own = (tuning or {}) | benchmarks.KEYS.get(task_name, {})
+                for tuned in tunings(start, task, scale, own):
                     yield (*tuned, (row, task_name))
 
 
@@ -137,21 +138,26 @@ def tunings(
 ) -> Iterator[Arm]:
     """The fine-tunings of a pretraining on a task: seeds x learning rates.
 
-    None, if the task's objective does not read the format of the pretraining.
+    Rates are the scale's, unless the task or `more` has one. None, if the task's
+    objective does not read the format of the pretraining.
     """
     own = {"data.vocabulary": start, "train.init_from": start}
     own |= network_keys(start) | SCALES[scale].tuning
     name = task.keys.get("objective.name", "sequence_classification")
-    own |= form_keys(start, name) | task.keys | more
+    chosen = {**task.keys, **more}
+    own |= form_keys(start, name) | chosen
     fields = objective_class(name).__dataclass_fields__
     if own["objective.format"] not in fields["format"].metadata["values"]:
         return
     if "head" not in fields:
         own.pop("objective.head", None)
     repeats, first = REPEATS[scale], start[1]["seed"]
+    rates = repeats.learning_rates
+    if "optimizer.learning_rate" in chosen:
+        rates = (chosen["optimizer.learning_rate"],)
     for number in range(repeats.tuning_seeds):
         seed = first * repeats.tuning_seeds + number
-        for rate in repeats.learning_rates:
+        for rate in rates:
             yield EXPERIMENT, {**own, "seed": seed, "optimizer.learning_rate": rate}
 
 

@@ -6,7 +6,13 @@
 Question: of the 15 % chosen tokens, which fraction should become the mask token, stay,
 or become a random token? Rows are named MASK SAME RND, in per cent.
 
-Departs: the column of features without fine-tuning is left out.
+"NER by features" tunes no parameter of the network: a BiLSTM of two layers reads the
+states of its last four blocks (Devlin et al. 2019, section 5.3). Its task is named so
+in the file of tasks, beside "NER", with the same files.
+
+Departs: features are of rows of data.length, not of documents; the BiLSTM has
+model.width units a direction, and a learning rate that is not the paper's, who gives
+none.
 """
 
 from experiments.paper_tables import finetuning

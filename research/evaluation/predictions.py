@@ -12,6 +12,9 @@ span     start [B, K], end [B, K, E] and score [B, K, E]: positions of candidate
          null [B], the score of no answer; context [B, 2]: its first position and
          number of tokens
 text     written [B, T], padded, by `written_texts` in place of `predict`
+
+A document may have several rows: of span these are windows over its context, of class,
+set and number chunks of its text, over which the logits are averaged.
 """
 
 # B rows, N labels, C choices, L length, K starts, E ends of each
@@ -44,11 +47,15 @@ class Scores(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The predictions of one example: a row, or several that are windows over it."""
+    """The predictions of one example: a row, or several that are parts of it."""
 
     document: Document
     arrays: list[Mapping[str, np.ndarray]]  # of each row
     first: list[int]  # of each row, its second span's first token in the document
+
+    def mean_logits(self) -> np.ndarray:
+        """[N]: the mean over the rows."""
+        return np.mean([row["logits"] for row in self.arrays], axis=0)
 
 
 def score_predictions(
@@ -94,7 +101,7 @@ def _take(documents: Iterator[Document], count: int) -> Iterator[Document]:
 
 def _class_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
-    prediction = data.vocab.labels[int(rows.arrays[0]["logits"].argmax())]
+    prediction = data.vocab.labels[int(rows.mean_logits().argmax())]
     return _right_or_wrong(rows.document, prediction, rows.document.label)
 
 
@@ -115,7 +122,7 @@ def _right_or_wrong(document: Document, prediction: str, gold: str | None) -> It
 def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: the fraction of all labels that is right."""
     names, label = single_labels(data.vocab.labels), rows.document.label
-    likely = rows.arrays[0]["logits"] > 0
+    likely = rows.mean_logits() > 0
     prediction = [name for name, yes in zip(names, likely, strict=True) if yes]
     if label is None:
         return Item(rows.document.id, prediction, None, None)
@@ -126,7 +133,7 @@ def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
 
 def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: minus the squared error."""
-    prediction, label = float(rows.arrays[0]["logits"][0]), rows.document.label
+    prediction, label = float(rows.mean_logits()[0]), rows.document.label
     if label is None:
         return Item(rows.document.id, prediction, None, None)
     gold = float(label)

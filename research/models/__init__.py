@@ -19,12 +19,14 @@ from research.models.flax_bridge import (
     unbox,
 )
 from research.models.layers.adaptive import AdaptiveReadout
+from research.models.layers.features import FEATURES
 from research.models.layers.heads import HeadSpec, Readout
 from research.models.merge import merge_networks
 from research.models.options import Options
 from research.models.transformer import Transformer
 
 __all__ = [
+    "FEATURES",
     "TIE_CHOICES",
     "AdaptiveReadout",
     "BiLM",

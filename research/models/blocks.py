@@ -141,11 +141,13 @@ class Stack(nn.Module):
         memorize: tuple[int, int] = (0, 0),
         cache: Cache | None = None,
         pattern: str | None = None,
+        with_inputs: bool = False,
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
         With mems a pair: these, and the inputs [B, layers, any, D] of all blocks at the
         positions to memorize. With a cache a pair, too: these, and the next cache.
+        With `with_inputs`: these, and the inputs [layers, B, L, D] of all blocks.
 
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
@@ -186,7 +188,7 @@ class Stack(nn.Module):
             if cache is not None:
                 return after
             if mems is None:
-                return after, None
+                return after, x if with_inputs else None
             return after, lax.stop_gradient(x[:, slice(*memorize)])
 
         if cache is None:
@@ -202,6 +204,8 @@ class Stack(nn.Module):
             own, *of_encoder = outputs
             encoded = encoded and encoded._replace(states=of_encoder[0])
             return x, cache.write_states(own, encoded)
+        if with_inputs:
+            return x, outputs
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
 
     def _by_layer(self, mems, cache, encoded):

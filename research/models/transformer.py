@@ -18,11 +18,13 @@ from research.models.layers.adaptive import (
     AdaptiveReadout,
 )
 from research.models.layers.cache import Cache, empty_cache
+from research.models.layers.dense import gather_positions
 from research.models.layers.embeddings import (
     InputEmbedding,
     QueryEmbedding,
     TokenEmbedding,
 )
+from research.models.layers.features import FeatureLayers
 from research.models.layers.heads import (
     BoundaryHead,
     HeadSpec,
@@ -43,6 +45,7 @@ class Transformer(nn.Module):
       heads: number of values of each named head, or its `HeadSpec`.
       offsets: number of offsets in a span that `boundary` distinguishes; 0: no such
         head.
+      feature_states, lstm_layers: of `FeatureLayers`.
       shared_token, shared_embedding, shared_stack, shared_output: modules of another
         network that serve in place of this one's own; None: its own.
     """
@@ -53,6 +56,8 @@ class Transformer(nn.Module):
     transform: bool = False
     heads: Mapping[str, int | HeadSpec] | tuple = ()
     offsets: int = 0
+    feature_states: str = "last"
+    lstm_layers: int = 0
     shared_token: Any = None
     shared_embedding: Any = None
     shared_stack: Any = None
@@ -80,6 +85,10 @@ class Transformer(nn.Module):
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="sides"
             )
+        self.has_feature_layers = self.feature_states != "last" or self.lstm_layers > 0
+        self.feature_layers = FeatureLayers(
+            options, self.feature_states, self.lstm_layers, name="features"
+        )
         self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def states(
@@ -90,6 +99,7 @@ class Transformer(nn.Module):
         mems: Mapping | None = None,
         reuse_len: int | None = None,
         cache: Cache | None = None,
+        with_inputs: bool = False,
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
@@ -111,6 +121,8 @@ class Transformer(nn.Module):
             state [B, layers, N, D], inputs of each block; segment [B, N], 0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned.
+          with_inputs: without mems and cache, return a pair: the states, and the inputs
+            [layers, B, L, D] of all blocks.
 
         Raises:
           UserError: there are mems, but positions are not relative.
@@ -127,7 +139,7 @@ class Transformer(nn.Module):
         stack = self.stack if self.shared_stack is None else self.shared_stack
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
         if mems is None:
-            return stack(cache=cache)
+            return stack(cache=cache, with_inputs=with_inputs)
         if self.options.position != "relative":
             raise UserError(
                 f"model.position is {self.options.position!r}, but mems need relative "
@@ -141,6 +153,17 @@ class Transformer(nn.Module):
         segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
         state = jnp.concatenate([state, inputs], 2)
         return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
+
+    def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """What heads of fine-tuning read, [B, L, F], or [B, P, F] at `scored` [B, P].
+
+        By default the states; else `FeatureLayers` of rows with padding at their end.
+        """
+        if not self.has_feature_layers:
+            return self.states(group, scored)
+        x, inputs = self.states(group, with_inputs=True)
+        x = self.feature_layers(x, inputs, group["segment"])
+        return x if scored is None else gather_positions(x, scored)
 
     def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
         """Mems of `length` positions [B, N], all of which are padding."""

@@ -44,6 +44,12 @@ class Objective:
     multi       any number of labels: binary cross-entropy of each.
     regression  a number: squared error, of label / `label_scale` (RoBERTa's and
                 ELECTRA's STS-B: 5).
+
+    With a `stride` a single text which is too long is cut into chunks, each of which is
+    a row with the text's label and weight 1: loss and accuracy as terms count chunks. A
+    prediction is the mean of the logits of a text's chunks, so that metrics and items
+    count texts (Pappagari et al. 2019 train BERT on segments and average what it
+    predicts of them; Sun et al. 2019, section 5.3.1, train on pooled states instead).
     """
 
     format: str = choice("bert", task_input.FORMATS)
@@ -58,6 +64,11 @@ class Objective:
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
     # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
     # a row here has room for the specials of two texts)
+    stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
+    # too long to the next; data.length: chunks have no token in common. 0: no chunks
+    features: str = choice("last", models.FEATURES)  # states of which the head reads
+    # that of the pooled position, as in token_classification; not with format bart
+    lstm_layers: int = number(0, least=0, most=8)  # likewise
 
     family = "supervised"
     supports_accumulation = True
@@ -66,6 +77,18 @@ class Objective:
         check(self)
         if self.lm_coef and self.format != "gpt":
             raise ValueError("lm_coef is 0 with formats other than gpt")
+        has_features = self.features != "last" or self.lstm_layers
+        if has_features and (self.format == "bart" or self.lm_coef):
+            raise ValueError(
+                "features is last and lstm_layers 0 with format bart, and with lm_coef"
+            )
+        if self.head == "tanh" and (self.features == "concat" or self.lstm_layers):
+            raise ValueError(
+                "head is linear with features concat and with lstm_layers, since the "
+                "pooler of head tanh reads one state of the network"
+            )
+        if self.tail and self.stride:
+            raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
 
     @property
     def pattern(self) -> str:
@@ -83,7 +106,8 @@ class Objective:
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - task_input.num_specials(self.format, 2)
-        return TextSpec("parts", room, label=LABEL_TYPES[self.task], tail=self.tail)
+        label = LABEL_TYPES[self.task]
+        return TextSpec("parts", room, label=label, tail=self.tail, stride=self.stride)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
@@ -153,7 +177,12 @@ class Objective:
         if self.format == "bart":
             return models.EncoderDecoder(options, size=vocab.size, heads=heads)
         return models.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
+            options,
+            size=vocab.size,
+            pattern=self.pattern,
+            heads=heads,
+            feature_states=self.features,
+            lstm_layers=self.lstm_layers,
         )
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
@@ -163,7 +192,7 @@ class Objective:
             encoded = net.encode(input_group(batch, "encoder_"))
             states = net.states(input_group(batch, "decoder_"), encoded, scored=scored)
         else:
-            states = net.states(batch, scored=scored)
+            states = net.features(batch, scored=scored)
         return net.head("label", states[:, 0])
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -19,7 +19,7 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
-from research.fields import check, choice
+from research.fields import check, choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses import crf
 from research.objectives.losses.cross_entropy import Term
@@ -36,10 +36,18 @@ class Objective:
     crf     the tags of a row together, by a linear-chain CRF over these logits (Lample
             et al. 2016); predicted tags are the best sequence (Viterbi). The loss is
             that of sequences, divided by the number of words as with linear.
+
+    `features` and `lstm_layers` with optimizer.frozen=token,place,stack are use without
+    tuning: the head learns from features (Devlin et al. 2019, section 5.3: concat, two
+    layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
     """
 
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
     head: str = choice("linear", ("linear", "crf"))
+    features: str = choice("last", models.FEATURES)  # states that the head reads: of
+    # the last block; of the last four, joined; a learned mix of embeddings and blocks
+    lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
+    # that the head reads, with model.width units a direction; 0: none
 
     family = "supervised"
     predicts = "tags"
@@ -99,12 +107,17 @@ class Objective:
         if self.head == "crf":
             heads["transition"] = models.HeadSpec(num_tags + 1, "none")
         return models.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
+            options,
+            size=vocab.size,
+            pattern=self.pattern,
+            heads=heads,
+            feature_states=self.features,
+            lstm_layers=self.lstm_layers,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tag, and accuracy (a metric)."""
-        logits_BLN = net.head("tag", net.states(batch))
+        logits_BLN = net.head("tag", net.features(batch))
         target, weight = batch["target"], batch["weight"]
         if self.head == "crf":
             loss = crf.negative_log_likelihood(
@@ -121,7 +134,7 @@ class Objective:
 
     def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """tag [B, L] int32, the most likely; weight [B, L], 1 where words begin."""
-        logits_BLN = net.head("tag", net.states(batch))
+        logits_BLN = net.head("tag", net.features(batch))
         tag = self._tags(net, logits_BLN, batch)
         return {"tag": tag, "weight": batch["weight"]}
 

@@ -164,6 +164,17 @@ def is_frozen(params: Any, parts: str) -> Any:
     return jax.tree.unflatten(jax.tree.structure(params), frozen)
 
 
+def stop_frozen(params: Any, parts: str) -> Any:
+    """The parameters, without gradient through those below the parts; "": none."""
+    if not parts:
+        return params
+    return jax.tree.map(
+        lambda leaf, stops: jax.lax.stop_gradient(leaf) if stops else leaf,
+        params,
+        is_frozen(params, parts),
+    )
+
+
 def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """Clipping by global norm, then the named optimizer on its schedule, then the
     average of the parameters.

@@ -17,7 +17,7 @@ from research.data.cache import resolve_cache_dir
 from research.data.pipeline import open_data, prefetch
 from research.distributed import sharding
 from research.errors import UserError
-from research.run.optimizer import make_optimizer
+from research.run.optimizer import make_optimizer, stop_frozen
 from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
 
@@ -144,6 +144,7 @@ def _jit_step(
         accumulate=config.train.accumulate,
         dropout=models.Options(**config.model).has_dropout,
         log_every=config.train.log_every,
+        stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
     )
     return jax.jit(step, donate_argnums=0, out_shardings=shardings)
 

@@ -7,6 +7,7 @@ import pytest
 
 from research import objectives
 from research.data.pipeline import open_data
+from research.evaluation import metrics
 from research.evaluation.predictions import score_predictions
 from tests.testing import small_data
 
@@ -96,7 +97,7 @@ PAIR = {"fields": "one,two", "label": "class"}
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "file", "keys", "metrics"),
+    ("name", "fields", "file", "keys", "names"),
     [
         ("sequence_classification", {}, "rows.jsonl", PAIR, ("accuracy", "matthews")),
         (
@@ -130,7 +131,7 @@ PAIR = {"fields": "one,two", "label": "class"}
         ),
     ],
 )
-def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, metrics):
+def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, names):
     objective, data = open_task(folder, name, file, keys, **fields)
     batches = [
         oracle(objective.predicts, batch, data.vocab)
@@ -139,8 +140,8 @@ def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, metric
     scores = score_predictions(objective, batches, data)
     documents = list(data.documents())
     assert [item.id for item in scores.items] == [each.id for each in documents]
-    assert {name: scores.metrics[name] for name in metrics} == pytest.approx(
-        dict.fromkeys(metrics, 1.0), rel=1e-6
+    assert {name: scores.metrics[name] for name in names} == pytest.approx(
+        dict.fromkeys(names, 1.0), rel=1e-6
     )
     best = 0 if objective.predicts == "number" else 1
     known = [item for item in scores.items if item.gold is not None]
@@ -162,3 +163,45 @@ def test_words_past_the_row_are_predicted_to_be_outside(folder):
     first = scores.items[0]
     assert len(first.prediction) == len(first.gold) == 9
     assert first.prediction[-1] == "O" and first.score < 1
+
+
+@pytest.mark.parametrize(
+    ("task", "label"), [("single", "class"), ("multi", "set"), ("regression", "number")]
+)
+def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label):
+    length, stride, rng = 16, 7, np.random.default_rng(1)
+    objective, data = open_task(
+        folder,
+        "sequence_classification",
+        "rows.jsonl",
+        {"fields": "one", "label": label, "length": length},
+        task=task,
+        stride=stride,
+    )
+    num_logits = {"single": 3, "multi": 2, "regression": 1}[task]
+    rows = [len(batch["example"]) for batch in data.eval.evaluation()]
+    batches = [{"logits": rng.normal(size=(size, num_logits))} for size in rows]
+    scores = score_predictions(objective, batches, data)
+    documents = list(data.documents())
+    room = length - 3
+    sizes = [len(data.vocabulary.encode(each.text)[0]) for each in documents]
+    chunks = [1 + max(0, -(-(size - room) // stride)) for size in sizes]
+    assert max(chunks) > 2 and min(chunks) == 1
+    logits = np.concatenate([batch["logits"] for batch in batches])[: sum(chunks)]
+    pooled = [each.mean(0) for each in np.split(logits, np.cumsum(chunks)[:-1])]
+    assert [item.id for item in scores.items] == [each.id for each in documents]
+    predictions, names = [item.prediction for item in scores.items], data.vocab.labels
+    if task == "single":
+        assert predictions == [names[each.argmax()] for each in pooled]
+        golds = [each.label for each in documents]
+        assert scores.metrics == metrics.of_classes(predictions, golds, names)
+    elif task == "multi":
+        sets = [
+            [name for name, on in zip("xy", row > 0, strict=True) if on]
+            for row in pooled
+        ]
+        assert predictions == sets
+    else:
+        assert predictions == pytest.approx([float(each[0]) for each in pooled])
+        golds = [float(each.label) for each in documents]
+        assert scores.metrics == metrics.of_numbers(predictions, golds)

@@ -46,6 +46,12 @@ def test_the_end_of_a_long_text_is_no_second_part():
     assert not batch["token_type"][1:].any()
 
 
+def test_chunks_have_a_stride():
+    objective = objectives.make_objective("sequence_classification", stride=5)
+    spec = objective.text_spec(16)
+    assert (spec.length, spec.stride, spec.max_first) == (13, 5, 0)
+
+
 def test_regression_is_the_squared_error_of_scaled_labels():
     objective = objectives.make_objective(
         "sequence_classification", task="regression", label_scale=5.0
@@ -54,7 +60,7 @@ def test_regression_is_the_squared_error_of_scaled_labels():
     batch = objective.corrupt(TEXTS, keys(4), labels, 16)
 
     class Net:
-        def states(self, batch, scored):
+        def features(self, batch, scored):
             return np.zeros((4, 1, 2), np.float32)
 
         def head(self, name, states):
@@ -97,6 +103,8 @@ def test_gpts_auxiliary_loss_predicts_the_next_token():
 def test_wrong_fields_and_labels_are_refused():
     with pytest.raises(UserError, match="lm_coef is 0 with formats other than gpt"):
         objectives.make_objective("sequence_classification", lm_coef=0.5)
+    with pytest.raises(UserError, match="tail is 0 with a stride"):
+        objectives.make_objective("sequence_classification", tail=3, stride=8)
     with pytest.raises(UserError, match="at most 31 labels"):
         corrupt(tuple(f"{n:02}" for n in range(32)), task="multi")
     with pytest.raises(UserError, match=r"data\.label"):

@@ -38,7 +38,7 @@ def test_text_without_tags_is_refused():
 class FixedHeads:
     """A network whose tags have equal logits, and in which tag 2 follows tag 2."""
 
-    def states(self, batch):
+    def features(self, batch):
         return np.zeros((*batch["token"].shape, 4), np.float32)
 
     def head(self, name, states):

@@ -1,19 +1,21 @@
 """A run's program: what of the config reaches its compiled functions."""
 
 import jax
+import numpy as np
 import pytest
 
 from launch.config import load_config
 from research.distributed import sharding
 from research.errors import UserError
 from research.objectives import lm
-from research.run.setup import build_program
-from tests.testing.example_batches import vocab
+from research.run.setup import build_program, initial_state
+from tests.testing.example_batches import keys as row_keys
+from tests.testing.example_batches import texts, vocab
 
 
-def make_program(keys):
+def make_program(keys, experiment="experiments/lm.py"):
     small = {"data.length": 8, "train.batch": 2, "model.layers": 1}
-    config = load_config("experiments/lm.py", small | keys)
+    config = load_config(experiment, small | keys)
     return build_program(config, jax.devices()[:1], vocab())
 
 
@@ -46,6 +48,35 @@ def test_a_step_is_compiled_once_for_all_seeds():
         for program in (make_program({"seed": seed}) for seed in (0, 1))
     ]
     assert steps[0] == steps[1]
+
+
+def test_a_frozen_body_gives_features_and_takes_no_gradient():
+    """The step changes all of the head, and costs less than one that tunes the body."""
+    keys = {"objective.name": "token_classification", "objective.features": "mix"}
+    keys |= {"model.width": 16, "model.heads": 2, "optimizer.warmup_steps": 0}
+    frozen = {"optimizer.frozen": "token,place,stack"}
+    tuned, program = (
+        make_program(keys | more, "experiments/finetune.py") for more in ({}, frozen)
+    )
+    tuned_flops, flops = (
+        each.step.lower(*each.step_shapes).cost_analysis()["flops"]
+        for each in (tuned, program)
+    )
+    assert flops < 0.6 * tuned_flops
+    state = initial_state(program, 0)
+    before = jax.device_get(state.params)
+    batch = program.objective.corrupt(
+        texts(6, [6, 4], vocab()), row_keys(2), vocab(), 8
+    )
+    with sharding.context(program.mesh):
+        batch = sharding.to_devices(
+            batch | {"example": np.arange(2, dtype=np.int32)}, program.abstract_batch
+        )
+        after = jax.device_get(program.step(state, batch, program.key_data(0)).params)
+    for part, params in before.items():
+        same = jax.tree.map(np.array_equal, params, after[part])
+        is_body = part in ("token", "place", "stack")
+        assert {*jax.tree.leaves(same)} == {is_body}, part
 
 
 def test_an_evaluation_may_have_more_mems_than_training():

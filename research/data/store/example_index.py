@@ -114,7 +114,8 @@ def build_index(
         unless nothing is before them. With `text_spec.max_first` the first part has
         at most as many tokens, and the others the rest of `text_spec.length`. With
         `text_spec.stride`, too, they have what the first part leaves, and every window
-        over them is a row (BERT's run_squad.py, doc_spans).
+        over them is a row (BERT's run_squad.py, doc_spans). With `text_spec.stride`
+        alone every window over a single part that is too long is a row.
 
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text

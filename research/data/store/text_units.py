@@ -65,7 +65,7 @@ def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
 
 
 def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
-    """The first part of each document and its other parts, or windows over them."""
+    """The first part of each document and its other parts, or windows over text."""
     start, label = np.asarray(stream.document_offsets[:-1]), stream.labels
     end = stream.document_offsets[1:] - stream.separator_length
     start, end, label = (array[end > start] for array in (start, end, label))
@@ -73,26 +73,54 @@ def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     second = np.minimum(parts[np.searchsorted(parts, start)], end)
     one, two = second - start, end - second
     total = int(one.sum() + two.sum())
-    if not stride:
-        lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
-        if room := text_spec.max_first:
-            lost_one = np.maximum(one - room, 0)
-            lost_two = np.maximum(two - (text_spec.length - room), 0)
-        lost = int((lost_one + lost_two).sum())
-        spans = Spans(
-            start, one - lost_one, label, second, two - lost_two, total, truncated=lost
-        )
-        is_cut = (two == 0) & (lost_one > 0)
-        return _with_tails(spans, is_cut, end, min(text_spec.tail, text_spec.length))
-    one = np.minimum(one, text_spec.max_first or one)
-    room = np.maximum(text_spec.length - one, 1)
+    if stride and text_spec.max_first:
+        one = np.minimum(one, text_spec.max_first)
+        room = np.maximum(text_spec.length - one, 1)
+        row, begin, size = _windows(second, end, room, stride)
+        return Spans(start[row], one[row], label[row], begin, size, total)
+    lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
+    if room := text_spec.max_first:
+        lost_one = np.maximum(one - room, 0)
+        lost_two = np.maximum(two - (text_spec.length - room), 0)
+    is_cut = (two == 0) & (lost_one > 0)
+    if stride:
+        lost_one = np.where(is_cut, 0, lost_one)
+    lost = int((lost_one + lost_two).sum())
+    spans = Spans(
+        start, one - lost_one, label, second, two - lost_two, total, truncated=lost
+    )
+    if stride:
+        return _with_windows(spans, text_spec.length, stride)
+    return _with_tails(spans, is_cut, end, min(text_spec.tail, text_spec.length))
+
+
+def _windows(begin: np.ndarray, end: np.ndarray, room: np.ndarray, stride: int):
+    """Windows over the texts from `begin` to `end` [N], of `room` [N] tokens each.
+
+    Returns:
+      of each window, its text, where it begins, and its tokens; the last one of a text
+      alone has its end.
+    """
     step = np.minimum(stride, room)
-    windows = 1 + -(-np.maximum(two - room, 0) // step)
-    row = np.repeat(np.arange(len(start)), windows)
-    nth = np.arange(len(row)) - np.repeat(np.cumsum(windows) - windows, windows)
-    begin = second[row] + nth * step[row]
-    size = np.minimum(room[row], end[row] - begin)
-    return Spans(start[row], one[row], label[row], begin, size, total)
+    count = 1 + -(-np.maximum(end - begin - room, 0) // step)
+    text = np.repeat(np.arange(len(begin)), count)
+    nth = np.arange(len(text)) - np.repeat(np.cumsum(count) - count, count)
+    first = begin[text] + nth * step[text]
+    return text, first, np.minimum(room[text], end[text] - first)
+
+
+def _with_windows(spans: Spans, length: int, stride: int) -> Spans:
+    """Spans of which those that are longer than `length` are windows over them."""
+    room = np.full_like(spans.start, length)
+    end = spans.start + spans.length
+    row, start, size = _windows(spans.start, end, room, stride)
+    return spans._replace(
+        start=start,
+        length=size,
+        label=spans.label[row],
+        second=spans.second[row],
+        second_length=spans.second_length[row],
+    )
 
 
 def _with_tails(spans: Spans, is_cut: np.ndarray, end: np.ndarray, tail: int) -> Spans:

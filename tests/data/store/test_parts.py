@@ -124,6 +124,30 @@ def test_windows_cover_the_other_parts_at_a_stride(vocabularies, tmp_path, strid
         assert document.text[answer : answer + 6].strip() in text
 
 
+@pytest.mark.parametrize("stride", [1, 3, 5, 8, 50])
+def test_chunks_cover_a_single_text_at_a_stride(vocabularies, tmp_path, stride):
+    vocabulary = vocabularies["wordpiece"]
+    texts = ["a b", "a b b a b a a b a a a b b a b a b b a", "b a a b b b a a"]
+    parts = [[text] for text in texts] + [[texts[1], "b"]]
+    documents = [
+        join_parts(each, "\n")._replace(label=str(len(each))) for each in parts
+    ]
+    stream = make_stream(documents, vocabulary, tmp_path)
+    index = build_index(stream, TextSpec("parts", 8, stride=stride), 0, tmp_path)
+    rows = index.read(np.arange(len(index.start)), 8, 0)
+    short, long, fits = (vocabulary.encode(text)[0].tolist() for text in texts)
+    step, chunks = min(stride, 8), []
+    while not chunks or len(chunks[-1]) + step * (len(chunks) - 1) < len(long):
+        chunks.append(long[step * len(chunks) :][:8])
+    expected = [short, *chunks, fits, [*long[:7], short[1]]]  # a pair is not cut
+    found = zip(rows["token"], rows["length"], strict=True)
+    assert [token[:size].tolist() for token, size in found] == expected
+    assert rows["first_length"].tolist() == [len(row) for row in expected[:-1]] + [7]
+    names = [stream.label_names[label] for label in index.label]
+    assert names == ["1"] * (len(chunks) + 2) + ["2"]
+    assert index.counts["truncated"] == len(long) + 1 - 8
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tag_is_at_the_first_token_of_its_word(vocabularies, tmp_path, kind):
     vocabulary = vocabularies[kind]

@@ -145,10 +145,26 @@ MUTANTS = [
     Mutant(
         "the last window over a context lacks its end",
         "research/data/store/text_units.py",
-        "windows = 1 + -(-np.maximum(two - room, 0) // step)",
-        "windows = 1 + np.maximum(two - room, 0) // step",
+        "count = 1 + -(-np.maximum(end - begin - room, 0) // step)",
+        "count = 1 + np.maximum(end - begin - room, 0) // step",
         TEST_PARTS,
         "windows_cover",
+    ),
+    Mutant(
+        "of a long text with a stride only the first chunk is read",
+        "research/data/store/text_units.py",
+        "        lost_one = np.where(is_cut, 0, lost_one)\n",
+        "        pass\n",
+        TEST_PARTS,
+        "chunks_cover",
+    ),
+    Mutant(
+        "a text of several chunks is predicted by its first one",
+        PREDICTIONS,
+        'return np.mean([row["logits"] for row in self.arrays], axis=0)',
+        'return self.arrays[0]["logits"]',
+        TEST_PREDICTIONS,
+        "mean_of_their_logits",
     ),
     Mutant(
         "every token of a text is one character",

@@ -1,0 +1,57 @@
+"""Mutants of features: states of several layers, and a body that does not learn."""
+
+from tests.proofs.mutation import Mutant
+
+FEATURES = "research/models/layers/features.py"
+TEST_FEATURES = "tests/models/layers/test_features.py"
+
+MUTANTS = [
+    Mutant(
+        "the weights of a mix of layers do not add up to 1",
+        FEATURES,
+        "weight_N = scale * jax.nn.softmax(layers_N)",
+        "weight_N = scale * jnp.exp(layers_N)",
+        TEST_FEATURES,
+        "elmos_sum",
+    ),
+    Mutant(
+        "embeddings are among the joined blocks",
+        FEATURES,
+        "blocks = [*inputs_NBLD[1:], x_BLD]",
+        "blocks = [*inputs_NBLD, x_BLD]",
+        TEST_FEATURES,
+        "last_four_blocks",
+    ),
+    Mutant(
+        "the backward LSTM begins in the padding",
+        FEATURES,
+        "both = [lstm(x, seq_lengths=size_B) for lstm in (forward, backward)]",
+        "both = [lstm(x) for lstm in (forward, backward)]",
+        TEST_FEATURES,
+        "no_padding",
+    ),
+    Mutant(
+        "a gradient is computed for the frozen body",
+        "research/run/setup.py",
+        "stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),",
+        "stop_frozen=lambda params: params,",
+        "tests/run/test_setup.py",
+        "frozen_body",
+    ),
+    Mutant(
+        "a classifier of texts reads the last states, whatever its features are",
+        "research/objectives/sequence_classification.py",
+        "states = net.features(batch, scored=scored)",
+        "states = net.states(batch, scored=scored)",
+        "tests/objectives/test_sequence_classification.py",
+        "squared_error_of_scaled",
+    ),
+    Mutant(
+        "a task's own learning rate is lost in a sweep",
+        "experiments/paper_tables/finetuning.py",
+        'if "optimizer.learning_rate" in chosen:',
+        "if False:",
+        "tests/test_tables.py",
+        "by_features",
+    ),
+]
