@@ -97,8 +97,7 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     better, worse = (np.array([of[seed] for seed in seeds]) for of in scores)
     stand_ins = {column.name: column.stand_in for column in table.columns}
     origin = _origin(both) | {"stand_in": stand_ins[plan.metric]}
-    lower = args.lower_is_better
-    lower |= plan.metric == claim.metric and claim.direction < 0
+    lower = args.lower_is_better or plan.metric in claim.lower_is_better
     result = Result(
         tuple(seeds), better, worse, not lower, {"table": file, "rows": rows, **origin}
     )
@@ -106,14 +105,13 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials, commits and data of two cells."""
+    """The trials and data of two cells, and the commits, of their pretrainings too."""
     numbers = [number for cell in both for number in cell.numbers]
+    runs = [run for number in numbers for run in number.trial.with_ancestors()]
     return {
         "trials": [[number.trial.id for number in cell.numbers] for cell in both],
-        **{
-            name: sorted({str(number.origin[name]) for number in numbers})
-            for name in ("commit", "data")
-        },
+        "commit": sorted({str(r.result["provenance"].get("commit")) for r in runs}),
+        "data": sorted({str(number.origin["data"]) for number in numbers}),
     }
 
 

@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     better: str  # a row of the table
     worse: str
     difference: float  # better - worse, as published
-    direction: float  # 1: higher is better, -1: lower
+    lower_is_better: tuple[str, ...]  # of the table's metrics
     arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
     plans: Mapping[str, Plan]  # by scale
 
@@ -124,7 +124,7 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
         better=entry["better"],
         worse=entry["worse"],
         difference=difference,
-        direction=DIRECTIONS[metrics[entry["metric"]]],
+        lower_is_better=tuple(name for name in metrics if metrics[name] == "lower"),
         arms=tuple(
             (arms[row][0], arms[row][1]) if row in arms else None
             for row in (entry["better"], entry["worse"])

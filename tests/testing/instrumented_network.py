@@ -31,7 +31,7 @@ class Call:
     """One call of a stack by a loss."""
 
     path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
-    method: str  # states | encode
+    method: str  # states | encode | features
     num_keys: int | None  # only the first so many positions serve as keys
     group: dict[str, Any]  # the six arrays, each [B, L]
     scored: Any  # [B, P], or None
@@ -53,7 +53,7 @@ class InstrumentedNetwork:
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
-        if name in ("states", "encode"):
+        if name in ("states", "encode", "features"):
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
             return InstrumentedNetwork(

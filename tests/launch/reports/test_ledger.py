@@ -59,8 +59,8 @@ def _page(folder):
 
 def test_claims_follow_from_the_table(folder):
     first, second = ledger.load_claims(folder).values()
-    assert (first.difference, first.direction) == (4.0, 1.0)
-    assert (second.difference, second.direction) == (-1.0, -1.0)
+    assert (first.difference, second.difference) == (4.0, -1.0)
+    assert first.lower_is_better == ("ppl",)
     assert first.arms == (("experiments/mlm.py", {}), None)
     assert first.plans["smoke"].detectable() == pytest.approx(3.3, abs=0.1)
 
@@ -148,14 +148,40 @@ def test_the_ledger_says_what_a_result_decides(folder, better, worse, higher, wo
     assert ("needs" in page) == ("not decided" in words)
 
 
-def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
+def _record_flags(folder, claim):
+    """Flags that record the claim from the runs of a finished sweep."""
     workdir = folder / "runs"
     workdir.mkdir()
     header = {"sweep": "sweep.py", "scale": "smoke", "on": "local", "round": 1}
     header |= {"retries": 0, "preemptions": 0, "resources": {}, "flags": {}}
     sweep_plan.write_plan(fake_sweep.finished(workdir), workdir, **header)
-    flags = [f"--folder={folder}", "--claim=x.mlm-over-lm", f"--workdir={workdir}"]
-    flags += [f"--table={fake_sweep.__file__}", "--better=mlm", "--worse=lm"]
+    flags = [f"--folder={folder}", f"--claim={claim}", f"--workdir={workdir}"]
+    return [*flags, f"--table={fake_sweep.__file__}", "--better=mlm", "--worse=lm"]
+
+
+STAND_IN = """
+[claims.by-ppl]
+better = "MLM"
+worse = "LM"
+metric = "ppl"
+plan.smoke = { metric = "score", seeds = 3, items = 1, seed_sd = 1.0 }
+"""
+
+
+def test_what_is_better_in_a_metric_that_stands_in_is_read_of_the_table(folder):
+    """Of the plan's metric, not of the claim's: here they differ."""
+    metrics = CLAIMS.replace('"higher"', '"?"').replace('"lower"', '"higher"')
+    rows = metrics.replace('"?"', '"lower"').replace("84.0", "76.0")
+    content = rows.partition("[claims.")[0] + STAND_IN
+    (folder / "x.toml").write_text(content)
+    with pytest.raises(SystemExit):
+        main(command.run, command.parser(), _record_flags(folder, "x.by-ppl"))
+    claim = ledger.load_claims(folder)["x.by-ppl"]
+    assert not ledger.read_result(claim, "smoke", folder).higher_is_better
+
+
+def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
+    flags = _record_flags(folder, "x.mlm-over-lm")
     with pytest.raises(SystemExit) as caught:
         main(command.run, command.parser(), flags)
     assert caught.value.code == 0, capsys.readouterr().err
