@@ -169,11 +169,10 @@ def _question(context: str, question: dict) -> tuple[Document, bool]:
     document = join_parts([text, context], "\n")._replace(
         id=str(question["id"]), golds=tuple(answer["text"] for answer in answers)
     )
-    if question.get("is_impossible") or not answers:
-        impossible = "is_impossible" in question
-        return document._replace(
-            label=UNANSWERABLE if impossible else None, golds=()
-        ), True
+    if question.get("is_impossible"):
+        return document._replace(label=UNANSWERABLE, golds=()), True
+    if not answers:
+        return document, True
     first = answers[0]
     begin = first["answer_start"]
     end = begin + len(first["text"])

@@ -162,12 +162,13 @@ def test_answers_are_characters_of_the_context(tmp_path, capsys):
         question("c", is_impossible=True),
         question("d"),
         question("e", ("", 0)),
+        question("f", ("", 0), is_impossible=False),
     )
     found = read(write(tmp_path / "a.json", content))
-    assert [each.id for each in found] == ["a", "b", "c", "d", "e"]
+    assert [each.id for each in found] == ["a", "b", "c", "d", "e", "f"]
     labels = [each.label for each in found]
-    assert labels == ["answerable", None, "unanswerable", None, None]
-    assert [each.golds for each in found[3:]] == [(), ()]  # what they score is unknown
+    assert labels == ["answerable", None, "unanswerable", None, None, None]
+    assert {each.golds for each in found[3:]} == {()}  # what they score is unknown
     begin, end = found[0].answer
     assert found[0].text[begin:end] == "1920s"
     assert found[0].golds == ("1920s", "1920s.")
@@ -176,7 +177,7 @@ def test_answers_are_characters_of_the_context(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "a.json: 1 rows, the first at 2: are not trained on" in error
     assert "question b" in error
-    assert "a.json: 2 rows, the first at 4: have no answer" in error
+    assert "a.json: 3 rows, the first at 4: have no answer" in error
 
 
 def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
