@@ -30,12 +30,9 @@ def run(args: argparse.Namespace) -> int:
     if args.task not in TASKS:
         raise unknown("--task", args.task, TASKS)
     workdir = epath.Path(args.workdir)
-    is_sweep = (workdir / "sweep.json").exists()
-    if not is_sweep:
-        run_config(workdir, args.overrides)
     fields = tuple(filter(None, args.fields.split(",")))
     items, files_hash = read_items(args.task, args.data, fields, args.label)
-    if is_sweep:
+    if (workdir / "sweep.json").exists():
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
     return DONE
@@ -68,7 +65,6 @@ def _score_run(
 ) -> None:
     """Prints and writes a run's scores; if not `again`, only where there are none."""
     # After the flags: a wrong one is reported without waiting for imports.
-    from research.checkpoints.partial_restore import find_checkpoint
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.score_tasks import LAST_WORD, TASKS
     from research.evaluation.sentence_scores import Scorer, check_method
@@ -79,19 +75,18 @@ def _score_run(
 
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config_objective(config), args.method)
-    step = args.step or int(find_checkpoint(workdir, "--workdir").name)
-    name = f"{args.task}-{method}-{step}-{files_hash[:8]}"
-    folder = workdir / "evaluations" / name
-    if not again and (folder / "scores.jsonl").exists():
+    folder, hash = workdir / "evaluations", files_hash[:8]
+    names = f"{args.task}-{method}-{args.step or '*'}-{hash}"
+    if not again and any(folder.glob(f"{names}/scores.jsonl")):
         return
     use_compilation_cache(config.data.cache_dir)
-    scorer = Scorer(
-        restore_run(config, workdir, step), method, best=task.judged == LAST_WORD
-    )
+    restored = restore_run(config, workdir, args.step)
+    scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
     scores = _score(scorer, items)
     table = task_table(task.judged, items, scores, scorer.meaning)
     facts = {"task": args.task, "method": method, "score": scorer.meaning}
-    facts |= {"files": args.data, "hash": files_hash, "step": step}
+    facts |= {"files": args.data, "hash": files_hash, "step": restored.step}
+    folder /= f"{args.task}-{method}-{restored.step}-{hash}"
     cells = {
         row: {column: cell._asdict() for column, cell in columns.items()}
         for row, columns in table.items()

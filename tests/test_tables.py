@@ -3,10 +3,12 @@
 import functools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from experiments.paper_tables import benchmarks, finetuning
+from experiments.tables import babylm
 from launch.config import load_config
 from launch.reports import cells, ledger, tables
 from launch.sweeps import budgets, published, sweep_plan
@@ -126,6 +128,15 @@ def test_a_task_by_features_tunes_its_head_alone(monkeypatch):
 def test_tasks_that_a_table_does_not_have_are_refused():
     with pytest.raises(UserError, match="none of the tasks of Devlin"):
         finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]})
+
+
+def test_babylm_reads_the_scores_of_the_last_step(tmp_path):
+    for step in (900, 1523):
+        folder = tmp_path / "evaluations" / f"blimp-a-b.original-{step}-0123abcd"
+        folder.mkdir(parents=True)
+        (folder / "scores.jsonl").touch()
+    files = babylm.blimp_files(SimpleNamespace(folder=tmp_path))
+    assert "-1523-" in str(files[-1])
 
 
 def test_the_parts_of_a_mean_come_before_it():

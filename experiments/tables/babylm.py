@@ -15,7 +15,8 @@ from launch.sweeps.trial import Trial
 
 def blimp_files(trial: Trial) -> list:
     """What `launch.score --task=blimp` wrote for a run, the last step last."""
-    return sorted(trial.folder.glob("evaluations/blimp-*/scores.jsonl"))
+    files = trial.folder.glob("evaluations/blimp-*/scores.jsonl")
+    return sorted(files, key=lambda file: int(file.parent.name.split("-")[-2]))
 
 
 def is_scored(trial: Trial) -> bool:

@@ -1,6 +1,7 @@
 """A trial: one run of a sweep, with its command and its result."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +42,7 @@ class Trial:
             yield from parent.with_ancestors()
         yield self
 
-    @property
+    @functools.cached_property
     def gives_scores(self) -> bool:
         """Whether `launch.score` can score texts by its objective."""
         objective = config_objective(load_config(base.__file__, self.config))
