@@ -75,7 +75,9 @@ class Scorer:
         self.run, self.best = run, best
         self.method = check_method(run.objective, method)
         self.meaning = run.objective.score_methods[self.method]
-        self._objective, self._rows = objectives.scored_part(run.objective, self.method)
+        self._objective, self._own_method = objectives.scored_part(
+            run.objective, self.method
+        )
         objective = objectives.for_scoring(self._objective)
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
 
@@ -156,7 +158,7 @@ class Scorer:
             some = windows[start : start + WINDOWS_PER_CALL]
             example, scored = raw_text(some, vocab.pad_id, length)
             rows = self._objective.score_rows(
-                example, scored, vocab, length, self._rows
+                example, scored, vocab, length, self._own_method
             )
             text = np.array([window.text for window in some])[rows.text]
             yield ScoreRows(text, rows.arrays)

@@ -18,7 +18,6 @@ from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, fraction
 from research.objectives import lm
-from research.objectives.corruption import scoring
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
@@ -36,6 +35,7 @@ class Objective:
     pattern = "causal"
     supports_accumulation = True
     score_methods: ClassVar = lm.Objective.score_methods
+    score_rows: ClassVar = lm.Objective().score_rows  # as of texts in their order
     min_length = 4  # three sentinels and a token
 
     def __post_init__(self):
@@ -70,17 +70,6 @@ class Objective:
         batch = lm.Objective().corrupt(text, key, vocab, length)
         sentinels = np.isin(batch["target"], vocab.sentinel_ids[:NUM_SENTINELS])
         return batch | {"weight": batch["weight"] * ~sentinels}
-
-    def score_rows(
-        self,
-        example: Example,
-        scored: np.ndarray,
-        vocab: VocabInfo,
-        length: int,
-        method: str,
-    ) -> scoring.ScoreRows:
-        """As of a text that is not rearranged."""
-        return lm.Objective().score_rows(example, scored, vocab, length, method)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """As of a text that is not rearranged."""
