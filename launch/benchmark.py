@@ -43,7 +43,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
     program = build_program(config)
     began = time.monotonic()
-    step, cost = compile_step(program, config.seed)
+    step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
     part = Part(turns * steps + 1, config, program, step, cost)
     batches = steps_and_batches([part], 0)

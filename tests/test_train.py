@@ -109,8 +109,8 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     order = []
     log, compile_step = loop.Loop._log, run_parts.compile_step
 
-    def recording_compile(program, seed):
-        step, cost = compile_step(program, seed)
+    def recording_compile(program):
+        step, cost = compile_step(program)
 
         def recording_step(state, batch):
             order.append("step")

@@ -58,11 +58,11 @@ def _build_phases(
     return program, parts
 
 
-def compile_step(program: Program, seed: int) -> tuple[Any, Cost]:
-    """The compiled step of a program for a seed, of (state, batch), and its cost."""
+def compile_step(program: Program) -> tuple[Any, Cost]:
+    """The compiled step of a program, of (state, batch), and its cost."""
     with sharding.context(program.mesh):
         compiled = program.step.lower(*program.step_shapes).compile()
-    key_data = program.key_data(seed)
+    key_data = program.key_data()
 
     def step(state: State, batch: dict) -> State:
         return compiled(state, batch, key_data)
@@ -74,7 +74,7 @@ def compile_parts(parts: Sequence[Part]) -> list[Part]:
     """The parts with their compiled steps and what these cost."""
     compiled = []
     for part in parts:
-        step, cost = compile_step(part.program, part.config.seed)
+        step, cost = compile_step(part.program)
         compiled.append(part._replace(step=step, cost=cost))
     return compiled
 

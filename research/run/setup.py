@@ -24,6 +24,7 @@ from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 class Program(NamedTuple):
     """What `build_program` makes of a config. No device memory is allocated yet."""
 
+    seed: int
     objective: Any
     network: Any  # unbound, see `research.models.apply`
     data: Any  # `research.data.pipeline.Data`; None without text
@@ -43,9 +44,9 @@ class Program(NamedTuple):
         """Of the arguments of `step`."""
         return self.abstract_state, self.abstract_batch, self.abstract_key
 
-    def key_data(self, seed: int) -> jax.Array:
-        """The data of a seed's key, on all devices: the last argument of `step`."""
-        data = np.asarray(jax.random.key_data(jax.random.key(seed)))
+    def key_data(self) -> jax.Array:
+        """The data of the seed's key, on all devices: the last argument of `step`."""
+        data = np.asarray(jax.random.key_data(jax.random.key(self.seed)))
         own = self.abstract_key.sharding
         return jax.make_array_from_callback(data.shape, own, data.__getitem__)
 
@@ -90,6 +91,7 @@ def build_program(
     replicated = sharding.replicated(mesh)
     key_data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
     return Program(
+        seed=config.seed,
         objective=objective,
         network=network,
         data=data,

@@ -112,7 +112,7 @@ def measure(config: Any) -> dict[str, Any]:
         state = state._replace(
             params=jax.jit(add_noise, out_shardings=where)(state.params)
         )
-        key_data = program.key_data(config.seed)
+        key_data = program.key_data()
         for batch in train_batches(program, 0, config.train.steps):
             state = program.step(state, batch, key_data)
             losses.append(host_means(jax.device_get(state.sums))["loss"])
