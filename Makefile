@@ -23,8 +23,10 @@ TABLE := experiments/tables/objectives.py
 
 # Huge pages for the allocations of a step: 1.2 to 1.4 times faster on a Linux CPU.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+# Bytecode is kept, also where the shell turns that off: a start takes a third.
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare test chaos fuzz mutants pod docs claims slices performance goldens-hf tokens-hf env lint lock
+.PHONY: compare test long chaos fuzz mutants pod docs claims slices performance roofline speed goldens-hf tokens-hf published-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -33,6 +35,10 @@ compare: env
 
 test: env
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The cases that `make test` leaves out.
+long: env
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m long
 
 # A small run killed 50 times and on fewer devices, then with two processes; then two
 # writers of a workdir and read-only checkpoint folders, 20 times.
@@ -71,6 +77,11 @@ slices: $(AOT)/stamp
 performance: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m docs.performance
 
+# Its bounds of published sizes, from 8 to 256 chips; compiles what is not in
+# docs/roofline.json.
+roofline: $(AOT)/stamp
+	PYTHONPATH=$(AOT) $(BIN)/python -m docs.roofline
+
 # tests/goldens/huggingface anew, by Hugging Face's own code: PyTorch stays in an
 # environment of its own.
 $(HF)/stamp: $(VENV)/stamp
@@ -79,6 +90,15 @@ $(HF)/stamp: $(VENV)/stamp
 		torch transformers safetensors sentencepiece protobuf
 	touch $@
 
+# Steps and attention on the accelerator that is there, for which JAX's own packages are
+# added: ACCELERATOR=cuda13 or tpu where it is not found.
+ACCELERATOR ?= $(if $(shell command -v nvidia-smi),cuda13,$(if $(wildcard /dev/accel*),tpu))
+SPEED ?= runs/speed
+speed: env
+	$(if $(ACCELERATOR),$(BIN)/uv pip install --quiet --python $(BIN)/python \
+		--constraint requirements.txt 'jax[$(ACCELERATOR)]')
+	$(BIN)/python -m launch.speed --folder=$(SPEED)
+
 goldens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
 
@@ -86,6 +106,12 @@ goldens-hf: $(HF)/stamp
 tokens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_tokenizers.py make $(HF)/tokens $(TEXTS)
 	$(BIN)/python -m tests.proofs.huggingface_tokenizers compare $(HF)/tokens
+
+# Those of published vocabularies, which are downloaded.
+published-hf: $(HF)/stamp
+	$(HF)/bin/python tests/proofs/huggingface_tokenizers.py download \
+		$(HF)/published $(TEXTS)
+	$(BIN)/python -m tests.proofs.huggingface_tokenizers compare $(HF)/published
 
 lint: env
 	$(BIN)/ruff check .
@@ -99,7 +125,7 @@ $(VENV)/stamp: requirements.txt
 		"error: Python 3.11 or later is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --python $(BIN)/python -r requirements.txt
+	$(BIN)/uv pip install --compile-bytecode --python $(BIN)/python -r requirements.txt
 	touch $@
 
 # The ledger of published claims, from the results that are committed.

@@ -36,7 +36,7 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
 
 ## The rule
 
-* **One seed**: the difference is shown and marked; it has no interval and no verdict.
+* **One seed**: the numbers are shown and marked; differences and verdicts are not.
 * **Two seeds and more**: a t interval on the components of variance
   ([statistics.py](../research/evaluation/statistics.py), *ours* below), for every
   number of seeds. Its p-value is the mean of those of Student's t with the degrees of

@@ -40,14 +40,14 @@ class Data:
     """The text, its vocabulary, and the order in which it is read."""
 
     corpus: str = free_text("embedded")  # embedded | docstrings | files, a folder or a
-    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME;
-    # documents belong to splits by their hash
-    train: str = free_text("")  # a file, folder or glob of this split alone, in
-    valid: str = free_text("")  # place of data.corpus and its hash split; likewise
-    test: str = free_text("")
+    # glob of .txt, .jsonl, .tsv (parallel text), each also as .gz | tfds:NAME, or
+    # tfds:NAME/split=SPLIT; documents belong to splits by their hash
+    train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
+    valid: str = free_text("")  # split it is: in place of data.corpus and its hash
+    test: str = free_text("")  # split
     format: str = choice("auto", FORMATS)  # of files; auto: by their suffix
-    fields: str = free_text("")  # columns or keys that are an example's parts, as
-    # in sentence1,sentence2; in a file without a header numbers from 0, -1 for the last
+    fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
+    # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,
     # if it has one. Files of data.test may lack it
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
@@ -142,9 +142,9 @@ class Model:
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
-    attention: str = choice("dense", ("dense", "interval"))  # dense: logits of all
-    # pairs in memory; interval: a kernel for TPUs, without relative terms and dropout
-    # of attention weights, of which no time has been measured
+    attention: str = choice("dense", ("dense", "interval", "library"))  # dense: logits
+    # of all pairs; interval: a kernel for TPUs; library: cuDNN's on a GPU, without T5's
+    # bias and attention_dropout. These two have no relative terms, and are not timed
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

@@ -9,7 +9,8 @@ Phrases and entities are those of a lexicon (lines of an entry, a tab, and "phra
 "entity"). Next sentence prediction is part of all stages, as in the released code.
 
 Look at: train/mlm at the two changes: each stage is harder than the one before. The
-evaluation uses the last stage.
+evaluation uses the last stage. Stages change at a third and two thirds of the size's
+own train.steps: with other steps, give objective.parts, too.
 
 The network is that of the released config/ernie_config.json (ReLU) and of Paddle's
 layer norm.

@@ -5,11 +5,12 @@
 
 15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are
 the inverse square root of the frequency). A corpus is parallel text, a file of two
-columns, or text in one language. Of parallel text a row is a sentence and its
-translation, whose positions restart at 0, so that a masked word may be inferred from
-the other language; text in one language is read in streams of 256 tokens. The token
-type is the language. Both kinds of text are sampled equally often, corpora of one kind
-in proportion to (their tokens) ** 0.7 (section 3.5):
+columns or, with --config.data.fields=en,fr, files *.en and *.fr, or text in one
+language. Of parallel text a row is a sentence and its translation, whose positions
+restart at 0, so that a masked word may be inferred from the other language; text in one
+language is read in streams of 256 tokens. The token type is the language. Both kinds of
+text are sampled equally often, corpora of one kind in proportion to (their tokens) **
+0.7 (section 3.5):
 
     --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \
     --config.objective.languages='0:1 0 1'

@@ -12,7 +12,6 @@ import time
 
 from launch.cli import Parser, main
 from launch.config import load_config
-from launch.hardware import accelerators
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,6 +33,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     """
     import jax
 
+    from launch.hardware.step_speed import step_figures
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
@@ -74,32 +74,6 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
         "overhead": min(looped) / min(bare) - 1,
         "bare_seconds": [seconds / steps for seconds in bare],
         "loop_seconds": [seconds / steps for seconds in looped],
-    }
-
-
-def step_figures(cost, seconds: float, tokens: int) -> dict:
-    """Rates of a step on this machine's devices.
-
-    Args:
-      cost: FLOPs and peak bytes of the step (`research.run.flops.Cost`).
-      seconds: for one step.
-      tokens: of one step.
-    """
-    import jax
-
-    devices = jax.devices()
-    device_kind, flops_per_second = devices[0].device_kind, cost.flops / seconds
-    chip = accelerators.find_chip(device_kind)
-    peak = chip.flops * len(devices) if chip else None
-    return {
-        "device": device_kind,
-        "num_devices": len(devices),
-        "step_seconds": seconds,
-        "tokens_per_second": tokens / seconds,
-        "flops_per_token": cost.flops / tokens,
-        "flops_per_second": flops_per_second,
-        "mfu": flops_per_second / peak if peak else None,
-        "peak_bytes": cost.peak_bytes,
     }
 
 

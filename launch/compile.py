@@ -4,9 +4,9 @@
 
 Topologies: cpu:N, gpu (this machine's), and TPU slices such as v4:2x2x1, v5e:16x16,
 v5p:4x4x8, v6e:16x16, tpu7x:2x2x1, which need the package libtpu (extra `aot`) and no
-TPU. Prints one JSON object: memory, FLOPs, collectives; the exit code is 3 if the step
-does not fit. With --search: the meshes, remat policies and batches that fit, best
-first.
+TPU. Prints one JSON object: memory, FLOPs, bytes moved, collectives, and the bound that
+they set to the step's speed (nothing is measured); the exit code is 3 if the step does
+not fit. With --search: the meshes, remat policies and batches that fit, best first.
 """
 
 import argparse

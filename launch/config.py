@@ -1,9 +1,7 @@
 """The config of a run: an experiment's file, its objective's defaults, overrides."""
 
 import dataclasses
-import hashlib
 import inspect
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -112,13 +110,6 @@ def flatten(config: ConfigDict) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """A section as a dict; any other value as it is."""
     return value.to_dict() if isinstance(value, ConfigDict) else value
-
-
-def digest(config: ConfigDict | Mapping[str, Any]) -> str:
-    """A hash of the config, 12 hex digits, independent of the order of keys."""
-    flat = flatten(config) if isinstance(config, ConfigDict) else dict(config)
-    text = json.dumps(flat, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def override(config: ConfigDict, key: str, value: Any) -> None:

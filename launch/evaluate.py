@@ -2,12 +2,14 @@
 
 Evaluates the checkpoint that opens the run in D (the newest, or the best one by
 train.best_metric; or that of --step=N) on the run's evaluation split, or on another:
---config.data.eval_split=test, or files of their own, --config.data.valid=FILES. The
-text is that of the run's config in all else.
+--config.data.eval_split=test, or files of their own, --config.data.valid=FILES, or
+tfds:NAME. The text is that of the run's config in all else.
 
 Writes D/evaluations/NAME/metrics.json and, where the objective predicts something (a
 label, tags, an answer), predictions.jsonl: a line for each example, with its id,
 prediction, gold answer and score. NAME is the split, the step and a hash of the data.
+Their metrics are printed with the margin of a 95 % interval over draws of the examples,
+the network being what it is (launch.report has intervals over seeds).
 """
 
 import argparse
@@ -45,14 +47,17 @@ def run(args: argparse.Namespace) -> int:
     name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
     folder = workdir / "evaluations" / name
     facts = {"config": config.to_dict(), "data": program.data.eval.fingerprint}
-    write_json(folder / "metrics.json", {"metrics": scores.metrics, **facts})
+    found = {"metrics": scores.metrics, "margins": dict(scores.margins)}
+    write_json(folder / "metrics.json", found | facts)
     if scores.items:
         lines = (
             json.dumps(item._asdict(), ensure_ascii=False) for item in scores.items
         )
         replace_text(folder / "predictions.jsonl", "\n".join(lines) + "\n")
     for metric, value in scores.metrics.items():
-        print(f"{split}/{metric} {value:.6g}")
+        margin = scores.margins.get(metric)
+        over_items = "" if margin is None else f" ± {margin:.2g}"
+        print(f"{split}/{metric} {value:.6g}{over_items}")
     print(folder)
     return DONE
 

@@ -2,9 +2,13 @@
 
 R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
 model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; of an
-encoder-decoder (dae, bart) it is the encoder's text, of unilm the source. Prompts are
---prompt, or the lines of --texts=F (or the `text` of each line of a .jsonl), or of
-standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the mask.
+encoder-decoder (dae, bart) it is the encoder's text, of unilm the source. The decoder
+of mass writes the masks of a prompt, or if it has none a whole text. Of joint and mix a
+part writes: --method=PART.beam, or --method=beam if only one can.
+
+Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
+.jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
+mask.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl for each prompt a JSON line with `prompt` and `texts`: of each
@@ -23,7 +27,7 @@ from research.errors import UserError
 from research.generation.options import METHODS, Options
 
 HELP = {
-    "method": ", ".join(METHODS),
+    "method": f"{', '.join(METHODS)}; of joint and mix PART.METHOD",
     "max_tokens": "new tokens of a text at most",
     "min_tokens": "new tokens before a text may end",
     "beams": "open texts of beam search",

@@ -4,7 +4,8 @@ The score of a text is minus the loss of the run's own objective: log p(text) of
 and plm, a pseudo-log-likelihood of mlm and others that mask tokens (each token, or each
 and the later ones of its word, hidden in turn) and of dae, bart and mass (each word
 hidden, and written by the decoder), and of electra the sum of log P(original), minus
-its detector's energy. Of joint and mix it is that of a part: --method=PART.METHOD.
+its detector's energy. Of joint and mix it is that of a part: --method=PART.METHOD. A
+text of tlm is in its first language, or in that of --config.objective.languages.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and

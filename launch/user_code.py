@@ -1,15 +1,23 @@
 """Files of the user's own Python: imported and called, with errors in one line."""
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from research.errors import UserError, unknown
+
+
+class SourceLoader(importlib.machinery.SourceFileLoader):
+    """Compiles the source each time: a cached one misses an edit within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def module_at(path: str) -> ModuleType:
@@ -23,7 +31,9 @@ def module_at(path: str) -> ModuleType:
         raise unknown("file", path, near) if near else UserError(f"no file {path}")
     if not path.endswith(".py"):
         raise UserError(f"{path} is not a Python file: its name must end in .py")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    name = Path(path).stem
+    loader = SourceLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     with name_line_in_errors(path):
         spec.loader.exec_module(module)

@@ -77,10 +77,12 @@ class TextSpec(NamedTuple):
     # number; a stride makes windows over the others, without `max_first` over a single
     # part that is too long. What a document's label is (see
     # `research.data.loading.labels`); "": it is not read. Tokens that a single part
-    # which is too long keeps from its end; `length` or more: its end alone.
+    # which is too long keeps from its end; `length` or more: its end alone. Tokens that
+    # two parts have less than one, for the specials between them.
     max_first: int = 0
     label: str = ""
     tail: int = 0
+    separators: int = 0
 
     # Corpora of data.mixture, by their number in order of names, that are read as
     # streams whatever the unit (monolingual text beside parallel text).
@@ -120,7 +122,7 @@ class VocabInfo(NamedTuple):
     mask_id: int
     unk_id: int
     sentinel_ids: tuple[int, ...]  # in the order in which spans use them
-    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels; never masked
+    is_special: np.ndarray  # [V] bool: pad, bos, eos, mask, sentinels
     ordinary_ids: np.ndarray  # [V'] int32: ids that a random replacement may draw
     labels: tuple[str, ...] = ()  # names of the documents' labels
     lexicon: Lexicon | None = None  # the file that data.lexicon names

@@ -210,7 +210,7 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
     predictions share once. What a loss samples depends on the seed and the example
     alone.
     """
-    predicts = hasattr(objective, "predict")
+    predicts = callable(getattr(objective, "predict", None))  # not a field
 
     def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
         def in_network(fn: Callable) -> Any:

@@ -95,6 +95,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "steps": loop.steps_done,
         "best_step": loop.evaluations.best.step,  # 0: without train.best_metric
         "metrics": loop.writer.latest(),
+        "token_entropy": program.data.token_entropy,
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_scored": loop.tokens_scored,
         **cost_facts(parts, loop.steps_done),
@@ -102,6 +103,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "train_seconds": loop.seconds,
         "wall_seconds": time.monotonic() - start_time,
         "item_scores": loop.evaluations.item_scores,
+        "margins": loop.evaluations.margins,
         "config": config_dict,
         "provenance": origin | loop.evaluations.origin,
     }

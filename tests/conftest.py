@@ -51,6 +51,27 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=order)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is imported is no garbage: collections need not look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compilation_cache(tmp_path_factory):
+    """What took long to compile is kept for this session: a run that goes on has the
+    programs of the one that was stopped."""
+    folder = tmp_path_factory.mktemp("xla")
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def compiled_programs(request):
     """Compiles a module's programs without most optimisations, and frees them after it.

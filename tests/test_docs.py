@@ -1,11 +1,12 @@
 """The generated pages: failed tests are reported, and tables have all their rows."""
 
 import itertools
+import json
 import math
 
 import pytest
 
-from docs import objectives, simulations, slices, statistics
+from docs import objectives, roofline, simulations, slices, statistics
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
@@ -38,6 +39,31 @@ def test_the_table_of_slices_has_a_row_for_each_case():
     rows = rest.partition("\n\n")[0].splitlines()
     labels = [[cell.strip() for cell in row.split("|")[1:3]] for row in rows]
     assert labels == [[label, topology] for label, topology, _ in slices.cases()]
+
+
+def test_the_table_of_rooflines_is_that_of_its_records():
+    _, _, rest = roofline.PAGE.read_text().partition(roofline.HEADER)
+    records = json.loads(roofline.RECORDS.read_text())
+    rows = [roofline.row(name, record) for name, record in records.items()]
+    assert rest.partition("\n\n")[0] + "\n" == "".join(rows)
+
+
+def test_a_data_parallel_step_scales_by_its_group_alone():
+    """As `launch.compile` has it of bert.py:tiny on cpu:8 and cpu:32."""
+    record = {
+        "num_devices": 8,
+        "batch": 16,
+        "flops_per_step": 528855040.0,
+        "recomputed_flops_per_step": 0.0,
+        "collectives": {"all-reduce": {"sent_bytes": 2381624.0}},
+    }
+    assert roofline.on_chips(record, 32) == {
+        "num_devices": 32,
+        "batch": 64,
+        "flops_per_step": 4 * 528855040.0,
+        "recomputed_flops_per_step": 0.0,
+        "collectives": {"all-reduce": {"sent_bytes": 2636798.0}},
+    }
 
 
 def _rates(title: str) -> dict[tuple[str, str], dict[str, float]]:

@@ -1,14 +1,15 @@
 """Every table of experiments/tables: its sweep plans at each scale."""
 
 import functools
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.paper_tables import benchmarks, finetuning
-from experiments.tables import babylm
+from experiments.paper_tables import benchmarks, finetuning, scored
+from experiments.paper_tables.published import task_margin, task_score
 from launch.config import load_config
 from launch.reports import cells, ledger, tables
 from launch.sweeps import budgets, published, sweep_plan
@@ -20,7 +21,9 @@ FOLDER = Path(tables.__file__).parents[2] / "experiments"
 NAMES = sorted(path.stem for path in (FOLDER / "sweeps").glob("*.py"))
 NAMES = [name for name in NAMES if (FOLDER / "tables" / f"{name}.py").exists()]
 KEYS = {"data.train": "a.tsv", "data.valid": "b.tsv", "data.fields": "0"}
-TASKS = {"MNLI": Task("SICK", KEYS | {"data.label": "1"})}
+TASKS = dict.fromkeys(
+    ("MNLI", "OCNLI", "XNLI de"), Task("SICK", KEYS | {"data.label": "1"})
+)
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
@@ -48,12 +51,20 @@ def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     table = tables.for_sweep(table, trials, TASKS)
     rows = tables.table_rows(table, trials)
     shown = [t.id for row in rows.values() for group in row.values() for t in group]
-    assert sorted(shown) == sorted(trial.id for trial in trials)
+    first_stages = {
+        origin.id
+        for trial in trials
+        if trial.row and trial.group == "pretraining"
+        for origin in trial.parents.values()
+        if not origin.row
+    }
+    assert sorted(shown) == sorted({trial.id for trial in trials} - first_stages)
     grid = cells.fill_table(table, trials)
     assert list(grid) == list(rows) and not cells.is_complete(grid)
 
 
-PAPERS = [name for name in NAMES if not name.startswith(("objectives", "babylm"))]
+OURS = ("objectives", "babylm", "tasks", "chinese", "xnli")
+PAPERS = [name for name in NAMES if not name.startswith(OURS)]
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -80,6 +91,19 @@ def test_a_fine_tuning_has_the_network_of_its_pretraining(tmp_path):
                 if key.startswith("model.") and key != "model.dropout":
                     assert trial.config[key] == value, key
             assert trial.config["data.length"] == start.config["data.length"]
+
+
+def test_a_mixture_is_the_text_of_pretrainings_alone():
+    mixture = {"en.txt": 1.0, "de.txt": 1.0}
+    trials = sweep_plan.make_plan(
+        "experiments/sweeps/xnli.py",
+        "runs/x",
+        scale="smoke",
+        shared={"data.mixture": mixture},
+        tasks=TASKS,
+    )
+    read = {trial.group: trial.config["data.mixture"] for trial in trials}
+    assert read == {"pretraining": mixture, "XNLI de": {}}
 
 
 def test_babylm_sees_no_text_more_than_ten_times():
@@ -130,13 +154,54 @@ def test_tasks_that_a_table_does_not_have_are_refused():
         finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]})
 
 
-def test_babylm_reads_the_scores_of_the_last_step(tmp_path):
-    for step in (900, 1523):
-        folder = tmp_path / "evaluations" / f"blimp-a-b.original-{step}-0123abcd"
+def test_scores_are_those_of_the_last_step(tmp_path):
+    for step, value in ((900, 0.5), (1523, 0.75)):
+        folder = tmp_path / "evaluations" / f"lambada-a-b.original-{step}-0123abcd"
         folder.mkdir(parents=True)
         (folder / "scores.jsonl").touch()
-    files = babylm.blimp_files(SimpleNamespace(folder=tmp_path))
-    assert "-1523-" in str(files[-1])
+        cell = {"value": value, "low": 0.6, "high": 0.8}
+        table = {"table": {"all": {"accuracy": cell}}}
+        (folder / "table.json").write_text(json.dumps(table))
+    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    column = scored.scored_column("LAMBADA", "lambada", "accuracy", percent=True)
+    assert column.ready(trial) and column.value(trial) == 75.0
+    assert column.margin(trial) == pytest.approx(10.0)
+    other = scored.scored_column("LAMBADA", "lambada", "fill-in accuracy")
+    assert other.value(trial) is None
+    assert not scored.BLIMP.ready(trial)
+
+
+def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
+    folder = tmp_path / "evaluations" / "blimp-a-9-0123abcd"
+    folder.mkdir(parents=True)
+    pairs = [(-1.0, -2.0), (-2.0, -1.0), (-100.0, -100.0001)]
+    lines = [
+        json.dumps({"gold": 0, "scores": [{"log_prob": each} for each in pair]})
+        for pair in pairs
+    ]
+    (folder / "scores.jsonl").write_text("\n".join(lines))
+    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    assert scored.blimp(trial).tolist() == [100, 0, 50]
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+@pytest.mark.parametrize(("metric", "factor"), [("f1", 100), ("chrf", 1)])
+def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
+    result = {
+        "metrics": {"valid/f1": 0.5, "valid/chrf": 50.0},
+        "margins": {"valid/f1": 0.1, "valid/chrf": 9.0},
+        "item_scores": {"valid": [0.5]},
+    }
+    if split == "test":
+        for numbers in (result["metrics"], result["margins"]):
+            numbers |= {k.replace("valid", "test"): v / 2 for k, v in numbers.items()}
+        result["item_scores"]["test"] = [0.25]
+    name, config = f"{split}/{metric}", {"objective.name": "x"}
+    trial = SimpleNamespace(result=result, config=config)
+    assert task_score(metric)(trial) == factor * result["metrics"][name]
+    assert task_margin(metric)(trial) == factor * result["margins"][name]
+    del result["margins"]
+    assert math.isnan(task_margin(metric)(trial))
 
 
 def test_the_parts_of_a_mean_come_before_it():

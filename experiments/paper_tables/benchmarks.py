@@ -10,6 +10,8 @@ COLUMNS = {
     "MRPC F1": ("MRPC", "f1"),
     "STS-B": ("STS-B", "pearson"),
     "QQP": ("QQP", "accuracy"),
+    "TC": ("NER", "f1"),
+    "QA F1": ("SQuAD 1.1", "f1"),
     "MNLI": ("MNLI", "accuracy"),
     "MNLI-m": ("MNLI", "accuracy"),
     "MNLI fine-tuned": ("MNLI", "accuracy"),
@@ -54,6 +56,7 @@ training_config/tagging/ner_elmo.jsonnet).
 
 MEANS = {
     "GLUE": ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE"),
+    "SC": ("SST-2", "MNLI", "QQP"),
     "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
 }
 """Column -> columns that it is the mean of; of SuperGLUE those that are one label."""

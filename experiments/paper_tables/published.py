@@ -1,6 +1,7 @@
 """Tables of papers from experiments/claims: rows as the sweep names them."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -13,6 +14,9 @@ PRETRAINING = "pretraining"
 
 ITEM_MEANS = {"accuracy": "", "f1": "question_answering"}
 """Metrics that are means of the items' scores, of every objective or of this one."""
+
+OF_100 = ("bleu", "chrf")
+"""Metrics that are between 0 and 100 as they are."""
 
 CORRELATIONS = ("pearson", "spearman")
 """Metrics that are not defined where a prediction is constant: 0 here, as in GLUE."""
@@ -27,14 +31,25 @@ def minus_loss(trial: Trial) -> float:
     return -trial.result["metrics"]["valid/loss"]
 
 
+def stages(trial: Trial) -> list[Trial]:
+    """A pretraining, and those that its parameters come from."""
+    origin = trial.parents.get("train.init_from")
+    return [trial, *(stages(origin) if origin else ())]
+
+
+def megatokens(trial: Trial) -> float:
+    return sum(stage.result["tokens_seen"] for stage in stages(trial)) / 1e6
+
+
 def petaflops(trial: Trial) -> float:
-    return trial.result["flops_per_step"] * trial.result["steps"] / 1e15
+    results = [stage.result for stage in stages(trial)]
+    return sum(each["flops_per_step"] * each["steps"] for each in results) / 1e15
 
 
 PERPLEXITY = Column("masked-LM ppl", PRETRAINING, perplexity, tested=True)
 COSTS = (
     Column("parameters, M", PRETRAINING, lambda t: t.result["parameters"] / 1e6),
-    Column("tokens, M", PRETRAINING, lambda t: t.result["tokens_seen"] / 1e6),
+    Column("tokens, M", PRETRAINING, megatokens),
     Column("PFLOP", PRETRAINING, petaflops, digits=3),
 )
 """What rows cost: a paper's rows are not all equal in it."""
@@ -55,7 +70,7 @@ LOSS_CURVES = tuple(
 
 
 def task_score(metric: str):
-    """100 times a metric of a fine-tuning, or the items' scores that it is the mean of.
+    """A metric of a fine-tuning in per cent, or the scores that it is the mean of.
 
     A perplexity is that of the tokens of the validation split's targets. Any other is
     that of the test split where the task has one, else of the validation split.
@@ -65,14 +80,65 @@ def task_score(metric: str):
         metrics, objective = trial.result["metrics"], trial.config["objective.name"]
         if metric == "perplexity":
             return math.exp(metrics["valid/target"])
-        split = "test" if trial.result["item_scores"].get("test") else "valid"
+        split = _shown_split(trial)
         if ITEM_MEANS.get(metric) in ("", objective):
             return 100 * np.array(trial.result["item_scores"][split])
         if metric in CORRELATIONS:
             return 100 * metrics.get(f"{split}/{metric}", 0.0)
-        return 100 * metrics[f"{split}/{metric}"]
+        return _percent(metric, metrics[f"{split}/{metric}"])
 
     return score
+
+
+def task_margin(metric: str):
+    """The margin over items of what `task_score` gives; nan: not known."""
+
+    def margin(trial: Trial) -> float:
+        margins = trial.result.get("margins", {})
+        name = f"{_shown_split(trial)}/{metric}"
+        return _percent(metric, margins.get(name, math.nan))
+
+    return margin
+
+
+def task_column(task: str, metric: str) -> Column:
+    """The column of a task's metric, with the interval over items of a single run."""
+    name, picked_by = f"{task} ({metric})", f"metrics.valid/{metric}"
+    score, margin = task_score(metric), task_margin(metric)
+    return Column(name, task, score, 1, True, picked_by, margin=margin)
+
+
+def benchmark_table(
+    metrics: Mapping[str, str],
+    *,
+    title: str,
+    note: str,
+    baseline: str,
+    more: tuple[Column, ...] = (),
+) -> Table:
+    """The table of a sweep of ours: pretrainings, each tuned on the same tasks.
+
+    Args:
+      metrics: task -> its metric.
+      more: further columns of the pretraining, before those of the tasks.
+    """
+    return Table(
+        title=title,
+        row_header="objective",
+        note=note,
+        rows=labelled_rows,
+        columns=(*COSTS, *more, *(task_column(*each) for each in metrics.items())),
+        baseline=baseline,
+        curves=LOSS_CURVES,
+    )
+
+
+def _shown_split(trial: Trial) -> str:
+    return "test" if trial.result["item_scores"].get("test") else "valid"
+
+
+def _percent(metric: str, value: float) -> float:
+    return value if metric in OF_100 else 100 * value
 
 
 def table(

@@ -18,9 +18,9 @@ from research import objectives
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
 TUNING = {
-    "lm": {"objective.architecture": "decoder"},
-    "plm": {"objective.bos": "last"},
-    "dae": {"objective.architecture": "encdec"},  # with `pool` "mean": its encoder
+    "lm": {"objective.format": "gpt"},
+    "plm": {"objective.format": "xlnet"},
+    "dae": {"objective.format": "bart"},  # with `pool` "mean": its encoder
     "electra": {"train.init_scope": "discriminator"},
 }
 """How the classifier uses a family's parameters; the others: as an encoder."""
@@ -169,14 +169,15 @@ def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, A
     tuning = SHARED | size.shape | size.tuning
     tuning |= {"data.corpus": "docstrings", "data.eval_split": "test"}
     tuning |= {"objective.pool": "mean"}  # no family trains a state for the whole text
+    tuning |= {"optimizer.decay_from": "warmup"}
     for seed in range(size.num_seeds):
         start = seed % size.pretraining_seeds
         keys = tuning | {"seed": seed, "data.vocabulary": pretrained["lm", start]}
-        yield "experiments/classify.py", keys
+        yield "experiments/finetune.py", keys
         for family in FAMILIES:
             origin = pretrained[family, start]
             own = {"train.init_from": origin, "data.vocabulary": origin}
-            yield "experiments/classify.py", keys | own | TUNING.get(family, {})
+            yield "experiments/finetune.py", keys | own | TUNING.get(family, {})
 
 
 def _pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:

@@ -25,7 +25,7 @@ def rows(trials: list[Trial]) -> Rows:
     for trial in trials:
         origin = trial.parents.get("train.init_from")
         name = trial.config["objective.name"]
-        if name == "classify":
+        if name == "sequence_classification":
             row = NAMES[origin.config["objective.name"]] if origin else NO_PRETRAINING
             found[row]["tuning"].append(trial)
         else:

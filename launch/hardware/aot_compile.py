@@ -11,10 +11,12 @@ from typing import Any
 
 import jax
 
-from launch.hardware import accelerators
+from launch.hardware import accelerators, hlo_text, roofline
+from launch.hardware.hbm_traffic import hbm_bytes
+from launch.hardware.hlo_collectives import count_collectives
 from launch.hardware.placeholder_vocab import placeholder_vocab
 from research.distributed import sharding
-from research.run import flops, hlo_collectives
+from research.run import flops
 from research.run.setup import build_program, count_parameters
 
 HBM_EXCEEDED = re.compile(
@@ -25,7 +27,7 @@ BYTE_PREFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
-    """Memory, FLOPs and collectives of a config's train step, as JSON holds them.
+    """Memory, FLOPs, traffic and collectives of a config's train step, as in JSON.
 
     Args:
       topology: name of the slice, as `tpu_topology.topology_devices` takes it.
@@ -34,7 +36,8 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
     Returns:
       the object that `launch.compile` prints, and `tree`: parameter name -> shape. A
       step that does not fit has `fits` False; it has no collectives and no byte counts
-      but the peak, if XLA names it.
+      but the peak, if XLA names it. `bound` is `roofline.bound`, None for a device
+      without a data sheet.
 
     Raises:
       UserError: a value of the config that cannot be run.
@@ -46,7 +49,8 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         began = time.monotonic()
         compiled, peak = _try_compile(lowered)
     seconds = time.monotonic() - began
-    needed, recomputed = flops.step_flops(program)
+    needed_by_kind, computed = flops.step_flops_by_kind(program)
+    needed = flops.product_flops(needed_by_kind)
     facts = {
         "topology": topology,
         "device": devices[0].device_kind,
@@ -62,25 +66,32 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
         "hbm_bytes_per_device": chip.hbm if chip else None,
         "flops_per_step": needed,
         "flops_per_token": needed / (config.train.batch * config.data.length),
-        "recomputed_flops_per_step": recomputed,
+        "recomputed_flops_per_step": flops.product_flops(computed) - needed,
+        "computed_flops_by_kind": dict(computed),
         "compile_seconds": seconds,
         "tree": _parameter_shapes(program.abstract_state.params),
     }
     if compiled is None:
         return facts
+    facts |= _compiled_facts(compiled)
+    facts["replicated_dims"] = program.replicated_dims
+    return facts | {"bound": roofline.bound(facts, chip) if chip else None}
+
+
+def _compiled_facts(compiled: Any) -> dict:
+    """Facts that only the compiled step has, all of one device."""
     memory = compiled.memory_analysis()
-    return facts | {
+    module = hlo_text.parse(compiled.as_text())
+    return {
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
         "alias_bytes": memory.alias_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
+        "hbm_traffic_bytes": hbm_bytes(module),
         "collectives": {
             name: collective._asdict()
-            for name, collective in hlo_collectives.count_collectives(
-                compiled.as_text()
-            ).items()
+            for name, collective in count_collectives(module).items()
         },
-        "replicated_dims": program.replicated_dims,
     }
 
 

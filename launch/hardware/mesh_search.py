@@ -1,17 +1,18 @@
 """Searches for a mesh, remat policy and batch with which a step fits a slice."""
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from launch.config import override
 from launch.hardware import accelerators
+from launch.hardware.accelerators import Chip
 from launch.hardware.aot_compile import compile_facts
+from launch.hardware.roofline import step_times
 
-LINK_BYTES_PER_SECOND = 1e11
-"""Rough bandwidth between two devices. Only the order of meshes depends on it."""
-DEFAULT_FLOPS_PER_SECOND = 1e12
-"""Of a device without a data sheet."""
+NO_DATA_SHEET = Chip(flops=1e12, hbm=0, hbm_rate=1e11, link_rate=1e11)
+"""In place of a chip that is not known. Only the order of meshes depends on it."""
 
 
 def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
@@ -70,18 +71,15 @@ def _with_mesh(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any
 def _cost(facts: dict) -> tuple[bool, float]:
     """Sort key: steps that fit first, then by estimated seconds for each token.
 
-    The estimate is compute at the chip's peak FLOP/s plus the bytes of collectives over
-    `LINK_BYTES_PER_SECOND`.
+    The estimate is the sum of the step's times for compute, memory and network at the
+    chip's published rates, as if none ran beside another: their maximum, the bound,
+    would not tell meshes apart that differ in what is not the slowest.
     """
+    if "collectives" not in facts:  # not compiled
+        return True, math.inf
+    chip = accelerators.find_chip(facts["device"]) or NO_DATA_SHEET
     tokens = facts["batch"] * facts["length"]
-    collectives = facts.get("collectives", {}).values()
-    num_bytes = sum(collective["bytes"] for collective in collectives)
-    chip = accelerators.find_chip(facts["device"])
-    flops = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
-    flops_per_token = flops / tokens / facts["num_devices"]
-    compute = flops_per_token / (chip.flops if chip else DEFAULT_FLOPS_PER_SECOND)
-    seconds = compute + num_bytes / tokens / LINK_BYTES_PER_SECOND
-    return not facts["fits"], seconds
+    return not facts["fits"], sum(step_times(facts, chip)) / tokens
 
 
 def _summary(facts: dict) -> str:

@@ -81,14 +81,14 @@ def format_rows(table: Table, grid: Grid) -> list[list[str]]:
     lines = [[table.row_header]]
     for column in table.columns:
         lines[0] += [column.header] + ["difference", "verdict"] * is_compared(
-            table, column
+            table, column, grid
         )
     for row, cells in grid.items():
         line = [row]
         for column in table.columns:
             cell = cells[column.name]
             line.append(format_cell(cell, column.digits))
-            if is_compared(table, column):
+            if is_compared(table, column, grid):
                 sign_alone = bool(column.stand_in)
                 line.append(
                     format_difference(cell, column.digits, sign_alone=sign_alone)
@@ -98,5 +98,10 @@ def format_rows(table: Table, grid: Grid) -> list[list[str]]:
     return lines
 
 
-def is_compared(table: Table, column: Column) -> bool:
-    return column.tested and bool(table.baseline)
+def is_compared(table: Table, column: Column, grid: Grid) -> bool:
+    """Whether differences and verdicts of a column are shown: not those of one seed."""
+    if not (column.tested and table.baseline):
+        return False
+    cells = filter(None, (row[column.name] for row in grid.values()))
+    verdicts = {cell.comparison.verdict() for cell in cells if cell.comparison}
+    return verdicts != {ONE_SEED}

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.config import digest
 from launch.reports.tables import (
     Claimed,
     Column,
@@ -21,6 +20,7 @@ from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.evaluation.comparison import Comparison, compare
 from research.evaluation.statistics import Estimate, estimate
+from research.files.json_files import digest
 
 NO_ESTIMATE = Estimate(math.nan, math.nan, 0)
 
@@ -30,6 +30,7 @@ class Number(NamedTuple):
 
     trial: Trial
     scores: np.ndarray  # [], or [I] of single items
+    margin: float = math.nan  # of its interval over items; nan: not known
 
     @property
     def value(self) -> float:
@@ -49,7 +50,8 @@ class Cell(NamedTuple):
     """
 
     numbers: tuple[Number, ...]
-    estimate: Estimate  # over pretraining seeds; of a single one, over its trials
+    estimate: Estimate  # over pretraining seeds; of a single one, over its trials, and
+    # of a single trial over its items
     comparison: Comparison | None = None  # with the baseline
     paper: Paper | None = None
     direction: float = (
@@ -173,7 +175,8 @@ def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numb
                 f"--table: column {column.name!r} of {trial.name} is a number, or a "
                 f"list of the scores of items, not {value!r}"
             )
-        numbers.append(Number(trial, scores))
+        margin = metric_value(column.margin, trial) if column.margin else math.nan
+        numbers.append(Number(trial, scores, margin))
     return tuple(numbers) or None
 
 
@@ -241,6 +244,8 @@ def _estimate(numbers: Sequence[Number]) -> Estimate:
     scores = list(by_seed(numbers).values())
     if len(scores) > 1:
         return estimate(scores)
+    if len(numbers) == 1:
+        return Estimate(numbers[0].value, numbers[0].margin, 1)
     return estimate([number.value for number in numbers])
 
 

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from launch.config import digest
 from launch.sweeps.published import Arm
 from research.errors import UserError, unknown
 from research.evaluation.comparison import Comparison, compare
 from research.evaluation.power import Components, detectable_difference
-from research.files.json_files import read_json, write_json
+from research.files.json_files import digest, read_json, write_json
 
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
 """How far a paper's numbers are verified: in two sources, in one, in a secondary one;

@@ -1,7 +1,7 @@
 """The notes below a table: what is compared, verdicts on claims, and sources."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -14,26 +14,37 @@ from launch.reports.cell_text import (
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
 from launch.reports.tables import Table
+from launch.sweeps.trial import Trial
 from research.evaluation.comparison import LEVEL, NOT_DECIDED, ONE_SEED
 from research.evaluation.statistics import signal_to_noise
 
 CONFIDENCE = "95 %"
+SMALL_GAIN = 0.05
+"""Below the entropy of token frequencies: a loss nearer to it has learnt little."""
 
 
 def notes(table: Table, grid: Grid) -> list[str]:
     """The notes below a table: what is compared, what its signs mean, and sources."""
     cells = [cell for row in grid.values() for cell in row.values() if cell]
     counts = {cell.estimate.count for cell in cells if cell.estimate.margin > 0}
+    has_single_runs = 1 in counts
+    counts.discard(1)
     texts = [table.note] if table.note else []
     if counts:
         seeds = " or ".join(map(str, sorted(counts)))
         texts.append(f"±: {CONFIDENCE} confidence interval (t) over {seeds} seeds.")
+    if has_single_runs:
+        texts.append(
+            f"± of a single run: {CONFIDENCE} confidence interval over draws of its "
+            "items (jackknife); further seeds are not in it."
+        )
     if any(cell.one_seed and cell.estimate.count > 1 for cell in cells):
         texts.append(
             f"{ONE_SEED_MARK}: one pretraining seed; ± is over its fine-tuning seeds."
         )
     texts += _comparison_notes(table, grid)
     texts += _claim_notes(table, grid)
+    texts += failure_notes(cells)
     texts += _missing_notes(cells)
     sources = dict.fromkeys(cell.paper.source for cell in cells if cell.paper)
     if sources:
@@ -54,20 +65,22 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
     found = [comparison for comparison in found if comparison]
     if not found:
         return
+    verdicts = [comparison.verdict() for comparison in found]
+    if ONE_SEED in verdicts:
+        yield "A ranking from one pretraining seed carries no verdict."
+    if not set(verdicts) - {ONE_SEED}:
+        return
     yield (
         f"difference: from “{table.baseline}”, paired by pretraining seed. verdict: on "
         "further seeds (and items, where their scores are known), at "
         f"{100 * LEVEL:.0f} % for all {len(found)} together (Holm)."
     )
-    verdicts = [comparison.verdict() for comparison in found]
     if NOT_DECIDED in verdicts:
         yield (
             "needs N seeds: so many find a difference of this size in 80 % of cases, "
             "if it is the true one."
         )
-    if ONE_SEED in verdicts:
-        yield "one seed: a ranking from one pretraining seed carries no verdict."
-    for column in filter(lambda column: is_compared(table, column), table.columns):
+    for column in filter(lambda each: is_compared(table, each, grid), table.columns):
         drawn = [cells[column.name] for cells in grid.values()]
         drawn = [cell for cell in drawn if cell and cell.numbers]
         repeated = [cell.values for cell in drawn if len(cell.values) > 1]
@@ -100,6 +113,32 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
         else:
             text += "not run"
         yield f"{text}."
+
+
+def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
+    """Which runs have finished, but learnt nothing that a comparison could show."""
+    trials = {n.trial.id: n.trial for cell in cells for n in cell.numbers}.values()
+    if failed := [trial.name for trial in trials if _knows_no_context(trial)]:
+        yield (
+            "Learnt little more than how often tokens occur (a loss within "
+            f"{100 * SMALL_GAIN:.0f} % of their entropy): {'; '.join(failed)}."
+        )
+    if failed := [trial.name for trial in trials if _predicts_one_class(trial)]:
+        yield f"Predict one class alone: {'; '.join(failed)}."
+
+
+def _knows_no_context(trial: Trial) -> bool:
+    entropy = trial.result.get("token_entropy", 0.0)
+    name = trial.config["objective.name"]
+    name = {"electra": "generator"}.get(name, name)
+    loss = trial.result["metrics"].get(f"{trial.config['data.eval_split']}/{name}", 0.0)
+    return 0 < (1 - SMALL_GAIN) * entropy < loss
+
+
+def _predicts_one_class(trial: Trial) -> bool:
+    """Whether Matthews' correlation is 0, as it is where a prediction is constant."""
+    metrics = trial.result["metrics"]
+    return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
 
 
 def _missing_notes(cells: list[Cell]) -> Iterator[str]:

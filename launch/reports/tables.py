@@ -33,6 +33,7 @@ class Column(NamedTuple):
     picked_by: Value = ""  # "": no pretraining seed has several settings
     mean_of: tuple[str, ...] = ()  # columns whose mean it is; then it has no group
     stand_in: str = ""  # what stands in for the paper's data set; "": nothing
+    margin: Value = ""  # of a single run's number: that of its interval over items
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
     # `value` reads; the table's note says what else has to be done
 

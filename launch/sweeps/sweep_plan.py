@@ -13,7 +13,7 @@ from launch.backends.backend import absolute_path
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
-from research.files.json_files import check_object, read_json, write_json
+from research.files.json_files import check_object, digest, read_json, write_json
 from research.run.workdir import check_reachable
 
 SCALES = ("smoke", "small", "paper")
@@ -234,7 +234,7 @@ def _add_trial(
 
 def _trial_id(resolved: Mapping[str, Any]) -> str:
     """A trial's id, the name of its folder, from its flat config: 12 hex digits."""
-    return config.digest(
+    return digest(
         {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
     )
 

@@ -2,7 +2,7 @@
 
 [MNLI]
 stand_in = "SICK"             # the data set in its place; left out: the task itself
-data.train = "sick/train.csv" # relative to the TOML file's folder
+data.train = "sick/train.csv" # relative to the TOML file's folder; or tfds:NAME
 data.valid = "sick/dev.csv"
 data.fields = "premise,hypothesis"
 data.label = "label"
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from research.data.corpora.tfds_corpus import PREFIX
 from research.errors import UserError
 
 FILES = ("data.train", "data.valid", "data.test")
@@ -50,7 +51,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
         if key not in keys:
             raise UserError(f"--tasks={path}: {name} has no {key}")
     for key in FILES:
-        if key in keys:
+        if key in keys and not str(keys[key]).startswith(PREFIX):
             keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))
             if "://" not in keys[key] and not glob.glob(keys[key]):
                 raise UserError(f"--tasks={path}: {name}: no file {keys[key]}")

@@ -162,6 +162,19 @@ class Data(NamedTuple):
     counts: dict[str, int]  # tokens, examples, skipped, ...: reported once to the user
     vocabulary: Any = None  # the Vocabulary of the text; None if it is not ours
     documents: Any = None  # () -> the documents of the eval split; None: no text
+    task: Any = None  # the `TaskSource` of the eval split, if it has inputs and targets
+
+    @property
+    def token_entropy(self) -> float:
+        """Of the training text's tokens by their frequency, in nats; 0: not counted.
+
+        The loss a token of a model that knows no context is at least that.
+        """
+        count = self.vocab.token_count
+        if count is None or not count.any():
+            return 0.0
+        frequency = count[count > 0] / count.sum()
+        return float(-(frequency * np.log(frequency)).sum())
 
     @property
     def vocabulary_hash(self) -> str:
@@ -185,7 +198,8 @@ def open_data(config: Any, objective: Any) -> Data:
     * `corpus:objective` or `mix:objective`, with this config's objective: the corpus,
       or data.mixture, as if data.task were empty;
     * a registered seqio task or mixture; for `package.module:name` the module is
-      imported first, which must register it.
+      imported first, which must register it. Its metrics are computed where the
+      objective writes text, see `research.data.seqio.task_metrics`.
 
     Raises:
       UserError: a name, split or value of config.data is wrong.
@@ -200,7 +214,9 @@ def open_data(config: Any, objective: Any) -> Data:
             )
         from research.data.seqio import open_tasks  # imports TensorFlow
 
-        return _make_data(config, *open_tasks.open_user_task(config, objective), {})
+        vocab, train, held_out = open_tasks.open_user_task(config, objective)
+        opened = _make_data(config, vocab, train, held_out, {})
+        return opened._replace(task=held_out if held_out.has_inputs else None)
     text = open_text(config, objective)
     train, held_out = text.train, text.eval
     counts = {

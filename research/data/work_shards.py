@@ -18,15 +18,19 @@ ShardResult = tuple[Path, Mapping[str, Any]]
 """The folder of a work shard's result, and its `meta.json`."""
 
 
-def group_files(files: Sequence[Path]) -> list[list[Path]]:
-    """The files of each work shard, in order; a pure function of the files' sizes."""
+def group_files(texts: Sequence[Sequence[Path]]) -> list[list[Sequence[Path]]]:
+    """The texts of each work shard, in order; a pure function of their files' sizes.
+
+    Args:
+      texts: files that are read together: one, or the sides of a parallel text.
+    """
     groups, size = [[]], 0
-    for file in files:
+    for files in texts:
         if size >= MIN_SHARD_BYTES:
             groups.append([])
             size = 0
-        groups[-1].append(file)
-        size += file.stat().st_size
+        groups[-1].append(files)
+        size += sum(file.stat().st_size for file in files)
     return groups
 
 

@@ -53,6 +53,7 @@ class ConnectedPeers(Peers):
         self.index, self.num_processes = index, num_processes
         self._client, self._everyone = client, list(range(num_processes))
         self._left = False
+        self._end: tuple[int, str] | None = None  # announced: the code and the line
         host = socket.gethostname()
         client.key_value_set(f"{PREFIX}/name/{index}", f"process {index} on {host}")
         self._started = client.get_live_nodes(self._everyone)  # index -> a random id
@@ -79,6 +80,7 @@ class ConnectedPeers(Peers):
         message = {"code": code, "line": line, "of": self.index}
         if not self._write_once("end", json.dumps(message)):
             time.sleep(NEWS_TIMEOUT_S)  # `_watch_end` exits meanwhile
+        self._end = code, line
         self._meet_last("end")
 
     def leave(self) -> None:
@@ -112,8 +114,9 @@ class ConnectedPeers(Peers):
         """Exits when another process has announced its end."""
         message = json.loads(self._await("end"))
         if message["of"] != self.index:
+            self._end = message["code"], message["line"]
             self._meet_last("end")
-            self._exit(message["code"], message["line"])
+            self._exit(*self._end)
 
     def _watch_stop(self) -> None:
         """When one wants to stop, all stop at the next check of the furthest one."""
@@ -129,9 +132,12 @@ class ConnectedPeers(Peers):
             self._stop_at = max(numbers) + 1
 
     def _exit(self, code: int, line: str) -> None:
-        """Ends this process, unless all have left: then each exits by itself."""
+        """Ends this process, unless all have left: then each exits by itself.
+
+        An end that was announced is the reason, also of what is lost after it.
+        """
         if not self._left:
-            exit_with_error(code, line)
+            exit_with_error(*(self._end or (code, line)))
 
     def _meet(self, name: str) -> None:
         """Waits until all processes are here; for ever, if one of them is lost."""

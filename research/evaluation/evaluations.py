@@ -28,6 +28,7 @@ class Evaluations:
     Attributes:
       best: the best evaluation so far, by train.best_metric.
       item_scores: of each split, the scores of its single items.
+      margins: of the last metrics, over items (`predictions.item_margins`).
       origin: of the test split, for the provenance.
     """
 
@@ -43,6 +44,7 @@ class Evaluations:
         self._zeros = make_eval_zeros(program)
         self.best = find_best(writer.lines, config)
         self.item_scores: dict[str, list[float]] = {}
+        self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
         self._predicts = hasattr(program.objective, "predicts")
         if self._predicts and config.data.test and config.data.eval_split != "test":
@@ -100,8 +102,10 @@ class Evaluations:
                 self._zeros(),
                 self._before_batch,
                 writes_texts=last or of_texts,
+                with_margins=last,
             )
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
+            self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
             if scores.items:
                 known = [item.score for item in scores.items if item.score is not None]
                 self.item_scores[split] = known

@@ -45,12 +45,19 @@ def percentile_interval(
     return float(low), float(high)
 
 
-def pseudo_values(metric: Metric, num_items: int) -> np.ndarray:
-    """The jackknife's pseudo-values [S, I] of a metric (Tukey 1958).
+def pseudo_values(
+    metric: Metric, num_items: int, *, num_groups: int | None = None
+) -> np.ndarray:
+    """The jackknife's pseudo-values [S, G] of a metric (Tukey 1958).
 
-    I * metric(all) - (I - 1) * metric(all but item i): of a mean they are the items'
-    own scores, of another smooth metric they behave like scores whose mean it is.
+    G * metric(all) - (G - 1) * metric(all but group g): of a mean they are the groups'
+    own means, of another smooth metric they behave like scores whose mean it is.
+
+    Args:
+      num_groups: G, of equal size but for one item; None: a group for each item.
     """
     items = np.arange(num_items)
-    without = [metric(np.delete(items, item)) for item in items]
-    return (num_items * metric(items) - (num_items - 1) * np.array(without)).T
+    groups = np.array_split(items, num_groups or num_items)
+    without = [metric(np.delete(items, group)) for group in groups]
+    count = len(groups)
+    return (count * metric(items) - (count - 1) * np.array(without)).T

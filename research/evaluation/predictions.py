@@ -19,7 +19,10 @@ set and number chunks of its text, over which the logits are averaged.
 
 # B rows, N labels, C choices, L length, K starts, E ends of each
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +31,11 @@ from research.data.corpora.corpus import LABEL_SEPARATOR, Document, single_label
 from research.data.corpora.task_formats import UNANSWERABLE
 from research.data.tokenizers.token_offsets import token_offsets
 from research.evaluation import answer_spans, metrics, squad
+from research.evaluation.multi_bootstrap import pseudo_values
+from research.evaluation.statistics import estimate
+
+JACKKNIFE_GROUPS = 20
+"""Parts of the items of an evaluation, for the intervals of its metrics."""
 
 
 class Item(NamedTuple):
@@ -44,6 +52,8 @@ class Scores(NamedTuple):
 
     items: list[Item]
     metrics: dict[str, float]
+    margins: Mapping[str, float] = MappingProxyType({})  # of metrics of items: half the
+    # width of their 95 % intervals over items, where they were asked for
 
 
 class Rows(NamedTuple):
@@ -65,13 +75,46 @@ def score_predictions(
 
     Args:
       batches: what `predict` returned for each batch of `data.eval.evaluation()`.
-      data: a `research.data.pipeline.Data` made from text.
+      data: a `research.data.pipeline.Data` made from text, or from a seqio task that
+        has inputs and targets: then the task's own metrics are added, as TASK/METRIC.
     """
+    if data.task is not None:
+        texts, own = data.task.score_texts(batches[0]["written"])
+        items = [_written_item(*text) for text in texts]
+        return Scores(items, (_measure_texts(items, ()) if items else {}) | own)
     examples = _rows_of_documents(batches, data)
     make_items, measure = _KINDS[objective.predicts]
     items = [make_items(objective, rows, data) for rows in examples]
     known = [item for item in items if item.gold is not None]
     return Scores(items, measure(known, data.vocab.labels) if known else {})
+
+
+def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, float]:
+    """Half the width of the 95 % interval of each metric over draws of the items.
+
+    The network is fixed. Student's t on the pseudo-values of a jackknife that leaves
+    out a twentieth of the items at a time, taken at random: metrics need not be means.
+    Those that are not defined on some of these parts are left out.
+    """
+    known = [item for item in items if item.gold is not None]
+    measure, groups = _KINDS[objective.predicts][1], min(JACKKNIFE_GROUPS, len(known))
+    if groups < 2:
+        return {}
+    shuffled = np.random.default_rng(0).permutation(len(known))
+    names = list(measure(known, data.vocab.labels))
+
+    def metric(chosen: np.ndarray) -> np.ndarray:
+        part = [known[index] for index in shuffled[chosen]]
+        found = measure(part, data.vocab.labels)
+        return np.array([found.get(name, math.nan) for name in names])
+
+    with warnings.catch_warnings():  # a part may have one label alone
+        warnings.simplefilter("ignore", UserWarning)
+        values = pseudo_values(metric, len(known), num_groups=groups)
+    margins = {
+        name: estimate(own).margin for name, own in zip(names, values, strict=True)
+    }
+    return {name: margin for name, margin in margins.items() if math.isfinite(margin)}
 
 
 def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
@@ -192,8 +235,13 @@ def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
     document = rows.document
     if not document.starts:
         return Item(document.id, prediction, None, None)
-    gold = document.text[document.starts[0] :].strip()
-    return Item(document.id, prediction, gold, metrics.chrf(prediction, gold))
+    return _written_item(
+        document.id, prediction, document.text[document.starts[0] :].strip()
+    )
+
+
+def _written_item(id: str, prediction: str, gold: str) -> Item:
+    return Item(id, prediction, gold, metrics.chrf(prediction, gold))
 
 
 def _measure_classes(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:

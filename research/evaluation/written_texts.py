@@ -2,6 +2,7 @@
 
 # N examples, T new tokens
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,16 +30,26 @@ def write_texts(program: Program, params: Any) -> dict[str, np.ndarray]:
         objective, program.network, params, vocab, program.mesh, options, batch=rows
     )
     written = []
-    for index in program.data.eval.source.indices:
-        size = int(np.max(index.length, initial=1))
-        token, _ = index.stream.gather(index.start, index.length, size, vocab.pad_id)
-        prompts = [
-            row[:length].tolist()
-            for row, length in zip(token, index.length, strict=True)
-        ]
+    for prompts in _prompts(program.data):
         written += [texts[0].tokens for texts in generate(prompts)]
     width = max(map(len, written), default=0)
     padded = np.full((len(written), width), vocab.pad_id, np.int32)
     for row, tokens in zip(padded, written, strict=True):
         row[: len(tokens)] = tokens
     return {"written": padded}
+
+
+def _prompts(data: Any) -> Iterator[list[list[int]]]:
+    """The first parts of the examples of each corpus, or of each task."""
+    if data.task is not None:
+        yield from data.task.prompts()
+        return
+    for index in data.eval.source.indices:
+        size = int(np.max(index.length, initial=1))
+        token, _ = index.stream.gather(
+            index.start, index.length, size, data.vocab.pad_id
+        )
+        yield [
+            row[:length].tolist()
+            for row, length in zip(token, index.length, strict=True)
+        ]

@@ -15,7 +15,7 @@ UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
 """Files at the top that Orbax writes after all others, and never needs."""
 
 NUM_THREADS = 8
-CHUNK_BYTES = 2**24
+CHUNK_BYTES = 2**20  # of which Python allocates all, even for a small file
 
 
 def write_checksums(folder: epath.Path) -> None:

@@ -1,5 +1,6 @@
 """JSON files that are complete or absent, and the one reader of what may be damaged."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -21,6 +22,12 @@ _TYPE_NAMES = {
     list: "a list",
     str: "text",
 }
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """A hash of a JSON object, 12 hex digits, independent of the order of keys."""
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def write_json(path: epath.PathLike, content: Any) -> None:

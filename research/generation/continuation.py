@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from research import models
-from research.batch import INPUT_ARRAYS, NEVER
+from research.batch import INPUT_ARRAYS, NEVER, VocabInfo
 from research.generation.readouts import vocabulary_logits
 from research.models.layers.cache import Cache
+from research.objectives.inputs import seq2seq
 
 
 class Context(NamedTuple):
@@ -19,18 +20,23 @@ class Context(NamedTuple):
 
     cache: Cache
     last: dict[str, jax.Array]  # the arrays of each row's last token, [R] each
+    end: jax.Array | None  # [R]: the last position of its text; None: any
 
 
 class Continuation(NamedTuple):
     """A network bound to its parameters, and how its texts go on: see `Prompt`."""
 
     apply: Callable  # `models.apply` of the network and its parameters
-    mask_id: int
+    vocab: VocabInfo
     token_type: int
     appended: str
 
     def read_prompt(
-        self, group: dict, encoder: dict | None, max_tokens: int
+        self,
+        group: dict,
+        encoder: dict | None,
+        end: jax.Array | None,
+        max_tokens: int,
     ) -> tuple[jax.Array, Context]:
         """Logits [B, V] of the first new token, and the context for the others."""
         num_rows, length = group["token"].shape
@@ -41,9 +47,10 @@ class Continuation(NamedTuple):
         }
 
         def read(net):
-            encoded = None if encoder is None else net.encode(encoder)
+            encoded = None if encoder is None else seq2seq.encode(net, encoder)
             cache = net.empty_cache(num_rows, length + max_tokens)
-            return self._read(net, group, last, at_B1, cache, encoded)
+            context = Context(cache, last, end)
+            return self._read(net, group, at_B1, context, encoded)
 
         return self.apply(read)
 
@@ -54,9 +61,8 @@ class Continuation(NamedTuple):
         last = self._next(context.last, token_R)
         group = {name: array[:, None] for name, array in last.items()}
         at_R1 = jnp.zeros_like(group["token"])
-        return self.apply(
-            lambda net: self._read(net, group, last, at_R1, context.cache)
-        )
+        context = context._replace(last=last)
+        return self.apply(lambda net: self._read(net, group, at_R1, context))
 
     def _next(self, last: dict, token_R: jax.Array) -> dict:
         """The arrays of tokens that follow."""
@@ -64,12 +70,13 @@ class Continuation(NamedTuple):
         token_type = jnp.full_like(token_R, self.token_type)
         return last | arrays | {"token": token_R, "token_type": token_type}
 
-    def _read(self, net, group, last, at_R1, cache, encoded=None):
+    def _read(self, net, group, at_R1, context, encoded=None):
         """Reads a group; the logits are of the state at `at_R1`, or of what follows."""
+        cache, last, end = context
         length, keys = group["token"].shape[1], {}
         used = cache.used + length
         if self.appended != "nothing":
-            more = self._next(last, jnp.full_like(last["token"], self.mask_id))
+            more = self._next(last, jnp.full_like(last["token"], self.vocab.mask_id))
             if self.appended == "query":
                 never = jnp.full_like(more["rank"], NEVER)
                 more |= {"rank": never, "reach": more["reach"] - 1}
@@ -83,14 +90,20 @@ class Continuation(NamedTuple):
             keys["encoded"] = encoded
         states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
         logits_RV = vocabulary_logits(net.readout(states))[:, 0]
+        if end is not None:
+            is_eos = jnp.arange(logits_RV.shape[1]) == self.vocab.eos_id
+            only_eos_V = jnp.where(is_eos, 0.0, -jnp.inf)
+            at_end_R1 = (last["position"] >= end)[:, None]
+            logits_RV = jnp.where(at_end_R1, only_eos_V[None], logits_RV)
         # The next token takes the slot of an appended mask.
-        return logits_RV, Context(cache._replace(used=used), last)
+        return logits_RV, context._replace(cache=cache._replace(used=used))
 
 
 def repeat_rows(context: Context, count: int) -> Context:
     """A context with each row `count` times in succession."""
-    last = {name: jnp.repeat(x, count, axis=0) for name, x in context.last.items()}
-    return Context(context.cache.repeat_rows(count), last)
+    rows = context.last, context.end
+    last, end = jax.tree.map(lambda x: jnp.repeat(x, count, axis=0), rows)
+    return Context(context.cache.repeat_rows(count), last, end)
 
 
 def select_rows(context: Context, row_R: jax.Array) -> Context:

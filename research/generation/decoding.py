@@ -42,9 +42,9 @@ def decode(
       prompt_BL: tokens that the repetition penalty counts, beside new ones.
       row_B: int32, the rows' numbers, on which samples depend.
     """
-    search = beams if options.method == "beam" else texts
+    search = beams if options.search == "beam" else texts
     logits_RV, seen = logits_BV, seen_tokens(options, vocab, prompt_BL)
-    if options.method == "beam":
+    if options.search == "beam":
         count = options.beams
         logits_RV, seen = jax.tree.map(
             lambda x: jnp.repeat(x, count, axis=0), (logits_BV, seen)
@@ -54,7 +54,7 @@ def decode(
 
     def body(carry):
         state, context = carry
-        if options.method == "beam":
+        if options.search == "beam":
             context = network.select_rows(context, state.parent)
         logits_RV, context = network.read_tokens(state.last, context)
         return search.extend(options, vocab, state, logits_RV), context

@@ -13,7 +13,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.generation import continuation
 from research.generation.decoding import Network, decode
-from research.generation.options import Options
+from research.generation.options import METHODS, Options
 from research.generation.rows import map_rows
 from research.generation.written import Written
 
@@ -47,23 +47,24 @@ def make_generate(
     It compiles once for each length of the longest prompt of a call.
 
     Args:
-      objective: of the run; one that has `prompt` (lm, dae, bart, unilm, plm, ...).
+      objective: of the run; one that has `prompt` (lm, dae, bart, unilm, plm, ...),
+        or a part that has.
       network: `objective.network(options, vocab)`.
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
       batch: prompts that are continued at once.
 
     Raises:
-      UserError: the objective writes no text; of the function: a prompt is empty where
-        it cannot be, or texts may exceed the network's learned positions.
+      UserError: as `find_writer`; of the function: a prompt is empty where it cannot
+        be, or texts may exceed the network's learned positions.
     """
-    check_generates(objective)
+    objective = find_writer(objective, options.part)
 
     def run(params, arrays, token_type, appended):
         call = partial(models.apply, network, params)
-        reader = continuation.Continuation(call, vocab.mask_id, token_type, appended)
+        reader = continuation.Continuation(call, vocab, token_type, appended)
         logits, context = reader.read_prompt(
-            arrays["group"], arrays["encoder"], options.max_tokens
+            arrays["group"], arrays["encoder"], arrays["end"], options.max_tokens
         )
         steps = Network(
             reader.read_tokens, continuation.repeat_rows, continuation.select_rows
@@ -79,8 +80,8 @@ def make_generate(
             return []
         prompt = objective.prompt(prompts, vocab)
         _check_length(network.options, prompt, options)
-        row = np.arange(len(prompts), dtype=np.int32)
-        arrays = {"group": prompt.group, "encoder": prompt.encoder, "row": row}
+        arrays = {"group": prompt.group, "encoder": prompt.encoder, "end": prompt.end}
+        arrays["row"] = np.arange(len(prompts), dtype=np.int32)
         call = lambda rows: run(  # noqa: E731
             params, rows, prompt.token_type, prompt.appended
         )
@@ -100,9 +101,17 @@ def _texts(row: Written) -> list[Text]:
 
 
 def _check_length(model_options: Any, prompt: Any, options: Options) -> None:
-    """Raises UserError: there are more positions than a learned table has."""
-    length = prompt.group["token"].shape[1]
-    needed = length + options.max_tokens - 1 + (prompt.appended != "nothing")
+    """Raises UserError: a learned table has fewer positions, or a text less room."""
+    position_B = prompt.group["position"][:, -1]
+    last_B, length = position_B + options.max_tokens - 1, int(position_B.max()) + 1
+    if prompt.end is not None:
+        last_B, room = np.minimum(last_B, prompt.end), prompt.end - position_B
+        if room.min() < options.min_tokens:
+            raise UserError(
+                f"min_tokens is {options.min_tokens}, but the masks of a prompt are "
+                f"{room.min()}"
+            )
+    needed = int(last_B.max()) + 1 + (prompt.appended != "nothing")
     if model_options.position == "learned" and needed > model_options.max_length:
         raise UserError(
             f"a prompt of {length} tokens (specials included) and {options.max_tokens} "
@@ -111,16 +120,33 @@ def _check_length(model_options: Any, prompt: Any, options: Options) -> None:
         )
 
 
-def check_generates(objective: Any) -> None:
-    """Raises UserError: the objective writes no text."""
-    if hasattr(objective, "prompt"):
-        return
-    names = objectives.names()
-    able = [
-        name for name in names if hasattr(objectives.objective_class(name), "prompt")
-    ]
+def find_writer(objective: Any, part: str) -> Any:
+    """The objective whose prompts are continued: itself, or one of its parts.
+
+    Args:
+      part: its name; "": the only one that writes.
+
+    Raises:
+      UserError: the objective writes no text, or not by this part; or several parts do.
+    """
+    itself = {"": objective} if hasattr(objective, "prompt") else {}
+    writers = getattr(objective, "writing_parts", itself)
+    if part in writers:
+        return writers[part]
+    if not part and len(writers) == 1:
+        return next(iter(writers.values()))
     name = type(objective).__module__.rpartition(".")[-1]
+    if not writers:
+        able = (
+            each
+            for each in objectives.names()
+            if hasattr(objectives.objective_class(each), "prompt")
+        )
+        raise UserError(
+            f"objective {name} does not write text; {', '.join(able)} do (masked "
+            "models fill in)"
+        )
+    legal = " or ".join(f"{each}.METHOD" if each else "METHOD" for each in writers)
     raise UserError(
-        f"objective {name} does not write text; {', '.join(able)} do (masked models "
-        "fill in)"
+        f"method of objective {name} is {legal}, where METHOD is {', '.join(METHODS)}"
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from research.fields import check, choice, number
+from research.fields import check, free_text, number
 
 METHODS = ("greedy", "beam", "sample")
 
@@ -17,7 +17,8 @@ class Options:
     which would favour tokens whose logit is negative); special tokens have none.
     """
 
-    method: str = choice("greedy", METHODS)
+    method: str = free_text("greedy")  # one of METHODS; of an objective with parts
+    # (joint, mix) PART.METHOD, if not only one of them writes
     max_tokens: int = number(
         64, least=1, most=2**20
     )  # new tokens at most, eos included
@@ -36,8 +37,23 @@ class Options:
 
     def __post_init__(self):
         check(self)
+        if self.search not in METHODS:
+            raise ValueError(
+                f"method is {', '.join(METHODS[:-1])} or {METHODS[-1]}, or of joint "
+                f"and mix PART.METHOD, not {self.method!r}"
+            )
         if self.min_tokens >= self.max_tokens:
             raise ValueError(
                 f"min_tokens is below max_tokens ({self.max_tokens}), not "
                 f"{self.min_tokens}"
             )
+
+    @property
+    def part(self) -> str:
+        """The name of the part that writes; "": not given."""
+        return self.method.rpartition(".")[0]
+
+    @property
+    def search(self) -> str:
+        """One of METHODS."""
+        return self.method.rpartition(".")[2]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from research.data.tokenizers.masked_text import encode_with_masks
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
-from research.generation.generate import make_generate
+from research.generation.generate import find_writer, make_generate
 from research.generation.options import Options
 
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
@@ -38,10 +38,10 @@ def make_writer(
     Raises:
       UserError: as `make_generate`; or there is no such sentinel.
     """
-    objective, vocabulary = run.objective, run.vocabulary
+    objective, vocabulary = find_writer(run.objective, options.part), run.vocabulary
     vocab = vocabulary.vocab
     generate = make_generate(
-        objective, run.network, run.params, vocab, run.mesh, options, batch=batch
+        run.objective, run.network, run.params, vocab, run.mesh, options, batch=batch
     )
 
     def write(prompts):

@@ -49,7 +49,7 @@ def extend(
 ) -> Texts:
     """One token more for each text that has not ended."""
     log_p_BV = next_log_p(options, vocab, logits_BV, state.seen, state.count)
-    if options.method == "sample":
+    if options.search == "sample":
         token_B = draw(options, log_p_BV, state.row, state.count)
     else:
         token_B = jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)

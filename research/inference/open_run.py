@@ -66,10 +66,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
-    try:
-        options = models.Options(**config["model"])
-    except TypeError as error:  # a key is missing, or not known
-        raise UserError(f"{workdir} is of another version: {error}") from error
+    options = models.options_of_run(config["model"], workdir)
     params = load_on_host(checkpoint, "params")["params"]
     if objective.family == "supervised":
         network = _without_heads(objective, options, vocabulary.vocab, params)

@@ -25,6 +25,7 @@ from research.kernels.query_grid import query_grid, query_specs, query_tile
 from research.kernels.tile import (
     Inputs,
     Scalars,
+    drop,
     make_bias_refs,
     product,
     tile_logits,
@@ -121,12 +122,13 @@ def key_gradient(
             exp_NQ, grad_NQ = _logits_gradient(
                 tile, scalars, inputs, settings, bias_refs, masked
             )
+            kept_NQ = drop(exp_NQ, tile, scalars, inputs, settings)
             query_KQ, grad_KQ = inputs.query[...], inputs.grad[...]
-            exp_NQ, grad_NQ = (
-                exp_NQ.astype(grad_KQ.dtype),
+            kept_NQ, grad_NQ = (
+                kept_NQ.astype(grad_KQ.dtype),
                 grad_NQ.astype(query_KQ.dtype),
             )
-            value_KN[...] += product("kq,nq->kn", grad_KQ, exp_NQ)
+            value_KN[...] += product("kq,nq->kn", grad_KQ, kept_NQ)
             key_KN[...] += product("kq,nq->kn", query_KQ, grad_NQ)
 
         is_visible = tile.query < bounds.query_stop[tile.at_key]
@@ -165,4 +167,5 @@ def _logits_gradient(tile, scalars, inputs, settings, bias_refs, masked):
     logits_NQ = tile_logits(tile, scalars, inputs, settings, bias_refs, masked)
     exp_NQ = jnp.exp(logits_NQ - inputs.log_sum[...])
     grad_exp_NQ = product("kn,kq->nq", inputs.value[...], inputs.grad[...])
+    grad_exp_NQ = drop(grad_exp_NQ, tile, scalars, inputs, settings)
     return exp_NQ, exp_NQ * (grad_exp_NQ - inputs.mean[...])

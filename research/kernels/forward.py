@@ -12,6 +12,7 @@ from research.kernels.tile import (
     LOWEST,
     Inputs,
     Scalars,
+    drop,
     make_bias_refs,
     product,
     tile_logits,
@@ -45,7 +46,8 @@ def forward(
             exp_NQ, shrink_1Q = jnp.exp(logits_NQ - now), jnp.exp(before - now)
             total_1Q = jnp.sum(exp_NQ, axis=0, keepdims=True)
             value_KN = inputs.value[...]
-            more_KQ = product("kn,nq->kq", value_KN, exp_NQ.astype(value_KN.dtype))
+            kept_NQ = drop(exp_NQ, tile, scalars, inputs, settings)
+            more_KQ = product("kn,nq->kq", value_KN, kept_NQ.astype(value_KN.dtype))
             max_1Q[...] = now
             sum_1Q[...] = sum_1Q[...] * shrink_1Q + total_1Q
             out_KQ[...] = out_KQ[...] * shrink_1Q + more_KQ

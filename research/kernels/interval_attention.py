@@ -26,6 +26,7 @@ def interval_attention(
     value_BMGK: jax.Array,
     bias_PH: jax.Array | None,
     plan: Plan,
+    seeds_BH: jax.Array | None = None,
 ) -> jax.Array:
     """[B, L, H, K]: softmax attention in float32; a query without keys outputs 0.
 
@@ -37,12 +38,14 @@ def interval_attention(
         position - the query's is at least settings.bias_bounds[p - 1] and below
         settings.bias_bounds[p]. The plan then has distances.
       plan: `research.kernels.plan.make_plan` of these queries and keys.
+      seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
+        dropout.
     """
-    arguments = query_BLHK, key_BMGK, value_BMGK, bias_PH, plan
+    arguments = query_BLHK, key_BMGK, value_BMGK, bias_PH, plan, seeds_BH
     return _interval_attention_fwd(settings, *arguments)[0]
 
 
-def _interval_attention_fwd(settings, query, key, value, bias, plan):
+def _interval_attention_fwd(settings, query, key, value, bias, plan, seeds):
     tiles, distances = settings.tiles, plan.distances
     inputs = Inputs(
         query=_in_tiles(query, plan.query_order, tiles.query),
@@ -57,13 +60,19 @@ def _interval_attention_fwd(settings, query, key, value, bias, plan):
             bias_bounds=np.array(settings.bias_bounds, np.int32),
             bias=bias,
         )
-    out_BHKL, log_sum = forward(make_scalars(plan), inputs, settings)
+    if settings.dropout:
+        inputs = inputs._replace(
+            query_index=_indices(query, plan.query_order, tiles.query),
+            key_index=_indices(key, plan.key_order, tiles.key),
+        )
+    out_BHKL, log_sum = forward(make_scalars(plan, seeds), inputs, settings)
     out_BLHK = _in_rows(out_BHKL, plan.query_order, query.shape[1])
-    return out_BLHK, (inputs._replace(log_sum=log_sum), out_BLHK, plan, key.shape[1])
+    inputs = inputs._replace(log_sum=log_sum)
+    return out_BLHK, (inputs, out_BLHK, plan, seeds, key.shape[1])
 
 
 def _interval_attention_bwd(settings, residuals, grad_BLHK):
-    inputs, out_BLHK, plan, num_keys = residuals
+    inputs, out_BLHK, plan, seeds, num_keys = residuals
     num_queries, tile = out_BLHK.shape[1], settings.tiles.query
     product_BLHK = grad_BLHK.astype(jnp.float32) * out_BLHK.astype(jnp.float32)
     mean_BLH1 = jnp.sum(product_BLHK, axis=-1, keepdims=True)
@@ -71,7 +80,7 @@ def _interval_attention_bwd(settings, residuals, grad_BLHK):
         grad=_in_tiles(grad_BLHK, plan.query_order, tile),
         mean=_in_tiles(mean_BLH1, plan.query_order, tile),
     )
-    scalars = make_scalars(plan)
+    scalars = make_scalars(plan, seeds)
     grad_query, grad_bias = query_gradient(scalars, inputs, settings)
     grad_key, grad_value = key_gradient(scalars, inputs, settings)
     if grad_bias is not None:
@@ -82,6 +91,7 @@ def _interval_attention_bwd(settings, residuals, grad_BLHK):
         _in_rows(grad_value, plan.key_order, num_keys),
         grad_bias,
         None,
+        None,
     )
 
 
@@ -91,6 +101,12 @@ interval_attention.defvjp(_interval_attention_fwd, _interval_attention_bwd)
 def _in_tiles(x_BLHK: jax.Array, order: Order | None, tile: int) -> jax.Array:
     """[B, H, K, L] in the order and length of the tiles."""
     return fill_tile(jnp.moveaxis(permute(x_BLHK, order), 1, 3), tile)
+
+
+def _indices(x_BLHK: jax.Array, order: Order | None, tile: int) -> jax.Array:
+    """[B, 1, L] int32: the index of each position, in the order of the tiles."""
+    index = jax.lax.broadcasted_iota(jnp.int32, x_BLHK.shape[:2], 1)
+    return fill_tile(permute(index, order), tile)[:, None]
 
 
 def _in_rows(x_BHKL: jax.Array, order: Order | None, length: int) -> jax.Array:

@@ -71,15 +71,16 @@ def key_specs(inputs: Inputs, settings: Settings) -> Inputs:
             block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s))
         )
 
+    of_keys = pl.BlockSpec((None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i))
     return Inputs(
         query=of_query(width),
         key=key_spec(width, settings),
         value=key_spec(width, settings),
         interval=integers(2),
         query_position=integers(1),
-        key_position=pl.BlockSpec(
-            (None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i)
-        ),
+        key_position=of_keys,
+        query_index=integers(1),
+        key_index=of_keys,
         bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
         grad=of_query(width),

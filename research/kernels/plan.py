@@ -32,6 +32,7 @@ class Settings(NamedTuple):
     tiles: Tiles
     bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
     interpret: bool = False
+    dropout: float = 0.0  # rate of dropout of the probabilities
 
 
 class Order(NamedTuple):

@@ -63,6 +63,8 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
         interval=integers(2),
         query_position=integers(1),
         key_position=key_position,
+        query_index=integers(1),
+        key_index=key_position,
         bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
         grad=of_query(width),

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from research.kernels.counter_dropout import dropout_factor
 from research.kernels.intervals import TileBounds
-from research.kernels.plan import Distances, Plan, Settings
+from research.kernels.plan import LANES, Distances, Plan, Settings
 from research.kernels.position_bias import BiasRefs, add_bias, bias_scratch
 
 HIDDEN = -1e38
@@ -27,10 +28,11 @@ LOWEST = -1e30
 
 
 class Scalars(NamedTuple):
-    """What a kernel reads before a tile, each array flat."""
+    """What a kernel reads before a tile, each array flat but the seeds."""
 
     bounds: TileBounds
     distances: Distances | None  # only the smallest and largest of the tiles
+    seeds: Any = None  # [B, H] int32, of dropout
 
 
 class Inputs(NamedTuple):
@@ -44,6 +46,8 @@ class Inputs(NamedTuple):
     key_position: Any = None  # [B, 1, M]
     bias_bounds: Any = None  # [P - 1]
     bias: Any = None  # [P, H] of the pieces
+    query_index: Any = None  # [B, 1, L] in the order of the arrays, for dropout
+    key_index: Any = None  # [B, 1, M] likewise
     grad: Any = None  # [B, H, K, L] of the output
     log_sum: Any = None  # [B, H, 1, L] log of the sum of exponentials
     mean: Any = None  # [B, H, 1, L] gradient of the logits, averaged by the softmax
@@ -60,12 +64,13 @@ class Tile(NamedTuple):
     at_key: Any  # of flat arrays [B, number of tiles of keys]
 
 
-def make_scalars(plan: Plan) -> Scalars:
+def make_scalars(plan: Plan, seeds_BH: jax.Array | None) -> Scalars:
     """The scalars of a plan, flat: a TPU pads the last dim of others."""
     distances = plan.distances
     if distances is not None:
         distances = distances._replace(query=None, key=None)
-    return jax.tree.map(jnp.ravel, Scalars(plan.bounds, distances))
+    flat = jax.tree.map(jnp.ravel, Scalars(plan.bounds, distances))
+    return flat._replace(seeds=seeds_BH)
 
 
 def tiled_call(
@@ -175,6 +180,19 @@ def tile_logits(
         mask_NQ = (start_1Q <= index_NQ) & (index_NQ < stop_1Q)
         logits_NQ = jnp.where(mask_NQ, logits_NQ, HIDDEN)
     return logits_NQ
+
+
+def drop(
+    x_NQ: jax.Array, tile: Tile, scalars: Scalars, inputs: Inputs, settings: Settings
+) -> jax.Array:
+    """x [N, Q] times the dropout of a tile's pairs, if there is dropout."""
+    if not settings.dropout:
+        return x_NQ
+    key_1N = inputs.key_index[...]
+    key_N1 = jnp.broadcast_to(key_1N, (LANES, key_1N.shape[1])).T[:, :1]
+    seed = scalars.seeds[tile.row, tile.head]
+    indices = inputs.query_index[...], key_N1
+    return x_NQ * dropout_factor(seed, *indices, settings.dropout)
 
 
 def product(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:

@@ -22,7 +22,7 @@ from research.models.layers.adaptive import AdaptiveReadout
 from research.models.layers.features import FEATURES
 from research.models.layers.heads import HeadSpec, Readout
 from research.models.merge import merge_networks
-from research.models.options import Options
+from research.models.options import Options, options_of_run
 from research.models.transformer import Transformer
 
 __all__ = [
@@ -46,5 +46,6 @@ __all__ = [
     "logical_axes",
     "logical_rules",
     "merge_networks",
+    "options_of_run",
     "unbox",
 ]

@@ -19,6 +19,7 @@ from research.models.layers.dense import (
     STATE_AXES,
     Dense,
     FeedForward,
+    Module,
     Norm,
     dropout,
     gather_positions,
@@ -112,7 +113,7 @@ class Block(nn.Module):
         return x if cache is None else (x, kept)
 
 
-class Stack(nn.Module):
+class Stack(Module):
     """Consecutive blocks, with their parameters stacked over the layers.
 
     If only some positions are scored, the last block computes only those, since nothing
@@ -191,11 +192,8 @@ class Stack(nn.Module):
                 return after, x if with_inputs else None
             return after, lax.stop_gradient(x[:, slice(*memorize)])
 
-        if cache is None:
-            init = partial(self._init_blocks, block, x, group, self_inputs, cross)
-            params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
-        else:  # they exist: `param` would trace `init` to compare shapes
-            params = nn.meta.unbox(self.get_variable("params", "blocks"))
+        init = partial(self._init_blocks, block, x, group, self_inputs, cross)
+        params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
         layers = params, *self._by_layer(mems, cache, encoded)
         x, outputs = run_layers(options, run_block, x, layers, scored)
         x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x

@@ -7,6 +7,8 @@ width) and feedforward.
 """
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from research.errors import UserError
 
@@ -55,9 +57,11 @@ class Options:
     3.3).
 
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
-    "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) that has
-    neither relative terms nor dropout of attention weights. Elsewhere than on a TPU it
-    is interpreted, for tests.
+    "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`),
+    "library" is cuDNN's on a GPU (`research.models.layers.library_attention`). Neither
+    has relative terms, and the latter has no dropout of attention weights and no bias
+    of relative positions (T5's). Elsewhere "interval" is interpreted, for tests, and
+    "library" is XLA's.
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
@@ -119,6 +123,7 @@ class Options:
         self._check_heads()
         self._check_positions()
         self._check_dropout()
+        self._check_attention()
 
     def _check_cutoffs(self):
         for key, value in CUTOFFS_NEED.items():
@@ -163,11 +168,6 @@ class Options:
                 "model.shared_relative_biases needs model.position relative, "
                 f"not {self.position}"
             )
-        if self.attention == "interval" and self.has_relative_terms:
-            raise UserError(
-                "model.attention interval has no relative terms (model.position, "
-                "model.token_type_encoding); set model.attention=dense"
-            )
 
     def _check_dropout(self):
         if self.position_dropout > 0 and self.position != "relative":
@@ -175,16 +175,32 @@ class Options:
                 "model.position_dropout needs model.position relative, "
                 f"not {self.position}"
             )
-        if self.attention == "interval" and self.dropout_rate("attention") > 0:
-            raise UserError(
-                "model.attention interval has no dropout of attention weights "
-                "(model.attention_dropout); set model.attention=dense"
-            )
         for place in DROPOUT_PLACES:
             if -1 < getattr(self, f"{place}_dropout") < 0:
                 raise UserError(
                     f"model.{place}_dropout is at least 0, or -1 for that of "
                     f"model.dropout, not {getattr(self, f'{place}_dropout')}"
+                )
+
+    def _check_attention(self):
+        if self.attention == "dense":
+            return
+        lacks = {
+            "relative terms (model.position, model.token_type_encoding)": (
+                self.has_relative_terms
+            ),
+            "dropout of attention weights (model.attention_dropout)": (
+                self.attention == "library" and self.dropout_rate("attention") > 0
+            ),
+            "bias of relative positions (model.position t5)": (
+                self.attention == "library" and self.position == "t5"
+            ),
+        }
+        for what, is_needed in lacks.items():
+            if is_needed:
+                raise UserError(
+                    f"model.attention {self.attention} has no {what}; "
+                    "set model.attention=dense"
                 )
 
     def dropout_rate(self, place: str) -> float:
@@ -223,3 +239,18 @@ class Options:
     def table_width(self) -> int:
         """Width of token embeddings and of readout features."""
         return self.embedding_width or self.width
+
+
+def options_of_run(keys: Mapping[str, Any], workdir: Any) -> Options:
+    """The options of a run.
+
+    Args:
+      keys: those of its config, below "model".
+
+    Raises:
+      UserError: they are not the keys that this version has.
+    """
+    try:
+        return Options(**keys)
+    except TypeError as error:
+        raise UserError(f"{workdir} is of another version: {error}") from error

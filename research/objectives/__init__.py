@@ -43,7 +43,8 @@ class Objective(Protocol):
       `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
       what the scored tokens [B, R] of the texts need. Their loss is that of
       `for_scoring()`, if there is one, which is -log p without smoothing or tasks. An
-      objective with parts has `scored_part(method)` in place of both.
+      objective with parts has `scored_part(method)` in place of both, and in place of
+      `prompt` has `writing_parts`, the parts that have it, by name.
     """
 
     family: str

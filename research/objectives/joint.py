@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.errors import UserError
 from research.fields import check, number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import composite, input_format
@@ -108,6 +109,16 @@ class Objective:
         if self.token_types:
             scoring.refuse(f"objective joint with token_types {self.token_types}")
         return self._parts.scored_part(method)
+
+    @property
+    def writing_parts(self) -> dict[str, Any]:
+        """Raises UserError: token types are the parts', which no prompt has."""
+        if self.token_types:
+            raise UserError(
+                f"objective joint with token_types {self.token_types} writes no text: "
+                "its parts' token types are not those of a prompt"
+            )
+        return self._parts.writing_parts
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the parts' networks differ, or have too few token types."""

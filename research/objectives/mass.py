@@ -6,22 +6,28 @@ alone, at its positions in the text.
 
 # B batch, L length, T longest span
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from research import models
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
 from research.data import counter_rng
+from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, number
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
+from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
 
 EDGE_RATES = (0.2, 0.2)
 """Fractions of spans that begin the text, and that end it (released code)."""
+
+ANY_END = 2**31 - 1
+"""Last position of a text that eos alone ends."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,38 @@ class Objective:
     def for_scoring(self) -> "Objective":
         """The objective whose loss is -log p alone."""
         return replace(self, label_smoothing=0.0)
+
+    def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
+        """Texts, of which the decoder writes the span of masks; or else a whole text.
+
+        Without masks it begins at position 0 and ends with eos, as the released code
+        translates, and by a network that is only pretrained where back-translation
+        starts (MASS-unsupNMT, src/trainer.py, bt_step; src/model/transformer.py,
+        generate). Both stacks read token type 0, the first corpus.
+
+        Raises:
+          UserError: the masks of a text are not one span.
+        """
+        rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
+        token, num_tokens = pad_rows(rows, vocab.pad_id)
+        masked = token == vocab.mask_id
+        size, begin = masked.sum(axis=1), np.maximum(masked.argmax(axis=1), 1)
+        at = np.arange(token.shape[1])
+        in_span = (at >= begin[:, None]) & (at < (begin + size)[:, None])
+        if (masked != in_span).any():
+            raise UserError(
+                "objective mass writes one span: the masks of a prompt are next to "
+                "each other"
+            )
+        one = np.ones_like(begin)
+        batch = self._make_batch(
+            token, num_tokens, token, begin, one, vocab, max_size=1
+        )
+        encoder = input_group(batch, "encoder_")
+        if self.cross_attention == "unmasked":
+            encoder["cross_segment"] = batch["cross_segment"]
+        end = np.where(size > 0, begin + size - 1, ANY_END).astype(np.int32)
+        return Prompt(input_group(batch, "decoder_"), encoder, end=end)
 
     def _make_batch(
         self,

@@ -145,6 +145,10 @@ class Objective:
         """See `composite.Parts`."""
         return self._parts.scored_part(method)
 
+    @property
+    def writing_parts(self) -> dict[str, Any]:
+        return self._parts.writing_parts
+
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         return self._parts.network(options, vocab)
 

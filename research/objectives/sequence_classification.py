@@ -1,6 +1,6 @@
 """Classification or regression of a text or a pair of texts: to fine-tune networks."""
 
-# B batch, L length, N labels
+# B batch, L length, D width, N labels
 
 from dataclasses import dataclass
 from typing import Any
@@ -57,13 +57,15 @@ class Objective:
     head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh, and
     # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
     # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
+    pool: str = choice("token", ("token", "mean"))  # the state that the head reads:
+    # that of the format's token; or the mean over all tokens, of the encoder with
+    # format bart, which needs no token that stands for the whole text
     label_scale: float = number(1.0, above=0)  # of task regression
     lm_coef: float = number(0.0, least=0)  # of the LM loss of the same text, with
     # format gpt (GPT: 0.5)
     tail: int = number(0, least=0)  # tokens of its end that a single text which is too
     # long keeps; the others are its first ones. 0: its beginning; data.length: its end;
-    # 382 of 512: both (Sun et al. 2019, section 5.3.1; they keep one token more, since
-    # a row here has room for the specials of two texts)
+    # 382 of 512: the first 128 and the last 382 (Sun et al. 2019, section 5.3.1)
     stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
     # too long to the next; data.length: chunks have no token in common. 0: no chunks
     features: str = choice("last", models.FEATURES)  # states of which the head reads
@@ -75,8 +77,8 @@ class Objective:
 
     def __post_init__(self):
         check(self)
-        if self.lm_coef and self.format != "gpt":
-            raise ValueError("lm_coef is 0 with formats other than gpt")
+        if self.lm_coef and (self.format != "gpt" or self.pool == "mean"):
+            raise ValueError("lm_coef is 0 with formats other than gpt, and pool mean")
         has_features = self.features != "last" or self.lstm_layers
         if has_features and (self.format == "bart" or self.lm_coef):
             raise ValueError(
@@ -96,8 +98,8 @@ class Objective:
 
     @property
     def min_length(self) -> int:
-        """The specials of two parts, and a token."""
-        return task_input.num_specials(self.format, 2) + 1
+        """The specials of one part, and a token."""
+        return task_input.num_specials(self.format, 1) + 1
 
     @property
     def predicts(self) -> str:
@@ -105,18 +107,26 @@ class Objective:
         return LABEL_TYPES[self.task]
 
     def text_spec(self, length: int) -> TextSpec:
-        room = length - task_input.num_specials(self.format, 2)
-        label = LABEL_TYPES[self.task]
-        return TextSpec("parts", room, label=label, tail=self.tail, stride=self.stride)
+        one, two = (task_input.num_specials(self.format, parts) for parts in (1, 2))
+        room = length - one
+        return TextSpec(
+            "parts",
+            room,
+            label=LABEL_TYPES[self.task],
+            tail=self.tail,
+            stride=self.stride,
+            separators=min(two - one, room - 1),  # a row has at least a token
+        )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
         specs = sentence_pairs.label_specs() | {"label": ArraySpec((), dtype)}
-        specs["pooled"] = ArraySpec((1,))
+        if self.pool == "token":
+            specs["pooled"] = ArraySpec((1,))
         if self.lm_coef:
             specs |= scored_specs(length, gathered=False)
         prefixes = ("encoder_", "decoder_") if self.format == "bart" else ("",)
-        for prefix in prefixes:
+        for prefix in prefixes[: 1 if self.pool == "mean" else None]:
             specs |= input_specs(length, prefix)
         return specs
 
@@ -130,7 +140,8 @@ class Objective:
         """
         if self.tail:
             example = _join_tails(example)
-        begin, size = task_input.two_parts(example, self.text_spec(length).length)
+        spec = self.text_spec(length)
+        begin, size = task_input.two_parts(example, spec.length, spec.separators)
         laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
         values = self._label_values(vocab)
         labelled = (example.label >= 0) & (laid.text.length > 0)
@@ -145,7 +156,7 @@ class Objective:
             is_last = np.arange(length) >= laid.text.length[:, None] - 1
             batch["target"][is_last] = vocab.pad_id
             batch["weight"] = (~is_last).astype(np.float32)
-        return batch
+        return {name: batch[name] for name in self.batch_spec(length)}
 
     def _label_values(self, vocab: VocabInfo) -> np.ndarray:
         """[labels of the documents]: what each is in the batch."""
@@ -187,13 +198,16 @@ class Objective:
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, N] float32."""
-        scored = batch["pooled"]
-        if self.format == "bart":
-            encoded = net.encode(input_group(batch, "encoder_"))
-            states = net.states(input_group(batch, "decoder_"), encoded, scored=scored)
+        scored = batch.get("pooled")
+        if self.format != "bart":
+            states, segment = net.features(batch, scored=scored), batch["segment"]
         else:
-            states = net.features(batch, scored=scored)
-        return net.head("label", states[:, 0])
+            states, segment = encoded = net.encode(input_group(batch, "encoder_"))
+            if scored is not None:
+                decoder = input_group(batch, "decoder_")
+                states = net.states(decoder, encoded, scored=scored)
+        state = _mean(states, segment) if scored is None else states[:, 0]
+        return net.head("label", state)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: label, labels or squared_error, and lm; accuracy (a metric)."""
@@ -227,6 +241,13 @@ class Objective:
         """logits [B, N], of regression in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}
+
+
+def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
+    """[B, D]: the mean of the states of non-padding positions."""
+    here_BL = (segment_BL > 0).astype(states_BLD.dtype)
+    total_BD = jnp.einsum("bld,bl->bd", states_BLD, here_BL)
+    return total_BD / jnp.maximum(here_BL.sum(axis=1), 1)[:, None]
 
 
 def _join_tails(example: Example) -> Example:

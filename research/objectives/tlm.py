@@ -26,6 +26,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, free_text, number
+from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
     TOKEN_SETS,
     choose_independently,
@@ -214,6 +215,34 @@ class Objective:
                 f"{corpus.max() + 1} corpora of data.mixture"
             )
         return types[np.where(len(types) > 1, corpus, 0)]
+
+    @property
+    def score_methods(self) -> dict[str, str]:
+        if self.predict == "next":
+            return {"left_to_right": scoring.LIKELIHOOD}
+        return cloze.METHODS
+
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> scoring.ScoreRows:
+        """Rows of eos, text, eos, in the first language of the row's corpus."""
+        if self.predict == "masked":
+            rows = cloze.score_rows(example, scored, vocab, length, method)
+        else:
+            text = input_format.single(example, vocab, length)
+            arrays = input_format.causal_input(text.token, text.length)
+            arrays |= _next_tokens(text, vocab)
+            arrays["weight"] *= scored[:, : length - 1]
+            rows = scoring.ScoreRows(np.arange(len(scored)), arrays)
+        rows.arrays["token"][:, 0] = vocab.eos_id  # there is no bos
+        language = self._types_of_rows(example.corpus)[rows.text, :1]
+        rows.arrays["token_type"] = language * rows.arrays["segment"]
+        return rows
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is less than the languages need."""

@@ -71,7 +71,8 @@ def _export(
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
-    for part, network in networks(config, params, vocabulary).items():
+    options = models.options_of_run(config["model"], workdir)
+    for part, network in networks(config, options, params, vocabulary).items():
         folder = to / part
         yield from write_network(folder, network, start_ids(network))
         write_tokenizer(
@@ -86,14 +87,16 @@ def _export(
 
 
 def networks(
-    config: Mapping[str, Any], params: Mapping[str, np.ndarray], vocabulary: Vocabulary
+    config: Mapping[str, Any],
+    options: models.Options,
+    params: Mapping[str, np.ndarray],
+    vocabulary: Vocabulary,
 ) -> dict[str, Network]:
     """The networks of a run, by the folder that each gets; "": the only one.
 
     Raises:
       UserError: the network is of two directions.
     """
-    options = models.Options(**config["model"])
     objective = objectives.make_objective(**config["objective"])
     by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
 

@@ -1,13 +1,34 @@
 """The cost of a train step: FLOPs from its jaxpr, peak memory from the compiler."""
 
 import math
+from collections import Counter
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core
 from jax.interpreters import partial_eval
 
 from research.distributed import sharding
+
+CUDNN_PRODUCTS = {
+    "dot_product_attention_fwd_wrapper": 2,
+    "dot_product_attention_bwd_wrapper": 4,
+}
+"""Primitives of cuDNN's attention (jax._src.cudnn.fused_attention_stablehlo) and the
+matrix products that they stand for, as dense attention has them."""
+
+# fmt: off
+ARITHMETIC = {
+    "abs", "add", "add_any", "cos", "cumsum", "div", "erf", "erf_inv", "erfc", "exp",
+    "exp2", "expm1", "integer_pow", "log", "log1p", "logistic", "max", "min", "mul",
+    "neg", "pow", "reduce_max", "reduce_min", "reduce_sum", "rsqrt", "sin", "sqrt",
+    "square", "sub", "tanh",
+}
+# fmt: on
+"""Primitives that count one FLOP for each number of their largest operand."""
+PRODUCTS = " products"
+"""Ends the kinds of `flops_by_kind` that are matrix products."""
 
 
 class Cost(NamedTuple):
@@ -25,12 +46,18 @@ def step_cost(program: Any, compiled: Any) -> Cost:
 
 def step_flops(program: Any) -> tuple[float, float]:
     """FLOPs of a step, and those that its remat policy adds to them."""
+    needed, computed = map(product_flops, step_flops_by_kind(program))
+    return needed, computed - needed
+
+
+def step_flops_by_kind(program: Any) -> tuple[Counter[str], Counter[str]]:
+    """`flops_by_kind` of a step without its remat policy, and with it."""
     shapes = program.step_shapes
     with sharding.context(program.mesh):
-        flops = count_flops(program.step_without_remat, *shapes)
+        needed = flops_by_kind(program.step_without_remat, *shapes)
         if program.step_without_remat is program.step:
-            return flops, 0.0
-        return flops, count_flops(program.step, *shapes) - flops
+            return needed, needed
+        return needed, flops_by_kind(program.step, *shapes)
 
 
 def peak_bytes(compiled: Any) -> int:
@@ -39,11 +66,22 @@ def peak_bytes(compiled: Any) -> int:
 
 
 def count_flops(function: Any, *arguments: Any) -> float:
-    """Multiplications and additions of all matrix products of a function.
+    """Multiplications and additions of all matrix products of a function."""
+    return product_flops(flops_by_kind(function, *arguments))
+
+
+def product_flops(flops: Counter[str]) -> float:
+    """Those of matrix products, of all dtypes, among `flops_by_kind`."""
+    return float(sum(n for kind, n in flops.items() if kind.endswith(PRODUCTS)))
+
+
+def flops_by_kind(function: Any, *arguments: Any) -> Counter[str]:
+    """FLOPs of a function: "bfloat16 products" (by dtype of the first), "other".
 
     XLA's own count takes the body of a scan once; here it counts as often as it runs.
     Equations that the result does not depend on are removed first. A kernel states its
-    own number; what `shard_map` maps runs on every device.
+    own number; what `shard_map` maps runs on every device. Other FLOPs are those of
+    floating-point arithmetic, element by element (`ARITHMETIC`).
 
     Args:
       function: to be traced.
@@ -56,29 +94,49 @@ def count_flops(function: Any, *arguments: Any) -> float:
     return _jaxpr_flops(jaxpr)
 
 
-def _jaxpr_flops(jaxpr: Any) -> float:
-    return sum(_equation_flops(equation) for equation in jaxpr.eqns)
+def _jaxpr_flops(jaxpr: Any) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for equation in jaxpr.eqns:
+        total.update(_equation_flops(equation))
+    return total
 
 
-def _equation_flops(equation: Any) -> float:
+def _equation_flops(equation: Any) -> Counter[str]:
     name, params = equation.primitive.name, equation.params
+    numbers = [
+        operand.aval
+        for operand in equation.invars
+        if jnp.issubdtype(getattr(operand.aval, "dtype", bool), jnp.floating)
+    ]
+    products = f"{numbers[0].dtype}{PRODUCTS}" if numbers else PRODUCTS
     if name == "dot_general":
-        return _dot_flops(equation)
+        return Counter({products: _dot_flops(equation)})
     if name == "pallas_call":
-        return float(params["cost_estimate"].flops)
+        cost = params["cost_estimate"]
+        return Counter({products: float(cost.flops), "other": cost.transcendentals})
+    if name in CUDNN_PRODUCTS:
+        (rows, queries, heads, width), (_, keys, *_) = (
+            operand.aval.shape for operand in equation.invars[:2]
+        )
+        count = CUDNN_PRODUCTS[name] * 2.0 * rows * heads * queries * keys * width
+        return Counter({products: count})
+    if name in ARITHMETIC and numbers:
+        return Counter({"other": max(array.size for array in numbers)})
     inner = [
         _jaxpr_flops(item.jaxpr if isinstance(item, core.ClosedJaxpr) else item)
         for value in params.values()
         for item in (value if isinstance(value, (tuple, list)) else (value,))
         if isinstance(item, (core.ClosedJaxpr, core.Jaxpr))
     ]
-    if name == "scan":
-        return params["length"] * sum(inner)
-    if name == "shard_map":
-        return params["mesh"].size * sum(inner)
     if name == "cond":
-        return max(inner, default=0.0)
-    return sum(inner)
+        return max(inner, key=product_flops, default=Counter())
+    times = 1
+    if name == "scan":
+        times = params["length"]
+    elif name == "shard_map":
+        times = params["mesh"].size
+    total = sum(inner, Counter())
+    return Counter({kind: times * count for kind, count in total.items()})
 
 
 def _dot_flops(equation: Any) -> float:

@@ -1,8 +1,6 @@
 """The workdir of a run: one run writes it, and a restart must have the same config."""
 
 import contextlib
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
-from research.files.json_files import read_json, write_json
+from research.files.json_files import digest, read_json, write_json
 from research.run.claim_file import hold_claim
 
 LOCK_FILE = ".lock"
@@ -145,7 +143,7 @@ def read_result(workdir: epath.Path) -> dict[str, Any]:
     path = workdir / "result.json"
     remedy = "delete it: the command of the run makes it again"
     result = read_json(path, remedy)
-    if result.pop("digest", None) != _digest(result):
+    if result.pop("digest", None) != digest(result):
         raise UserError(f"{path} was changed after the run wrote it; {remedy}")
     return result
 
@@ -153,22 +151,17 @@ def read_result(workdir: epath.Path) -> dict[str, Any]:
 def write_result(workdir: epath.Path, result: dict[str, Any]) -> None:
     """Writes result.json with a digest of its content, in process 0."""
     if jax.process_index() == 0:
-        write_json(workdir / "result.json", result | {"digest": _digest(result)})
+        write_json(workdir / "result.json", result | {"digest": digest(result)})
 
 
 def config_digest(config: dict) -> str:
     """A hash, 12 hex digits, of the keys that a restart may not change."""
-    return _digest(fixed_keys(config))
+    return digest(fixed_keys(config))
 
 
 def fixed_keys(config: dict) -> dict[str, Any]:
     """Dotted key -> value of the keys that a restart may not change."""
     return {k: v for k, v in _flatten(config).items() if k not in CHANGEABLE_KEYS}
-
-
-def _digest(content: dict) -> str:
-    text = json.dumps(content, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:

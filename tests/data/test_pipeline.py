@@ -1,15 +1,17 @@
 """A batch is a pure function of (data, seed, step); an epoch has each example once."""
 
 import itertools
+import math
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
 
 from research.data.loading.text_source import TextSource
-from research.data.pipeline import Pipeline, prefetch
+from research.data.pipeline import Data, Pipeline, prefetch
 from research.data.store import example_index
 from tests.testing import toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -268,3 +270,13 @@ def test_reading_text_needs_neither_tensorflow_nor_jax():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "entropy"), [(None, 0.0), ([0, 0], 0.0), ([0, 2, 2], math.log(2))]
+)
+def test_the_entropy_of_tokens_is_that_of_their_frequencies(count, entropy):
+    count = None if count is None else np.array(count)
+    vocab = types.SimpleNamespace(token_count=count)
+    data = Data(vocab, None, None, "", {})
+    assert data.token_entropy == pytest.approx(entropy)

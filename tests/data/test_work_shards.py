@@ -87,10 +87,10 @@ def test_groups_are_consecutive_and_as_small_as_possible(sizes):
         SimpleNamespace(stat=lambda s=size: SimpleNamespace(st_size=s))
         for size in sizes
     ]
-    groups = work_shards.group_files(files)
-    assert [file for group in groups for file in group] == files
+    groups = work_shards.group_files([(file,) for file in files])
+    assert [file for group in groups for (file,) in group] == files
     for group in groups[:-1]:
-        total = [file.stat().st_size for file in group]
+        total = [file.stat().st_size for (file,) in group]
         assert sum(total) >= work_shards.MIN_SHARD_BYTES > sum(total[:-1])
 
 

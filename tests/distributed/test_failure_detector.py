@@ -18,6 +18,14 @@ for done in range(10**6):
 """
 
 
+HEARS_LATE = """
+from research.distributed.failure_detector import ConnectedPeers
+if index == 1:
+    hear = ConnectedPeers._await
+    ConnectedPeers._await = lambda *name: time.sleep(3) or hear(*name)
+"""
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_when_one_process_is_killed_the_others_exit(tmp_path, victim):
     processes = Processes(tmp_path, WAIT, WAIT, WAIT).wait_until_connected()
@@ -35,12 +43,25 @@ def test_when_one_process_is_killed_the_others_exit(tmp_path, victim):
 def test_an_error_ends_all_processes_with_its_code(tmp_path, first):
     codes = [WAIT] * 3
     codes[first] = "time.sleep(1); raise ValueError('data.corpus: no such folder')"
-    processes = Processes(tmp_path, *codes).wait_until_connected()
+    processes = Processes(tmp_path, *codes, before=HEARS_LATE).wait_until_connected()
     assert processes.end() == [2, 2, 2]
     for index in {0, 1, 2} - {first}:
         [line] = processes.errors(index)
         assert line.startswith(f"error: process {first} on ")
         assert line.endswith("ended: data.corpus: no such folder")
+
+
+def test_an_error_is_the_reason_also_where_the_store_ends_first(tmp_path):
+    """Process 0 does not wait; process 1 is slow once it has heard the error."""
+    waits = "peers._meet_last = lambda name: time.sleep({}); time.sleep(1)\n"
+    fails, slow = (
+        waits.format(0.5) + "raise ValueError('wrong')",
+        waits.format(5) + WAIT,
+    )
+    processes = Processes(tmp_path, fails, slow).wait_until_connected()
+    assert processes.end() == [2, 2]
+    [line] = processes.errors(1)
+    assert line.endswith("ended: wrong")
 
 
 def test_on_sigterm_all_stop_after_the_same_step(tmp_path):

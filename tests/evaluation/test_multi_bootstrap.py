@@ -8,6 +8,7 @@ from research.evaluation.multi_bootstrap import (
     percentile_interval,
     pseudo_values,
 )
+from research.evaluation.statistics import estimate
 
 
 def _mean(scores):
@@ -69,3 +70,19 @@ def test_pseudo_values_of_f1_have_its_variance():
     values = pseudo_values(f1, 400)
     assert values.mean() == pytest.approx(f1(np.arange(400))[0], abs=0.01)
     assert values.std() / 20 == pytest.approx(draws.std(), rel=0.1)
+
+
+def test_intervals_of_f1_from_groups_of_items_contain_it():
+    """Student's t on 20 pseudo-values: 95 +- 2 % of 1000 evaluations."""
+    rng, covered = np.random.default_rng(5), 0
+    for _ in range(1000):
+        label = rng.random(200) < 0.3
+        guess = np.where(rng.random(200) < 0.8, label, ~label)
+
+        def f1(items, guess=guess, label=label):
+            hits = (guess & label)[items].sum()
+            return np.array([2 * hits / (guess[items].sum() + label[items].sum())])
+
+        mean, margin, _ = estimate(pseudo_values(f1, 200, num_groups=20)[0])
+        covered += abs(mean - 0.48 / 0.68) <= margin
+    assert 930 <= covered <= 970

@@ -8,7 +8,13 @@ import pytest
 from research import objectives
 from research.data.pipeline import open_data
 from research.evaluation import metrics
-from research.evaluation.predictions import score_predictions
+from research.evaluation.predictions import (
+    JACKKNIFE_GROUPS,
+    Item,
+    item_margins,
+    score_predictions,
+)
+from research.evaluation.statistics import estimate, wilson_interval
 from tests.testing import small_data
 
 WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
@@ -183,7 +189,7 @@ def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label)
     batches = [{"logits": rng.normal(size=(size, num_logits))} for size in rows]
     scores = score_predictions(objective, batches, data)
     documents = list(data.documents())
-    room = length - 3
+    room = length - 2
     sizes = [len(data.vocabulary.encode(each.text)[0]) for each in documents]
     chunks = [1 + max(0, -(-(size - room) // stride)) for size in sizes]
     assert max(chunks) > 2 and min(chunks) == 1
@@ -205,3 +211,35 @@ def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label)
         assert predictions == pytest.approx([float(each[0]) for each in pooled])
         golds = [float(each.label) for each in documents]
         assert scores.metrics == metrics.of_numbers(predictions, golds)
+
+
+class _Choices:
+    predicts = "choice"
+
+
+class _Labels:
+    """Stands in for `Data`: what metrics read of it."""
+
+    labels = ("x", "y", "z")
+    vocab = property(lambda self: self)
+
+
+def _items(scores):
+    return [Item(str(n), "x", "x", float(score)) for n, score in enumerate(scores)]
+
+
+def test_the_margin_of_a_mean_is_students_over_groups_of_the_items():
+    scores = np.random.default_rng(0).random(20 * 13) < 0.7
+    found = item_margins(_items(scores), _Choices, _Labels())
+    order = np.random.default_rng(0).permutation(len(scores))
+    groups = scores[order].reshape(JACKKNIFE_GROUPS, 13).mean(1)
+    assert found == {"accuracy": pytest.approx(estimate(groups).margin)}
+    low, high = wilson_interval(scores.mean(), len(scores))
+    assert found["accuracy"] == pytest.approx((high - low) / 2, rel=0.4)
+
+
+def test_items_without_gold_and_single_ones_bring_no_margin():
+    known, unknown = _items([0, 1] * 30), [Item("n", "x", None, None)] * 30
+    margins = [item_margins(i, _Choices, _Labels()) for i in (known, known + unknown)]
+    assert margins[0] == margins[1] and margins[0]["accuracy"] > 0.05
+    assert item_margins(known[:1], _Choices, _Labels()) == {}

@@ -52,6 +52,7 @@ CLOZES = {
     "unilm": ("unilm", {}, ""),
     "infoword": ("infoword", {}, ""),
     "wklm": ("wklm", {}, ""),
+    "tlm, masked": ("tlm", {"languages": "2:1"}, ""),
     "joint": ("joint", {"parts": PARTS}, "masked."),
     "mix": ("mix", {"parts": {"a": {}, "b": {"rate": 0.3}}}, "b."),
 }
@@ -59,7 +60,8 @@ CLOZES = {
 
 def known_chain(name):
     """The network of an objective; some read a token one position after it."""
-    return KnownChain(shift=int(name in ("lm", "fim", "joint", "mlm, next token")))
+    behind = ("lm", "fim", "tlm", "joint", "mlm, next token")
+    return KnownChain(shift=int(name in behind))
 
 
 @pytest.mark.parametrize("method", ["within_word_l2r", "original"])
@@ -90,6 +92,7 @@ def test_pseudo_log_likelihood_is_that_of_the_chain(case, method):
         ("plm", {}, "random_orders"),
         ("fim", {}, "left_to_right"),
         ("unilm", {}, "left_to_right"),
+        ("tlm", {"predict": "next"}, "left_to_right"),
         ("joint", {"parts": PARTS}, "causal.left_to_right"),
         ("joint", {"parts": PARTS}, ""),  # that of the first part
     ],
@@ -204,7 +207,7 @@ def test_what_gives_no_score_is_refused():
     with pytest.raises(UserError, match="text 2 is blank"):
         score(blank, ["a", " "])
     for name, fields, method, words in (
-        ("classify", {}, "", "objective classify gives texts no score; these do: bart"),
+        ("tagging", {}, "", "objective tagging gives texts no score; these do: bart"),
         ("mlm", {}, "left_to_right", "unknown method of scoring of objective mlm"),
         ("lm", {"direction": "both"}, "", "lm with direction both"),
         ("electra", {"task": "all_tokens"}, "", "electra with task all_tokens"),
@@ -212,7 +215,12 @@ def test_what_gives_no_score_is_refused():
         ("bart", {"infill_rate": 0.0}, "", "without infilled"),
         ("infoword", {"negatives": 4}, "", "infoword with negatives 4"),
         ("joint", {"token_types": 2}, "", "joint with token_types 2"),
-        ("joint", {"parts": {"tlm": {}}}, "", "objective joint gives texts no score"),
+        (
+            "joint",
+            {"parts": {"tagging": {}}},
+            "",
+            "objective joint gives texts no score",
+        ),
     ):
         objective = objectives.make_objective(name, **fields)
         with pytest.raises(UserError, match=words):

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from research import models
+from research import models, objectives
 from research.batch import NEVER
 from research.errors import UserError
-from research.generation.generate import make_generate
+from research.generation.generate import find_writer, make_generate
 from research.generation.options import Options
 from research.objectives import unilm
 from research.objectives.inputs import input_format, seq2seq, text_to_text
@@ -88,6 +88,22 @@ def plm_batch(objective, prompt, text):
     return both | {"scored": scored, "target": target, "weight": np.ones(target.shape)}
 
 
+def mass_batch(objective, prompt, text):
+    """An encoder's row, and what the decoder writes of it, at its positions."""
+    row = np.array([[VOCAB.bos_id, *prompt, VOCAB.eos_id]], np.int32)
+    masked = row == VOCAB.mask_id
+    before, size = max(0, masked.argmax() - 1), masked.sum()
+    target = np.array([text[: size or None]], np.int32)  # a span has no end of its own
+    read = np.append(row[0, before], target[0, :-1])[None].astype(np.int32)
+    encoder = input_format.full_input(row, np.array([row.size]), "encoder_")
+    decoder = input_format.causal_input(read, np.array([read.size]), "decoder_")
+    decoder["decoder_position"] += np.int32(before)
+    visible = {"cross_segment": 1 - masked.astype(np.int32)}
+    weight = np.ones(target.shape, np.float32)
+    return encoder | decoder | visible | {"target": target, "weight": weight}
+
+
+MASKS = [[60, VOCAB.mask_id, VOCAB.mask_id, VOCAB.mask_id, 70], [50]]
 CASES = {
     "lm": ("lm", {}, {"position": "rotary", "num_kv_heads": 2}, lm_batch),
     "prefix": ("lm", {"prefix": "random"}, {"position": "t5"}, lm_batch),
@@ -102,6 +118,18 @@ CASES = {
     "bart": ("bart", {}, {}, seq2seq_batch),
     "unilm": ("unilm", {}, {"norm_placement": "post"}, unilm_batch),
     "plm": ("plm", {}, {"position": "relative"}, plm_batch),
+    "mass": (
+        "mass",
+        {"decoder_start": "previous", "cross_attention": "unmasked"},
+        {},
+        mass_batch,
+    ),
+    "part": (
+        "joint",
+        {"parts": {"next": {"objective": "lm"}, "mlm": {}}},
+        {"position": "rotary"},
+        lm_batch,
+    ),
 }
 
 
@@ -113,7 +141,7 @@ def test_the_text_is_the_most_probable_by_the_loss(
 ):
     """Its log p is minus the loss of the whole text, which is read at once."""
     model = make_model(name, fields, **options)
-    prompts = PROMPTS[:2]
+    prompts = MASKS if name == "mass" else PROMPTS[:2]
     texts = make_generate(*model, VOCAB, mesh, OPTIONS)(prompts)
     for prompt, (text,) in zip(prompts, texts, strict=True):
         assert text.ended or len(text.tokens) == 6
@@ -124,6 +152,7 @@ def test_the_text_is_the_most_probable_by_the_loss(
 def loss_of(model, make_batch, prompt, text):
     """The sum of the loss over a text and its end."""
     objective, network, params = model
+    objective = find_writer(objective, "")
     batch = make_batch(objective, prompt, [*text.tokens, *[VOCAB.eos_id] * text.ended])
     batch |= {"carry": None, "example": np.zeros(len(batch["target"]), np.int32)}
 
@@ -176,4 +205,24 @@ def test_what_cannot_be_written_is_refused(make_model, mesh):
         write("lm", {"direction": "both"}, PROMPTS)
     with pytest.raises(UserError, match="plm needs prompts of at least one token"):
         write("plm", {}, [[60], []])
+    with pytest.raises(UserError, match="the masks of a prompt are next to each other"):
+        write("mass", {}, [[VOCAB.mask_id, 60, VOCAB.mask_id]])
+    with pytest.raises(UserError, match="the masks of a prompt are 2"):
+        write("mass", {}, [[60, VOCAB.mask_id, VOCAB.mask_id]])
     assert write("lm", {}, []) == []
+
+
+def test_of_several_parts_the_method_names_one():
+    parts = {"r": {"mode": "R", "rate": 0.3}, "s": {"mode": "S"}}
+    mix = objectives.make_objective("mix", base_objective="dae", parts=parts)
+    part = find_writer(mix, Options(method="r.beam").part)
+    assert part.rate == 0.3
+    joint = objectives.make_objective("joint", token_types=2, parts={"lm": {}})
+    plain = objectives.make_objective("lm")
+    for objective, method, words in (
+        (mix, "beam", "objective mix is r.METHOD or s.METHOD"),
+        (plain, "r.beam", "objective lm is METHOD, where METHOD is greedy"),
+        (joint, "lm.beam", "objective joint with token_types 2 writes no text"),
+    ):
+        with pytest.raises(UserError, match=words):
+            find_writer(objective, Options(method=method).part)

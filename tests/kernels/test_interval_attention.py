@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from research.batch import NEVER
+from research.kernels.counter_dropout import dropout_factor, dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import run_intervals, sorted_intervals
 from research.kernels.plan import Settings, Tiles, make_plan
@@ -19,7 +20,7 @@ BOUNDS = (-5, -1, 0, 1, 7)
 """Distances at which the pieces of the bias begin."""
 
 
-def dense(query, key, value, bias, mask, distance, grad):
+def dense(query, key, value, bias, mask, distance, grad, dropped=1.0):
     """Output and gradients of query, key, value and bias, written out in NumPy."""
     group = query.shape[2] // key.shape[2]
     arrays = (np.float64(x) for x in (query, key, value, grad))
@@ -33,8 +34,8 @@ def dense(query, key, value, bias, mask, distance, grad):
     largest = np.max(logits, axis=-1, keepdims=True, where=mask, initial=-1e9)
     exp = np.where(mask, np.exp(np.minimum(logits - largest, 0)), 0)
     probability = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-300)
-    out = probability @ value
-    grad_probability = grad @ np.swapaxes(value, 2, 3)
+    out = (probability * dropped) @ value
+    grad_probability = dropped * (grad @ np.swapaxes(value, 2, 3))
     mean = np.sum(probability * grad_probability, axis=-1, keepdims=True)
     grad_logits = probability * (grad_probability - mean)
 
@@ -44,7 +45,7 @@ def dense(query, key, value, bias, mask, distance, grad):
     grads = [
         grad_logits @ key,
         by_key_head(np.swapaxes(grad_logits, 2, 3) @ query),
-        by_key_head(np.swapaxes(probability, 2, 3) @ grad),
+        by_key_head(np.swapaxes(probability * dropped, 2, 3) @ grad),
     ]
     out, *grads = (np.moveaxis(x, 1, 2) for x in (out, *grads))
     if bias is not None:
@@ -54,14 +55,14 @@ def dense(query, key, value, bias, mask, distance, grad):
     return out, grads
 
 
-def ours(settings, query, key, value, bias, plan, grad):
+def ours(settings, query, key, value, bias, plan, grad, seeds=None):
     """Output and gradients of the kernels."""
     arrays = [query, key, value] + ([] if bias is None else [bias])
 
     def attend(*arrays):
         query, key, value, *bias = arrays
         bias = bias[0] if bias else None
-        return interval_attention(settings, query, key, value, bias, plan)
+        return interval_attention(settings, query, key, value, bias, plan, seeds)
 
     def run(arrays, grad):
         out, vjp = jax.vjp(attend, *arrays)
@@ -83,10 +84,15 @@ def check(actual, expected, tolerance):
 
 
 @pytest.mark.parametrize(
-    "dtype, tolerance", [("float32", 2e-6), ("bfloat16", 2e-2)], ids=str
+    "dtype, tolerance, rate",
+    [("float32", 2e-6, 0.3), ("bfloat16", 2e-2, 0.0)],
+    ids=str,
 )
-def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance):
-    """Two heads of queries share keys; rows without keys, segments out of order."""
+def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance, rate):
+    """Two heads of queries share keys; rows without keys, segments out of order.
+
+    Dropout is that of the dense reference, given by seed and indices before the sort.
+    """
     random = np.random.default_rng(1)
     rows, queries, keys, width = 2, 13, 21, 4
     query_segment, key_segment = (
@@ -111,10 +117,18 @@ def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance):
     )
     bias = states(random, len(BOUNDS) + 1, 4)
     intervals = sorted_intervals(query_segment, reach, key_segment, rank)
-    settings = Settings(Tiles(8, 8), BOUNDS, interpret=True)
+    settings = Settings(Tiles(8, 8), BOUNDS, interpret=True, dropout=rate)
     plan = make_plan(intervals, keys, settings.tiles, tuple(positions))
-    out, grads = ours(settings, query, key, value, bias, plan, grad)
-    check((out, grads), dense(query, key, value, bias, mask, distance, grad), tolerance)
+    seeds = dropout_seeds(jax.random.key(0), rows, 4)
+    indices = (np.arange(n, dtype=np.int32) for n in (queries, keys))
+    pairs = np.meshgrid(*indices, indexing="ij")
+    dropped = dropout_factor(
+        seeds[:, :, None, None], *(x[None, None] for x in pairs), rate
+    )
+    arguments = query, key, value, bias
+    out, grads = ours(settings, *arguments, plan, grad, seeds if rate else None)
+    expected = dense(*arguments, mask, distance, grad, np.float64(dropped))
+    check((out, grads), expected, tolerance)
     hidden = ~mask.any(axis=2)
     assert hidden.any()
     assert not np.float32(out)[hidden].any() and not np.float32(grads[0])[hidden].any()
@@ -150,3 +164,23 @@ def test_tiles_that_no_query_attends_to_are_not_read():
     for array in (out, *grads):
         assert np.isfinite(array[:, :8]).all()
         assert np.isnan(array[:, 8:]).all()
+
+
+def test_a_fraction_of_pairs_is_dropped_whatever_the_row_head_query_and_key():
+    """Within five standard deviations: of all, of each query and key, of two heads."""
+    rate, n = 0.2, 256
+    seeds = dropout_seeds(jax.random.key(1), 1, 2)[:, :, None, None]
+    index = np.arange(n, dtype=np.int32)[None, None]
+    factor = dropout_factor(seeds, index[..., None], index[:, :, None], rate)
+    kept = np.asarray(factor)[0] > 0
+    assert np.allclose(factor, np.where(kept, 1 / (1 - rate), 0))
+
+    def check_mean(sample, mean, size):
+        spread = (mean * (1 - mean) / size) ** 0.5
+        assert np.abs(sample - mean).max() < 5 * spread
+
+    for axis, size in ((None, 2 * n * n), (1, n), (2, n)):
+        check_mean(kept.mean(axis), 1 - rate, size)
+    both = kept & np.roll(kept, 1, axis=2), kept & np.roll(kept, 1, axis=1)
+    for pairs in (*both, kept[0] & kept[1]):
+        check_mean(pairs.mean(), (1 - rate) ** 2, pairs.size)

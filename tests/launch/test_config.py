@@ -11,6 +11,7 @@ from experiments import base
 from launch import config
 from research import fields, objectives
 from research.errors import UserError
+from research.files.json_files import digest
 
 MLM = "experiments/mlm.py"
 VALUES = {
@@ -45,14 +46,13 @@ def test_every_key_can_be_overridden_by_its_own_value():
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in flat.items()}
     again = config.load_config(MLM, texts)
     assert config.flatten(again) == flat
-    assert config.digest(again) == config.digest(config.load_config(MLM))
 
 
 def test_digest_changes_with_every_key():
     flat = config.flatten(config.load_config(MLM))
-    digests = {config.digest(flat | {key: "other"}) for key in flat}
+    digests = {digest(flat | {key: "other"}) for key in flat}
     assert len(digests) == len(flat)
-    assert config.digest(dict(reversed(flat.items()))) == config.digest(flat)
+    assert digest(dict(reversed(flat.items()))) == digest(flat)
 
 
 @pytest.mark.parametrize("name", objectives.names())
@@ -109,7 +109,7 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
         "    return config\n"
     )
     staged = config.load_config(str(file))
-    assert config.digest(staged) == config.digest(loaded)
+    assert config.flatten(staged) == config.flatten(loaded)
     other = config.load_config(str(file), ['objective.parts={"only": {}}'])
     mixed = objectives.make_objective(**other.objective)
     assert list(mixed._parts.objectives) == ["only"]

@@ -41,7 +41,8 @@ def evaluate(capsys, *flags):
         main(run, parser(), list(flags))
     out, error = capsys.readouterr()
     *lines, folder = out.splitlines() or [""]
-    return stop.value.code, dict(map(str.split, lines)), folder, error
+    values = dict(line.split(maxsplit=1) for line in lines)
+    return stop.value.code, values, folder, error
 
 
 def test_the_last_evaluation_again(folder, capsys):
@@ -49,12 +50,16 @@ def test_the_last_evaluation_again(folder, capsys):
     assert code == DONE
     logged = latest_metrics(read_metrics(folder / "run"))
     for name in ("loss", "accuracy", "f1", "matthews"):
-        own = float(metrics[f"valid/{name}"])
+        own = float(metrics[f"valid/{name}"].split(" ± ")[0])
         assert own == pytest.approx(logged[f"valid/{name}"], rel=1e-5)
     with open(f"{place}/predictions.jsonl") as file:
         items = list(map(json.loads, file))
     assert [item["gold"] for item in items] == [label for _, label in ROWS]
     assert [item["id"] for item in items] == [f"valid.tsv:{n + 1}" for n in range(21)]
+    margins = read_result(folder / "run")["margins"]
+    margin = float(metrics["valid/f1"].split(" ± ")[1])
+    assert margin == pytest.approx(margins["valid/f1"], rel=0.05)
+    assert "test/f1" in margins and "valid/loss" not in margins
     right = sum(item["prediction"] == item["gold"] for item in items)
     assert right / len(items) == pytest.approx(logged["valid/accuracy"])
     assert right == sum(item["score"] for item in items)
@@ -128,7 +133,7 @@ def test_texts_are_written_at_the_end_and_scored(folder, capsys, tmp_path):
     ]
     code, found, place, error = evaluate(capsys, f"--workdir={tmp_path}/run")
     assert code == DONE, error
-    assert float(found["valid/chrf"]) == pytest.approx(
+    assert float(found["valid/chrf"].split(" ± ")[0]) == pytest.approx(
         latest_metrics(lines)["valid/chrf"], rel=1e-5
     )
     with open(f"{place}/predictions.jsonl") as file:

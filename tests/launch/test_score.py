@@ -23,8 +23,8 @@ def folder(tmp_path_factory):
     config = tiny_runs.tiny_config(folder, "lm", **{"train.steps": 3})
     tiny_runs.train(config, folder / "run")
     (folder / "other").mkdir()
-    classify = tiny_runs.tiny_config(folder, "classify")
-    (folder / "other" / "config.json").write_text(json.dumps(classify.to_dict()))
+    other = tiny_runs.tiny_config(folder, "finetune")
+    (folder / "other" / "config.json").write_text(json.dumps(other.to_dict()))
     rows = [
         {"sentence_good": good, "sentence_bad": bad, "UID": "x"} for good, bad in PAIRS
     ]
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 SWEEP = """
 def sweep(scale):
-    for objective in ("lm", "classify"):
+    for objective in ("lm", "finetune"):
         for seed in range(3):
             yield f"experiments/{objective}.py", {"seed": seed}
 """
@@ -87,7 +87,7 @@ def test_a_sweep_is_scored_where_there_are_no_scores_yet(folder, tmp_path, capsy
         str(tmp_path / "sweep.py"), tmp_path, scale="smoke", shared={}
     )
     sweep_plan.write_plan(plan, tmp_path)
-    first, second, third, *_ = plan  # classify gives no scores
+    first, second, third, *_ = plan  # finetune gives no scores
     flags = [f"--workdir={tmp_path}", "--task=blimp", f"--data={folder}/pairs.jsonl"]
     shutil.copytree(folder / "run", first.folder)
     code, lines, _ = score(capsys, *flags)
@@ -137,7 +137,7 @@ def test_the_tokens_of_a_text_behind_its_context(
         (["--fields=nothing"], "unknown column"),
         (["--method=original"], "unknown method of scoring of objective lm"),
         (["--step=7"], "no checkpoint there"),
-        (["--workdir={0}/other"], "objective classify gives texts no score"),
+        (["--workdir={0}/other"], "objective sequence_classification gives"),
         (["--config.model.width=8"], "model.width cannot be changed"),
     ],
 )

@@ -241,7 +241,7 @@ def submodule(net, path):
     return net
 
 
-@objective_cases.first_cases
+@objective_cases.stack_cases
 def test_packed_documents_do_not_depend_on_each_other(name, fields):
     # The stacks that the loss calls are called again, on two documents a row.
     seeds = range(3)

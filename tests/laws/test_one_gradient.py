@@ -25,12 +25,16 @@ GRADIENT_CASES = [
 """Each objective once, and all cases with mems."""
 
 
-SHORT = ("mlm", "dae", "electra", "infoword", "joint")
+SHORT = ("mlm", "electra", "infoword", "plm")
+"""A stack, two networks, a loss over the batch, mems; the others are long."""
 
 
 @parametrize(
     GRADIENT_CASES,
-    lambda case: case.values[0] not in SHORT and "mem_len" not in case.values[1],
+    lambda case: (
+        case.values[0] not in SHORT
+        or (case.values[0] == "plm" and "mem_len" not in case.values[1])
+    ),
 )
 def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     objective, net = make_network(name, fields)
@@ -39,11 +43,11 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     batch["example"] = np.arange(ROWS, dtype=np.int32)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     init = make_init(objective, net, optax.sgd(1.0), specs, ROWS)
-    fresh = models.unbox(jax.jit(init)(KEY))
+    boxed = jax.eval_shape(init, KEY)
+    shapes = models.unbox(boxed)
     rng = np.random.default_rng(0)
     params = jax.tree.map(
-        lambda leaf: leaf + rng.normal(size=leaf.shape).astype(np.float32) / 10,
-        fresh.params,
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 5, shapes.params
     )
     carry = jax.tree.map(
         lambda leaf: (
@@ -51,14 +55,13 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
             if jnp.issubdtype(leaf.dtype, jnp.floating)
             else np.ones(leaf.shape, leaf.dtype)
         ),
-        fresh.carry,
+        shapes.carry,
     )
 
     def run(sizes, accumulate):
         count = int(np.prod(list(sizes.values())))
         mesh = sharding.make_mesh(sizes, jax.devices()[:count])
         with sharding.context(mesh):
-            boxed = jax.eval_shape(init, KEY)
             where = state_shardings(boxed, optax.sgd(1.0), mesh).params
             rows = sharding.batch_sharding(mesh)
             placed = jax.device_put(params, where)

@@ -6,6 +6,7 @@ import pytest
 
 from research import models
 from research.batch import NEVER
+from tests.testing.compiled_apply import apply
 
 PREFIX = 5
 LENGTH = 9
@@ -60,9 +61,7 @@ def test_a_decoder_reads_a_text_in_parts(
         run = lambda net: net.states(group, cache=cache)  # noqa: E731
         return models.apply(network, params, run)
 
-    whole = jax.jit(
-        lambda group: models.apply(network, params, lambda net: net.states(group))
-    )(group)
+    whole = apply(network, params, lambda net: net.states(group))
     first, cache = read_first(part(group, 0, PREFIX))
     np.testing.assert_allclose(first[0, 0], whole[0, 1], atol=1e-5)
     np.testing.assert_allclose(first[1, 0], whole[1, 2], atol=1e-5)
@@ -81,7 +80,7 @@ def test_a_decoder_keeps_the_keys_of_its_encoder(
     network = models.EncoderDecoder(options, 50)
     run_whole = lambda net: net.states(group, net.encode(source))  # noqa: E731
     params = make_params(network, run_whole)
-    whole = models.apply(network, params, run_whole)
+    whole = apply(network, params, run_whole)
 
     @jax.jit
     def in_parts(params):
@@ -111,7 +110,7 @@ def test_appended_queries_are_not_kept(make_options, make_group, make_params):
     both = join(group, queries)
     run_whole = lambda net: net.states(both, num_keys=LENGTH)  # noqa: E731
     params = make_params(network, run_whole)
-    whole = models.apply(network, params, run_whole)[:, LENGTH:]
+    whole = apply(network, params, run_whole)[:, LENGTH:]
 
     @jax.jit
     def in_parts(params):

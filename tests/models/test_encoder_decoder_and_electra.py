@@ -10,6 +10,7 @@ import pytest
 from research import models
 from research.errors import UserError
 from research.models import electra
+from tests.testing.compiled_apply import apply
 
 
 def dependence(run, rows, length):
@@ -107,7 +108,7 @@ def test_shared_stacks_are_two_stacks_of_the_same_parameters(
     blocks = {name: params["decoder"]["blocks"][name] for name in own}
     both = params | {"encoder": params["decoder"] | {"blocks": blocks}}
     found, expected = (
-        models.apply(network, each, states)
+        apply(network, each, states)
         for network, each in zip(networks, (params, both), strict=True)
     )
     assert_close(found, expected)
@@ -127,11 +128,11 @@ def test_a_decoder_reads_and_writes_its_own_token_table(
         return encoded.states, net.readout(net.states(group, encoded))
 
     params = make_params(network, outputs)
-    states, readout = models.apply(network, params, outputs)
+    states, readout = apply(network, params, outputs)
     rows = params["decoder_token"]["rows"]
     np.testing.assert_array_equal(readout.table, rows)
     changed = params | {"decoder_token": {"rows": -rows}}
-    same, other = models.apply(network, changed, outputs)
+    same, other = apply(network, changed, outputs)
     np.testing.assert_array_equal(states, same)
     assert np.abs(readout.feature - other.feature).max() > 1e-3
 
@@ -146,7 +147,7 @@ def test_cross_attention_has_an_output_layer_for_each_token_type(
     group = make_group(token_type=np.tile(row_type, (1, 12)))
     states = lambda net: net.states(group, net.encode(encoder))  # noqa: E731
     params = make_params(network, states)
-    found = models.apply(network, params, states)
+    found = apply(network, params, states)
 
     shared = dataclasses.replace(options, cross_output="shared")
     one_layer = models.EncoderDecoder(shared, size=50)
@@ -154,7 +155,7 @@ def test_cross_attention_has_an_output_layer_for_each_token_type(
     outs = [cross.pop("out_0"), cross.pop("out_1")]
     for row, out in enumerate(outs):
         cross["out"] = out
-        expected = models.apply(one_layer, params, states)
+        expected = apply(one_layer, params, states)
         assert_close(found[row], expected[row])
         assert np.abs(found[1 - row] - expected[1 - row]).max() > 1e-2
 
@@ -232,7 +233,7 @@ def test_the_generators_readout_has_the_shared_table(
     group = make_group()
     network = models.GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
     params = make_params(network, outputs_of_both(group))
-    readout, replaced = models.apply(network, params, outputs_of_both(group))
+    readout, replaced = apply(network, params, outputs_of_both(group))
     np.testing.assert_array_equal(
         readout.table, params["discriminator"]["token"]["rows"]
     )
@@ -290,7 +291,7 @@ def test_a_discriminator_has_a_readout_too(make_options, make_group, make_params
         return generated, net.discriminator.readout(states), copy
 
     params = make_params(network, fn)
-    generated, readout, copy = models.apply(network, params, fn)
+    generated, readout, copy = apply(network, params, fn)
     assert copy.shape == (2, 12, 1)
     rows = params["discriminator"]["token"]["rows"]
     np.testing.assert_array_equal(readout.table, rows)

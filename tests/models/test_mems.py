@@ -7,6 +7,7 @@ import pytest
 
 from research import models
 from research.errors import UserError
+from tests.testing.compiled_apply import apply
 
 HALF = 6
 
@@ -61,7 +62,7 @@ def test_the_second_half_equals_that_of_the_whole(
     if backwards:
         group["position"] = group["position"][:, ::-1]
     network, params = make_network(group, **changes)
-    whole = models.apply(network, params, lambda net: net.states(group))
+    whole = apply(network, params, lambda net: net.states(group))
     first, second = split_in_half(group)
     second["position"] = first["position"]
     results = run_parts(network, params, [first, second], HALF + 2)
@@ -146,7 +147,7 @@ def test_padding_mems_are_masked_and_padding_queries_attend_to_no_mems(
     other = run(np.where(padding, state, -state), segment)
     changed = np.abs(other - first).max(axis=-1) > 0
     np.testing.assert_array_equal(changed, group["segment"] > 0)
-    without = models.apply(network, params, lambda net: net.states(group))
+    without = apply(network, params, lambda net: net.states(group))
     np.testing.assert_allclose(run(state, 0 * segment), without, atol=2e-5)
 
 

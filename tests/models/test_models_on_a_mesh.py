@@ -12,6 +12,9 @@ from tests.testing.model_options import model_options
 
 SIZE = 200
 
+LONG = ("decoder", "generator_discriminator")
+"""Networks whose parts others have; ELECTRA's gradient on a mesh is a law, too."""
+
 REMATERIALISATION = "nvoluntary full remat"
 """What XLA's C++ code logs where it replicates a tensor for want of a better way."""
 
@@ -145,11 +148,12 @@ def loss_and_gradient(name, mesh):
 
         return jax.value_and_grad(loss)(params)
 
+    random = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda leaf: random.normal(0, 0.2, leaf.shape).astype(np.float32), shapes
+    )
     with sharding.context(mesh):
-        params = jax.jit(
-            lambda key: models.unbox(models.init(network, fn, key)),
-            out_shardings=shardings,
-        )(jax.random.key(0))
+        params = jax.device_put(params, shardings)
         group = jax.device_put(group, sharding.batch_sharding(mesh))
         out = (sharding.replicated(mesh), shardings)
         return (
@@ -165,11 +169,13 @@ def mesh_of(data, fsdp, tensor):
     return sharding.make_mesh(sizes, jax.devices()[:count])
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in NETWORKS],
+)
 def test_loss_and_gradient_are_the_same_on_a_mesh(name, assert_close, capfd):
-    with jax.threefry_partitionable(True):
-        expected = loss_and_gradient(name, mesh_of(1, 1, 1))
-        actual = loss_and_gradient(name, mesh_of(2, 2, 2))
+    expected = loss_and_gradient(name, mesh_of(1, 1, 1))
+    actual = loss_and_gradient(name, mesh_of(2, 2, 2))
     assert_close(actual, expected)
     assert REMATERIALISATION not in capfd.readouterr().err
 

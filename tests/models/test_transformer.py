@@ -9,6 +9,7 @@ import pytest
 
 from research import models
 from research.models.options import DROPOUT_PLACES
+from tests.testing.compiled_apply import apply
 
 PUBLISHED = {
     "gpt": {"norm_placement": "post", "embedding_norm": "never"},
@@ -141,32 +142,36 @@ def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
     assert count(embedding_width=4) < count(embedding_width=0)
 
 
-def test_dropout_is_on_if_and_only_if_its_key_is_given(make_options, make_group):
+def test_dropout_is_on_if_and_only_if_its_key_is_given(
+    make_options, make_group, make_params
+):
     group = make_group()
     network = models.Transformer(make_options(dropout=0.3), size=50)
 
     states = lambda net: net.states(group)  # noqa: E731
-    params = models.unbox(models.init(network, states, jax.random.key(0)))
-    off = models.apply(network, params, states)
+    params = make_params(network, states)
+    off = apply(network, params, states)
     same = models.Transformer(make_options(), size=50)
-    np.testing.assert_array_equal(off, models.apply(same, params, states))
+    np.testing.assert_array_equal(off, apply(same, params, states))
     run = jax.jit(lambda key: models.apply(network, params, states, key))
     first, again, other = (run(jax.random.key(n)) for n in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - off).max() > 0.1 and np.abs(first - other).max() > 0.1
 
 
-def test_each_place_of_dropout_has_a_rate_of_its_own(make_options, make_group):
+def test_each_place_of_dropout_has_a_rate_of_its_own(
+    make_options, make_group, make_params
+):
     group, layers = make_group(), {"layers": 1, "position": "relative"}
     states = lambda net: net.states(group)  # noqa: E731
     off = {f"{place}_dropout": 0.0 for place in DROPOUT_PLACES}
     network = models.Transformer(make_options(**layers, **off), size=50)
-    params = models.unbox(models.init(network, states, jax.random.key(0)))
-    expected, key = models.apply(network, params, states), jax.random.key(1)
+    params = make_params(network, states)
+    expected, key = apply(network, params, states), jax.random.key(1)
     for place in DROPOUT_PLACES:
         options = make_options(**layers, **off | {f"{place}_dropout": 0.5})
         network = models.Transformer(options, size=50)
-        dropped = models.apply(network, params, states, key)
+        dropped = apply(network, params, states, key)
         changed = np.mean(np.array(dropped) != np.array(expected))
         zeros = np.mean(np.array(dropped) == 0)
         if place == "head":
@@ -177,17 +182,19 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(make_options, make_group):
             assert changed > 0.5 and zeros == 0
 
 
-def test_embeddings_may_be_scaled_by_the_root_of_the_width(make_options, make_group):
+def test_embeddings_may_be_scaled_by_the_root_of_the_width(
+    make_options, make_group, make_params
+):
     """Transformer-XL's `emb_scale`; the table of the softmax is not scaled."""
     group, options = make_group(), {"position": "none"}
     plain = models.Transformer(make_options(**options), size=50)
-    params = initial_params(plain, group)
+    params = make_params(plain, readout_of(group))
     options["scale_embeddings"] = True
     scaled = models.Transformer(make_options(**options), size=50)
     embed = lambda net: net.embeddings()[0](group["token"])  # noqa: E731
     expected = 4 * np.array(models.apply(plain, params, embed))
     np.testing.assert_allclose(models.apply(scaled, params, embed), expected)
-    readout = models.apply(scaled, params, readout_of(group))
+    readout = apply(scaled, params, readout_of(group))
     np.testing.assert_array_equal(readout.table, params["token"]["rows"])
 
 
@@ -220,10 +227,10 @@ def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
     network = models.Transformer(make_options(dtype="bfloat16"), size=50)
     params = initial_params(network, group)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
-    readout = models.apply(network, params, readout_of(group))
+    readout = apply(network, params, readout_of(group))
     assert str(readout.feature.dtype) == "bfloat16"
     exact = models.Transformer(make_options(), size=50)
-    expected = models.apply(exact, params, readout_of(group)).feature
+    expected = apply(exact, params, readout_of(group)).feature
     np.testing.assert_allclose(readout.feature, expected, atol=0.1)
 
 
@@ -249,16 +256,20 @@ def test_the_bfloat16_gradient_is_close_to_the_float32_one(
     assert_close(gradient(rounded), gradient(exact), 0.1)
 
 
-def test_a_readout_hides_the_rows_that_pad_the_vocabulary(make_options, make_group):
+def test_a_readout_hides_the_rows_that_pad_the_vocabulary(
+    make_options, make_group, make_params
+):
     group = make_group()
     network = models.Transformer(make_options(), size=200, transform=True)
-    params = initial_params(network, group)
-    readout = models.apply(network, params, readout_of(group))
+    params = make_params(network, readout_of(group))
+    readout = apply(network, params, readout_of(group))
     assert (readout.table.shape, readout.size) == ((256, 16), 200)
     assert (np.array(readout.bias) < -1e8).nonzero()[0].tolist() == [*range(200, 256)]
 
 
-def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_group):
+def test_a_network_has_the_parameters_that_its_loss_uses(
+    make_options, make_group, make_params
+):
     group = make_group()
     heads = {"label": 3, "other": 2}
     network = models.Transformer(make_options(), size=50, transform=True, heads=heads)
@@ -271,13 +282,11 @@ def test_a_network_has_the_parameters_that_its_loss_uses(make_options, make_grou
 
     assert names(label) == {"token", "place", "stack", "answer_label"}
     assert names(readout_of(group)) == {"token", "place", "stack", "output"}
-    boxed = models.init(network, label, jax.random.key(0))
-    assert models.apply(network, models.unbox(boxed), label).shape == (2, 3)
+    params = make_params(network, label)
+    assert apply(network, params, label).shape == (2, 3)
 
 
-def test_every_dimension_of_every_parameter_has_a_logical_axis(
-    make_options, make_group
-):
+def test_every_dimension_of_a_parameter_has_a_logical_axis(make_options, make_group):
     group = make_group()
     for changes in PUBLISHED.values():
         network = models.Transformer(make_options(**changes), size=50, transform=True)

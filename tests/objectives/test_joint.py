@@ -257,8 +257,10 @@ def test_illegal_parts_are_an_error(parts, error):
 
 
 def test_parts_need_a_common_text_and_one_network():
-    objective = objectives.make_objective("joint", parts={"lm": {}, "classify": {}})
-    words = "classify: document of 22 tokens label class; lm: stream"
+    objective = objectives.make_objective(
+        "joint", parts={"lm": {}, "token_classification": {}}
+    )
+    words = "token_classification: document of 22 tokens label tags"
     with pytest.raises(UserError, match=words):
         objective.text_spec(LENGTH)
     objective = objectives.make_objective("joint", parts={"lm": {}, "dae": {}})

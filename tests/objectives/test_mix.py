@@ -254,8 +254,9 @@ def test_illegal_parts_are_an_error(base_objective, parts, error):
 
 
 def test_parts_need_the_same_arrays():
-    parts = {"a": {}, "b": {"architecture": "encdec"}}
-    objective = objectives.make_objective("mix", base_objective="classify", parts=parts)
+    parts = {"a": {}, "b": {"format": "bart"}}
+    name = "sequence_classification"
+    objective = objectives.make_objective("mix", base_objective=name, parts=parts)
     with pytest.raises(UserError, match="'a' and 'b' differ in decoder_position"):
         objective.batch_spec(LENGTH)
 

@@ -1,5 +1,6 @@
-"""sequence_classification: labels, sets and numbers, and GPT's auxiliary loss."""
+"""sequence_classification: labels, sets and numbers, pooling, GPT's auxiliary loss."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -49,7 +50,7 @@ def test_the_end_of_a_long_text_is_no_second_part():
 def test_chunks_have_a_stride():
     objective = objectives.make_objective("sequence_classification", stride=5)
     spec = objective.text_spec(16)
-    assert (spec.length, spec.stride, spec.max_first) == (13, 5, 0)
+    assert (spec.length, spec.stride, spec.max_first) == (14, 5, 0)
 
 
 def test_regression_is_the_squared_error_of_scaled_labels():
@@ -91,6 +92,63 @@ def test_the_head(fields, size, activation):
     assert network.heads == {"label": head}
 
 
+def test_a_network_of_format_gpt_is_causal():
+    for name, pattern in (("bert", "full"), ("gpt", "causal")):
+        objective = objectives.make_objective("sequence_classification", format=name)
+        assert objective.network(model_options(), vocab()).pattern == pattern
+
+
+@pytest.mark.parametrize("task", ["nsp", "sop", "structural"])
+def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
+    """BERT's code: a checkpoint's parameters are restored by their names."""
+    pretraining = {"format": "segment_pair", "sentence_task": task}
+
+    def shapes(name, **fields):
+        objective = objectives.make_objective(name, **fields)
+        network = objective.network(model_options(), vocab())
+        batch = {
+            array: np.zeros((2, *spec.shape), spec.dtype)
+            for array, spec in objective.batch_spec(16).items()
+        }
+        made = jax.eval_shape(
+            lambda: models.init(
+                network, lambda net: objective.loss(net, batch, None), jax.random.key(0)
+            )
+        )
+        leaves = jax.tree_util.tree_leaves_with_path(models.unbox(made))
+        return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
+
+    saved, tuned = shapes("mlm", **pretraining), shapes("sequence_classification")
+    new = {name for name in tuned if tuned[name] != saved.get(name)}
+    assert new == {
+        "['answer_label']['out']['bias']",
+        "['answer_label']['out']['kernel']",
+    }
+    assert {name for name in saved if "pooler" in name} <= tuned.keys()
+
+
+def test_pooling_excludes_padding():
+    """Of format bart the encoder is read alone."""
+
+    class Net:
+        features = staticmethod(lambda batch, scored: values)
+        encode = staticmethod(lambda group: (values, group["segment"]))
+        head = staticmethod(lambda name, state: pooled.append(state) or state)
+
+    pooled = []
+    values = np.float32(np.random.default_rng(0).normal(size=(4, 16, 4)))
+    for name, prefix in (("xlnet", ""), ("bart", "encoder_")):
+        fields = {"format": name, "pool": "mean"}
+        objective = objectives.make_objective("sequence_classification", **fields)
+        batch = objective.corrupt(TEXTS, keys(4), vocab(), 16)
+        assert "pooled" not in batch and "decoder_token" not in batch
+        objective.loss(Net, batch, None)
+        for row, state in enumerate(pooled.pop()):
+            here = batch[prefix + "segment"][row] > 0
+            mean = values[row][here].mean(axis=0) if here.any() else np.zeros(4)
+            np.testing.assert_allclose(state, mean, rtol=1e-5, atol=1e-6)
+
+
 def test_gpts_auxiliary_loss_predicts_the_next_token():
     batch = corrupt(("x", "y", "z"), format="gpt", lm_coef=0.5)
     for row, size in enumerate(batch["segment"].sum(axis=1)):
@@ -103,6 +161,8 @@ def test_gpts_auxiliary_loss_predicts_the_next_token():
 def test_wrong_fields_and_labels_are_refused():
     with pytest.raises(UserError, match="lm_coef is 0 with formats other than gpt"):
         objectives.make_objective("sequence_classification", lm_coef=0.5)
+    with pytest.raises(UserError, match="all documents have the label 'only'"):
+        corrupt(("only",))
     with pytest.raises(UserError, match="tail is 0 with a stride"):
         objectives.make_objective("sequence_classification", tail=3, stride=8)
     with pytest.raises(UserError, match="at most 31 labels"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import objectives
-from research.batch import PARAGRAPH
+from research.batch import INPUT_ARRAYS, PARAGRAPH
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -41,6 +41,22 @@ def restored(batch) -> np.ndarray:
     row, slot = np.nonzero(batch["weight"])
     token[row, batch["scored"][row, slot]] = batch["target"][row, slot]
     return token
+
+
+@pytest.mark.parametrize(
+    ("predict", "method"), [("masked", "original"), ("next", "left_to_right")]
+)
+def test_a_scored_text_is_read_as_one_side(predict, method):
+    example = parallel([(5, 0)], 16)
+    objective = objectives.make_objective("tlm", predict=predict, languages="3:1")
+    batch = objective.corrupt(example, keys(1), VOCAB, 16)
+    scored = np.arange(16)[None] < 5
+    text, rows = objective.score_rows(example, scored, VOCAB, 16, method)
+    assert rows["weight"].sum() == 5
+    if predict == "masked":
+        rows["token"], batch["token"] = restored(rows), restored(batch)
+    for name in INPUT_ARRAYS:
+        np.testing.assert_array_equal(rows[name], batch[name][text], name)
 
 
 @settings(deadline=None, max_examples=40)

@@ -1,17 +1,21 @@
 """Token ids of Hugging Face's own tokenizers, and ours of the files that they save.
 
     HF/bin/python tests/proofs/huggingface_tokenizers.py make FOLDER LINES
+    HF/bin/python tests/proofs/huggingface_tokenizers.py download FOLDER LINES
     .venv/bin/python -m tests.proofs.huggingface_tokenizers compare FOLDER
 
-The first command needs transformers and nothing of this project (`make goldens-hf` has
-such an environment). It trains a tokenizer of each kind on the lines of a text file,
-saves it in both forms, the family's old one and tokenizer.json, and keeps the ids of
-all lines. The second reads both forms and fails if any line's ids differ. Runs of white
-space are one space in the lines: where a family keeps them, ours makes one of them.
+The first two commands need transformers and nothing of this project (`make goldens-hf`
+has such an environment). The first trains a tokenizer of each kind on the lines of a
+text file, saves it in both forms, the family's old one and tokenizer.json, and keeps
+the ids of all lines; the second takes published tokenizers from the hub in their place,
+which needs a network. The third reads what is there and fails if any line's ids differ.
+Runs of white space are one space in the lines: where a family keeps them, ours makes
+one of them.
 """
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 SIZE = 8000
@@ -127,20 +131,52 @@ CASES = {
 }
 """Family -> how it is trained."""
 
+PUBLISHED = (
+    "google-bert/bert-base-uncased",
+    "google-bert/bert-base-cased",
+    "google-bert/bert-base-chinese",
+    "FacebookAI/roberta-base",
+    "FacebookAI/xlm-roberta-base",
+    "albert/albert-base-v2",
+    "google/electra-small-discriminator",
+    "xlnet/xlnet-base-cased",
+    "openai-community/openai-gpt",
+    "openai-community/gpt2",
+    "google-t5/t5-small",
+    "google/t5-v1_1-small",
+    "facebook/bart-base",
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+)
+"""Models of the hub whose vocabularies anyone may download."""
+
 BARE = ("xlnet", "albert")
 """Families whose spiece.model lacks the lower case and the accents that tokenizer.json
 takes away: that alone is compared."""
 
 
-def make(folder: Path, file: Path) -> None:
-    lines = [" ".join(line.split()) for line in file.read_text("utf-8").splitlines()]
-    ids = {}
+def trained(lines, folder):
+    """Name and tokenizer of each case; its family's old files go to the folder."""
     for name, (train, *args) in CASES.items():
         options = args.pop() if args and isinstance(args[-1], dict) else {}
-        raw, saved = (folder / name / part for part in (RAW, SAVED))
+        raw = folder / name / RAW
         raw.mkdir(parents=True, exist_ok=True)
-        tokenizer = train(lines, raw, *args, **options)
-        tokenizer.save_pretrained(saved)
+        yield name, train(lines, raw, *args, **options)
+
+
+def published(lines, folder):
+    """Name and tokenizer of each published model."""
+    from transformers import AutoTokenizer
+
+    for name in PUBLISHED:
+        yield name.replace("/", "--"), AutoTokenizer.from_pretrained(name)
+
+
+def keep(tokenizers, folder: Path, file: Path) -> None:
+    """Saves tokenizers, with the ids of the lines of a file."""
+    lines = [" ".join(line.split()) for line in file.read_text("utf-8").splitlines()]
+    ids = {}
+    for name, tokenizer in tokenizers(lines, folder):
+        tokenizer.save_pretrained(folder / name / SAVED)
         ids[name] = [tokenizer.encode(x, add_special_tokens=False) for x in lines]
         print(name, type(tokenizer).__name__, f"{sum(map(len, ids[name])):,} tokens")
     (folder / IDS).write_text(json.dumps({"lines": lines, "ids": ids}))
@@ -153,6 +189,8 @@ def compare(folder: Path) -> int:
     made, wrong = json.loads((folder / IDS).read_text()), 0
     for name, expected in made["ids"].items():
         for part in (SAVED,) if name in BARE else (RAW, SAVED):
+            if not (folder / name / part).exists():
+                continue
             vocabulary = load_vocabulary(folder / name / part, 0)
             found = [vocabulary.encode(line)[0].tolist() for line in made["lines"]]
             pairs = zip(made["lines"], found, expected, strict=True)
@@ -166,4 +204,5 @@ def compare(folder: Path) -> int:
 
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    sys.exit({"make": make, "compare": compare}[command](*map(Path, paths)))
+    commands = {"make": partial(keep, trained), "download": partial(keep, published)}
+    sys.exit((commands | {"compare": compare})[command](*map(Path, paths)))

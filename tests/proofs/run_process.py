@@ -19,7 +19,7 @@ from research.distributed.cluster import NOT_CONNECTED
 from research.files.checksums import CHECKSUMS_FILE
 from research.run.metric_writer import METRICS_FILE, read_metrics
 
-POLL_INTERVAL_S = 0.002
+POLL_INTERVAL_S = 0.005
 RUN_TIMEOUT_S = 600.0
 START_TIMEOUT_S = 60
 """How long the processes of a run wait for each other (--wait)."""

@@ -5,13 +5,10 @@ import os
 import subprocess
 import sys
 
-import jax
 import jax.numpy as jnp
 import pytest
 
-from launch.config import load_config
 from research.checkpoints.checkpoint import Checkpoints
-from research.run import setup
 from research.step import State
 from tests.distributed.test_multiprocess import FAST_COMPILE, corpus
 from tests.proofs import compare_runs, fault_injection
@@ -99,12 +96,3 @@ def test_the_moment_of_a_kill_is_seen_from_outside(tmp_path):
     with metrics.open("a") as file:
         file.write(json.dumps({"step": 60, "valid/loss": 1.0}) + "\n")
     assert moments() == set()
-
-
-def test_the_run_of_make_chaos_has_training_text(tmp_path):
-    config = load_config(
-        "experiments/mlm.py", fault_injection.SMALL | {"data.cache_dir": str(tmp_path)}
-    )
-    assert (
-        setup.build_program(config, jax.devices()[:1]).data.counts["train/examples"] > 0
-    )

@@ -1,5 +1,8 @@
 """A run is exported as networks, tokenizers and cards, and starts another run."""
 
+import json
+import shutil
+
 import jax
 import numpy as np
 import pytest
@@ -88,3 +91,13 @@ def test_what_cannot_be_exported_is_refused(electra, tmp_path):
         list(export_run(electra[0], tmp_path / "full"))
     with pytest.raises(UserError, match=r"--workdir=.* has no config\.json"):
         list(export_run(tmp_path, tmp_path / "to"))
+
+
+def test_a_run_of_another_version_is_named(electra, tmp_path):
+    shutil.copytree(electra[0], tmp_path / "old")
+    path = tmp_path / "old" / "config.json"
+    config = json.loads(path.read_text())
+    del config["model"]["shared_stacks"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"old is of another version: .*shared_stacks"):
+        list(export_run(tmp_path / "old", tmp_path / "to"))

@@ -58,3 +58,15 @@ def test_a_cond_counts_as_its_more_expensive_branch():
 
 def test_jit_does_not_change_the_count():
     assert flops.count_flops(jax.jit(lambda x, w: x @ w), X, W) == ONE
+
+
+def test_products_are_apart_by_dtype_from_other_flops():
+    def loss(x, w):
+        half = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)
+        return jnp.tanh(half.astype(jnp.float32) @ w).sum()
+
+    assert flops.flops_by_kind(loss, X, W) == {
+        "bfloat16 products": ONE,
+        "float32 products": ONE,
+        "other": 2 * 8 * 16,  # tanh and the sum
+    }

@@ -13,7 +13,7 @@ import numpy as np
 from research import models
 from research.batch import INPUT_ARRAYS
 from tests.testing.example_batches import keys
-from tests.testing.objective_cases import VOCAB, make_example, make_network, zero_carry
+from tests.testing.objective_cases import VOCAB, make_example, make_network
 
 LENGTH = 36
 KEY = jax.random.key(0)
@@ -97,20 +97,14 @@ def make_case(name, fields, num_raw, seeds=(0,)):
 
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        return models.init(net, score, KEY)
+        (_, carry), params = models.init_with_output(net, score, KEY)
+        return carry, models.unbox(params)
 
     rng = np.random.default_rng(0)
-    shapes = models.unbox(jax.eval_shape(init, on_device(batches[0])))
+    carry, shapes = jax.eval_shape(init, on_device(batches[0]))
     values = lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 5  # noqa: E731
     params = jax.tree.map(values, shapes)
-
-    def first_carry(batch):
-        return zero_carry(objective, net, params, batch, KEY)
-
-    empty = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(first_carry, on_device(batches[0])),
-    )
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), carry)
     batches = [batch | {"carry": empty} for batch in batches]
     return objective, net, params, batches
 

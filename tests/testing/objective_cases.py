@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import objectives
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
@@ -61,13 +61,10 @@ SAME_PATTERN = {
     "sequence_to_sequence target_length=12",
     "sequence_classification",
     "sequence_classification task=multi",
+    "sequence_classification format=bart pool=mean",
     "token_classification",
     "token_classification head=crf",
     "question_answering",
-    "classify",
-    "classify bos=last",
-    "classify pool=mean",
-    "classify architecture=encdec pool=mean",
     "dae rate=0.5",
     "dae noise_mask=iid mode=X",
     "electra task=chosen format=segment_pair",
@@ -97,11 +94,13 @@ def parametrize(cases: list, is_long: Callable[[Any], bool]) -> Any:
     )
 
 
-first_cases = parametrize(
-    LOSS_CASES,
-    lambda case: case is not next(c for c in CASES if c.values[0] == case.values[0]),
-)
+FIRST = {case.values[0]: case for case in reversed(LOSS_CASES)}
+first_cases = parametrize(LOSS_CASES, lambda case: case is not FIRST[case.values[0]])
 """Every case with a network; all but the first of an objective are long."""
+
+STACKS = ("lm", "mlm", "plm", "unilm", "dae", "electra", "multiple_choice")
+stack_cases = parametrize(list(FIRST.values()), lambda c: c.values[0] not in STACKS)
+"""The first case of each objective; long where others have its networks and groups."""
 
 pattern_cases = parametrize(LOSS_CASES, lambda case: case.id in SAME_PATTERN)
 """Every case with a network; those of SAME_PATTERN are long."""
@@ -204,10 +203,3 @@ def input_groups(objective: Any, batch: dict) -> dict[str, tuple[dict, str]]:
 def weight_names(batch: dict) -> list[str]:
     """Names of the arrays of weights."""
     return [name for name in batch if name.endswith("weight")]
-
-
-def zero_carry(objective: Any, net: Any, params: Any, batch: dict, key: Any) -> Any:
-    """The carry before the first step, () where the objective has none."""
-    return models.apply(
-        net, params, lambda net: objective.loss(net, batch | {"carry": None}, key)
-    )[1]

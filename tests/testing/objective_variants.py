@@ -112,6 +112,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "bart"},
         {"format": "roberta", "only": "corrupt"},
         {"format": "xlnet", "head": "linear", "only": "corrupt"},
+        {"format": "bart", "pool": "mean"},
         {"task": "multi"},
     ],
     "sequence_to_sequence": [
@@ -133,14 +134,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"head": "joint", "only": "corrupt"},
     ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
-    "classify": [
-        {},
-        {"bos": "last"},
-        {"architecture": "decoder"},
-        {"architecture": "encdec"},
-        {"pool": "mean"},
-        {"architecture": "encdec", "pool": "mean"},
-    ],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.
 

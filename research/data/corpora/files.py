@@ -5,7 +5,6 @@ import functools
 import glob
 import gzip
 import hashlib
-import io
 import os
 import sys
 import zlib
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from research.data import cache, work_shards
-from research.data.corpora import row_formats, task_formats
+from research.data.corpora import parallel_text, row_formats, task_formats
+from research.data.corpora.compression import decompressed, file_suffixes
 from research.data.corpora.corpus import Corpus, Document, split_of
 from research.data.corpora.row_formats import (
     AUTO,
@@ -36,10 +36,11 @@ PARSERS: dict[str, Callable[[BinaryIO, Format], Parsed]] = {
     "conllu": task_formats.parse_conllu,
     "squad": task_formats.parse_squad,
 }
-COMPRESSIONS = ("", ".gz", ".zst")
 SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
 """Of texts: of a folder, files with these are read."""
 SUFFIX_FORMATS = {f".{name}": name for name in PARSERS} | {".json": "squad"}
+OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
+"""What a key may name beside files, where it is not a data set of TFDS alone."""
 VERSION = 1
 """To be raised when other documents are read from the same files by a `Format`."""
 
@@ -49,6 +50,9 @@ def load_file_corpus(
 ) -> Corpus:
     """The corpus of a file, a folder or a glob; with work shards if it is large.
 
+    A file that has no format's suffix is a side of a parallel text, see
+    `parallel_text.group_sides`.
+
     Args:
       name: the path or glob.
       held_out: the fraction of documents in valid, and again in test; None: every split
@@ -56,11 +60,12 @@ def load_file_corpus(
       key: the config key of the name, for errors.
 
     Raises:
-      UserError: there are no such files, or one has an unknown suffix.
+      UserError: there are no such files, one has an unknown suffix, or a side of a
+        parallel text is missing.
     """
-    files = _find_files(name, fmt, key)
-    corpus = _corpus(name, files, held_out, fmt)
-    groups = work_shards.group_files(files)
+    texts = _find_files(name, fmt, key)
+    corpus = _corpus(name, texts, held_out, fmt)
+    groups = work_shards.group_files(texts)
     if len(groups) > 1:
         shards = (
             _corpus(f"{name}, {number}", group, held_out, fmt)
@@ -71,10 +76,10 @@ def load_file_corpus(
 
 
 def _corpus(
-    name: str, files: list[Path], held_out: float | None, fmt: Format
+    name: str, texts: list[tuple[Path, ...]], held_out: float | None, fmt: Format
 ) -> Corpus:
     """The documents of files, each in the split that its hash gives."""
-    sizes = [file.stat().st_size for file in files]
+    sizes = [sum(file.stat().st_size for file in files) for files in texts]
 
     def is_in(split: str, text: str) -> bool:
         return held_out is None or (
@@ -83,15 +88,15 @@ def _corpus(
 
     def read(split: str) -> Iterator[Document]:
         earlier = 0  # bytes of the files before this one
-        for file, size in zip(files, sizes, strict=True):
-            for document in _read_file(file, fmt):
+        for files, size in zip(texts, sizes, strict=True):
+            for document in _read_text(files, fmt):
                 if is_in(split, document.text):
                     yield document._replace(amount_read=earlier + document.amount_read)
             earlier += size
 
     @functools.cache  # since it reads every byte
     def fingerprint() -> str:
-        contents = [[file.name, _sha256(file)] for file in files]
+        contents = [[file.name, _sha256(file)] for files in texts for file in files]
         named = [VERSION, *fmt] if fmt != AUTO else []
         rules = [held_out, MAX_DOCUMENT_BYTES, *named]
         return cache.fingerprint(["files", contents, *rules])
@@ -99,29 +104,35 @@ def _corpus(
     return Corpus(name, read, fingerprint, sum(sizes))
 
 
-def _find_files(name: str, fmt: Format, key: str) -> list[Path]:
-    """The files that a path or a glob names, sorted."""
+def _find_files(name: str, fmt: Format, key: str) -> list[tuple[Path, ...]]:
+    """The files that a path or a glob names, sorted; sides of one text together."""
     path = Path(name).expanduser()
     if path.is_dir():
-        found = _files_below(path, SUFFIXES if fmt.name == "auto" else "")
+        suffixes = (*SUFFIXES, *parallel_text.side_suffixes(fmt))
+        found = _files_below(path, suffixes if fmt.name == "auto" else "")
     elif path.is_file():
         found = [path]
     else:
         found = [Path(file) for file in glob.glob(str(path), recursive=True)]
-    wrong = [file for file in found if not _format_name(file, fmt)]
+    found.sort()
+    texts = [(file,) for file in found if _format_name(file, fmt)]
+    others = (file for file in found if not _format_name(file, fmt))
+    parallel, wrong = parallel_text.group_sides(others, fmt)
     if not found or wrong:
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
-        if wrong and _suffixes(wrong[0])[0] in SUFFIX_FORMATS:
+        if wrong and file_suffixes(wrong[0])[0] in SUFFIX_FORMATS:
             problem = f"{wrong[0]} needs data.fields, the columns to read"
+        sources = OTHER_SOURCES.get(key, "tfds:NAME, or ")
         raise UserError(
-            f"{key} is {name!r}: {problem}; give embedded, docstrings, "
-            f"tfds:NAME, or a file, folder or glob of {', '.join(SUFFIXES)}, or name "
-            f"the format of others with data.format"
+            f"{key} is {name!r}: {problem}; give {sources}a file, folder or glob of "
+            f"{', '.join(SUFFIXES)}, or name the format of others with data.format, or "
+            "the sides of a parallel text, files such as a.en and a.de, with "
+            "data.fields=en,de"
         )
     for file in found:
         if not file.is_file():
             raise UserError(f"{file}: no file, or a link that leads to none")
-    return sorted(found)
+    return sorted(texts + parallel)
 
 
 def _files_below(folder: Path, suffixes: str | tuple[str, ...]) -> list[Path]:
@@ -148,17 +159,11 @@ def _files_below(folder: Path, suffixes: str | tuple[str, ...]) -> list[Path]:
     return found
 
 
-def _suffixes(file: Path) -> tuple[str, str]:
-    """The suffix of the format, and that of the compression, if it has one."""
-    compression = file.suffix if file.suffix in COMPRESSIONS else ""
-    return Path(file.name.removesuffix(compression)).suffix, compression
-
-
 def _format_name(file: Path, fmt: Format) -> str:
-    """The key of the file's parser; "" if there is none."""
+    """The key of the file's parser; "" if there is none, as of a side."""
     if fmt.name != "auto":
         return fmt.name
-    name = SUFFIX_FORMATS.get(_suffixes(file)[0], "")
+    name = SUFFIX_FORMATS.get(file_suffixes(file)[0], "")
     return "" if name == "csv" and not fmt.fields else name
 
 
@@ -175,17 +180,21 @@ def read_texts(file: Path) -> list[str]:
     Raises:
       UserError: the file cannot be read, or a line is no text.
     """
-    is_json = _suffixes(file)[0] == ".jsonl"
+    is_json = file_suffixes(file)[0] == ".jsonl"
     parse = row_formats.parse_jsonl if is_json else row_formats.parse_lines
     return [document.text for document in _parse_file(file, parse, AUTO)]
 
 
-def _read_file(file: Path, fmt: Format) -> Iterator[Document]:
-    """The documents of one file; `amount_read` counts its bytes on disk.
+def _read_text(files: tuple[Path, ...], fmt: Format) -> Iterator[Document]:
+    """The documents of one file, or of the sides of a parallel text.
 
-    Prints how many rows were left out, if any were.
+    `amount_read` counts bytes on disk. Prints how many rows were left out, if any were.
     """
-    return _parse_file(file, PARSERS[_format_name(file, fmt)], fmt)
+    first, *_ = files
+    if name := _format_name(first, fmt):
+        return _parse_file(first, PARSERS[name], fmt)
+    sides = [_parse_file(file, row_formats.parse_lines, AUTO) for file in files]
+    return _with_names(first, parallel_text.read_sides(files, sides, fmt))
 
 
 def _parse_file(
@@ -193,12 +202,7 @@ def _parse_file(
 ) -> Iterator[Document]:
     try:
         with file.open("rb") as raw:
-            for document in parse(_decompressed(file, raw), fmt):
-                if isinstance(document, SkippedRows):
-                    _print_skipped(file, document)
-                    continue
-                name = file.name if document.id.startswith(":") else ""
-                yield document._replace(amount_read=raw.tell(), id=name + document.id)
+            yield from _with_names(file, parse(decompressed(file, raw), fmt), raw)
     except LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -208,18 +212,19 @@ def _parse_file(
         raise UserError(f"{file}: cannot be read ({reason})") from error
 
 
-def _decompressed(file: Path, raw: BinaryIO) -> BinaryIO:
-    """The content of a file that is open as `raw`."""
-    match file.suffix:
-        case ".gz":
-            return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-        case ".zst":
-            import pyarrow  # only where there is such a file
+def _with_names(
+    file: Path, parsed: Parsed, raw: BinaryIO | None = None
+) -> Iterator[Document]:
+    """The documents, each with its file in its `id`; prints what was left out.
 
-            return io.BufferedReader(pyarrow.input_stream(raw, compression="zstd"))
-    return raw
-
-
-def _print_skipped(file: Path, rows: SkippedRows) -> None:
-    what = f"{rows.count} rows, the first at {rows.first}"
-    print(f"{file}: {what}: {rows.reason}", file=sys.stderr)
+    Args:
+      raw: what is read, where documents do not have their `amount_read`.
+    """
+    for document in parsed:
+        if isinstance(document, SkippedRows):
+            what = f"{document.count} rows, the first at {document.first}"
+            print(f"{file}: {what}: {document.reason}", file=sys.stderr)
+            continue
+        name = file.name if document.id.startswith(":") else ""
+        amount_read = raw.tell() if raw else document.amount_read
+        yield document._replace(amount_read=amount_read, id=name + document.id)

@@ -69,7 +69,7 @@ def parse_jsonl(file: BinaryIO, fmt: Format) -> Parsed:
     """
     rows = _json_rows(file)
     if fmt.fields:
-        yield from _documents(rows, fmt)
+        yield from row_documents(rows, fmt)
         return
     for number, row in rows:
         text = row.get("text") if isinstance(row, dict) else None
@@ -90,7 +90,7 @@ def parse_tsv(file: BinaryIO, fmt: Format) -> Parsed:
     lines = ((n, decode(line, n).rstrip("\r\n")) for n, line in numbered)
     rows = ((number, text.split("\t")) for number, text in lines if text)
     if fmt.fields:
-        yield from _documents(_with_header(rows, fmt), fmt)
+        yield from row_documents(_with_header(rows, fmt), fmt)
         return
     for number, columns in rows:
         if len(columns) != 2 or not all(column.strip() for column in columns):
@@ -115,7 +115,7 @@ def parse_csv(file: BinaryIO, fmt: Format) -> Parsed:
         except csv.Error as error:
             raise LineError(first, f"not CSV ({error})") from error
 
-    yield from _documents(_with_header(rows(), fmt), fmt)
+    yield from row_documents(_with_header(rows(), fmt), fmt)
 
 
 def parse_parquet(file: BinaryIO, fmt: Format) -> Parsed:
@@ -128,7 +128,9 @@ def parse_parquet(file: BinaryIO, fmt: Format) -> Parsed:
     except pyarrow.ArrowInvalid as error:
         raise LineError(1, f"not Parquet ({str(error).splitlines()[0]})") from error
     rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-    yield from _documents(rows, fmt if fmt.fields else fmt._replace(fields=("text",)))
+    yield from row_documents(
+        rows, fmt if fmt.fields else fmt._replace(fields=("text",))
+    )
 
 
 def _line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -179,7 +181,7 @@ def _with_header(
             raise LineError(number, f"no column {', '.join(names)}: {legal}") from None
 
 
-def _documents(rows: Iterable[tuple[int, Any]], fmt: Format) -> Parsed:
+def row_documents(rows: Iterable[tuple[int, Any]], fmt: Format) -> Parsed:
     """The documents of rows that have names; of a list each item is a part.
 
     Raises:

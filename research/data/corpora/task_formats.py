@@ -124,7 +124,7 @@ def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:
     misplaced, unanswered = [], []
     for number, (context, question) in enumerate(questions, 1):
         try:
-            document, found = _question(context, question)
+            document, found = question_document(context, question)
         except (KeyError, TypeError, AttributeError) as error:
             raise LineError(
                 1,
@@ -159,10 +159,13 @@ def _questions(content: Any) -> Iterator[tuple[str, dict]]:
                 yield paragraph["context"], question
 
 
-def _question(context: str, question: dict) -> tuple[Document, bool]:
+def question_document(context: str, question: dict) -> tuple[Document, bool]:
     """The document of a question, and whether its answer is at its offset.
 
     An answer without text is none: so files are whose answers are hidden.
+
+    Args:
+      question: of SQuAD's JSON: id, question, answers; of version 2.0 is_impossible.
     """
     answers = [each for each in question.get("answers") or [] if each["text"].strip()]
     text = replace_surrogates(question["question"])

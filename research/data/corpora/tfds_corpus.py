@@ -1,82 +1,204 @@
 """Corpora of TensorFlow Datasets."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from research.data import cache
 from research.data.corpora.corpus import Corpus, Document, join_parts, split_of
 from research.data.corpora.row_formats import AUTO, Format
+from research.data.corpora.task_formats import question_document
 from research.errors import UserError
 
 PREFIX = "tfds:"
+SPLIT = "/split="
+"""Between a data set's name and one split of it, or a part of that, as in
+tfds:imdb_reviews/split=train[:90%]: an argument as TFDS writes it in names."""
+OWN_SPLITS = {
+    "valid": ("validation", "validation_matched"),
+    "test": ("test", "test_matched"),
+}
+"""The data sets' names of our splits; MNLI has two of each, and here the first."""
 
 
-def load_tfds_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
+def load_tfds_corpus(
+    name: str, held_out: float | None, fmt: Format = AUTO, split: str = ""
+) -> Corpus:
     """The data set "tfds:NAME", which is downloaded and prepared if it is not yet.
 
+    See `corpus_of_builder`.
+
     Raises:
-      UserError: TFDS cannot load it, or it has no `text` feature or no train split.
+      UserError: TFDS cannot load it, or it has no such features or no such split.
     """
     try:
         import tensorflow_datasets as tfds
 
-        builder = tfds.builder(name.removeprefix(PREFIX))
+        builder = tfds.builder(name.removeprefix(PREFIX).partition(SPLIT)[0])
         builder.download_and_prepare()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise UserError(
-            f"data.corpus is {name!r}: TensorFlow Datasets cannot load it "
+            f"data.{split or 'corpus'} is {name!r}: TensorFlow Datasets cannot load it "
             f"({type(error).__name__}: {reason[:200]})"
         ) from error
-    return corpus_of_builder(name, builder, held_out, fmt)
+    return corpus_of_builder(name, builder, held_out, fmt, split)
 
 
 def corpus_of_builder(
-    name: str, builder, held_out: float, fmt: Format = AUTO
+    name: str, builder, held_out: float | None, fmt: Format = AUTO, split: str = ""
 ) -> Corpus:
     """The corpus of a prepared TFDS builder; `label` may be its ClassLabel feature.
 
     With `fmt.fields` those features are the parts of an example, and `fmt.label` is its
-    label: "tfds:glue/mrpc" with fields sentence1 and sentence2.
+    label: "tfds:glue/mrpc" with fields sentence1 and sentence2. In the format "squad"
+    examples are questions ("tfds:squad"); in "conll" they are words, by default
+    `tokens`, with the tags of a feature, by default `ner` ("tfds:conll2003").
 
     The data set's own validation and test splits are kept; one that it lacks gets the
-    fraction `held_out` of its train split, by the hash of the text.
+    fraction `held_out` of its train split, by the hash of the text. A split that is
+    part of the name is read in place of all three, divided by that hash.
+
+    Args:
+      held_out: None: every split has all documents, since they are those of one split.
+      split: the split that they are of, if `held_out` is None: where the name has none,
+        the data set's own split is read.
 
     Raises:
-      UserError: it has no such feature or no train split.
+      UserError: it has no such feature or no such split.
     """
-    info, fields = builder.info, fmt.fields or ("text",)
-    label_name = fmt.label or "label"
-    needed = {*fields, *filter(None, [fmt.label])}
-    if needed - set(info.features) or "train" not in info.splits:
+    info, where = builder.info, f"data.{split or 'corpus'} is {name!r}"
+    needed, make = _reader(where, info.features, fmt)
+    if set(needed) - set(info.features):
         raise UserError(
-            f"data.corpus is {name!r}: it needs a train split and a feature "
-            f"{', '.join(sorted(needed))}, but has {', '.join(info.splits)} and "
-            f"{', '.join(info.features)}"
+            f"{where}: it needs a feature {', '.join(sorted(needed))}, but has "
+            f"{', '.join(info.features)}; data.fields names others, and data.format is "
+            "squad for questions and conll for words"
         )
-    tfds_split = {"valid": "validation", "test": "test"}
-    own = {ours: its for ours, its in tfds_split.items() if its in info.splits}
-    fraction = {split: 0.0 if split in own else held_out for split in tfds_split}
-    label_names = getattr(dict(info.features.items()).get(label_name), "names", ())
+    own, chosen = _own_splits(info.splits), bool(split) or SPLIT in name
+    whole = _split_to_read(name, info.splits, own.get(split, split), where)
+    own = {} if chosen else own
+    fraction = {each: 0.0 if each in own else held_out or 0.0 for each in OWN_SPLITS}
+
+    def is_in(split: str, text: str) -> bool:
+        return held_out is None or split in own or split_of(text, **fraction) == split
 
     def read(split: str) -> Iterator[Document]:
-        rows = builder.as_dataset(split=own.get(split, "train"))
+        rows = builder.as_dataset(split=own.get(split, whole))
+        skipped: dict[str, list[int]] = {}
         for number, row in enumerate(rows.as_numpy_iterator()):
-            if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
-                raise UserError(f"data.corpus {name!r}: feature {wrong[0]} is no text")
-            parts = [row[field].decode("utf-8", "replace") for field in fields]
-            if fmt.fields and not all(part.strip() for part in parts):
-                print(f"{name}: row {number} is left out: a field is blank")
-                continue
-            document = join_parts(parts, "\n")
-            label = None
-            if label_names and row[label_name] >= 0:
-                label = label_names[row[label_name]]
-            elif fmt.label and not label_names:  # a number
-                label = str(row[label_name])
-            if split in own or split_of(document.text, **fraction) == split:
-                yield document._replace(label=label, id=f"{name}:{number}")
+            document, problem = make(row)
+            if problem:
+                skipped.setdefault(problem, []).append(number)
+            if document and is_in(split, document.text):
+                yield document._replace(id=document.id or f"{name}:{number}")
+        for problem, numbers in skipped.items():
+            what = f"{len(numbers)} rows, the first at {numbers[0]}"
+            print(f"{name}: {what}: {problem}", file=sys.stderr)
 
     sizes = {split: info.splits[split].num_examples for split in info.splits}
     named = list(fmt) if fmt != AUTO else []
+    named += [each for each in own.values() if each.endswith("_matched")]
+    named += [SPLIT + whole] if chosen else []
     key = ["tfds", info.full_name, sizes, held_out, *named]
     return Corpus(name, read, lambda: cache.fingerprint(key))
+
+
+def _own_splits(splits: Collection[str]) -> dict[str, str]:
+    """The data set's names of our splits valid and test, if it has them."""
+    return {
+        ours: next(filter(splits.__contains__, names))
+        for ours, names in OWN_SPLITS.items()
+        if any(each in splits for each in names)
+    }
+
+
+def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
+    """The split that is part of a data set's name, else `own`, else "train".
+
+    Raises:
+      UserError: the data set has no such split.
+    """
+    _, given, split = name.partition(SPLIT)
+    split = split if given else own or "train"
+    try:
+        splits[split]
+    except (KeyError, ValueError, NotImplementedError) as error:
+        raise UserError(
+            f"{where}: it has no split {split!r}; it has {', '.join(splits)}, and a "
+            f"part of one is named as in {PREFIX}NAME{SPLIT}train[:90%]"
+        ) from error
+    return split
+
+
+Made = tuple[Document | None, str]
+"""The document of a row, if it has one, and what is wrong with the row, or ""."""
+
+
+def _reader(
+    where: str, features: Mapping, fmt: Format
+) -> tuple[list[str], Callable[[Mapping], Made]]:
+    """The features that are needed, and the function that makes a row's document.
+
+    Args:
+      where: the config key and the name, for errors.
+    """
+    if fmt.name == "squad":
+        return ["context", "question", "answers", "id"], _question
+    if fmt.name == "conll":
+        words, tag = (*fmt.fields, "tokens")[0], fmt.label or "ner"
+        tags = _class_names(features, tag)
+        return [words, tag], lambda row: _words(row[words], row[tag], tags)
+    fields, label = fmt.fields or ("text",), fmt.label or "label"
+    classes = _class_names(features, label)
+
+    def make(row: Mapping) -> Made:
+        if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
+            raise UserError(f"{where}: feature {wrong[0]} is no text")
+        parts = [row[field].decode("utf-8", "replace") for field in fields]
+        if fmt.fields and not all(part.strip() for part in parts):
+            return None, "a field of data.fields is blank"
+        document = join_parts(parts, "\n")
+        if classes and row[label] >= 0:
+            return document._replace(label=classes[row[label]]), ""
+        if fmt.label and not classes:  # a number
+            return document._replace(label=str(row[label])), ""
+        return document, ""
+
+    return [*fields, *filter(None, [fmt.label])], make
+
+
+def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
+    """The names of a ClassLabel, or of a sequence of such; () of another feature."""
+    return tuple(getattr(dict(features.items()).get(name), "names", ()) or ())
+
+
+def _question(row: Mapping[str, Any]) -> Made:
+    """The document of a question, see `parse_squad`."""
+    answers = row["answers"]
+    question = {
+        "id": row["id"].decode(),
+        "question": row["question"].decode("utf-8", "replace"),
+        "is_impossible": bool(row.get("is_impossible", False)),
+        "answers": [
+            {"text": text.decode("utf-8", "replace"), "answer_start": int(start)}
+            for text, start in zip(
+                answers["text"], answers["answer_start"], strict=True
+            )
+        ],
+    }
+    context = row["context"].decode("utf-8", "replace")
+    document, found = question_document(context, question)
+    if not found:
+        return document, "are not trained on: the answer is not at its answer_start"
+    missing = "have no answer, and are neither trained on nor scored"
+    return document, "" if document.label else missing
+
+
+def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
+    """The document of a sentence, whose words are its parts, with their tags."""
+    forms = [word.decode("utf-8", "replace") for word in words]
+    if not forms or not all(form.strip() for form in forms):
+        return None, "a word is blank, or there are none"
+    found = (names[tag] if names else tag.decode() for tag in tags)
+    return join_parts(forms, " ")._replace(tags=tuple(found)), ""

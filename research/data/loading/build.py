@@ -155,7 +155,7 @@ def corpus_rates(config: Any) -> dict[str, float]:
 
 
 def split_corpora(config: Any, split: str) -> list[Corpus]:
-    """The corpora of a split: files that config.data names for it, or `corpus_rates`'s.
+    """The corpora of a split: what config.data names for it, or `corpus_rates`'s.
 
     Raises:
       UserError: see `load_corpus`; or other keys contradict the named files.
@@ -186,6 +186,8 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"data.{split} set data.reader=native"
         )
     fmt = fmt._replace(optional=split == "test")
+    if named.startswith(tfds_corpus.PREFIX):
+        return [tfds_corpus.load_tfds_corpus(named, None, fmt, split)]
     return [files.load_file_corpus(named, None, fmt, f"data.{split}")]
 
 
@@ -200,8 +202,9 @@ def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
         ends a document), `.jsonl` (an object a line, with `text`, and `label` where
         documents have one), `.tsv` (parallel text: two columns a line, which are
         the two paragraphs of a document) and other formats of `files.PARSERS`, each
-        also as `.gz` and `.zst`; or "tfds:NAME", whose own test and validation splits
-        are kept where it has them.
+        also as `.gz` and `.zst`; the files of a parallel text's sides, see
+        `corpora.parallel_text`; or "tfds:NAME", whose own test and validation splits
+        are kept where it has them, or "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.corpora.stdlib_corpus`.
       fmt: of files.

@@ -77,8 +77,8 @@ def open_user_task(
     """The vocabulary, and the train and eval sources, of a task of the user.
 
     Raises:
-      UserError: there is no such task or split, the objective cannot read it, or a key
-        is set that only our own text supports.
+      UserError: there is no such task or split, the objective cannot read it, a metric
+        cannot be computed, or a key is set that only our own text supports.
     """
     register_tasks.refuse_contiguous(config, objective)
     for key in ("dupe_factor", "lexicon"):
@@ -108,4 +108,6 @@ def open_user_task(
         )
         for split in (config.data.train_split, config.data.eval_split)
     )
+    if held_out.has_inputs:
+        held_out.check_metrics()
     return vocab, train, held_out

@@ -9,15 +9,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import tensorflow_datasets as tfds
 
-from research.batch import (
-    DOCUMENT,
-    EVALUATION_STEP,
-    PARAGRAPH,
-    SENTENCE,
-    WORD,
-    VocabInfo,
-)
+from research.batch import EVALUATION_STEP, VocabInfo
 from research.data import cache, counter_rng
 from research.data.loading.text_source import (
     EVALUATION_SEED,
@@ -26,10 +20,12 @@ from research.data.loading.text_source import (
     empty_examples,
     example_ids,
 )
-from research.data.store.text_units import PAIR_UNITS
-from research.errors import UserError, unknown
+from research.data.seqio import task_metrics
+from research.data.seqio.task_examples import cut_texts, make_examples
+from research.data.seqio.task_features import choose_features, find_split
+from research.errors import UserError
 
-# n rows, R raw tokens an example, V vocabulary, W the longest text of a chunk
+# n rows, N examples, T new tokens, V vocabulary, W the longest text of a chunk
 
 _OPEN_GENERATORS: weakref.WeakSet = weakref.WeakSet()
 """Generators that read a TensorFlow dataset."""
@@ -46,8 +42,10 @@ def _close_generators() -> None:
 class TaskSource:
     """The examples of one split: a `pipeline.Source`.
 
-    A task's examples are either the objective's arrays, which may be shorter and are
-    padded with 0; or texts: token ids named `targets`, which the objective corrupts.
+    A task's examples are the objective's arrays, which may be shorter and are padded
+    with 0; or texts, token ids that the objective corrupts: those named `targets`, or
+    `inputs` and `targets` where it reads an input and a target. An eos at the end of
+    either of these two is left out, since the objective ends both with one.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class TaskSource:
         self.num_examples = text and text.num_examples
         self.contiguous = False
         self._name, self._provider = provider.name, provider
-        self._split = _find_split(provider, split)
+        self._split = find_split(provider, split)
         self._tasks = [task for task in tasks if self._split in task.splits]
         self._objective, self._vocab, self._length = objective, vocab, length
         self._width = objective.text_spec(length).width
@@ -89,11 +87,11 @@ class TaskSource:
             np.ones(vocab.size, bool) if starts_word is None else starts_word
         )
         self._specs = objective.batch_spec(length)
-        self._features = self._choose_features(provider.output_features)
+        self._features, self._rooms = choose_features(provider, objective, length)
         self._chunks: Iterator = iter(())
         self._chunk: dict | None = None
         self._begin = 0  # the counter of the chunk's first row
-        self._warned_of_cut = False
+        self._warnings: set[str] = set()
         made_of = [provider.name, self._split, sorted(provider.output_features), length]
         self.fingerprint = text.fingerprint if text else cache.fingerprint(made_of)
 
@@ -132,30 +130,35 @@ class TaskSource:
         example = empty_examples(num, self._width, self._vocab.pad_id)
         return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int64))
 
-    def _choose_features(self, features: Any) -> tuple[str, ...]:
-        """The features of the task's examples that are read."""
-        if set(self._specs) <= set(features):
-            for name, spec in self._specs.items():
-                if features[name].rank != len(spec.shape):
-                    raise UserError(
-                        f"data.task {self._name}: {name} has {features[name].rank} "
-                        f"dimensions; the objective needs {len(spec.shape)}"
-                    )
-            extra = ("example",) if "example" in features else ()
-            return (*self._specs, *extra)
-        unit = self._objective.text_spec(self._length).unit
-        if unit in PAIR_UNITS:
-            raise UserError(
-                f"data.task {self._name} has single texts, but the objective reads "
-                "pairs of sentences; use a task that has the objective's arrays"
-            )
-        if "targets" in features and features["targets"].rank == 1:
-            return ("targets",)
-        raise UserError(
-            f"data.task {self._name} has neither the objective's arrays "
-            f"({', '.join(self._specs)}) nor token ids as targets; "
-            f"it has {', '.join(features)}"
+    @property
+    def has_inputs(self) -> bool:
+        """Whether its examples are inputs and targets, as token ids."""
+        return "inputs" in self._rooms
+
+    def prompts(self) -> Iterator[list[list[int]]]:
+        """The inputs of each task's examples, in the order of an evaluation."""
+        for task in self._tasks:
+            rows = self._dataset(task, False, 1).as_numpy_iterator()
+            inputs = (row["inputs"][None] for row in rows)
+            room, eos = self._rooms["inputs"], self._vocab.eos_id
+            cut = (cut_texts(text, room, eos)[0][0] for text in inputs)
+            yield [text[text >= 0].tolist() for text in cut]
+
+    def score_texts(self, written: np.ndarray) -> task_metrics.ScoredTexts:
+        """Texts and the tasks' own metrics of what was written for `prompts`.
+
+        Args:
+          written: [N, T] token ids, pad after a text's end.
+        """
+        examples = (
+            (task, list(tfds.as_numpy(self._whole_dataset(task, False, 1))))
+            for task in self._tasks
         )
+        return task_metrics.score_texts(examples, written, self._vocab.pad_id)
+
+    def check_metrics(self) -> None:
+        """Raises UserError: a task has metrics of something else than written texts."""
+        task_metrics.check_metrics(self._tasks)
 
     def _may_shuffle(self) -> bool:
         return all(
@@ -165,10 +168,23 @@ class TaskSource:
         )
 
     def _dataset(self, provider: Any, shuffle: bool, num_epochs: int | None):
-        shapes = {name: spec.shape for name, spec in self._specs.items()}
-        shapes["targets"] = (self._width,)
-        lengths = {n: shapes[n][0] for n in self._features if shapes.get(n)}
-        dataset = provider.get_dataset(
+        """The examples, with what is read alone."""
+        dataset = self._whole_dataset(provider, shuffle, num_epochs)
+        for name in self._features:
+            if name not in dataset.element_spec:
+                raise UserError(f"data.task {provider.name} makes no {name}")
+        return dataset.map(lambda row: {name: row[name] for name in self._features})
+
+    def _whole_dataset(self, provider: Any, shuffle: bool, num_epochs: int | None):
+        """The examples as the task makes them, also with what only its metrics read."""
+        lengths = {
+            name: self._specs[name].shape[0]
+            for name in self._features
+            if name in self._specs and self._specs[name].shape
+        }
+        for name, room in self._rooms.items():
+            lengths[name] = room + self.has_inputs  # with the eos
+        return provider.get_dataset(
             sequence_length=lengths,
             split=self._split,
             shuffle=shuffle,
@@ -177,7 +193,6 @@ class TaskSource:
             trim_output_features=False,
             try_in_mem_cache=False,
         )
-        return dataset.map(lambda row: {name: row[name] for name in self._features})
 
     def _next_chunk(self) -> dict[str, np.ndarray]:
         chunk = next(self._chunks, None)
@@ -199,15 +214,15 @@ class TaskSource:
         batch_size: rows of a training step; 0 for an evaluation.
         """
         types = {k: v.dtype.as_numpy_dtype for k, v in dataset.element_spec.items()}
-        filler = {k: t(-1 if k == "targets" else 0) for k, t in types.items()}
+        filler = {k: t(-1 if k in self._rooms else 0) for k, t in types.items()}
         for chunk in dataset.padded_batch(size, None, filler).as_numpy_iterator():
             counter = begin + np.arange(len(chunk[self._features[0]]))
             begin += len(counter)
-            if self._features == ("targets",):
+            if self._rooms:
                 step = np.full_like(counter, EVALUATION_STEP)
                 if batch_size:
                     step = counter // batch_size
-                yield self._corrupt_texts(chunk["targets"], counter, step, seed)
+                yield self._corrupt_texts(chunk, counter, step, seed)
             else:
                 rows = {name: self._pad(name, chunk[name]) for name in self._specs}
                 example = chunk.get("example", example_ids(counter))
@@ -227,38 +242,31 @@ class TaskSource:
         array = np.pad(array, [(0, 0), *((0, num) for num in missing)])
         return array.astype(spec.dtype, copy=False)
 
-    def _corrupt_texts(self, token: np.ndarray, counter, step, seed: int):
-        """Rows of texts [n, W], -1 beyond their ends: cut to R tokens, corrupted."""
-        length = (token >= 0).sum(1)
-        if length.max(initial=0) > self._width and not self._warned_of_cut:
-            self._warned_of_cut = True
-            print(
-                f"data.task {self._name}: texts of over {self._width} tokens are cut",
-                file=sys.stderr,
-            )
-        example = empty_examples(len(token), self._width, self._vocab.pad_id)
-        example.step[:] = step
-        example.document[:] = np.where(length > 0, counter, -1)  # one text each
-        width = min(self._width, token.shape[1])
-        token = token[:, :width]
-        inside = token >= 0
-        example.token[:, :width][inside] = token[inside]
-        example.flags[:, :width][inside] = WORD * self._starts_word[token[inside]]
-        example.flags[length > 0, 0] = WORD | SENTENCE | PARAGRAPH | DOCUMENT
-        example.length[:] = example.first_length[:] = np.minimum(length, self._width)
+    def _corrupt_texts(self, chunk: dict, counter, step, seed: int):
+        """Rows of texts, each [n, W], -1 beyond their ends: cut to fit, corrupted."""
+        eos = self._vocab.eos_id if self.has_inputs else None
+        texts = []
+        for name, room in self._rooms.items():
+            text, num_cut = cut_texts(chunk[name], room, eos)
+            texts.append(text)
+            self._warn(num_cut > 0, f"{name} of over {room} tokens are cut")
+        sizes = [(text >= 0).sum(1) for text in texts]
+        lacking = self.has_inputs and (np.min(sizes, axis=0) == 0).any()
+        self._warn(lacking, "examples without inputs or targets are not scored")
+        filled = make_examples(
+            texts, self._width, self._vocab.pad_id, self._starts_word
+        )
+        filled.step[:] = step
+        filled.document[:] = np.where(filled.length > 0, counter, -1)  # one text each
         key = counter_rng.row_key(seed, np.zeros_like(counter), counter)
-        return self._corrupt(example, key, counter)
+        return self._corrupt(filled, key, counter)
+
+    def _warn(self, is_so: bool, what: str) -> None:
+        """Prints it, once."""
+        if is_so and what not in self._warnings:
+            self._warnings.add(what)
+            print(f"data.task {self._name}: {what}", file=sys.stderr)
 
     def _corrupt(self, example, key, counter: np.ndarray) -> dict[str, np.ndarray]:
         rows = self._objective.corrupt(example, key, self._vocab, self._length)
         return rows | {"example": example_ids(counter)}
-
-
-def _find_split(provider: Any, split: str) -> str:
-    """The provider's name of a split: our valid may be its validation."""
-    known = tuple(provider.splits)
-    if split not in known and split == "valid" and "validation" in known:
-        return "validation"
-    if split not in known:
-        raise unknown(f"split of data.task {provider.name}", split, known)
-    return split

@@ -23,6 +23,8 @@ DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
 VERSION = 3
 """To be raised when a change here makes another index of the same stream."""
+LATER_FIELDS = ("max_first", "tail", "separators")
+"""Of a `TextSpec`: an index of before they were there is right where they are 0."""
 
 
 class Index(NamedTuple):
@@ -166,8 +168,7 @@ def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
         "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
-    # These came later: where they are 0 an index made before them is still right.
-    later = {"max_first": text_spec.max_first, "tail": text_spec.tail}
+    later = {name: getattr(text_spec, name) for name in LATER_FIELDS}
     return key | {name: value for name, value in later.items() if value}
 
 

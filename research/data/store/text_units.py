@@ -78,7 +78,8 @@ def _part_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
         room = np.maximum(text_spec.length - one, 1)
         row, begin, size = _windows(second, end, room, stride)
         return Spans(start[row], one[row], label[row], begin, size, total)
-    lost_one, lost_two = packing.lost_tokens(one, two, text_spec.length)
+    length = text_spec.length - text_spec.separators * (two > 0)
+    lost_one, lost_two = packing.lost_tokens(one, two, length)
     if room := text_spec.max_first:
         lost_one = np.maximum(one - room, 0)
         lost_two = np.maximum(two - (text_spec.length - room), 0)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.errors import UserError
-from research.models.layers.dense import constant, normal
+from research.models.layers.dense import Module, constant, normal
 from research.models.layers.dense_attention import HIDDEN
 from research.models.layers.embeddings import VOCAB_MULTIPLE, lookup
 from research.models.layers.heads import Readout
@@ -60,7 +60,7 @@ def cluster_edges(options: Options, size: int) -> list[int]:
     return edges
 
 
-class AdaptiveEmbedding(nn.Module):
+class AdaptiveEmbedding(Module):
     """One vector for each entry of a vocabulary, narrower for rare ones."""
 
     options: Options
@@ -98,7 +98,7 @@ class AdaptiveEmbedding(nn.Module):
         return x_BLD * options.width**0.5 if options.scale_embeddings else x_BLD
 
 
-class AdaptiveHead(nn.Module):
+class AdaptiveHead(Module):
     """The adaptive softmax over the words of an `AdaptiveEmbedding`.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 Stacks hand over `AttentionInputs`, the batch's integer arrays, to `prepare`, and blocks
 pass on its opaque result, whose mask is that of the implementation which
-`model.attention` chooses: dense, or a kernel.
+`model.attention` chooses: dense, a kernel of ours, or JAX's own function.
 """
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
@@ -24,6 +24,7 @@ from research.models.layers.dense_attention import (
     dense_attention,
     dense_mask,
 )
+from research.models.layers.library_attention import library_mask
 from research.models.layers.positions import apply_rotary, rotary_angles
 from research.models.layers.relative import (
     RelativeFeatures,
@@ -82,10 +83,17 @@ def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
         return dense_mask(inputs)
     if options.attention == "dense":
         return dense_mask(inputs)
+    if options.attention == "library":
+        return library_mask(inputs, implementation=library_kernel())
     # Pallas takes a second to import.
     from research.models.layers.kernel_attention import interval_mask
 
     return interval_mask(inputs, interpret=platform() != "tpu")
+
+
+def library_kernel() -> str:
+    """The implementation of JAX's own function for the platform."""
+    return "cudnn" if platform() == "gpu" else "xla"
 
 
 def platform() -> str:
@@ -157,11 +165,14 @@ class Attention(nn.Module):
 
     def _attend(self, query, key, value, mask, relative):
         """Attention by the implementation that the mask is of."""
+        rate = self.options.dropout_rate("attention")
+        drops = rate > 0 and self.has_rng("dropout")
         if not isinstance(mask, DenseMask):
-            return mask.attend(query, key, value)
-        drop = None
-        if self.options.dropout_rate("attention") and self.has_rng("dropout"):
-            drop = partial(dropout, self, place="attention")
+            if not drops:
+                return mask.attend(query, key, value)
+            own = {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
+            return mask.attend(query, key, value, **own)
+        drop = partial(dropout, self, place="attention") if drops else None
         return dense_attention(query, key, value, mask, relative=relative, drop=drop)
 
     def _project_out(self, dense, out, types_BLC):

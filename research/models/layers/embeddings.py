@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.errors import UserError
-from research.models.layers.dense import STATE_AXES, Norm, dropout, normal
+from research.models.layers.dense import STATE_AXES, Module, Norm, dropout, normal
 from research.models.layers.positions import sinusoids
 from research.models.options import Options
 
@@ -31,7 +31,7 @@ def lookup(table: jax.Array, index: jax.Array, rows: str | None = None) -> jax.A
     return nn.with_logical_constraint(found, STATE_AXES)
 
 
-class TokenEmbedding(nn.Module):
+class TokenEmbedding(Module):
     """One vector [E] for each entry of a vocabulary."""
 
     options: Options
@@ -52,7 +52,7 @@ class TokenEmbedding(nn.Module):
         return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE
 
 
-class QueryEmbedding(nn.Module):
+class QueryEmbedding(Module):
     """The vector [E] that stands for the token of every query that is no key.
 
     XLNet's queries know the position of their target, and no token (Yang et al. 2019,
@@ -79,7 +79,7 @@ def _std(options: Options) -> float:
     return options.table_width**-0.5 if options.init == "xlm" else 0.02
 
 
-class InputEmbedding(nn.Module):
+class InputEmbedding(Module):
     """Adds embeddings of positions and token types to those of tokens; then the norm.
 
     Relative token types (`model.token_type_encoding`) have no embedding: they are part

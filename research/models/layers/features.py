@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.models.layers.dense import constant
+from research.models.layers.dense import Module, constant
 from research.models.options import Options
 
 FEATURES = ("last", "concat", "mix")
@@ -23,7 +23,7 @@ mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_
 MAX_CONCAT = 4
 
 
-class FeatureLayers(nn.Module):
+class FeatureLayers(Module):
     """The features of a row, and a BiLSTM on top of them.
 
     The states of blocks are what the next block adds to: with norms before layers, only

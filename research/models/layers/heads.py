@@ -13,6 +13,7 @@ from flax import linen as nn
 from research.models.layers.dense import (
     ACTIVATIONS,
     Dense,
+    Module,
     Norm,
     bias_init,
     constant,
@@ -118,7 +119,7 @@ def make_heads(
     }
 
 
-class VocabHead(nn.Module):
+class VocabHead(Module):
     """The readout over the vocabulary.
 
     Attributes:
@@ -159,7 +160,7 @@ class VocabHead(nn.Module):
         return _readout(options, x, table_VE, bias_V, self.size)
 
 
-class BoundaryHead(nn.Module):
+class BoundaryHead(Module):
     """SpanBERT's boundary objective: a token from the two states around its span.
 
     Two layers (dense, activation, norm) of both states and an embedding of the token's

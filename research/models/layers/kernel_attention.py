@@ -1,10 +1,10 @@
 """Attention by the interval kernel: its mask, and its call on a mesh.
 
-Every pattern serves, with T5's bias, packing, and other queries than keys; so does
-cross-attention, in which keys of the query's segment are an interval. Relative terms
-(Transformer-XL's and XLNet's, which mems need) and dropout of attention weights are
-left to the dense path: sorted keys have no cheap shift, and the products of sines and
-cosines would cost several times what attention does.
+Every pattern serves, with T5's bias, dropout, packing, and other queries than keys; so
+does cross-attention, in which keys of the query's segment are an interval. Relative
+terms (Transformer-XL's and XLNet's, which mems need) are left to the dense path: sorted
+keys have no cheap shift, and the products of sines and cosines would cost several times
+what attention does.
 """
 
 # B batch, L queries, M keys, H heads, K head width, P scored positions or pieces
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from research.kernels.counter_dropout import dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import Intervals, run_intervals, sorted_intervals
 from research.kernels.plan import Plan, Settings, default_tiles, make_plan
@@ -47,15 +48,29 @@ class IntervalMask(NamedTuple):
         return _with_plan(intervals, self.num_keys, positions, self.bias, self.settings)
 
     def attend(
-        self, query_BLHK: jax.Array, key_BMHK: jax.Array, value_BMHK: jax.Array
+        self,
+        query_BLHK: jax.Array,
+        key_BMHK: jax.Array,
+        value_BMHK: jax.Array,
+        *,
+        dropout_rate: float = 0.0,
+        dropout_key: jax.Array | None = None,
     ) -> jax.Array:
         """[B, L, H, K]: softmax attention, on each device of the rows and heads it has.
 
         Args:
           query_BLHK: already scaled.
+          dropout_rate: of the probabilities; above 0 it needs a key.
         """
-        attend = partial(interval_attention, self.settings)
-        arguments = query_BLHK, key_BMHK, value_BMHK, self.bias, self.plan
+        attend, seeds_BH = partial(interval_attention, self.settings), None
+        if dropout_rate:
+            attend = partial(
+                interval_attention, self.settings._replace(dropout=dropout_rate)
+            )
+            rows, _, heads, _ = query_BLHK.shape
+            seeds_BH = dropout_seeds(dropout_key, rows, heads)
+        states = query_BLHK, key_BMHK, value_BMHK
+        arguments = *states, self.bias, self.plan, seeds_BH
         mesh = jax.sharding.get_abstract_mesh()
         if mesh.empty:
             return attend(*arguments)
@@ -65,7 +80,12 @@ class IntervalMask(NamedTuple):
         states = jax.P(rows, None, heads)
         return jax.shard_map(
             attend,
-            in_specs=(states, states, states, jax.P(None, heads), jax.P(rows)),
+            in_specs=(
+                *(states,) * 3,
+                jax.P(None, heads),
+                jax.P(rows),
+                jax.P(rows, heads),
+            ),
             out_specs=states,
             check_vma=False,  # a kernel's outputs do not say on what they depend
         )(*arguments)

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.models.layers.dense import dense_matmul, normal
+from research.models.layers.dense import Module, dense_matmul, normal
 from research.models.layers.dense_attention import AttentionInputs
 from research.models.layers.positions import sinusoid_angles
 from research.models.options import Options
@@ -77,7 +77,7 @@ def _sinusoids(position_BL, width):
     return jnp.concatenate([jnp.cos(angle_BLD), jnp.sin(angle_BLD)], axis=-1)
 
 
-def relative_biases(module: nn.Module) -> dict[str, jax.Array]:
+def relative_biases(module: Module) -> dict[str, jax.Array]:
     """The biases u, v and b [heads x head width], as parameters of the module."""
     options, names = module.options, []
     if options.position == "relative":
@@ -88,7 +88,7 @@ def relative_biases(module: nn.Module) -> dict[str, jax.Array]:
     return {name: module.param(name, init, shape) for name in names}
 
 
-class RelativeTerms(nn.Module):
+class RelativeTerms(Module):
     """The parameters of one layer's relative terms.
 
     Attributes:

@@ -55,6 +55,12 @@ class Parts(NamedTuple):
         name, _, own = method.rpartition(".")
         return self.objectives[name], own
 
+    @property
+    def writing_parts(self) -> dict[str, Any]:
+        """The parts that write text, by name."""
+        parts = self.objectives.items()
+        return {name: part for name, part in parts if hasattr(part, "prompt")}
+
     def text_spec(self, length: int) -> TextSpec:
         """Raises UserError: no text serves all parts, see `common_text_spec`."""
         return shared_input.common_text_spec(self.objectives, length)

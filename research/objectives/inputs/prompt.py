@@ -20,9 +20,11 @@ class Prompt(NamedTuple):
     """
 
     group: dict[str, Any]  # six arrays [B, L]
-    encoder: dict[str, Any] | None = None  # six arrays [B, M], if there is an encoder
+    encoder: dict[str, Any] | None = None  # arrays [B, M], if there is an encoder: six,
+    # and perhaps cross_segment (`seq2seq.encode`)
     token_type: int = 0  # of new tokens
     appended: str = "nothing"  # one of APPENDED
+    end: Any = None  # [B] int32: the last position that a text may have; None: any
 
 
 def pad_rows(

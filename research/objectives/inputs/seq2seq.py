@@ -93,15 +93,20 @@ def prompt(
     )
 
 
-def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
-    """Terms of the decoder's targets, as `target_terms` has them.
+def encode(net: Any, batch: dict, prefix: str = "") -> Any:
+    """What a decoder attends to: the encoder's positions of its own segment.
 
-    The decoder attends to the encoder's positions of its own segment, by the array
-    `cross_segment` [B, L] if there is one.
+    By the array `cross_segment` [B, L] if there is one.
     """
-    encoded = net.encode(input_group(batch, "encoder_"))
+    encoded = net.encode(input_group(batch, prefix))
     if "cross_segment" in batch:
         encoded = encoded._replace(segment=batch["cross_segment"])
+    return encoded
+
+
+def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
+    """Terms of the decoder's targets, as `target_terms` has them."""
+    encoded = encode(net, batch, "encoder_")
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
     return target_terms(name, readout, batch, **factors)
 

@@ -105,12 +105,18 @@ def network_input(text: input_format.Text, format: str) -> dict[str, np.ndarray]
     return make(text.token, text.length) | {"token_type": text.token_type}
 
 
-def two_parts(example: Example, room: int) -> tuple[np.ndarray, np.ndarray]:
+def two_parts(
+    example: Example, room: int, separators: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """begin, size [B, 2] of the first part and of all others, in at most `room` tokens.
 
     Rows whose index was built for as many tokens are not cut here.
+
+    Args:
+      separators: tokens that two parts have less than one.
     """
-    num_raw = np.minimum(example.length, room).astype(np.int64)
+    has_two = example.first_length < example.length
+    num_raw = np.minimum(example.length, room - separators * has_two).astype(np.int64)
     first = np.minimum(example.first_length, num_raw)
     begin = np.stack([np.zeros_like(first), first], axis=1)
     return begin, np.stack([first, num_raw - first], axis=1)

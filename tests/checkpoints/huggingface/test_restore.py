@@ -136,7 +136,7 @@ def test_a_folder_that_is_missing_is_refused(params):
 def test_the_model_of_a_config_is_that_of_the_folder():
     """Keys that are given win; others are the folder's, not the experiment's."""
     changes = {"train.init_from": BERT, "model.dropout": 0.3}
-    config = load_config("experiments/classify.py", changes)
+    config = load_config("experiments/finetune.py", changes)
     assert (config.model.width, config.model.layers, config.model.heads) == (16, 3, 2)
     assert config.model.norm_placement == "post" and config.model.token_types == 2
     assert config.model.dropout == 0.3 and config.data.sentinels == 0
@@ -147,7 +147,7 @@ def test_the_vocabulary_of_a_config_is_that_of_the_folder(tmp_path):
     shutil.copytree(FOLDER / "bert", tmp_path / "bert")
     (tmp_path / "bert" / "vocab.txt").write_text("[UNK]\n")
     changes = {"train.init_from": f"hf:{tmp_path / 'bert'}"}
-    config = load_config("experiments/classify.py", changes)
+    config = load_config("experiments/finetune.py", changes)
     assert config.data.vocabulary == str(tmp_path / "bert")
 
 

@@ -3,11 +3,10 @@
 import gzip
 import json
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
 
-from research.data.corpora import files, row_formats, stdlib_corpus, tfds_corpus
+from research.data.corpora import files, row_formats, stdlib_corpus
 from research.data.corpora.corpus import SPLITS
 from research.data.loading.build import load_corpus
 from research.errors import UserError
@@ -147,7 +146,7 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     (folder / "link.txt").symlink_to(tmp_path / "a.txt")
     found = files._find_files(str(folder), files.AUTO, "data.corpus")
-    assert [path.name for path in found] == ["c.txt", "link.txt"]
+    assert [path.name for (path,) in found] == ["c.txt", "link.txt"]
     said = capsys.readouterr().err
     assert "links to 1 folder(s)" in said and str(folder / "link") in said
     (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
@@ -193,58 +192,3 @@ def test_docstring_classes_are_balanced_and_texts_are_distinct():
     assert error < 5 * (0.25 * 0.75 / len(every)) ** 0.5 + 0.01
     source = corpus.vocabulary_source
     assert source.fingerprint() == load_corpus("embedded", 0.02).fingerprint()
-
-
-class Rows(list):
-    """A TFDS data set in memory."""
-
-    def as_numpy_iterator(self):
-        return iter(self)
-
-
-def make_builder(splits, **features):
-    def row(split, n):
-        return {"text": f"{split} {n}".encode(), "label": n % 2}
-
-    rows = {split: Rows(row(split, n) for n in range(200)) for split in splits}
-    sizes = {split: SimpleNamespace(num_examples=200) for split in splits}
-    info = SimpleNamespace(features=features, splits=sizes, full_name="made/1.0")
-    return SimpleNamespace(info=info, as_dataset=lambda split: rows[split])
-
-
-def test_a_tfds_corpus_keeps_its_own_splits():
-    label = SimpleNamespace(names=["no", "yes"])
-    builder = make_builder(["train", "test"], text=None, label=label)
-    corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.1)
-    assert texts_of(corpus, "test") == [f"test {n}" for n in range(200)]
-    train, valid = (list(corpus.documents(split)) for split in ("train", "valid"))
-    assert 0 < len(valid) < 45
-    assert sorted(d.text for d in train + valid) == sorted(
-        f"train {n}" for n in range(200)
-    )
-    for document in train + valid:
-        assert document.label == ("yes" if int(document.text.split()[1]) % 2 else "no")
-
-
-def test_features_of_a_tfds_corpus_are_parts_of_an_example():
-    builder = make_builder(["train", "test"], text=None, label=None)
-    fmt = row_formats.Format("auto", ("text", "text"), "label")
-    corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, fmt)
-    found = list(corpus.documents("test"))
-    assert found[3].text == "test 3\ntest 3" and found[3].starts == (7,)
-    assert [each.label for each in found[:3]] == ["0", "1", "0"]
-    assert found[3].id == "tfds:made:3"
-    with pytest.raises(UserError, match="a feature label, sentence"):
-        wrong = fmt._replace(fields=("sentence",))
-        tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
-    with pytest.raises(UserError, match="feature label is no text"):
-        wrong = fmt._replace(fields=("label",))
-        numbers = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, wrong)
-        list(numbers.documents("test"))
-
-
-def test_a_tfds_corpus_without_text_is_refused():
-    with pytest.raises(UserError, match="feature text"):
-        tfds_corpus.corpus_of_builder(
-            "tfds:made", make_builder(["train"], image=None), 0.1
-        )

@@ -116,7 +116,7 @@ def test_counts_of_tokens_examples_skipped_and_repeated(make):
     assert again["train/examples"] == -(-counts["train/tokens"] // 16)
     assert again["train/repeated"] > 0.9 * counts["train/tokens"]
     assert make("one", "lm", length=32, stride=40).counts["train/skipped"] > 0
-    cut = make("one", "classify", length=16).counts
+    cut = make("one", "tlm", length=16).counts
     assert cut["train/skipped"] > 0 == cut["train/repeated"]
 
 
@@ -158,7 +158,7 @@ def test_kinds_of_text_in_a_mixture_are_sampled_equally_often(corpora, folder):
 
 
 def test_labels_are_those_of_all_corpora(make):
-    data = make("mixture", "classify")
+    data = make("mixture", "sequence_classification")
     assert data.vocab.labels == ("kind 0", "kind 1", "kind 2")
     assert set(data.train.batch(0)["label"]) == {0, 1, 2}
 

@@ -1,10 +1,14 @@
 """Splits that have files of their own, and the labels that a run knows."""
 
+import sys
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from research.data.pipeline import open_data
 from research.errors import UserError
-from tests.testing import small_data, toy_objectives
+from tests.testing import fake_tfds, small_data, toy_objectives
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,51 @@ def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
     other = open_data(hashed, toy_objectives.Objective("document"))
     assert data.train.fingerprint == other.train.fingerprint
     assert data.eval.num_examples == 7 != other.eval.num_examples
+
+
+@pytest.mark.parametrize("name", ["tlm", "sequence_to_sequence"])
+def test_sides_in_files_give_the_batches_of_a_table(folder, name):
+    sides = [f"ab {n} cd\n" * 3 for n in range(9)], [f"ef {n}\n" * 3 for n in range(9)]
+    rows = zip(*("".join(side).splitlines() for side in sides), strict=True)
+    (folder / "table.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    for language, side in zip(("en", "de"), sides, strict=True):
+        (folder / f"sides.{language}").write_text("".join(side))
+    config = small_data.config("", folder / "cache", name)
+    config.data.vocabulary_size = 282
+    opened = []
+    for files, fields in (("table.tsv", "0,1"), ("sides.*", "en,de")):
+        split = str(folder / files)
+        config.data.update(train=split, valid=split, fields=fields)
+        opened.append(small_data.open_small(config)[0].train)
+    table, sides = (data.batch(1) for data in opened)
+    assert table["weight"].any()
+    for key, array in table.items():
+        np.testing.assert_array_equal(array, sides[key], key)
+
+
+def test_one_split_may_be_of_tfds_and_another_a_file(folder, monkeypatch):
+    """As tfds:glue/mrpc, whose labels have names; the validation is a file."""
+    loaded = []
+
+    def builder(name):
+        loaded.append(name)
+        label = SimpleNamespace(names=["x", "y"])
+        return fake_tfds.make_builder(["train", "test"], text=None, label=label)
+
+    tfds = SimpleNamespace(builder=builder)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", tfds)
+    (folder / "named.tsv").write_text("text\tlabel\nab cd\ty\n")
+    keys = {"fields": "text", "label": "label", "valid": str(folder / "named.tsv")}
+    config = small_data.config(str(folder / "texts"), folder / "cache")
+    config.data.update(
+        keys | {"stride": 0, "vocabulary_size": 282, "train": "tfds:a/b"}
+    )
+    data = open_data(config, Labelled("document"))
+    assert (data.train.num_examples, data.eval.num_examples) == (200, 1)
+    assert data.vocab.labels == ("x", "y")
+    config.data.update({"valid": "tfds:a/b:1.0.0/split=test"})
+    assert open_data(config, Labelled("document")).eval.num_examples == 200
+    assert {*loaded} == {"a/b", "a/b:1.0.0"}
 
 
 @pytest.mark.parametrize(

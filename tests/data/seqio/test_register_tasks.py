@@ -22,6 +22,23 @@ OBJECTIVES = [
     if not objectives.make_objective(name).text_spec(32).contiguous
     and name not in small_data.READ_ANNOTATED_TEXT
 ]
+FIRST_OF_UNIT = {
+    objectives.make_objective(name).text_spec(32).unit: name
+    for name in reversed(OBJECTIVES)
+}
+"""Unit of text -> the first objective that reads it."""
+CASES = [
+    *(("one", name) for name in OBJECTIVES),
+    *(
+        pytest.param(
+            "mixture",
+            name,
+            marks=[pytest.mark.long] * (name not in FIRST_OF_UNIT.values()),
+        )
+        for name in OBJECTIVES
+    ),
+]
+"""Two corpora are mixed before an objective sees a text: a unit of each is enough."""
 
 
 @pytest.fixture
@@ -60,8 +77,7 @@ def assert_rows_equal(rows, native):
         np.testing.assert_array_equal(array, rows[name], err_msg=name)
 
 
-@pytest.mark.parametrize("corpus", ["one", "mixture"])
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize(("corpus", "name"), CASES)
 def test_a_registered_task_gives_the_same_examples(make, corpus, name):
     config = make(corpus, name)
     data, objective = small_data.open_small(config)
@@ -250,6 +266,7 @@ assert "tensorflow" not in sys.modules and "seqio" not in sys.modules
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.long
 def test_python_exits_while_a_task_is_being_read(make, corpora, folder):
     """Regression: TensorFlow's threads and Python's exit waited for each other."""
     code = f"""

@@ -77,17 +77,18 @@ def test_a_single_text_may_keep_its_end(vocabularies, tmp_path, tail):
     documents = [join_parts([text], "\n") for text in texts]
     documents.append(join_parts([texts[0], "b"], "\n"))
     stream = make_stream(documents, vocabulary, tmp_path)
-    index = build_index(stream, TextSpec("parts", 8, tail=tail), 0, tmp_path)
+    spec = TextSpec("parts", 8, tail=tail, separators=2)
+    index = build_index(stream, spec, 0, tmp_path)
     rows = index.read(np.arange(4), 8, 0)
     long, fits, short = (vocabulary.encode(text)[0].tolist() for text in texts)
     assert (len(long), len(fits), len(short)) == (12, 8, 2)
     kept = min(tail, 8)
-    expected = [long[: 8 - kept] + long[12 - kept :], fits, short, [*long[:7], long[1]]]
+    expected = [long[: 8 - kept] + long[12 - kept :], fits, short, [*long[:5], long[1]]]
     for n, text in enumerate(expected):
         assert rows["token"][n, : rows["length"][n]].tolist() == text
-    assert rows["first_length"].tolist() == [8 if kept == 8 else 8 - kept, 8, 2, 7]
-    assert (rows["flags"][:3] & PART == 0).all() and rows["flags"][3, 7] & PART
-    assert index.counts["truncated"] == 4 + 5 and index.counts["repeated"] == 0
+    assert rows["first_length"].tolist() == [8 if kept == 8 else 8 - kept, 8, 2, 5]
+    assert (rows["flags"][:3] & PART == 0).all() and rows["flags"][3, 5] & PART
+    assert index.counts["truncated"] == 4 + 7 and index.counts["repeated"] == 0
 
 
 @pytest.mark.parametrize("stride", [1, 3, 50])

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from launch.config import load_config
-from launch.hardware import aot_compile
+from launch.hardware import accelerators, aot_compile
 
 SMALL = {
     "data.vocabulary_size": 512,
@@ -18,7 +18,9 @@ SMALL = {
 }
 
 
-def test_flops_equal_an_analytic_count():
+def test_flops_equal_an_analytic_count(monkeypatch):
+    chip = accelerators.Chip(flops=1e15, hbm=2**40, hbm_rate=1e9, link_rate=1e9)
+    monkeypatch.setitem(accelerators.CHIPS, "cpu", chip)
     config = load_config("experiments/lm.py", SMALL)
     facts = aot_compile.compile_facts(config, "cpu:1", jax.devices()[:1])
     width, feedforward, vocabulary_size, length = 64, 128, 512, 32
@@ -27,6 +29,12 @@ def test_flops_equal_an_analytic_count():
     assert facts["flops_per_token"] == pytest.approx(3 * forward, rel=0.03)
     assert facts["flops_per_step"] == facts["flops_per_token"] * 16 * 32
     assert facts["recomputed_flops_per_step"] == 0
+    kinds = facts["computed_flops_by_kind"]
+    assert kinds["float32 products"] == facts["flops_per_step"]
+    # The parameters and Adam's moments are read and written.
+    assert facts["hbm_traffic_bytes"] > 2 * 3 * 4 * facts["parameters"]
+    assert facts["bound"]["by"] == "memory"
+    assert facts["bound"]["memory_seconds"] == facts["hbm_traffic_bytes"] / 1e9
 
 
 def test_recomputed_flops_of_remat_are_reported_separately():
@@ -55,6 +63,7 @@ def test_only_a_mesh_of_several_devices_has_collectives():
     assert sharded["collectives"]["all-gather"]["count"] >= 3
     assert sharded["parameters"] == single["parameters"]
     assert single["fits"] and single["hbm_bytes_per_device"] is None
+    assert single["bound"] is None  # of a CPU no rates are known
 
 
 def test_the_required_bytes_are_read_from_xlas_error():

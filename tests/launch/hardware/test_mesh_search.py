@@ -23,7 +23,8 @@ def fake_facts(config, topology, devices):
         "peak_bytes_per_device": peak,
         "flops_per_step": 1.0,
         "recomputed_flops_per_step": float(config.model.remat != "none"),
-        "collectives": {"all-reduce": {"count": 1, "bytes": mesh["tensor"]}},
+        "hbm_traffic_bytes": 1,
+        "collectives": {"all-reduce": {"sent_bytes": mesh["tensor"]}},
     }
 
 

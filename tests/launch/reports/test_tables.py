@@ -186,6 +186,22 @@ def test_a_row_without_trials_is_refused(tmp_path):
         cells.fill_table(fake_sweep.TABLE, trials)
 
 
+def test_a_single_run_has_the_margin_of_its_items(tmp_path):
+    """Of several, the interval is over them."""
+    planned = fake_sweep.finished(tmp_path)
+    runs = fake_sweep.rows(planned)["mlm"]["second"][:2]
+    rows = {"one": {"x": runs[:1]}, "two": {"x": runs}}
+    score = "metrics.test/score"
+    column = tables.Column("score", "x", score, 1, margin=lambda trial: 4.25)
+    table = tables.Table("", "", "", lambda trials: rows, (column,))
+    grid = cells.fill_table(table, planned)
+    one, two = (grid[row]["score"] for row in rows)
+    assert cell_text.format_cell(one, 1) == f"{one.estimate.mean:.1f} ± 4.2"
+    assert two.estimate == estimate(two.values)
+    assert "± of a single run" in " ".join(notes.notes(table, grid))
+    assert "over 2 seeds" in " ".join(notes.notes(table, grid))
+
+
 def test_two_trials_of_one_seed_are_refused(tmp_path):
     fake_sweep.finished(tmp_path)
     trials = sweep_plan.read_plan(tmp_path)

@@ -41,6 +41,12 @@ def test_a_task_has_the_keys_of_its_table(file):
     }
 
 
+def test_a_data_set_of_tfds_is_no_file(file):
+    file.write_text(TOML.replace("b.tsv", "tfds:glue/mrpc"))
+    (task,) = load_tasks(str(file)).values()
+    assert task.keys["data.valid"] == "tfds:glue/mrpc"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

@@ -7,6 +7,7 @@ import pytest
 
 from research import batch, models
 from research.models.layers import dense_attention
+from tests.testing.compiled_apply import apply
 
 
 def states_and_grads(network, params, group, grad):
@@ -151,10 +152,10 @@ def test_t5s_logits_are_not_scaled(make_options, make_group, make_params):
         for init in ("normal", "t5")
     )
     params = make_params(normal, lambda net: net.states(group))
-    made = models.apply(t5, params, lambda net: net.states(group))
+    made = apply(t5, params, lambda net: net.states(group))
     query = params["stack"]["blocks"]["attention"]["query"]
     query |= {name: leaf * 8**0.5 for name, leaf in query.items()}  # width of a head
-    scaled = models.apply(normal, params, lambda net: net.states(group))
+    scaled = apply(normal, params, lambda net: net.states(group))
     np.testing.assert_allclose(made, scaled, atol=2e-5)
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from research.models.layers import dense
 
@@ -32,6 +33,24 @@ def test_a_kernels_gradient_is_summed_in_float32():
     assert (grad_x.dtype, grad_kernel.dtype) == (jnp.bfloat16, jnp.float32)
     expected = np.einsum("bld,blf->df", *(np.float64(a) for a in (x, grad)))
     np.testing.assert_allclose(grad_kernel, expected, rtol=1e-5)
+
+
+def test_a_parameter_is_made_once_and_then_read():
+    """To trace `init` wherever it is read would take a third of a network's trace."""
+    made = []
+
+    class Scale(dense.Module):
+        @nn.compact
+        def __call__(self):
+            def init(key):
+                made.append(key)
+                return np.float32(1)
+
+            return self.param("scale", init)
+
+    assert Scale().init(jax.random.key(0)) == {"params": {"scale": 1}}
+    assert Scale().apply({"params": {"scale": np.float32(2)}}) == 2
+    assert len(made) == 1
 
 
 def test_gelu_and_its_gradient_are_the_exact_ones():

@@ -8,6 +8,7 @@ from research import models
 from research.errors import UserError
 from research.models.layers.features import FeatureLayers
 from research.objectives import make_objective
+from tests.testing.compiled_apply import apply
 
 L, WIDTH = 6, 16
 SIZES = np.array([6, 4, 1])
@@ -30,10 +31,10 @@ def test_the_mix_is_elmos_sum(make_options, make_params):
     weight = np.exp(params["layers"])
     assert weight.shape == (6,)
     expected = np.tensordot(weight / weight.sum(), [*inputs, x], 1) * params["scale"]
-    actual = models.apply(layer, params, features)
+    actual = apply(layer, params, features)
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     params = {"layers": np.zeros(6, np.float32), "scale": np.float32(1)}
-    mean = models.apply(layer, params, features)
+    mean = apply(layer, params, features)
     np.testing.assert_allclose(mean, np.mean([*inputs, x], axis=0), atol=1e-6)
 
 
@@ -41,7 +42,7 @@ def test_the_mix_is_elmos_sum(make_options, make_params):
 def test_the_last_four_blocks_are_joined(num_blocks, make_options):
     x, inputs = random_states(num_blocks)
     layer = FeatureLayers(make_options(), "concat", 0)
-    actual = models.apply(layer, {}, lambda net: net(x, inputs, SEGMENT))
+    actual = apply(layer, {}, lambda net: net(x, inputs, SEGMENT))
     expected = [*inputs[1:], x][-4:]  # the first input is the embeddings
     np.testing.assert_array_equal(actual, np.concatenate(expected, axis=-1))
 
@@ -70,7 +71,7 @@ def test_a_bilstm_reads_each_row_alone_and_no_padding(make_options, make_params)
     layer = FeatureLayers(make_options(), "last", 2)
     params = make_params(layer, lambda net: net(x, inputs, SEGMENT))
     x[SEGMENT == 0] = 1e3
-    actual = models.apply(layer, params, lambda net: net(x, inputs, SEGMENT))
+    actual = apply(layer, params, lambda net: net(x, inputs, SEGMENT))
     assert actual.shape == (3, L, 2 * WIDTH)
     for row, size in enumerate(SIZES):
         state = x[row, :size]
@@ -92,18 +93,18 @@ def test_a_networks_features_are_of_its_own_layers(
     network = models.Transformer(options, size=50, feature_states="mix")
     make = lambda net: (net.states(group, with_inputs=True), net.features(group))  # noqa: E731
     params = make_params(network, make)
-    (x, inputs), mixed = models.apply(network, params, make)
+    (x, inputs), mixed = apply(network, params, make)
     blocks = jax.tree.map(lambda leaf: leaf[:1], params["stack"]["blocks"])
     one = models.Transformer(make_options(norm_placement="post", layers=1), size=50)
     first = params | {"stack": params["stack"] | {"blocks": blocks}}
-    state = models.apply(one, first, lambda net: net.states(group))
+    state = apply(one, first, lambda net: net.states(group))
     np.testing.assert_allclose(inputs[1], state, atol=1e-5)
     weight = np.exp(params["features"]["layers"])
     expected = np.tensordot(weight / weight.sum(), [*inputs, x], 1)
     expected *= params["features"]["scale"]
     np.testing.assert_allclose(mixed, expected, atol=1e-5)
     scored = np.array([[3], [0]], np.int32)
-    at = models.apply(network, params, lambda net: net.features(group, scored))
+    at = apply(network, params, lambda net: net.features(group, scored))
     np.testing.assert_array_equal(at, np.take_along_axis(mixed, scored[..., None], 1))
 
 

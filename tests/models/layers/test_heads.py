@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from research import models
+from tests.testing.compiled_apply import apply
 
 
 def gelu(x):
@@ -44,7 +45,7 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     if "norm" in own:
         expected = norm(expected, own["norm"])
     assert ("norm" in own) == getattr(spec, "norm", False)
-    actual = models.apply(network, params, label)
+    actual = apply(network, params, label)
     np.testing.assert_allclose(actual, dense(expected, own["out"]), atol=1e-5)
 
 
@@ -97,7 +98,7 @@ def test_an_output_head_is_the_objectives_unless_it_is_named(
         auto_without = output_head == "auto" and not transform
         expected = set() if auto_without else own
         assert set(params.get("output", {})) == expected
-    readout = models.apply(network, params, lambda net: net.readout(states))
+    readout = apply(network, params, lambda net: net.readout(states))
     if output_head == "bias":
         np.testing.assert_array_equal(readout.feature, states)
         np.testing.assert_array_equal(readout.bias[:50], params["output"]["bias"][:50])
@@ -107,7 +108,7 @@ def test_the_softmax_counts_all_rows_of_t5s_table(make_options, make_params):
     states = np.ones((2, 16), np.float32)
     network = models.Transformer(make_options(output_rows="table"), size=200)
     params = make_params(network, lambda net: net.readout(states))
-    readout = models.apply(network, params, lambda net: net.readout(states))
+    readout = apply(network, params, lambda net: net.readout(states))
     assert (readout.table.shape, readout.size) == ((256, 16), 256)
     np.testing.assert_array_equal(readout.bias, 0)
 
@@ -138,7 +139,7 @@ def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_param
     x = np.concatenate([left, right, own["offset"][offset]], axis=-1)
     for layer in ("first", "second"):
         x = norm(gelu(dense(x, own[layer])), own[f"{layer}_norm"])
-    readout, other = models.apply(network, params, readouts)
+    readout, other = apply(network, params, readouts)
     np.testing.assert_allclose(readout.feature, x, atol=2e-5)
     np.testing.assert_array_equal(readout.table, params["token"]["rows"])
     np.testing.assert_array_equal(readout.table, other.table)
@@ -159,17 +160,17 @@ def test_a_bilms_directions_share_embeddings_and_readout_but_no_stack(
     params = make_params(network, both)
     assert set(params["forward"]) == {"token", "place", "stack", "output"}
     assert set(params["backward"]) == {"stack"}
-    forward, backward = models.apply(network, params, both)
+    forward, backward = apply(network, params, both)
     for shared in ("table", "bias"):
         np.testing.assert_array_equal(
             getattr(forward, shared), getattr(backward, shared)
         )
     assert np.abs(forward.feature - backward.feature).max() > 1e-2
     same = params | {"backward": {"stack": params["forward"]["stack"]}}
-    forward, backward = models.apply(network, same, both)
+    forward, backward = apply(network, same, both)
     np.testing.assert_array_equal(forward.feature, backward.feature)
     transformer = models.Transformer(options, size=50, transform=True)
-    expected = models.apply(
+    expected = apply(
         transformer, params["forward"], lambda net: net.readout(net.states(group))
     )
     np.testing.assert_allclose(forward.feature, expected.feature, atol=1e-5)

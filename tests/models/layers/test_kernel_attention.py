@@ -11,6 +11,7 @@ from research import models
 from research.batch import NEVER
 from research.distributed import sharding
 from research.errors import UserError
+from research.kernels.counter_dropout import dropout_factor, dropout_seeds
 from research.models.layers.dense_attention import (
     AttentionInputs,
     dense_attention,
@@ -51,7 +52,7 @@ def test_flops_are_those_of_dense_attention(make_group):
 
 @pytest.mark.parametrize("cross", [False, True], ids=["bias", "cross"])
 def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
-    """T5's bias in packed rows, and segments alone, on eight devices."""
+    """T5's bias in packed rows, and segments alone with dropout, on eight devices."""
     random = np.random.default_rng(0)
     segment = np.tile(np.array([[1] * 5 + [2] * 6 + [0]], np.int32), (4, 1))
     query = key = make_group(4, segment=segment)
@@ -61,6 +62,11 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
     arrays = [np.float32(random.normal(size=(4, n, 2, 4))) for n in lengths]
     table = np.float32(random.normal(size=(NUM_BUCKETS, 2)))
     mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
+    rate, dropout_key = 0.3 if cross else 0.0, jax.random.key(0)
+    seed = dropout_seeds(dropout_key, 4, 2)[:, :, None, None]
+    index = np.arange(12, dtype=np.int32)[None, None, None]
+    query_index = np.swapaxes(index[..., : lengths[0]], 2, 3)
+    factor = dropout_factor(seed, query_index, index, rate)
 
     def gradient(attend):
         def total(arrays, table):
@@ -72,10 +78,11 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
         return jax.jit(jax.value_and_grad(total, argnums=(0, 1)))(arrays, table)
 
     def interval(inputs, *arrays):
-        return interval_mask(inputs, interpret=True).attend(*arrays)
+        own = {"dropout_rate": rate, "dropout_key": dropout_key}
+        return interval_mask(inputs, interpret=True).attend(*arrays, **own)
 
     def dense(inputs, *arrays):
-        return dense_attention(*arrays, dense_mask(inputs))
+        return dense_attention(*arrays, dense_mask(inputs), drop=lambda p: p * factor)
 
     with sharding.context(mesh):
         actual = gradient(interval)
@@ -110,12 +117,22 @@ def test_queries_behind_the_keys(make_options, make_group, make_params, assert_c
     )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"position": "relative"}, {"dropout": 0.1}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_the_kernel_does_not_have_is_refused(changes, make_options):
-    with pytest.raises(UserError, match="attention interval has no"):
-        make_options(attention="interval", **changes)
-    make_options(**changes)
+def test_what_the_kernel_does_not_have_is_refused(make_options):
+    with pytest.raises(UserError, match="attention interval has no relative terms"):
+        make_options(attention="interval", position="relative")
+    make_options(attention="interval", dropout=0.1)
+
+
+def test_dropout_of_attention_weights_reaches_the_kernel(make_options, make_group):
+    """It is traced: with a key, seeds are drawn for 2 rows and 3 heads."""
+    options = make_options(width=12, heads=3, attention="interval", dropout=0.5)
+    network, group = models.Transformer(options, 50, pattern="causal"), make_group(2, 8)
+
+    def draws_seeds(dropout_key):
+        def run(key):
+            boxed = models.init(network, lambda net: net.states(group), key)
+            return models.apply(network, boxed, lambda n: n.states(group), dropout_key)
+
+        return "shape=(2, 3)" in str(jax.make_jaxpr(run)(jax.random.key(0)))
+
+    assert draws_seeds(jax.random.key(1)) and not draws_seeds(None)

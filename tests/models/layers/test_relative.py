@@ -11,6 +11,7 @@ from research import models
 from research.models.layers.attention import Attention, prepare
 from research.models.layers.dense_attention import AttentionInputs, additive_mask
 from research.models.layers.positions import sinusoids
+from tests.testing.compiled_apply import apply
 
 # B batch, L queries, M keys, H heads, K head width, D width, INNER width of all heads
 
@@ -132,9 +133,7 @@ def test_biases_that_all_layers_share_are_parameters_of_the_stack(
     biases = {name: np.stack([stack[name]] * 2) for name in names}
     copies = jax.tree.map(lambda leaf: leaf, params)
     copies["stack"]["blocks"]["attention"][relative] |= biases
-    assert_close(
-        models.apply(network, params, states), models.apply(own, copies, states)
-    )
+    assert_close(apply(network, params, states), apply(own, copies, states))
 
 
 def test_with_dropout_the_mean_is_the_result_without(make_options):
@@ -153,7 +152,8 @@ def test_with_dropout_the_mean_is_the_result_without(make_options):
         )
 
     samples = np.array(run(jax.random.split(jax.random.key(0), 1000)))
-    exact = np.array(ours(options, params, states, group, mask))
+    without = jax.jit(lambda params: ours(options, params, states, group, mask))
+    exact = np.array(without(params))
     error = samples.std(axis=0) / 1000**0.5
     assert samples.std() > 0.1
     assert (np.abs(samples.mean(axis=0) - exact) <= 6 * error + 1e-6).all()
@@ -194,12 +194,15 @@ def test_with_mems_it_equals_the_shift_of_rows(backwards, make_options):
     step = -1 if backwards else 1
     group = {"position": 40 + step * np.arange(L - num_mems, dtype=np.int32)[None]}
     past = np.arange(L)[None] <= np.arange(num_mems, L)[:, None]
-    out = Attention(options).apply(
-        {"params": params},
-        row[:, num_mems:],
-        prepared_inputs(options, group, past[None], None, num_mems),
-        source_BMD=row,
-    )
+
+    @jax.jit
+    def run(params):
+        inputs = prepared_inputs(options, group, past[None], None, num_mems)
+        return Attention(options).apply(
+            {"params": params}, row[:, num_mems:], inputs, source_BMD=row
+        )
+
+    out = run(params)
     expected = shifted(params, row[0], num_mems)
     if backwards:  # the sines have the other sign
         kernel = params["relative"]["kernel"] * np.repeat([-1, 1], WIDTH // 2)[:, None]

@@ -25,6 +25,7 @@ from launch import (
     prepare,
     report,
     score,
+    speed,
     sweep,
     table,
     train,
@@ -47,6 +48,7 @@ COMMANDS = {
         compile,
         benchmark,
         benchmark_data,
+        speed,
         evaluate,
         export,
         score,
@@ -64,6 +66,7 @@ LONG = (
     "launch.hardware.mesh_search.search",
     "launch.benchmark.measure",
     "launch.benchmark_data.open_data",
+    "launch.speed.measure",
     "os.kill",
 )
 """What takes long: a command that comes to it has accepted its flags."""

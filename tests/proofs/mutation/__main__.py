@@ -43,6 +43,8 @@ def main() -> int:
         for mutant in group
         if args.group in ("", name) and args.only in f"{mutant.bug} {mutant.file}"
     ]
+    if not chosen:
+        parser.error(f"no mutant of these groups has {args.only!r} in its bug or file")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in COPIED_FOLDERS:

@@ -15,6 +15,22 @@ TEST_MASK = "tests/models/layers/test_kernel_attention.py"
 
 MUTANTS = [
     Mutant(
+        "the backward pass drops other probabilities than the forward pass",
+        BACKWARD,
+        "    grad_exp_NQ = drop(grad_exp_NQ, tile, scalars, inputs, settings)\n",
+        "",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "dropout follows the order of the sort",
+        "research/kernels/interval_attention.py",
+        "    return fill_tile(permute(index, order), tile)[:, None]",
+        "    return fill_tile(index, tile)[:, None]",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
         "queries in padding attend to padding",
         INTERVALS,
         "stop = jnp.where(segment == _PADDING, start, num_keys_so_far)",
@@ -107,8 +123,8 @@ MUTANTS = [
     Mutant(
         "FLOPs of a kernel on a mesh are those of one device",
         "research/run/flops.py",
-        'return params["mesh"].size * sum(inner)',
-        "return sum(inner)",
+        'times = params["mesh"].size',
+        "times = 1",
         TEST_MASK,
         "flops",
     ),

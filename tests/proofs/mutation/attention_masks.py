@@ -230,11 +230,11 @@ MUTANTS = [
     ),
     Mutant(
         "a network that was pretrained causally is bidirectional in fine-tuning",
-        "research/objectives/classify.py",
-        'return "causal" if self.architecture == "decoder" else "full"',
+        "research/objectives/sequence_classification.py",
+        'return "causal" if self.format == "gpt" else "full"',
         'return "full"',
-        "tests/objectives/test_classify.py",
-        "a_decoder_is_causal",
+        "tests/objectives/test_sequence_classification.py",
+        "gpt_is_causal",
     ),
     Mutant(
         "XLNet's first segment is never trimmed",

@@ -108,10 +108,10 @@ MUTANTS = [
     ),
     Mutant(
         "a classifier is trained on one label",
-        "research/objectives/classify.py",
-        "if len(vocab.labels) < 2:",
-        "if not vocab.labels:",
-        "tests/objectives/test_classify.py",
-        "without_two_labels",
+        "research/objectives/sequence_classification.py",
+        "if len(classes) < 2:",
+        "if not classes:",
+        "tests/objectives/test_sequence_classification.py",
+        "wrong_fields_and_labels",
     ),
 ]

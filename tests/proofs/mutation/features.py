@@ -41,15 +41,15 @@ MUTANTS = [
     Mutant(
         "a classifier of texts reads the last states, whatever its features are",
         "research/objectives/sequence_classification.py",
-        "states = net.features(batch, scored=scored)",
-        "states = net.states(batch, scored=scored)",
+        "states, segment = net.features(batch, scored=scored)",
+        "states, segment = net.states(batch, scored=scored)",
         "tests/objectives/test_sequence_classification.py",
         "squared_error_of_scaled",
     ),
     Mutant(
         "a task's own learning rate is lost in a sweep",
         "experiments/paper_tables/finetuning.py",
-        'if "optimizer.learning_rate" in chosen:',
+        "if RATE in chosen:",
         "if False:",
         "tests/test_tables.py",
         "by_features",

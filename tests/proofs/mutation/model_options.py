@@ -77,11 +77,11 @@ MUTANTS = [
     ),
     Mutant(
         "a classifier's hidden layer has the network's activation, not tanh",
-        "research/objectives/classify.py",
+        "research/objectives/sequence_classification.py",
         'hidden = "none" if self.head == "linear" else "tanh"',
         'hidden = "none" if self.head == "linear" else ""',
-        "tests/objectives/test_classify.py",
-        "a_classifier_is_tanh",
+        "tests/objectives/test_sequence_classification.py",
+        "the_head",
     ),
     Mutant(
         "XLM's softmax has BERT's transform",

@@ -21,7 +21,7 @@ MUTANTS = [
         "research/models/layers/heads.py",
         "x = jnp.tanh(self.pooler(x))",
         'x = jnp.tanh(Dense(options, options.width, axes, name="dense")(x))',
-        "tests/objectives/test_classify.py",
+        "tests/objectives/test_sequence_classification.py",
         "pooler_of_pretraining",
     ),
     Mutant(
@@ -150,6 +150,14 @@ MUTANTS = [
         "relative, scale = None, key_width**-0.5",
         TEST_ATTENTION,
         "t5s_logits_are_not_scaled",
+    ),
+    Mutant(
+        "the initialiser of a parameter is traced wherever it is read",
+        "research/models/layers/dense.py",
+        '        if self.has_variable("params", name):\n',
+        "        if False:\n",
+        "tests/models/layers/test_dense.py",
+        "is_made_once",
     ),
     Mutant(
         "LayerNorm does not subtract the mean",

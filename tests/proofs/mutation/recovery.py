@@ -26,8 +26,8 @@ MUTANTS = [
     Mutant(
         "the digest of a config lacks the seed",
         WORKDIR,
-        "return _digest(fixed_keys(config))",
-        'return _digest({**fixed_keys(config), "seed": 0})',
+        "return digest(fixed_keys(config))",
+        'return digest({**fixed_keys(config), "seed": 0})',
         TEST_WORKDIR,
         "digest_leaves_out",
     ),
@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "a result that was edited by hand reaches the table",
         WORKDIR,
-        'if result.pop("digest", None) != _digest(result):',
+        'if result.pop("digest", None) != digest(result):',
         'if not result.pop("digest", None):',
         TEST_TABLES,
         "not_its_runs",
@@ -120,6 +120,14 @@ MUTANTS = [
         "thread.join(0.0 if self.index == 0 else POLL_INTERVAL_S)",
         TEST_DETECTOR,
         "error_ends_all",
+    ),
+    Mutant(
+        "a process that heard of an error blames what is lost after it",
+        DETECTOR,
+        "exit_with_error(*(self._end or (code, line)))",
+        "exit_with_error(code, line)",
+        TEST_DETECTOR,
+        "where_the_store_ends_first",
     ),
     Mutant(
         "a process that is lost while JAX connects is the user's mistake",

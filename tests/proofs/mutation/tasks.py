@@ -1,19 +1,27 @@
-"""Tasks: their files, the parts of their examples, their predictions and metrics."""
+"""Mutants of tasks: their files and the parts of their examples."""
 
 from tests.proofs.mutation import Mutant
 
 ROWS = "research/data/corpora/row_formats.py"
 FORMATS = "research/data/corpora/task_formats.py"
 TASK_INPUT = "research/objectives/inputs/task_input.py"
-PREDICTIONS = "research/evaluation/predictions.py"
+PARALLEL = "research/data/corpora/parallel_text.py"
+TEST_PARALLEL = "tests/data/corpora/test_parallel_text.py"
 TEST_FILES = "tests/data/corpora/test_task_files.py"
 TEST_PARTS = "tests/data/store/test_parts.py"
 TEST_SPLITS = "tests/data/loading/test_splits.py"
 TEST_WRONG = "tests/launch/test_task_inputs.py"
 TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
-TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
 
 MUTANTS = [
+    Mutant(
+        "two texts have as much room as one, which lacks a separator",
+        "research/data/store/text_units.py",
+        "text_spec.separators * (two > 0)",
+        "text_spec.separators * (two < 0)",
+        "tests/data/store/test_parts.py",
+        "single_text_may_keep_its_end",
+    ),
     Mutant(
         "a byte order mark is part of the first column's name",
         ROWS,
@@ -159,14 +167,6 @@ MUTANTS = [
         "chunks_cover",
     ),
     Mutant(
-        "a text of several chunks is predicted by its first one",
-        PREDICTIONS,
-        'return np.mean([row["logits"] for row in self.arrays], axis=0)',
-        'return self.arrays[0]["logits"]',
-        TEST_PREDICTIONS,
-        "mean_of_their_logits",
-    ),
-    Mutant(
         "every token of a text is one character",
         "research/data/tokenizers/token_offsets.py",
         "    size = vocabulary.piece_characters[encoded.token]\n",
@@ -255,43 +255,27 @@ MUTANTS = [
         "squared_error_of_scaled",
     ),
     Mutant(
-        "predictions are those of the next document",
-        PREDICTIONS,
-        "each = range(number + begin, number + end)",
-        "each = range(number + begin + 1, number + end + 1)",
-        TEST_PREDICTIONS,
-        "oracle_has_every_item_right",
+        "a parallel text ends with the shorter of its files",
+        PARALLEL,
+        "            if None in lines:\n                raise",
+        "            if None in lines:\n                return\n                raise",
+        TEST_PARALLEL,
+        "wrong_sides",
     ),
     Mutant(
-        "words past the row are left out of the score",
-        PREDICTIONS,
-        'prediction += ["O"] * (len(gold) - len(prediction))',
-        "gold = gold[: len(prediction)]",
-        TEST_PREDICTIONS,
-        "words_past_the_row",
-    ),
-    Mutant(
-        "a start counts in every window that has it",
-        "research/evaluation/answer_spans.py",
-        "if _window_of(windows, window.first + start_K1[row, 0]) != number:",
+        "a parallel text without one of its sides is read",
+        PARALLEL,
+        "if side not in sides and not (side == fmt.label and fmt.optional):",
         "if False:",
-        "tests/evaluation/test_answer_spans.py",
-        "exhaustive_search",
+        TEST_PARALLEL,
+        "wrong_sides",
     ),
     Mutant(
-        "articles are removed before punctuation",
-        "research/evaluation/squad.py",
-        '_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION))',
-        '_ARTICLES.sub(" ", answer.lower()).translate(_PUNCTUATION)',
-        "tests/evaluation/test_squad.py",
-        "normalisation_and_f1",
-    ),
-    Mutant(
-        "an answer without words is right in version 1.1",
-        "research/evaluation/squad.py",
-        "if no_answers and not (found and right):",
-        "if not (found and right):",
-        "tests/evaluation/test_squad.py",
-        "versions_differ",
+        "the parts of a parallel text are in the order of the files",
+        PARALLEL,
+        "filter(None, (*fmt.fields, fmt.label)):",
+        "sorted(filter(None, (*fmt.fields, fmt.label))):",
+        TEST_PARALLEL,
+        "line_n_of_each_side",
     ),
 ]

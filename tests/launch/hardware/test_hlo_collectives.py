@@ -4,7 +4,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from research.run import hlo_collectives
+from launch.hardware.hlo_collectives import Collective, count_collectives
+from launch.hardware.hlo_text import parse
+
+
+def count(hlo):
+    return count_collectives(parse(hlo))
 
 
 def test_a_collective_in_a_loop_is_counted_once_for_each_iteration():
@@ -21,10 +26,10 @@ def test_a_collective_in_a_loop_is_counted_once_for_each_iteration():
         jax.ShapeDtypeStruct((32, 4), jnp.float32),
         jax.ShapeDtypeStruct((64, 32), jnp.float32, sharding=rows),
     )
-    found = hlo_collectives.count_collectives(
-        jax.jit(looped).lower(*shapes).compile().as_text()
-    )
-    assert found == {"all-reduce": hlo_collectives.Collective(7, 7 * 32 * 4 * 4)}
+    found = count(jax.jit(looped).lower(*shapes).compile().as_text())
+    size = 32 * 4 * 4
+    expected = Collective(7, 7 * size, 7 * size * 2 * 7 / 8)
+    assert found == {"all-reduce": expected}
 
 
 HLO = """
@@ -79,8 +84,42 @@ backend_config={"known_trip_count":{"n":"12"},"known_init_step":{"init":"0"}}
 
 
 def test_the_hlo_of_a_tpu_is_parsed():
-    found = hlo_collectives.count_collectives(HLO)
-    assert found["reduce-scatter"] == (12 + 5, 12 * 2 * 4 * 2 + 5 * 2 * 2)
-    assert found["all-gather"] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
-    assert found["all-to-all"] == (10, 5 * 2 * 20)
-    assert found["all-reduce"] == (1, 12)
+    found = count(HLO)
+    assert found["reduce-scatter"][:2] == (12 + 5, 12 * 2 * 4 * 2 + 5 * 2 * 2)
+    assert found["all-gather"][:2] == (12 + 5, 12 * 8 * 4 * 2 + 5 * 4 * 2)
+    assert found["all-to-all"][:2] == (10, 5 * 2 * 20)
+    assert found["all-reduce"][:2] == (1, 12)
+
+
+GROUPS = """
+HloModule jit_step, is_scheduled=true, num_partitions=8
+
+%all-reduce-scatter.1 (p: bf16[8]) -> bf16[2] {
+  %p = bf16[8]{0} parameter(0)
+  %r = bf16[8]{0} all-reduce(%p), replica_groups=[2,4]<=[8], to_apply=%add
+  ROOT %d = bf16[2]{0} dynamic-slice(%r, %c), dynamic_slice_sizes={2}
+}
+
+ENTRY %main (p: bf16[8]) -> bf16[8] {
+  %p = bf16[8]{0} parameter(0)
+  %all = f32[100]{0} all-reduce(%x), replica_groups={}, to_apply=%add
+  %pairs = f32[100]{0} all-reduce(%x), replica_groups={{0,1},{2,3},{4,5},{6,7}}
+  %axes = f32[100]{0} all-gather(%x), replica_groups=mesh['a'=2,'b'=4], \
+device_ids=([4,2]T(1,0)) {'b'}, dimensions={0}
+  %part = f32[100]{0} all-to-all(%x), replica_groups=mesh['a'=2,'b'=4] {'a','b':(1)2}
+  %one = (f32[100]{0}, f32[100]{0}, u32[], u32[]) collective-permute-start(%x), \
+source_target_pairs={{0,1},{1,0}}
+  ROOT %s = bf16[2]{0} fusion(%p), kind=kCustom, calls=%all-reduce-scatter.1
+}
+"""
+
+
+def test_what_a_device_sends_follows_from_the_size_of_its_group():
+    sent = {name: each.sent_bytes for name, each in count(GROUPS).items()}
+    assert sent == {
+        "all-reduce": 400 * 2 * 7 / 8 + 400 * 2 * 1 / 2,
+        "all-gather": 400 * 3 / 4,
+        "all-to-all": 400 * 3 / 4,
+        "collective-permute": 400,
+        "reduce-scatter": 4 * 3,
+    }

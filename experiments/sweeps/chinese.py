@@ -1,0 +1,35 @@
+"""Whole words and ERNIE's entities against no pretraining, on Chinese tasks.
+
+    python -m launch.sweep --sweep=experiments/sweeps/chinese.py --tasks=tasks.toml \\
+        --config.data.corpus='zh/*.jsonl' --config.data.lexicon=words.tsv \\
+        --workdir=runs/chinese
+
+Question: what does masking words and entities teach a Chinese network? Both rows have
+the same text, vocabulary and optimizer; the row without pretraining is the first one's.
+
+Departs: tasks are tuned for the same number of steps, not of epochs.
+"""
+
+from experiments.paper_tables import finetuning
+from experiments.sweeps.tasks import SEEDS
+
+ROWS = ("bert_wwm", "ernie")
+OWN = {
+    "data.vocabulary_size": 6000,  # a piece is a character, at most
+    "optimizer.name": "adamw",  # not LAMB, whose batches are large
+    "optimizer.learning_rate": 1e-3,
+}
+"""Keys of pretraining, but for "paper"."""
+METRICS = {"ChnSentiCorp": "accuracy", "OCNLI": "accuracy"}
+
+
+def sweep(scale, tasks):
+    own = {} if scale == "paper" else OWN | finetuning.POST_NORM[scale]
+    chosen = finetuning.known_tasks(METRICS, tasks, "chinese.py")
+    for seed in range(SEEDS[scale]):
+        for row in ROWS:
+            arm = f"experiments/{row}.py", own
+            start = finetuning.pretraining(row, arm, scale, seed=seed)
+            yield from finetuning.with_baseline(
+                row, start, chosen, scale, {}, is_baseline=row == ROWS[0]
+            )

@@ -1,0 +1,26 @@
+"""XLM-R on XNLI, trained in English: what its other languages gain from pretraining.
+
+    python -m launch.sweep --sweep=experiments/sweeps/xnli.py --tasks=tasks.toml \\
+        --config.data.mixture='{"en/*.jsonl": 1, "de/*.jsonl": 1}' --workdir=runs/xnli
+
+Each task of --tasks is named XNLI and a language, as in "XNLI de", and has the same
+training set; it is tuned anew for each, by the same steps.
+
+Departs: tasks are tuned for the same number of steps, not of epochs.
+"""
+
+from experiments.paper_tables import finetuning
+from experiments.sweeps.tasks import SEEDS
+
+LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+METRICS = {f"XNLI {language}": "accuracy" for language in LANGUAGES.split()}
+
+
+def sweep(scale, tasks):
+    chosen = finetuning.known_tasks(METRICS, tasks, "xnli.py")
+    for seed in range(SEEDS[scale]):
+        arm = "experiments/xlmr.py", {}
+        start = finetuning.pretraining("xlmr", arm, scale, seed=seed)
+        yield from finetuning.with_baseline(
+            "xlmr", start, chosen, scale, {}, is_baseline=True
+        )

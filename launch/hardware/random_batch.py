@@ -1,0 +1,28 @@
+"""A batch of an objective, made of random tokens by its own corruption."""
+
+from typing import Any
+
+import numpy as np
+
+from research.batch import WORD, VocabInfo
+from research.data import counter_rng
+from research.data.loading.text_source import empty_examples, example_ids
+
+
+def random_batch(
+    objective: Any, vocab: VocabInfo, rows: int, length: int
+) -> dict[str, np.ndarray]:
+    """The arrays of a batch for the network's `length`; all rows are full.
+
+    Each token is a word, and each row a document of its own.
+    """
+    num_tokens = objective.text_spec(length).length
+    number, shape = np.arange(rows, dtype=np.int64), (rows, num_tokens)
+    token = np.random.default_rng(0).choice(vocab.ordinary_ids, shape)
+    example = empty_examples(rows, num_tokens, vocab.pad_id)
+    example.token[:], example.flags[:] = token, WORD
+    example.length[:] = example.first_length[:] = num_tokens
+    example.step[:], example.document[:] = 0, number
+    key = counter_rng.row_key(0, np.zeros_like(number), number)
+    arrays = objective.corrupt(example, key, vocab, length)
+    return arrays | {"example": example_ids(number)}

@@ -1,0 +1,88 @@
+"""Seconds of a call on a device, and many measurements within a limit of time."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import jax
+
+from research.errors import UserError
+
+COMPILE_FRACTION = 0.7
+"""Of the limit of time: what is not compiled by then is not measured."""
+MAX_THREADS = 8
+DOES_NOT_FIT = "does not fit"
+NO_TIME = "no time was left"
+
+TURNS, TURN_SECONDS, MAX_CALLS = 3, 0.5, 100
+"""Of a timing: a turn is as many calls as take about that long."""
+
+
+class Job(NamedTuple):
+    """One measurement: `prepare()` compiles, and what it returns measures when run."""
+
+    facts: dict[str, Any]  # what is measured, for the record
+    prepare: Callable[[], Callable[[], dict[str, Any]]]
+
+
+def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
+    """The record of each job: its facts, and what it measured or why it did not.
+
+    All are compiled first, in threads; nothing compiles while a job is timed.
+
+    Args:
+      seconds: after which no further job is begun.
+    """
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
+        futures = [pool.submit(job.prepare) for job in jobs]
+        wait(futures, timeout=COMPILE_FRACTION * seconds)
+        for future in futures:
+            future.cancel()  # has no effect on one that has begun
+
+    def measured(future: Any) -> dict[str, Any]:
+        if future.cancelled() or time.monotonic() > deadline:
+            return {"not_run": NO_TIME}
+        try:
+            return future.result()()
+        except UserError as error:
+            return {"not_run": str(error)}
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return {"not_run": DOES_NOT_FIT}
+
+    return [
+        job.facts | measured(future) for job, future in zip(jobs, futures, strict=True)
+    ]
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether XLA refuses a program, or stops it, for want of memory."""
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
+def best_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of one call in the fastest turn, after a call to warm up.
+
+    Other load on the machine only ever adds time.
+
+    Args:
+      call: dispatches work, and returns arrays that depend on it.
+    """
+    jax.block_until_ready(call())
+    began = time.monotonic()
+    jax.block_until_ready(call())
+    once = max(time.monotonic() - began, 1e-9)
+    num_calls = max(1, min(MAX_CALLS, math.ceil(TURN_SECONDS / once)))
+    seconds = []
+    for _ in range(TURNS):
+        began = time.monotonic()
+        for _ in range(num_calls):
+            result = call()
+        jax.block_until_ready(result)
+        seconds.append((time.monotonic() - began) / num_calls)
+    return min(seconds)

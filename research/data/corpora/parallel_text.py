@@ -1,0 +1,111 @@
+"""Parallel text whose sides are files: line n of each is a part of one example.
+
+With data.fields=en,de these are files such as train.en.gz and train.de.gz: their names
+are equal up to the last suffix before that of a compression, which names the side.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from research.data.corpora.compression import COMPRESSIONS, file_suffixes
+from research.data.corpora.corpus import Document
+from research.data.corpora.row_formats import Format, Parsed, row_documents
+from research.errors import UserError
+
+
+def side_suffixes(fmt: Format) -> tuple[str, ...]:
+    """The suffixes of files that are sides, each also as a compressed file has it."""
+    sides = filter(None, (*fmt.fields, fmt.label))
+    return tuple(f".{side}{end}" for side in sides for end in COMPRESSIONS)
+
+
+def group_sides(
+    files: Iterable[Path], fmt: Format
+) -> tuple[list[tuple[Path, ...]], list[Path]]:
+    """The parallel texts among some files, and the files that are of none.
+
+    A text is the files of its sides, in the order of `fields`, and last that of labels,
+    if `label` names them. Other sides of a text are left out, as columns of a table
+    that are not named.
+
+    Raises:
+      UserError: a text lacks a side, or has two files of one.
+    """
+    texts: dict[Path, dict[str, list[Path]]] = {}
+    for file in files:
+        suffix, compression = file_suffixes(file)
+        stem = file.with_name(file.name.removesuffix(suffix + compression))
+        texts.setdefault(stem, {}).setdefault(suffix[1:], []).append(file)
+    named = {*fmt.fields, fmt.label} - {""}
+    found, others = [], []
+    for stem, sides in texts.items():
+        if named.isdisjoint(sides):
+            others += itertools.chain(*sides.values())
+        else:
+            found.append(_named_sides(stem, sides, fmt))
+    return found, others
+
+
+def _named_sides(
+    stem: Path, sides: dict[str, list[Path]], fmt: Format
+) -> tuple[Path, ...]:
+    """The files of a text that `fmt` names, see `group_sides`."""
+    files = []
+    for side in filter(None, (*fmt.fields, fmt.label)):
+        if side not in sides and not (side == fmt.label and fmt.optional):
+            there = ", ".join(file.name for file in itertools.chain(*sides.values()))
+            raise UserError(
+                f"{stem}.{side}: no such file beside {there}, whose lines it shares by "
+                f"data.fields={','.join(fmt.fields)}; a glob such as {stem}.* names all"
+            )
+        if len(same := sides.get(side, ())) > 1:
+            raise UserError(f"{same[0]} and {same[1]} are one side of a text; name one")
+        files += same
+    return tuple(files)
+
+
+def read_sides(
+    files: Sequence[Path], sides: Sequence[Iterator[Document]], fmt: Format
+) -> Parsed:
+    """The document of line n of all files, for each n; its parts are these lines.
+
+    Args:
+      files: one of `group_sides`'s.
+      sides: the lines of each file, as documents.
+
+    Raises:
+      UserError: a file has more lines than another.
+    """
+    names = [file_suffixes(file)[0][1:] for file in files]
+    amount_read = 0
+
+    def rows() -> Iterator[tuple[int, dict[str, str]]]:
+        nonlocal amount_read
+        for number, lines in enumerate(itertools.zip_longest(*sides), 1):
+            if None in lines:
+                raise _unequal(files, lines, sides, number)
+            amount_read = sum(line.amount_read for line in lines)
+            texts = (line.text for line in lines)
+            yield number, dict(zip(names, texts, strict=True))
+
+    for document in row_documents(rows(), fmt):
+        if isinstance(document, Document):
+            document = document._replace(amount_read=amount_read)
+        yield document
+
+
+def _unequal(
+    files: Sequence[Path],
+    lines: Sequence[Document | None],
+    sides: Sequence[Iterator[Document]],
+    number: int,
+) -> UserError:
+    """The error of files of which some have no line of this number."""
+    counts = (
+        f"{file} has {number - 1 if line is None else number + sum(1 for _ in side)}"
+        for file, line, side in zip(files, lines, sides, strict=True)
+    )
+    return UserError(
+        f"files of one parallel text have equal numbers of lines: {', '.join(counts)}"
+    )

@@ -1,0 +1,73 @@
+"""What an objective reads of a seqio task: a split, and arrays or texts."""
+
+from typing import Any
+
+from research.data.store.text_units import PAIR_UNITS
+from research.errors import UserError, unknown
+
+
+def find_split(provider: Any, split: str) -> str:
+    """The provider's name of a split: our valid may be its validation.
+
+    Raises:
+      UserError: it has no such split.
+    """
+    known = tuple(provider.splits)
+    if split not in known and split == "valid" and "validation" in known:
+        return "validation"
+    if split not in known:
+        raise unknown(f"split of data.task {provider.name}", split, known)
+    return split
+
+
+def choose_features(
+    provider: Any, objective: Any, length: int
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The features that are read; and of texts how many tokens at most, eos left out.
+
+    They are the objective's arrays, if the task has all of them, and then no feature is
+    a text; else `inputs` and `targets`, where the objective reads an input and a
+    target; else `targets`.
+
+    Args:
+      provider: a `seqio.Task` or `seqio.Mixture`.
+      length: data.length.
+
+    Raises:
+      UserError: the task has none of these, or texts of two vocabularies.
+    """
+    features, name = provider.output_features, f"data.task {provider.name}"
+    specs = objective.batch_spec(length)
+    if set(specs) <= set(features):
+        for key, spec in specs.items():
+            if features[key].rank != len(spec.shape):
+                raise UserError(
+                    f"{name}: {key} has {features[key].rank} dimensions; the objective "
+                    f"needs {len(spec.shape)}"
+                )
+        return (*specs, *(("example",) if "example" in features else ())), {}
+    spec = objective.text_spec(length)
+    rooms = {"targets": spec.width}
+    if spec.label:
+        raise UserError(
+            f"{name} has no labels, which the objective reads; use a task that has the "
+            "objective's arrays, or objective.name=sequence_to_sequence"
+        )
+    if spec.unit == "parts":
+        rooms = {"inputs": spec.max_first, "targets": spec.length - spec.max_first}
+    elif spec.unit in PAIR_UNITS:
+        raise UserError(
+            f"{name} has single texts, but the objective reads pairs of sentences; use "
+            "a task that has the objective's arrays"
+        )
+    if any(key not in features or features[key].rank != 1 for key in rooms):
+        raise UserError(
+            f"{name} has neither the objective's arrays ({', '.join(specs)}) nor token "
+            f"ids as {' and '.join(rooms)}; it has {', '.join(features)}"
+        )
+    first, *others = (features[key].vocabulary for key in rooms)
+    if any(other != first for other in others):
+        raise UserError(
+            f"{name}: its inputs and targets have two vocabularies; the network has one"
+        )
+    return tuple(rooms), rooms

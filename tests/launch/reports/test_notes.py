@@ -1,0 +1,44 @@
+"""Notes below a table: runs that learnt nothing are named."""
+
+import types
+
+import numpy as np
+
+from launch.reports import cell_text, cells, notes
+from launch.sweeps import sweep_plan
+from tests.testing import fake_sweep
+
+
+def test_runs_that_learnt_nothing_are_named():
+    def number(name, metrics, **more):
+        config = {"objective.name": name, "data.eval_split": "valid"}
+        trial = types.SimpleNamespace(id=str(metrics), name=name, config=config)
+        trial.result = {"metrics": metrics} | more
+        return cells.Number(trial, np.array(1.0))
+
+    numbers = (
+        number("mlm", {"valid/mlm": 5.8}, token_entropy=6.0),
+        number("lm", {"valid/lm": 5.6}, token_entropy=6.0),
+        number("electra", {"valid/generator": 6.1}, token_entropy=6.0),
+        number("plm", {"valid/plm": 6.1}),  # of a run whose tokens were not counted
+        number("classes", {"valid/matthews": 0.0}),
+        number("others", {"valid/matthews": -0.1, "test/matthews": 0.2}),
+    )
+    grid = {"row": {"column": cells.Cell(numbers, cells.NO_ESTIMATE)}}
+    found = list(notes.failure_notes(grid["row"].values()))
+    assert [text.partition(": ")[2] for text in found] == [
+        "mlm; electra.",
+        "classes.",
+    ]
+
+
+def test_a_column_of_one_seed_shows_no_verdicts(tmp_path):
+    fake_sweep.finished(tmp_path)
+    trials = sweep_plan.read_plan(tmp_path)
+    for seeds in (1, 2):
+        kept = [trial for trial in trials if trial.config["seed"] < seeds]
+        grid = cells.fill_table(fake_sweep.TABLE, kept)
+        header, *_ = cell_text.format_rows(fake_sweep.TABLE, grid)
+        assert header.count("verdict") == seeds - 1
+        text = "\n".join(notes.notes(fake_sweep.TABLE, grid))
+        assert ("carries no verdict" in text) == (seeds == 1)

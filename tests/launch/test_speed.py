@@ -1,0 +1,110 @@
+"""`launch.speed` measures steps and attention, and says what it could not measure."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments import base
+from launch import speed
+from launch.hardware import step_speed, timing
+from launch.hardware.attention_speed import PATTERNS, make_case
+from launch.hardware.placeholder_vocab import placeholder_vocab
+from launch.hardware.random_batch import random_batch
+from launch.hardware.timing import DOES_NOT_FIT, NO_TIME, Job, run_jobs
+from research import objectives
+from research.batch import attention_mask
+from research.run.flops import Cost
+
+
+def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
+    size = speed.Size(base.SIZES["tiny"], (16,), 16, (16,), 16, 2, 8, 64)
+    monkeypatch.setitem(speed.SIZES, "tiny", size)
+    monkeypatch.setattr(timing, "TURN_SECONDS", 0)
+    monkeypatch.setattr(speed, "NETWORKS", {"lm": speed.NETWORKS["lm"]})
+    monkeypatch.setattr("launch.hardware.attention_speed.PATTERNS", ("packed",))
+    speed.run(speed.parser().parse_args(["--folder", str(tmp_path)]))
+    figures = json.loads((tmp_path / "speed.json").read_text())
+    (step,) = figures["steps"]
+    num_devices, layers, width = 8, 2, 64
+    assert step["tokens_per_second"] == num_devices * 16 / step["step_seconds"]
+    hidden = 6 * layers * num_devices * 16**2 * width
+    assert step["flops_hidden_by_causal_masks"] == hidden
+    assert step["flops_per_second"] * step["step_seconds"] > 2 * hidden
+    assert figures["product_flops_per_second"] > 0 and step["mfu"] is None
+    dense, interval, library = figures["attention"]
+    pairs = 8 * 9 // 2 + 4 * 5 // 2 + 2 * 3
+    assert dense["flops_per_second"] * dense["seconds"] == pytest.approx(
+        12 * 2 * 8 * pairs
+    )
+    assert interval["not_run"] == "a kernel for TPUs" and library["seconds"] > 0
+    text = (tmp_path / "speed.md").read_text()
+    assert text in capsys.readouterr().out and "| a kernel for TPUs |" in text
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_pairs_of_a_pattern_are_those_that_attend(pattern):
+    case = make_case(pattern, 2, 24)
+    assert attention_mask(case.group).sum() == 2 * case.pairs
+
+
+@pytest.mark.parametrize("name", speed.NETWORKS)
+def test_batches_of_random_tokens_are_as_the_objective_says(name):
+    experiment, changes = speed.NETWORKS[name]
+    length, rows = 2048, 2
+    keys = {"data.sentinels": speed.SENTINELS, "data.length": length} | changes
+    config = speed.load_config(experiment, keys)
+    objective = objectives.config_objective(config)
+    batch = random_batch(objective, placeholder_vocab(config), rows, length)
+    for array, spec in objective.batch_spec(length).items():
+        assert batch[array].shape == (rows, *spec.shape)
+        assert batch[array].dtype == spec.dtype
+    weights = [v for k, v in batch.items() if k.endswith("weight")]
+    assert all(np.any(weight > 0, axis=1).all() for weight in weights)
+
+
+def test_rows_are_halved_until_they_fit(monkeypatch):
+    config = speed.load_config("experiments/lm.py", {"train.batch": 64})
+    tried = []
+
+    def compile_step(config):
+        tried.append(config.train.batch)
+        if config.train.batch == 64:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Used 9G of 8G hbm")
+        return None, Cost(1.0, 0.0, config.train.batch)
+
+    monkeypatch.setattr(step_speed, "build_program", lambda config, vocab: config)
+    monkeypatch.setattr(step_speed, "compile_step", compile_step)
+    monkeypatch.setattr(step_speed, "device_memory", lambda: 16)
+    fitting, *_ = step_speed._compile_what_fits(config)
+    assert fitting.train.batch == 16 and tried == [64, 32, 16]
+    monkeypatch.setattr(step_speed, "device_memory", lambda: 7)
+    assert step_speed._compile_what_fits(config) is None
+
+
+def test_what_is_not_measured_says_why():
+    def measure():
+        return {"seconds": 1}
+
+    def no_memory():
+        raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    def bug():
+        raise RuntimeError("another")
+
+    prepared = {"fine": lambda: measure, "large": no_memory, "late": lambda: no_memory}
+    jobs = [Job({"job": name}, prepare) for name, prepare in prepared.items()]
+    fine, *others = run_jobs(jobs, 60)
+    assert fine == {"job": "fine", "seconds": 1}
+    assert [record["not_run"] for record in others] == [DOES_NOT_FIT] * 2
+    assert run_jobs(jobs[:1], -1)[0]["not_run"] == NO_TIME
+    with pytest.raises(RuntimeError, match="another"):
+        run_jobs([Job({}, lambda: bug)], 60)
+
+
+def test_a_call_takes_as_long_as_in_its_fastest_turn(monkeypatch):
+    clock = iter([0, 10, 0, 4, 0, 2, 0, 3])  # a call of 10 s, then three turns of one
+    fake = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr(timing, "time", fake)
+    assert timing.best_seconds(lambda: 1.0) == 2

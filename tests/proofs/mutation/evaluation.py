@@ -1,0 +1,89 @@
+"""Mutants of predictions, their metrics and the intervals of these."""
+
+from tests.proofs.mutation import Mutant
+
+PREDICTIONS = "research/evaluation/predictions.py"
+TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
+
+MUTANTS = [
+    Mutant(
+        "a text of several chunks is predicted by its first one",
+        PREDICTIONS,
+        'return np.mean([row["logits"] for row in self.arrays], axis=0)',
+        'return self.arrays[0]["logits"]',
+        TEST_PREDICTIONS,
+        "mean_of_their_logits",
+    ),
+    Mutant(
+        "predictions are those of the next document",
+        PREDICTIONS,
+        "each = range(number + begin, number + end)",
+        "each = range(number + begin + 1, number + end + 1)",
+        TEST_PREDICTIONS,
+        "oracle_has_every_item_right",
+    ),
+    Mutant(
+        "words past the row are left out of the score",
+        PREDICTIONS,
+        'prediction += ["O"] * (len(gold) - len(prediction))',
+        "gold = gold[: len(prediction)]",
+        TEST_PREDICTIONS,
+        "words_past_the_row",
+    ),
+    Mutant(
+        "a start counts in every window that has it",
+        "research/evaluation/answer_spans.py",
+        "if _window_of(windows, window.first + start_K1[row, 0]) != number:",
+        "if False:",
+        "tests/evaluation/test_answer_spans.py",
+        "exhaustive_search",
+    ),
+    Mutant(
+        "articles are removed before punctuation",
+        "research/evaluation/squad.py",
+        '_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION))',
+        '_ARTICLES.sub(" ", answer.lower()).translate(_PUNCTUATION)',
+        "tests/evaluation/test_squad.py",
+        "normalisation_and_f1",
+    ),
+    Mutant(
+        "an answer without words is right in version 1.1",
+        "research/evaluation/squad.py",
+        "if no_answers and not (found and right):",
+        "if not (found and right):",
+        "tests/evaluation/test_squad.py",
+        "versions_differ",
+    ),
+    Mutant(
+        "an interval over items is as narrow as if each group were an evaluation",
+        "research/evaluation/multi_bootstrap.py",
+        "return (count * metric(items) - (count - 1) * np.array(without)).T",
+        "return np.array(without).T",
+        TEST_PREDICTIONS,
+        "margin_of_a_mean",
+    ),
+    Mutant(
+        "groups of the jackknife are neighbours in the file",
+        PREDICTIONS,
+        "shuffled = np.random.default_rng(0).permutation(len(known))",
+        "shuffled = np.arange(len(known))",
+        TEST_PREDICTIONS,
+        "margin_of_a_mean",
+    ),
+    Mutant(
+        "a single run's margin over items is shown as that over seeds",
+        "launch/reports/notes.py",
+        "    counts.discard(1)\n",
+        "",
+        "tests/launch/reports/test_tables.py",
+        "single_run",
+    ),
+    Mutant(
+        "a pretraining that learnt no context passes for one that did",
+        "launch/reports/notes.py",
+        "return 0 < (1 - SMALL_GAIN) * entropy < loss",
+        "return 0 < (1 + SMALL_GAIN) * entropy < loss",
+        "tests/launch/reports/test_notes.py",
+        "learnt_nothing",
+    ),
+]
