@@ -2,7 +2,7 @@
 
 import os
 import tracemalloc
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 
 import numpy as np
 import pytest
@@ -175,12 +175,13 @@ def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatc
     monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 2**12)
     monkeypatch.setattr(tokenize, "MAX_KNOWN_UNITS", 2**8)
     monkeypatch.setattr(checksums, "CHUNK_BYTES", 2**12)
+    monkeypatch.setattr(checksums, "NUM_THREADS", 1)
+    texts = [make_lines(n, lines=20) for n in range(40)]
 
     def peak(times):
         def read(split):
-            for n in range(times):
-                for line in make_lines(n % 50, lines=20):
-                    yield Document(line)
+            for lines in islice(cycle(texts), times):
+                yield from map(Document, lines)
 
         corpus = Corpus("long", read, lambda: times)
         tracemalloc.start()
@@ -190,7 +191,8 @@ def test_memory_does_not_grow_with_the_corpus(vocabularies, tmp_path, monkeypatc
         return peak_bytes
 
     peak(1)  # fills tables that are computed once
-    assert peak(400) < 1.1 * peak(100)
+    num_chars = sum(len(line) for lines in texts for line in lines)
+    assert peak(4 * len(texts)) - peak(len(texts)) < 3 * num_chars / 4
 
 
 @pytest.fixture(scope="module")
