@@ -10,6 +10,7 @@ from typing import NoReturn
 from launch import signals
 from launch.signals import INTERRUPTED, PREEMPTED
 from research.errors import NonFiniteLossError, PreemptedError, UserError, unknown
+from research.run.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
 """Exit codes. An exception without a code of its own is a bug: it keeps its traceback.
@@ -107,6 +108,7 @@ def main(
     An exception that `exit_code_for` knows is printed as one line; the exit code is its
     own. Any other exception is raised.
     """
+    keep_freed_memory()
     try:
         code = run(parser.parse_args(argv))
         sys.stdout.flush()

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from research.kernels.counter_dropout import dropout_factor
+from research.kernels.counter_dropout import counter_dropout
 from research.kernels.intervals import TileBounds
 from research.kernels.plan import LANES, Distances, Plan, Settings
 from research.kernels.position_bias import BiasRefs, add_bias, bias_scratch
@@ -192,7 +192,7 @@ def drop(
     key_N1 = jnp.broadcast_to(key_1N, (LANES, key_1N.shape[1])).T[:, :1]
     seed = scalars.seeds[tile.row, tile.head]
     indices = inputs.query_index[...], key_N1
-    return x_NQ * dropout_factor(seed, *indices, settings.dropout)
+    return counter_dropout(x_NQ, seed, *indices, settings.dropout)
 
 
 def product(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from research.batch import NEVER
-from research.kernels.counter_dropout import dropout_factor, dropout_seeds
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import run_intervals, sorted_intervals
 from research.kernels.plan import Settings, Tiles, make_plan
@@ -122,9 +122,8 @@ def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance, rate
     seeds = dropout_seeds(jax.random.key(0), rows, 4)
     indices = (np.arange(n, dtype=np.int32) for n in (queries, keys))
     pairs = np.meshgrid(*indices, indexing="ij")
-    dropped = dropout_factor(
-        seeds[:, :, None, None], *(x[None, None] for x in pairs), rate
-    )
+    place = seeds[:, :, None, None], *(x[None, None] for x in pairs)
+    dropped = counter_dropout(np.float32(1), *place, rate)
     arguments = query, key, value, bias
     out, grads = ours(settings, *arguments, plan, grad, seeds if rate else None)
     expected = dense(*arguments, mask, distance, grad, np.float64(dropped))
@@ -171,7 +170,8 @@ def test_a_fraction_of_pairs_is_dropped_whatever_the_row_head_query_and_key():
     rate, n = 0.2, 256
     seeds = dropout_seeds(jax.random.key(1), 1, 2)[:, :, None, None]
     index = np.arange(n, dtype=np.int32)[None, None]
-    factor = dropout_factor(seeds, index[..., None], index[:, :, None], rate)
+    place = seeds, index[..., None], index[:, :, None]
+    factor = counter_dropout(np.float32(1), *place, rate)
     kept = np.asarray(factor)[0] > 0
     assert np.allclose(factor, np.where(kept, 1 / (1 - rate), 0))
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.models.options import Options
 
 
@@ -104,7 +105,7 @@ class Module(nn.Module):
 
 
 def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
-    """Dropout of x at the rate of a place, if the module has a "dropout" key.
+    """Dropout of x [..., L, D] at the rate of a place, if there is a "dropout" key.
 
     Args:
       place: one of `DROPOUT_PLACES` of the options.
@@ -112,8 +113,12 @@ def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
     rate = module.options.dropout_rate(place)
     if not rate or not module.has_rng("dropout"):
         return x
-    keep = jax.random.bernoulli(module.make_rng("dropout"), 1 - rate, x.shape)
-    return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
+    *leading, rows, columns = x.shape
+    seed = dropout_seeds(module.make_rng("dropout"), *leading)[..., None, None]
+    ones = (1,) * len(leading)
+    row = jnp.arange(rows).reshape(*ones, rows, 1)
+    column = jnp.arange(columns).reshape(*ones, 1, columns)
+    return counter_dropout(x, seed, row, column, rate)
 
 
 @jax.custom_vjp

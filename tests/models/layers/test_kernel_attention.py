@@ -11,7 +11,7 @@ from research import models
 from research.batch import NEVER
 from research.distributed import sharding
 from research.errors import UserError
-from research.kernels.counter_dropout import dropout_factor, dropout_seeds
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.models.layers.dense_attention import (
     AttentionInputs,
     dense_attention,
@@ -24,7 +24,7 @@ from research.run.flops import count_flops
 
 def loss_and_gradient(network, fn, params):
     def loss(params):
-        states = models.apply(network, params, fn)
+        states = models.apply(network, params, fn, jax.random.key(1))
         return jnp.mean(jnp.sin(3 * states.astype(jnp.float32)))
 
     return jax.jit(jax.value_and_grad(loss))(params)
@@ -66,7 +66,7 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
     seed = dropout_seeds(dropout_key, 4, 2)[:, :, None, None]
     index = np.arange(12, dtype=np.int32)[None, None, None]
     query_index = np.swapaxes(index[..., : lengths[0]], 2, 3)
-    factor = dropout_factor(seed, query_index, index, rate)
+    place = seed, query_index, index
 
     def gradient(attend):
         def total(arrays, table):
@@ -82,7 +82,9 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
         return interval_mask(inputs, interpret=True).attend(*arrays, **own)
 
     def dense(inputs, *arrays):
-        return dense_attention(*arrays, dense_mask(inputs), drop=lambda p: p * factor)
+        return dense_attention(
+            *arrays, dense_mask(inputs), drop=lambda p: counter_dropout(p, *place, rate)
+        )
 
     with sharding.context(mesh):
         actual = gradient(interval)
@@ -90,20 +92,21 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
 
 
 def test_queries_behind_the_keys(make_options, make_group, make_params, assert_close):
-    """Two streams, of which the appended queries are scored."""
+    """Two streams, of which the appended queries are scored, with the same dropout."""
     random = np.random.default_rng(0)
     order = random.permutation(8).astype(np.int32)[None]
     hidden = np.array([[1, 4, 6, 7]], np.int32)
-    own = np.take_along_axis(order, hidden, axis=1)
+    last = np.take_along_axis(order, hidden, axis=1)
     never = np.full_like(hidden, NEVER)
     group = make_group(
         1,
         12,
         rank=np.concatenate([order, never], axis=1),
-        reach=np.concatenate([order, own - 1], axis=1),
+        reach=np.concatenate([order, last - 1], axis=1),
     )
     scored = np.array([[8, 11, 9, 10]], np.int32)
-    options = make_options(layers=2, position="rotary", attention="interval")
+    own = {"position": "rotary", "attention": "interval", "dropout": 0.3}
+    options = make_options(layers=2, **own)
 
     def states(net):
         return net.states(group, scored=scored, num_keys=8)
@@ -121,18 +124,3 @@ def test_what_the_kernel_does_not_have_is_refused(make_options):
     with pytest.raises(UserError, match="attention interval has no relative terms"):
         make_options(attention="interval", position="relative")
     make_options(attention="interval", dropout=0.1)
-
-
-def test_dropout_of_attention_weights_reaches_the_kernel(make_options, make_group):
-    """It is traced: with a key, seeds are drawn for 2 rows and 3 heads."""
-    options = make_options(width=12, heads=3, attention="interval", dropout=0.5)
-    network, group = models.Transformer(options, 50, pattern="causal"), make_group(2, 8)
-
-    def draws_seeds(dropout_key):
-        def run(key):
-            boxed = models.init(network, lambda net: net.states(group), key)
-            return models.apply(network, boxed, lambda n: n.states(group), dropout_key)
-
-        return "shape=(2, 3)" in str(jax.make_jaxpr(run)(jax.random.key(0)))
-
-    assert draws_seeds(jax.random.key(1)) and not draws_seeds(None)
