@@ -17,6 +17,8 @@ from collections.abc import Callable
 import torch
 import transformers as hf
 
+from research.run.host_memory import keep_freed_memory
+
 # B batch, L length
 
 BATCH, LENGTH, VOCABULARY = 32, 128, 8192
@@ -191,6 +193,7 @@ def measure(objective: str, turns: int, steps: int) -> dict:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()  # as for our own step
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--objective", choices=MODELS, required=True)
     parser.add_argument("--turns", type=int, default=8, help="the fastest one counts")

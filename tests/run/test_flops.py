@@ -70,3 +70,14 @@ def test_products_are_apart_by_dtype_from_other_flops():
         "float32 products": ONE,
         "other": 2 * 8 * 16,  # tanh and the sum
     }
+
+
+def test_memory_on_a_cpu_has_temporary_buffers():
+    """The product of [2048, 8] and its transpose is in memory."""
+
+    def total(x):
+        return jnp.sort(x @ x.T).sum()
+
+    shape = jax.ShapeDtypeStruct((2048, 8), jnp.float32)
+    compiled = jax.jit(total).lower(shape).compile()
+    assert flops.peak_bytes(compiled, on_cpu=True) > 4 * 2048**2
