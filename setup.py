@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 setup(
     name="palimpsest",
@@ -12,9 +12,10 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(
+    packages=find_namespace_packages(
         include=["research*", "experiments*", "launch*"],
     ),
+    package_data={"experiments": ["claims/*.toml", "claims/results/*.json"]},
     install_requires=[
         "absl-py>=2.1",
         "etils[epath]>=1.9",

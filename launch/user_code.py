@@ -10,7 +10,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import experiments
 from research.errors import UserError, unknown
+
+INSTALLED = Path(experiments.__file__).parents[1]
+"""The folder of the package `experiments`."""
 
 
 class SourceLoader(importlib.machinery.SourceFileLoader):
@@ -20,12 +24,20 @@ class SourceLoader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+def find(path: str) -> str:
+    """The path of a file; of experiments/... that is not here, the installed file's."""
+    installed = INSTALLED / path
+    elsewhere = Path(path).parts[:1] == ("experiments",) and not Path(path).exists()
+    return str(installed) if elsewhere and installed.is_file() else path
+
+
 def module_at(path: str) -> ModuleType:
-    """Imports a Python file by its path.
+    """Imports a Python file by its path, see `find`.
 
     Raises:
       UserError: the file does not exist, is not Python, or raises.
     """
+    path = find(path)
     if not Path(path).is_file():
         near = [str(file) for file in sorted(Path(path).parent.glob("[!_]*.py"))]
         raise unknown("file", path, near) if near else UserError(f"no file {path}")
@@ -69,6 +81,7 @@ def name_line_in_errors(path: str) -> Iterator[None]:
     Raises:
       UserError: names the file, the line, and the error.
     """
+    path = find(path)
     try:
         yield
     except UserError:

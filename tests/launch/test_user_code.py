@@ -1,5 +1,10 @@
 """Experiments, sweeps and tables that are wrong: their file and line, in one line."""
 
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from launch import config, report, sweep, table
@@ -105,3 +110,31 @@ def test_a_row_with_a_formula_and_html_stops_no_report(folder, capsys, tmp_path)
     assert not caught.value.code, capsys.readouterr().err
     text = (tmp_path / "sweep" / "report.md").read_text()
     assert r"| $x^$ \| \<b> |" in text and "| <b>" not in text
+
+
+def test_experiments_are_found_from_any_folder(tmp_path, monkeypatch, error):
+    """What lies in the current folder comes first."""
+    monkeypatch.chdir(tmp_path)
+    assert config.from_file("experiments/mlm.py").objective.name == "mlm"
+    words = error(sweep, "--sweep=experiments/sweeps/bert66.py")
+    assert "no file experiments/sweeps/bert66.py" in words
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "mlm.py").write_text("raise ValueError('mine')\n")
+    with pytest.raises(UserError, match=r"experiments/mlm.py:1: ValueError: mine"):
+        config.from_file("experiments/mlm.py")
+
+
+def test_all_files_of_the_packages_are_installed(tmp_path):
+    root = Path(__file__).parents[2]
+    build = ["setup.py", "-q", "build_py", f"--build-lib={tmp_path}"]
+    subprocess.run([sys.executable, *build], cwd=root, check=True, capture_output=True)
+
+    def names(folder):
+        packages = (folder / name for name in ("research", "experiments", "launch"))
+        found = itertools.chain(*(package.rglob("*.*") for package in packages))
+        return {str(path.relative_to(folder)) for path in found if path.is_file()}
+
+    expected = {
+        name for name in names(root) if name.endswith((".py", ".toml", ".json"))
+    }
+    assert names(tmp_path) == expected and len(expected) > 300
