@@ -6,7 +6,8 @@ import sys
 import pytest
 
 ALLOCATE_AGAIN = """
-import importlib.metadata, os, resource, sys, threading
+import ctypes, importlib.metadata, resource, sys, threading
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: pages of 4 KiB
 if sys.argv[1] == "plugin":
     importlib.metadata.entry_points = lambda group: [group] * (group == "jax_plugins")
 from research.run.host_memory import keep_freed_memory
