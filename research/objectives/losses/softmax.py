@@ -193,7 +193,11 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
     other_BCV = jnp.where(_is_target(logits_BCV, target_BC), -jnp.inf, logits_BCV)
     max_other_BC = jnp.max(other_BCV, axis=-1)
     max_BC = jnp.maximum(max_other_BC, target_logit_BC)
-    e_BCV = lax.optimization_barrier(jnp.exp(logits_BCV - max_BC[..., None]))
+    e_BCV = jnp.exp(logits_BCV - max_BC[..., None])
+    # Of e only what the products read is stored: XLA computes the sum beside it.
+    rounded_BCV = lax.optimization_barrier(e_BCV.astype(feature_BCE.dtype))
+    if feature_BCE.dtype == e_BCV.dtype:
+        e_BCV = rounded_BCV
     sum_BC = jnp.sum(e_BCV, axis=-1)
     lse_BC = jnp.log(sum_BC) + max_BC
     loss_BC = lse_BC + options.z_loss * lse_BC**2
@@ -202,7 +206,6 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
 
     dtype = feature_BCE.dtype
     dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
-    rounded_BCV = e_BCV.astype(dtype)
     scaled_BCE = (feature_BCE.astype(jnp.float32) * factor_BC[..., None]).astype(dtype)
     # A transposed copy, so that the product below reads both operands row by row.
     scaled_EBC = lax.optimization_barrier(jnp.moveaxis(scaled_BCE, -1, 0))
@@ -210,7 +213,7 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
     sums = (
         jnp.sum(loss_BC * weight_BC),
         dot("ebc,bcv->ev", scaled_EBC, rounded_BCV),
-        jnp.einsum("bc,bcv->v", factor_BC, e_BCV),
+        jnp.einsum("bc,bcv->v", factor_BC, rounded_BCV.astype(jnp.float32)),
     )
     correct_BC = jnp.where(target_logit_BC > max_other_BC, weight_BC, 0.0)
     return sums, (loss_BC, feature_grad_BCE, correct_BC)
