@@ -73,7 +73,7 @@ pod: $(AOT)/stamp
 slices: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m docs.slices
 
-# The tables of docs/performance.md: tiles and memory of attention.
+# Tables of docs/performance.md: tiles and memory of attention, the loss.
 performance: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m docs.performance
 

@@ -1,9 +1,9 @@
-"""Generates the tables of docs/performance.md: tiles and memory of attention.
+"""Generates tables of docs/performance.md: tiles and memory of attention, the loss.
 
 make performance
 
-Tiles are counted on batches that the objectives make of random text; memory is what
-XLA's compiler for TPUs allots to attention and its gradients, without a TPU.
+Tiles are counted on batches that the objectives make of random text; memory and bytes
+are those of programs that XLA's compiler for TPUs makes, without a TPU.
 """
 
 import re
@@ -27,8 +27,6 @@ OBJECTIVES = {
 }
 ROWS, SEPARATORS, SENTINELS = 4, 1 / 400, 4000  # documents of 400 tokens, in the mean
 
-TOPOLOGIES = ("v5e:2x2", "v5p:2x2x1", "v6e:2x2")
-
 TILES_HEADER = (
     "| | length | visible, % | tiles of 128, % | tiles of 512, % |\n"
     "|---|--:|--:|--:|--:|\n"
@@ -36,11 +34,21 @@ TILES_HEADER = (
 MEMORY_HEADER = (
     "| chip | pattern | length | interval, MiB | dense, MiB |\n|---|---|--:|--:|--:|\n"
 )
+LOSS_HEADER = (
+    "| chip | vocabulary | form | one chip: memory | moved "
+    "| four chips: memory | moved | sent |\n|---|--:|---|--:|--:|--:|--:|--:|\n"
+)
+COMPILED = (
+    (MEMORY_HEADER, "docs.attention_memory", ("v5e:2x2", "v5p:2x2x1", "v6e:2x2")),
+    (LOSS_HEADER, "docs.loss_memory", ("v5e:2x2", "v6e:2x2")),
+)
+"""Tables of compiled programs: header, the module that prints rows, slices."""
 
 
 def main() -> None:
     write(TILES_HEADER, [row for label in OBJECTIVES for row in tile_rows(label)])
-    write(MEMORY_HEADER, [row for name in TOPOLOGIES for row in memory_rows(name)])
+    for header, module, slices in COMPILED:
+        write(header, [row for name in slices for row in compiled_rows(module, name)])
 
 
 def write(header: str, rows: list[str]) -> None:
@@ -107,9 +115,9 @@ def tile_fractions(group, pattern: str) -> list[float]:
     return [float(fraction) for fraction in count(segment, rank, reach)]
 
 
-def memory_rows(topology: str):
+def compiled_rows(module: str, topology: str):
     """The rows of one chip; its compilations have a process of their own."""
-    command = [sys.executable, "-m", "docs.attention_memory", topology]
+    command = [sys.executable, "-m", module, topology]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
         print(topology, line.strip(), file=sys.stderr, flush=True)
