@@ -142,9 +142,9 @@ class Model:
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
-    attention: str = choice("dense", ("dense", "interval", "library"))  # dense: logits
-    # of all pairs; interval: a kernel for TPUs; library: cuDNN's on a GPU, without T5's
-    # bias and attention_dropout. These two have no relative terms, and are not timed
+    attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
+    # all logits at once; interval: a kernel for TPUs; library: cuDNN's, without T5's
+    # bias and attention_dropout; auto: the platform's kernel, or dense. See Options
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

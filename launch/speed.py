@@ -36,9 +36,6 @@ NETWORKS = {
 }
 """Name -> an experiment, and how it differs beside its size."""
 
-STEP_IMPLEMENTATIONS = {"tpu": ("dense", "interval"), "gpu": ("dense", "library")}
-"""Platform -> values of model.attention; of other platforms dense alone."""
-
 
 SENTINELS = 128
 """dae hides 103 spans of 2048 tokens."""
@@ -118,9 +115,11 @@ def _step_jobs(size: Size) -> Iterator[Any]:
     import jax
 
     from launch.hardware.step_speed import step_job
+    from research.models.layers.attention import PLATFORM_KERNELS
 
     states: dict[str, Any] = {}
-    implementations = STEP_IMPLEMENTATIONS.get(jax.default_backend(), ("dense",))
+    kernel = PLATFORM_KERNELS.get(jax.default_backend())
+    implementations = ["dense", *([kernel] if kernel else [])]
     for name, (experiment, changes) in NETWORKS.items():
         for length in size.step_lengths:
             rows = max(1, size.step_tokens // length) * jax.device_count()

@@ -61,7 +61,8 @@ class Options:
     "library" is cuDNN's on a GPU (`research.models.layers.library_attention`). Neither
     has relative terms, and the latter has no dropout of attention weights and no bias
     of relative positions (T5's). Elsewhere "interval" is interpreted, for tests, and
-    "library" is XLA's.
+    "library" is XLA's. "auto" is the kernel of the platform where it has all that these
+    options need, else "dense".
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
@@ -183,25 +184,26 @@ class Options:
                 )
 
     def _check_attention(self):
-        if self.attention == "dense":
-            return
-        lacks = {
+        if self.attention != "auto" and (what := self.lacks(self.attention)):
+            raise UserError(
+                f"model.attention {self.attention} has no {what}; "
+                "set model.attention=dense"
+            )
+
+    def lacks(self, attention: str) -> str:
+        """What these options need that an implementation does not have; "": nothing."""
+        needs = {
             "relative terms (model.position, model.token_type_encoding)": (
-                self.has_relative_terms
+                attention != "dense" and self.has_relative_terms
             ),
             "dropout of attention weights (model.attention_dropout)": (
-                self.attention == "library" and self.dropout_rate("attention") > 0
+                attention == "library" and self.dropout_rate("attention") > 0
             ),
             "bias of relative positions (model.position t5)": (
-                self.attention == "library" and self.position == "t5"
+                attention == "library" and self.position == "t5"
             ),
         }
-        for what, is_needed in lacks.items():
-            if is_needed:
-                raise UserError(
-                    f"model.attention {self.attention} has no {what}; "
-                    "set model.attention=dense"
-                )
+        return next((what for what, is_needed in needs.items() if is_needed), "")
 
     def dropout_rate(self, place: str) -> float:
         """The rate at one of `DROPOUT_PLACES`."""

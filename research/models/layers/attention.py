@@ -33,6 +33,9 @@ from research.models.layers.relative import (
 )
 from research.models.options import Options
 
+PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
+"""Platform -> the value of model.attention that is a kernel of its own there."""
+
 
 class PositionFeatures(NamedTuple):
     """Functions of the positions or token types of queries or keys; None: not used."""
@@ -79,16 +82,30 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the implementation that `model.attention` chooses."""
-    if inputs.start is not None:  # a few queries a call: nothing for a kernel
+    name = choose_attention(options)
+    if name == "dense" or inputs.start is not None:  # a few queries a call
         return dense_mask(inputs)
-    if options.attention == "dense":
-        return dense_mask(inputs)
-    if options.attention == "library":
+    if name == "library":
         return library_mask(inputs, implementation=library_kernel())
     # Pallas takes a second to import.
     from research.models.layers.kernel_attention import interval_mask
 
     return interval_mask(inputs, interpret=platform() != "tpu")
+
+
+def choose_attention(options: Options) -> str:
+    """`model.attention`; for "auto" the platform's kernel if it serves, else "dense".
+
+    cuDNN serves bfloat16 and heads of a width up to 128 that 8 divides.
+    """
+    if options.attention != "auto":
+        return options.attention
+    name = PLATFORM_KERNELS.get(platform(), "dense")
+    if name == "library":
+        narrow = options.key_width <= 128 and options.key_width % 8 == 0
+        if options.dtype != "bfloat16" or not narrow:
+            return "dense"
+    return "dense" if options.lacks(name) else name
 
 
 def library_kernel() -> str:

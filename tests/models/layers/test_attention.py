@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research import batch, models
-from research.models.layers import dense_attention
+from research.models.layers import attention, dense_attention
 from tests.testing.compiled_apply import apply
 
 
@@ -277,3 +277,24 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
         order[None, :] < order[hidden][:, None],
     )
     np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "platform, changes, expected",
+    [
+        ("cpu", {}, "dense"),
+        ("tpu", {"position": "t5", "dropout": 0.1}, "interval"),
+        ("tpu", {"position": "relative"}, "dense"),
+        ("gpu", {"dtype": "bfloat16"}, "library"),
+        ("gpu", {}, "dense"),
+        ("gpu", {"dtype": "bfloat16", "dropout": 0.1}, "dense"),
+        ("gpu", {"dtype": "bfloat16", "width": 24}, "dense"),
+        ("gpu", {"dtype": "bfloat16", "head_width": 136}, "dense"),
+    ],
+)
+def test_auto_is_the_kernel_of_the_platform_where_it_serves(
+    platform, changes, expected, make_options, monkeypatch
+):
+    monkeypatch.setattr(attention, "platform", lambda: platform)
+    options = make_options(attention="auto", **changes)
+    assert attention.choose_attention(options) == expected

@@ -1,4 +1,4 @@
-"""Mutants of `launch.speed`, of attention by JAX's own function, of rooflines."""
+"""Mutants of speed: attention's choice, memory, rooflines; and of what is installed."""
 
 from tests.proofs.mutation import Mutant
 
@@ -122,5 +122,86 @@ MUTANTS = [
         "return Counter({products: max(array.size for array in numbers)})",
         "tests/run/test_flops.py",
         "by_dtype",
+    ),
+    Mutant(
+        "attention auto takes a kernel that lacks what the network needs",
+        "research/models/layers/attention.py",
+        'return "dense" if options.lacks(name) else name',
+        "return name",
+        "tests/models/layers/test_attention.py",
+        "auto",
+    ),
+    Mutant(
+        "attention auto gives cuDNN heads that it does not take",
+        "research/models/layers/attention.py",
+        "narrow = options.key_width <= 128 and options.key_width % 8 == 0",
+        "narrow = options.key_width <= 128",
+        "tests/models/layers/test_attention.py",
+        "auto",
+    ),
+    Mutant(
+        "dense attention and the kernel drop different pairs",
+        "research/models/layers/dense.py",
+        "return counter_dropout(x, seed, row, column, rate)",
+        "return counter_dropout(x, seed, row + 1, column, rate)",
+        "tests/models/layers/test_kernel_attention.py",
+        "queries_behind",
+    ),
+    Mutant(
+        "memory of large arrays goes back to the kernel when it is freed",
+        "research/run/host_memory.py",
+        "    mallopt(M_MMAP_THRESHOLD, UNLIMITED)\n",
+        "",
+        "tests/run/test_host_memory.py",
+        "kept",
+    ),
+    Mutant(
+        "threads have heaps of their own, which are given back",
+        "research/run/host_memory.py",
+        "    mallopt(M_ARENA_MAX, 1)\n",
+        "",
+        "tests/run/test_host_memory.py",
+        "kept",
+    ),
+    Mutant(
+        "hosts of accelerators keep what they free",
+        "research/run/host_memory.py",
+        'return not importlib.metadata.entry_points(group="jax_plugins")',
+        "return True",
+        "tests/run/test_host_memory.py",
+        "kept",
+    ),
+    Mutant(
+        "peak memory on a CPU leaves out temporary buffers",
+        "research/run/flops.py",
+        "sizes.argument_size_in_bytes + sizes.temp_size_in_bytes",
+        "sizes.argument_size_in_bytes",
+        "tests/run/test_flops.py",
+        "temporary_buffers",
+    ),
+    Mutant(
+        "a wheel has no sweeps and tables",
+        "setup.py",
+        "packages=find_namespace_packages(",
+        'packages=__import__("setuptools").find_packages(',
+        "tests/launch/test_user_code.py",
+        "installed",
+    ),
+    Mutant(
+        "experiments are looked for in the current folder alone",
+        "launch/user_code.py",
+        "return str(installed) if elsewhere and installed.is_file() else path",
+        "return path",
+        "tests/launch/test_user_code.py",
+        "any_folder",
+    ),
+    Mutant(
+        "a stream's tokens stay in memory while it is written",
+        "research/data/store/tokenize.py",
+        "            unknown += int(",
+        "            corpus.__dict__.setdefault('kept', []).append(tokens)\n"
+        "            unknown += int(",
+        "tests/data/store/test_stream.py",
+        "memory",
     ),
 ]
