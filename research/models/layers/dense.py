@@ -113,11 +113,10 @@ def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
     rate = module.options.dropout_rate(place)
     if not rate or not module.has_rng("dropout"):
         return x
-    *leading, rows, columns = x.shape
-    seed = dropout_seeds(module.make_rng("dropout"), *leading)[..., None, None]
-    ones = (1,) * len(leading)
-    row = jnp.arange(rows).reshape(*ones, rows, 1)
-    column = jnp.arange(columns).reshape(*ones, 1, columns)
+    seed = dropout_seeds(module.make_rng("dropout"), *x.shape[:-2])[..., None, None]
+    row, column = (
+        jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - n) for n in (2, 1)
+    )
     return counter_dropout(x, seed, row, column, rate)
 
 
