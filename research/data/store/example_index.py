@@ -257,7 +257,7 @@ def _damaged_pieces(
         return "piece_first.npy does not divide the pieces into rows"
     length = np.add.reduceat(pieces.length, first[:-1])
     if (length != rows["length"]).any() or length.max() > text_spec.width:
-        return "piece_first.npy with length.npy has rows that are too long"
+        return "piece_first.npy and piece_length.npy do not have the rows of length.npy"
     if (first[1:] <= first[:-1]).any() or first[-1] != num:
         return "piece_first.npy does not divide the pieces into rows"
     if not in_range(rows["start"], 0, stream.num_tokens):
