@@ -48,8 +48,8 @@ class Data:
     format: str = choice("auto", FORMATS)  # of files; auto: by their suffix
     fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
     # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
-    label: str = free_text("")  # column or key of the label, which data.test may lack;
-    # "": that of the format, if it has one
+    label: str = free_text("")  # column or key of the label; "": that of the format,
+    # if it has one. Files of data.test may lack it
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
@@ -66,14 +66,12 @@ class Data:
     vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, a model file,
     # a run's workdir
     vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
-    vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text, at
-    # most, that train a vocabulary: the lines with the smallest hashes
+    vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
+    # vocabulary is trained on, at most: the lines with the smallest hashes
     whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
-    # of it becomes one space, also between lines; auto: keep if vocabulary is bytebpe,
-    # the only one that can
+    # of it becomes one space, also between lines; only bytebpe can keep it (auto)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
-    packing: str = choice("none", ("none", "best_fit"))  # best_fit: documents as
-    # segments of rows
+    packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
     separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
     # (its tokens) ** alpha, also among the lines that train the vocabulary

@@ -145,7 +145,7 @@ class Example(NamedTuple):
     """Raw text on the host, before corruption. Rows may be shorter than R, or empty."""
 
     token: np.ndarray  # [B, R] int32, pad_id beyond `length`
-    flags: np.ndarray  # [B, R] uint8, bits WORD to ANSWER_END; 0 beyond `length`
+    flags: np.ndarray  # [B, R] uint8, bits WORD to PIECE; 0 beyond `length`
     length: np.ndarray  # [B] int32
     label: np.ndarray  # [B] int32: of the document, the pair, or BACKWARD; -1 for none
     first_length: np.ndarray  # [B] int32, tokens of a pair's first span; else `length`

@@ -248,17 +248,16 @@ def _write(
         for kind, mask in masks.items()
     }
     position = np.where(masks["query"], place["query"], place["key"])
-    row_of_piece = row[chunk.number][:, None]
+    columns = {False: (masks["key"] | masks["query"], position)}
+    if "slot" in masks:
+        columns[True] = masks["slot"], place["slot"]
+    own = {n: role for n, role in layout.roles.items() if role.group == group}
+    widths = {role.by_slot: batch[name].shape[1] for name, role in own.items()}
     from_to = {}
-    for by_slot in (False, True) if "slot" in masks else (False,):
-        mask = masks["slot"] if by_slot else masks["key"] | masks["query"]
-        name = next(n for n, r in layout.roles.items() if r == (group, by_slot))
-        to = row_of_piece * batch[name].shape[1]
-        to = to + (place["slot"] if by_slot else position)
-        from_to[by_slot] = np.flatnonzero(mask), to[mask]
-    for name, role in layout.roles.items():
-        if role.group != group:
-            continue
+    for by_slot, (mask, column) in columns.items():
+        index = row[chunk.number][:, None] * widths[by_slot] + column
+        from_to[by_slot] = np.flatnonzero(mask), index[mask]
+    for name, role in own.items():
         array = chunk.arrays[name]
         if role.by_slot and name.endswith(INDEX_ARRAYS):
             array = np.take_along_axis(position, array, axis=1)
