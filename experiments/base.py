@@ -69,9 +69,9 @@ class Data:
     vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
     # vocabulary is trained on, at most: the lines with the smallest hashes
     whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
-    # of it becomes one space, also between lines; auto: keep if vocabulary is bytebpe,
-    # the only one that can
+    # of it becomes one space, also between lines; only bytebpe can keep it (auto)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
+    packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
     separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
     # (its tokens) ** alpha, also among the lines that train the vocabulary

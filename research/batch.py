@@ -20,6 +20,15 @@ PART, ANSWER_START, ANSWER_END = 16, 32, 64
 """More bits, of the examples of tasks: a token starts a part of the document after the
 first (a second text, a word with a tag); it is the first or last one of the answer."""
 
+PIECE = 128
+"""One more bit, of packed rows: the token starts a piece, which is a document, or a
+part of one that is longer than a row."""
+
+PIECE_SPECIALS, MIN_PIECE_COLUMNS = 3, 16
+"""Columns of a packed row: those that a piece has besides its text, for specials and
+for the separator after it; and those that it takes at least, so that specials and the
+rounded numbers of targets of short pieces cannot fill a row."""
+
 NEXT, OTHER_DOCUMENT, NONADJACENT = 0, 1, 2
 """Labels of pairs: the second span follows the first, is from another document, or is
 from the same document but not adjacent."""
@@ -53,7 +62,7 @@ class TextSpec(NamedTuple):
     """What text an objective takes for one example."""
 
     unit: str  # stream, document, pair, ...: see research.data.store.example_index
-    length: int  # raw tokens at most
+    length: int  # raw tokens at most; of packed rows those of a piece
 
     # Pairs: fraction whose second span is from another document; fraction whose second
     # span is from the same document but not adjacent; fraction that is cut to a random
@@ -93,8 +102,10 @@ class TextSpec(NamedTuple):
         """R: raw tokens that are read for an example, at most.
 
         Of "halves" more than a row has: a late sentence may be part of its beginning.
+        Of "packed" a separator more.
         """
-        return self.length + (self.length // 2 if self.unit == "halves" else 0)
+        more = {"halves": self.length // 2, "packed": 1}
+        return self.length + more.get(self.unit, 0)
 
     def of_corpus(self, number: int) -> "TextSpec":
         """The text that an example from corpus `number` takes."""
@@ -134,7 +145,7 @@ class Example(NamedTuple):
     """Raw text on the host, before corruption. Rows may be shorter than R, or empty."""
 
     token: np.ndarray  # [B, R] int32, pad_id beyond `length`
-    flags: np.ndarray  # [B, R] uint8, bits WORD to ANSWER_END; 0 beyond `length`
+    flags: np.ndarray  # [B, R] uint8, bits WORD to PIECE; 0 beyond `length`
     length: np.ndarray  # [B] int32
     label: np.ndarray  # [B] int32: of the document, the pair, or BACKWARD; -1 for none
     first_length: np.ndarray  # [B] int32, tokens of a pair's first span; else `length`
@@ -144,6 +155,16 @@ class Example(NamedTuple):
     # text begins in; -1 for rows without text
     tag: np.ndarray  # [B, R] int32: the label of the part that starts there, -1: none;
     # [B, 0] where no text has tags
+
+
+def piece_columns(num_raw, length: int):
+    """Columns of a packed row that pieces of `num_raw` tokens (any shape) take.
+
+    Args:
+      length: `TextSpec.length` of packed rows, which have PIECE_SPECIALS columns more.
+    """
+    columns = np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)
+    return np.minimum(columns, length + PIECE_SPECIALS)
 
 
 def input_specs(length: int, prefix: str = "") -> dict[str, ArraySpec]:

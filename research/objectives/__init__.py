@@ -9,6 +9,7 @@ import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
+from research.objectives.inputs.packed_rows import PackedRows
 
 if TYPE_CHECKING:  # it imports JAX, which commands that load no objective do not need
     from research.objectives.losses.cross_entropy import Term
@@ -33,6 +34,9 @@ class Objective(Protocol):
 
     Some objectives have more members than these:
 
+    - `reads_separators`, True where the separator after a document is read and scored
+      in place of an eos of its own; `appends_queries`, True where an input ends with a
+      query for each scored slot (`inputs.packed_rows`).
     - `for_evaluation()`, where the carry of an evaluation is another one.
     - `predict(net, batch)`, which returns arrays [B, ...], and `predicts`, what they
       are: see `research.evaluation.predictions`.
@@ -139,15 +143,20 @@ def make_objective(name: str, **fields: Any) -> Objective:
 
 
 def config_objective(config: Any) -> Objective:
-    """The objective of a config.
+    """The objective of a config, on packed rows if data.packing is best_fit.
 
     Raises:
-      UserError: as `make_objective`; or data.length is too small for it.
+      UserError: as `make_objective`; or data.length is too small for it, or its rows
+        cannot be packed.
     """
     objective, length = make_objective(**config.objective), config.data.length
+    if config.data.packing == "best_fit":
+        objective = PackedRows(objective)
     if length < objective.min_length:
         raise UserError(
             f"data.length is {length}, but objective {config.objective.name} needs at "
             f"least {objective.min_length} for its specials and something to score"
         )
+    if config.data.packing == "best_fit":
+        objective.batch_spec(length)  # refuses what cannot be packed
     return objective

@@ -65,6 +65,7 @@ class Objective:
     eval_mem_len: int = number(0, least=0)  # the same in an evaluation; 0: mem_len
 
     family = "LM"
+    reads_separators = True
     supports_accumulation = True
     score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
 

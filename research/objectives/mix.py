@@ -19,6 +19,7 @@ from research.errors import UserError
 from research.fields import check, choice
 from research.objectives import names
 from research.objectives.inputs import composite
+from research.objectives.inputs.packed_layout import has_queries, reads_separators
 from research.objectives.losses.cross_entropy import Term
 
 BASE_OBJECTIVES = tuple(name for name in names() if name != "mix")
@@ -70,6 +71,14 @@ class Objective:
     @property
     def supports_accumulation(self) -> bool:
         return self._parts.supports_accumulation
+
+    @property
+    def reads_separators(self) -> bool:
+        return any(map(reads_separators, self._parts.objectives.values()))
+
+    @property
+    def appends_queries(self) -> bool:
+        return any(map(has_queries, self._parts.objectives.values()))
 
     @property
     def min_length(self) -> int:

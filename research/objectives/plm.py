@@ -75,6 +75,7 @@ class Objective:
 
     family = "PLM"
     pattern = "general"
+    appends_queries = True
     supports_accumulation = True
     score_methods: ClassVar = {
         "left_to_right": scoring.LIKELIHOOD,

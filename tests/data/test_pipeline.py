@@ -19,6 +19,8 @@ from tests.testing.toy_objectives import assert_same_batch, concatenate
 ONE_STREAM = (toy_objectives.Stream(),)
 TWO_STREAMS = (toy_objectives.Stream(), toy_objectives.Stream(((50,), (3, 40)), seed=1))
 TOY = toy_objectives.Objective()
+LONG_DOCUMENTS = (toy_objectives.Stream(((7, 5, 9, 2), (1, 139, 0, 33), (20, 3, 75))),)
+PACKED = toy_objectives.Objective("packed", extra=52)
 
 
 @pytest.fixture
@@ -55,9 +57,11 @@ def make(tmp_path):
     return make
 
 
-@pytest.fixture(params=["one corpus", "mixture", "documents", "pairs"])
+@pytest.fixture(params=["one corpus", "mixture", "documents", "pairs", "packed"])
 def pipeline(request, make):
     """pipeline(batch) -> Pipeline, of several units and of a mixture."""
+    if request.param == "packed":
+        return lambda batch=4: make(LONG_DOCUMENTS, PACKED, batch=batch)
     if request.param == "mixture":
         return lambda batch=4: make(TWO_STREAMS, batch=batch, rates=[0.3, 0.7])
     unit = {"documents": "document", "pairs": "pair"}.get(request.param, "stream")
@@ -107,9 +111,16 @@ def test_successive_batches_never_end(pipeline):
     assert_same_batch(batches[-1], pipeline().batch(152))
 
 
-@pytest.mark.parametrize("unit", ["stream", "document"])
-def test_an_epoch_reads_each_example_once_in_another_order(make, unit):
-    whole = make(objective=toy_objectives.Objective(unit), batch=1)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param((ONE_STREAM, TOY), id="stream"),
+        pytest.param((ONE_STREAM, toy_objectives.Objective("document")), id="document"),
+        pytest.param((LONG_DOCUMENTS, PACKED), id="packed"),
+    ],
+)
+def test_an_epoch_reads_each_example_once_in_another_order(make, case):
+    whole = make(*case, batch=1)
     num = whole.num_examples
     epochs = [
         concatenate(whole.batch(step) for step in range(epoch * num, (epoch + 1) * num))

@@ -13,10 +13,14 @@ from research.batch import (
     INPUT_ARRAYS,
     PARAGRAPH,
     PART,
+    PIECE,
+    PIECE_SPECIALS,
     SENTENCE,
     Example,
     input_group,
+    piece_columns,
 )
+from research.objectives.inputs.packed_rows import PackedRows
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 from tests.testing.objective_variants import VARIANTS
@@ -75,6 +79,9 @@ SAME_PATTERN = {
     "mix",
     "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
     "plm num_permutations=1 max_span=0",
+    "mlm unit=span boundary_targets=4 packed=True",
+    "electra packed=True",
+    "dae packed=True",
     "sentences",
     "sentences task=reorder",
     "tagging",
@@ -108,8 +115,9 @@ pattern_cases = parametrize(LOSS_CASES, lambda case: case.id in SAME_PATTERN)
 
 def make_objective(name: str, fields: dict[str, Any]) -> Any:
     """The objective of a case."""
-    own = {k: v for k, v in fields.items() if k not in ("model", "only")}
-    return objectives.make_objective(name, **own)
+    own = {k: v for k, v in fields.items() if k not in ("model", "only", "packed")}
+    objective = objectives.make_objective(name, **own)
+    return PackedRows(objective) if fields.get("packed") else objective
 
 
 def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any, Any]:
@@ -133,6 +141,8 @@ def make_example(
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
     row = np.flatnonzero(example.length > 1)
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
+    if spec.unit == "packed":
+        return _with_pieces(example._replace(flags=flags), spec.length, vocabulary)
     if spec.unit not in ("pair", "sentence_pair", "halves", "parts"):
         return example._replace(flags=flags)
     if spec.unit == "parts":
@@ -145,6 +155,24 @@ def make_example(
     ]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
     return example._replace(first_length=first, label=label, flags=flags)
+
+
+def _with_pieces(example: Example, length: int, vocabulary: Any) -> Example:
+    """The example with a second piece in rows whose columns are enough for two.
+
+    The last token of every other piece is a separator.
+    """
+    token, flags, cut = example.token.copy(), example.flags.copy(), example.length // 2
+    for row, size in enumerate(example.length):
+        two = piece_columns([cut[row], size - cut[row]], length).sum()
+        ends = (
+            [cut[row], size] if cut[row] and two <= length + PIECE_SPECIALS else [size]
+        )
+        for begin, end in zip([0, *ends], ends, strict=False):
+            flags[row, begin:end][:1] |= PIECE
+            if end - begin > length or (end - begin > 1 and row % 2):
+                token[row, end - 1] = vocabulary.eos_id
+    return example._replace(token=token, flags=flags)
 
 
 def _with_parts(example: Example, cut: np.ndarray) -> Example:

@@ -9,6 +9,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"unit": "word", "only": "corrupt"},
         {"unit": "ngram", "format": "segment_pair", "sentence_task": "sop"},
         {"unit": "span", "draw_unit": "span", "rounding": "up", "boundary_targets": 4},
+        {"unit": "span", "boundary_targets": 4, "packed": True},
+        {"rate": 0.3, "rounding": "independent", "only": "corrupt", "packed": True},
         {
             "format": "sentence_pair",
             "sentence_task": "structural",
@@ -33,6 +35,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"side": "one", "languages": "1:2", "only": "corrupt"},
         {"languages": "3", "predict": "next"},
+        {"languages": "3", "predict": "next", "only": "corrupt", "packed": True},
     ],
     "sentences": [
         {},
@@ -43,6 +46,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "lm": [
         {},
         {"prefix": "random", "documents": "apart"},
+        {"packed": True},
+        {"direction": "both", "prefix": "random", "only": "corrupt", "packed": True},
         {"direction": "backward"},
         {"direction": "both", "documents": "apart"},
         {"mem_len": 8, "model": {"position": "relative"}},
@@ -50,6 +55,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "plm": [
         {},
         {"num_permutations": 1, "max_span": 0},
+        {"packed": True},
         {"format": "pair", "direction": "both"},
         {
             "mem_len": 20,
@@ -59,6 +65,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "electra": [
         {},
         {"task": "chosen", "format": "segment_pair"},
+        {"packed": True},
         {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
     ],
     "unilm": [{"model": {"token_types": 6}}],
@@ -66,6 +73,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"rate": 0.5},
         {"noise_mask": "iid", "mode": "X"},
+        {"packed": True},
+        {"noise_mask": "iid", "mode": "X", "only": "corrupt", "packed": True},
         {"noise_mask": "prefix", "replacement": "drop"},
         {"layout": "decoder"},
         {"layout": "prefix", "noise_mask": "prefix", "replacement": "drop"},
@@ -92,11 +101,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "random_fraction": 0.1,
         },
         {"mask_rate": 0.3, "infill_rate": 0.0, "unit": "token", "only": "corrupt"},
+        {"insert_rate": 0.3, "only": "corrupt", "packed": True},
     ],
     "mass": [
         {},
         {"span_start": "edges", "decoder_start": "previous", "rate": 0.3},
         {"candidates": "all", "random_tokens": "all", "cross_attention": "unmasked"},
+        {"cross_attention": "unmasked", "packed": True},
     ],
     "mix": [
         {},
@@ -105,6 +116,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "parts": {"a": {"rate": 0.5}, "b": {"mixing_rate": 2.0}},
         },
     ],
+    "fim": [{}, {"only": "corrupt", "packed": True}],
     "joint": [{"parts": {"mlm": {"unit": "word"}, "next": {"objective": "lm"}}}],
     "sequence_classification": [
         {},
@@ -137,7 +149,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.
 
-The key `model` holds options that the network needs with these fields. A variant whose
+The key `model` holds options that the network needs with these fields; with `packed`
+the rows are packed. A variant whose
 key `only` is "corrupt" is tested on the host alone, since its network is that of
 another variant, or (question_answering head=joint) the positions of a softmax differ
 between rows, so that the untrained loss is no constant.

@@ -86,5 +86,5 @@ def restored_seqio_registry():
 
 def open_small(config):
     """The `Data` of a config, and its objective."""
-    objective = objectives.make_objective(**config.objective)
+    objective = objectives.config_objective(config)
     return open_data(config, objective), objective

@@ -1,5 +1,6 @@
 """A stream in memory, and an objective whose batch is the raw text it is given."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +102,12 @@ class Objective:
 
 def example_texts(index) -> list[np.ndarray]:
     """The tokens of each example of an index, with its spans joined."""
+    if index.pieces is not None:
+        start, length, first = index.pieces
+        texts = [
+            index.stream.token[s : s + n] for s, n in zip(start, length, strict=True)
+        ]
+        return [np.concatenate(texts[a:b]) for a, b in itertools.pairwise(first)]
     spans = [(index.start, index.length)]
     if index.second is not None:
         spans.append((index.second, index.second_length))

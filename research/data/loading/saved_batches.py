@@ -19,6 +19,9 @@ from research.errors import UserError
 META_FILE = "batches.json"
 """Written last: a folder without it is incomplete."""
 
+BATCH_KEYS = ("length", "packing", "dupe_factor")
+"""Keys of config.data that batches depend on, but for those of the text itself."""
+
 VOCAB_ARRAYS = {
     "is_special": bool,
     "ordinary_ids": np.int32,
@@ -157,7 +160,7 @@ def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource
 def _batch_settings(config: Any) -> dict[str, Any]:
     """Values of the config keys that batches depend on, but for the text's own."""
     objective = {f"objective.{key}": value for key, value in config.objective.items()}
-    data = {f"data.{key}": config.data[key] for key in ("length", "dupe_factor")}
+    data = {f"data.{key}": config.data[key] for key in BATCH_KEYS}
     return {"seed": config.seed} | data | objective
 
 

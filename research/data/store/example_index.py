@@ -9,6 +9,7 @@ import numpy as np
 
 from research.batch import NONADJACENT, TextSpec
 from research.data import cache, counter_rng
+from research.data.store.packed_documents import Pieces
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
 from research.data.store.text_units import (
@@ -21,6 +22,7 @@ from research.errors import UserError, unknown
 
 DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
+PIECE_DTYPES = Pieces(np.int64, np.int32, np.int64)
 VERSION = 3
 """To be raised when a change here makes another index of the same stream."""
 LATER_FIELDS = ("max_first", "tail", "separators")
@@ -31,8 +33,8 @@ class Index(NamedTuple):
     """The examples of one stream, in the order of the text; memory-mapped."""
 
     stream: Stream
-    start: np.ndarray  # [N] int64, in tokens
-    length: np.ndarray  # [N] int32, in tokens, at least 1
+    start: np.ndarray  # [N] int64, in tokens; of a packed row its first piece's
+    length: np.ndarray  # [N] int32, in tokens, at least 1; of a packed row all pieces'
     label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
     # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
     second: np.ndarray | None  # [N] int64: start of a pair's second span
@@ -41,6 +43,7 @@ class Index(NamedTuple):
     counts: dict[str, int]  # see `build_index`
     fingerprint: str
     pair_labels: bool = False  # whether labels are those of pairs
+    pieces: Pieces | None = None  # of packed rows
 
     def read(
         self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None
@@ -51,6 +54,8 @@ class Index(NamedTuple):
           key: [n] uint64, by which `TextSpec.random_start` draws where rows start;
             None: they start where the index says.
         """
+        if self.pieces is not None:
+            return self.pieces.read(self.stream, row, width, pad_id)
         start, first_length = self.start[row], self.length[row]
         if key is not None:
             start, first_length = self._draw_starts(start, width, key)
@@ -108,6 +113,9 @@ def build_index(
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
+      packed: documents, or pieces of those that are longer than a row, packed into rows
+        by best-fit decreasing, see `packed_documents`. A piece has the separator after
+        its document.
       pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
         `text_spec.width` tokens, of which an objective leaves some out.
       parts: two spans of a document, its first part and all others; the longer loses
@@ -127,7 +135,7 @@ def build_index(
       skipped: tokens of text in no example.
       repeated: tokens read again, each as often as it is.
       truncated: tokens that are left out of pairs because a pair is too long.
-      cut: sentences that are longer than a row.
+      cut: sentences (packed: documents) that are longer than a row.
 
     Raises:
       UserError: the unit is unknown, has no stride or a stride of its own, the text
@@ -142,8 +150,12 @@ def build_index(
         spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
         return _save_arrays(folder, spans)
 
+    is_packed = text_spec.unit == "packed"
+
     def find_damage(folder: Path) -> str:
         arrays = _load_arrays(folder, is_pair)
+        if is_packed:
+            return _damaged_pieces(_load_pieces(folder), arrays, stream, text_spec)
         return _find_damage(arrays, stream, pair_labels=pair_labels)
 
     cache_key = _cache_key(stream, text_spec, stride)
@@ -157,6 +169,7 @@ def build_index(
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
         pair_labels=pair_labels,
+        pieces=_load_pieces(folder) if is_packed else None,
     )
 
 
@@ -195,6 +208,10 @@ def _save_arrays(folder: Path, spans: Spans) -> dict[str, dict[str, int]]:
         if (array := getattr(spans, name)) is not None:
             array = np.broadcast_to(array, spans.start.shape)
             np.save(folder / f"{name}.npy", array.astype(dtype))
+    if spans.pieces is not None:
+        for name, dtype in PIECE_DTYPES._asdict().items():
+            array = getattr(spans.pieces, name).astype(dtype)
+            np.save(folder / f"piece_{name}.npy", array)
     return {"counts": _count_tokens(spans)}
 
 
@@ -203,6 +220,12 @@ def _load_arrays(folder: Path, is_pair: bool) -> dict[str, np.ndarray | None]:
     names = [*DTYPES, *(PAIR_DTYPES if is_pair else ())]
     arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
     return dict.fromkeys(PAIR_DTYPES) | arrays
+
+
+def _load_pieces(folder: Path) -> Pieces:
+    """The pieces of packed rows, memory-mapped."""
+    files = (folder / f"piece_{name}.npy" for name in Pieces._fields)
+    return Pieces(*(np.load(file, mmap_mode="r") for file in files))
 
 
 def _find_damage(
@@ -220,9 +243,31 @@ def _find_damage(
     return ""
 
 
+def _damaged_pieces(
+    pieces: Pieces,
+    rows: dict[str, np.ndarray | None],
+    stream: Stream,
+    text_spec: TextSpec,
+) -> str:
+    """The first file whose numbers no packed rows can have; "" if there is none."""
+    if not spans_in_shards(pieces.start, pieces.length, stream.shard_offsets, least=1):
+        return "piece_start.npy with piece_length.npy has spans outside the stream"
+    first, num = pieces.first, len(pieces.start)
+    if len(first) != len(rows["start"]) + 1 or not in_range(first[:-1], 0, num):
+        return "piece_first.npy does not divide the pieces into rows"
+    length = np.add.reduceat(pieces.length, first[:-1])
+    if (length != rows["length"]).any() or length.max() > text_spec.width:
+        return "piece_first.npy and piece_length.npy do not have the rows of length.npy"
+    if (first[1:] <= first[:-1]).any() or first[-1] != num:
+        return "piece_first.npy does not divide the pieces into rows"
+    if not in_range(rows["start"], 0, stream.num_tokens):
+        return "start.npy has spans outside the stream"
+    return "" if in_range(rows["label"], -1, 0) else "label.npy has labels"
+
+
 def _count_tokens(spans: Spans) -> dict[str, int]:
     """The counts of `build_index`."""
-    start, length = spans.start, spans.length
+    start, length, *_ = spans.pieces or spans
     if spans.second is not None:
         start = np.concatenate([start, spans.second])
         length = np.concatenate([length, spans.second_length])

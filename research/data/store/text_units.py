@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from research.batch import TextSpec
-from research.data.store import packing
+from research.data.store import packed_documents, packing
+from research.data.store.packed_documents import Pieces
 from research.data.store.stream import Stream
 
 
@@ -21,6 +22,7 @@ class Spans(NamedTuple):
     total: int = 0  # tokens of text
     truncated: int = 0
     cut: int = 0
+    pieces: Pieces | None = None  # of packed rows; `start` is that of the first one
 
 
 def _stream_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
@@ -56,6 +58,21 @@ def _sentence_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     separators -= np.searchsorted(document, start, side="right")
     inside = int(separators.sum()) * stream.separator_length
     return Spans(start, length, total=int(text.ends[-1]) + inside, cut=cut)
+
+
+def _packed_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """Rows of documents, see `packed_documents`."""
+    pieces = packed_documents.pack_documents(stream, text_spec.length)
+    size = packed_documents.text_sizes(stream)
+    separators = int(np.count_nonzero(size)) * stream.separator_length
+    first = pieces.first[:-1]
+    return Spans(
+        pieces.start[first],
+        np.add.reduceat(pieces.length, first),
+        total=int(size.sum()) + separators,
+        cut=int(np.count_nonzero(size > text_spec.length)),
+        pieces=pieces,
+    )
 
 
 def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
@@ -147,6 +164,7 @@ TEXT_UNITS = {
     "document": _document_spans,
     "sentences": _sentence_spans,
     "passage": _sentence_spans,
+    "packed": _packed_spans,
     "pair": _pair_spans,
     "sentence_pair": _pair_spans,
     "halves": _pair_spans,
@@ -159,6 +177,7 @@ UNIT_DESCRIPTIONS = {
     "document": "documents",
     "sentences": "whole sentences",
     "passage": "whole sentences",
+    "packed": "documents packed into rows",
     "pair": "pairs of sentences",
     "sentence_pair": "pairs of sentences",
     "halves": "pairs of segments",

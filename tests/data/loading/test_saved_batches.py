@@ -84,6 +84,7 @@ def test_an_error_names_the_key_that_differs(saved):
         ("train.steps", 41),
         ("data.length", 16),
         ("data.dupe_factor", 2),
+        ("data.packing", "best_fit"),
     ):
         other = config.copy_and_resolve_references()
         section, _, name = key.rpartition(".")

@@ -208,9 +208,11 @@ def test_a_name_of_a_users_task_is_refused(make):
 
 
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
-@pytest.mark.parametrize("name", ["mlm", "dae"])
+@pytest.mark.parametrize("name", ["mlm", "dae", "packed"])
 def test_reader_seqio_gives_the_same_batches(make, corpus, name):
-    config = make(corpus, name)
+    config = make(corpus, name if name != "packed" else "mlm")
+    if name == "packed":
+        config.data.update(length=96, stride=0, packing="best_fit")
     native, _ = small_data.open_small(config)
     config.data.reader = "seqio"
     by_seqio, _ = small_data.open_small(config)

@@ -265,7 +265,11 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
     ):
         with pytest.raises(UserError, match=r"pairs of sentences|contiguous streams"):
             open_data(texts_config, unsupported)
-    for key, value in (("dupe_factor", 3), ("lexicon", "words.tsv")):
+    for key, value in (
+        ("dupe_factor", 3),
+        ("lexicon", "words.tsv"),
+        ("packing", "best_fit"),
+    ):
         config = texts_config.copy_and_resolve_references()
         config.data[key] = value
         with pytest.raises(UserError, match=rf"data\.{key}"):

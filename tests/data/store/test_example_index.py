@@ -84,6 +84,13 @@ def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length
         ("halves", "second", 10**9),
         ("halves", "second_length", -1),
         ("halves", "label", 3),
+        ("packed", "start", 66),
+        ("packed", "length", 9),
+        ("packed", "label", 0),
+        ("packed", "piece_start", 20),
+        ("packed", "piece_length", 9),
+        ("packed", "piece_first", 1),
+        ("packed", "piece_first", 99),
     ],
 )
 def test_spans_outside_the_stream_are_found_though_the_file_looks_unchanged(

@@ -1,0 +1,191 @@
+"""How large the arrays of packed rows are, and which positions each array is about."""
+
+# L columns of a row, N tokens of text of a piece at most
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from research.batch import (
+    INPUT_ARRAYS,
+    PIECE_SPECIALS,
+    SCORED_ARRAYS,
+    ArraySpec,
+    TextSpec,
+    piece_columns,
+)
+from research.errors import UserError
+
+INDEX_ARRAYS = ("scored", "left", "right")
+"""Arrays of scored positions that are indices of positions."""
+
+SLOT_ARRAYS = (*SCORED_ARRAYS, "left", "right", "offset")
+"""Arrays with an entry for each scored position."""
+
+MIN_LENGTH = 16
+"""The least length at which a piece is corrupted."""
+
+MAX_UNUSED = 4
+"""Columns of a row that are padding of inputs that never need them, so that the inputs
+have the length of the row, which devices like better."""
+
+
+class Role(NamedTuple):
+    """What an array is about."""
+
+    group: str  # prefix of the network input whose positions it is about
+    by_slot: bool  # an entry for each scored position; else for each position
+
+
+class Layout(NamedTuple):
+    """Sizes of packed rows, and of the pieces that they are made of."""
+
+    roles: dict[str, Role]  # of each array
+    specs: dict[str, ArraySpec]  # of packed rows
+    num_keys: dict[str, int]  # group -> its positions without queries
+    own_length: np.ndarray  # [N + 2]: the least length for a text of so many tokens
+    max_positions: dict[str, np.ndarray]  # group -> [N + 2]: its positions there
+
+    def corrupted_length(self, num_raw: np.ndarray) -> np.ndarray:
+        """The length at which texts of `num_raw` tokens are corrupted.
+
+        Of few different lengths, so that few calls corrupt all pieces of a batch: at
+        most a quarter above the own length, which chance alone makes a difference to.
+        """
+        own = self.own_length[num_raw]
+        step = 2 ** np.maximum(np.log2(own).astype(np.int64) - 2, 0)
+        return np.maximum(-(-own // step) * step, MIN_LENGTH)
+
+
+@functools.lru_cache(maxsize=64)
+def make_layout(objective: Any, length: int) -> Layout:
+    """The layout of packed rows of `length` columns.
+
+    An array has room for the pieces that need the most of it among all that fit in a
+    row, so that no text can overflow it.
+
+    Raises:
+      UserError: examples of the objective cannot be joined.
+    """
+    roles = _check_packable(objective, length)
+    separator = reads_separators(objective)
+    max_raw = length - PIECE_SPECIALS
+    own_length = _least_lengths(objective, max_raw + 1)
+    layout = Layout(roles, {}, {}, own_length, {})
+    num_raw = np.arange(1, max_raw + 1)
+    columns = piece_columns(num_raw, max_raw)
+    specs = functools.cache(objective.batch_spec)
+    groups = {role.group for role in roles.values()}
+    for group in groups:
+        sizes = [_num_keys(objective, group, specs(n)) for n in own_length.tolist()]
+        layout.max_positions[group] = np.maximum.accumulate(sizes)
+        most = _most(columns, layout.max_positions[group][num_raw + separator], length)
+        nearly_all = length - MAX_UNUSED <= most <= length
+        layout.num_keys[group] = length if nearly_all else most
+    for name, role in roles.items():
+        size = layout.num_keys[role.group]
+        if role.by_slot or has_queries(objective):
+            corrupted = layout.corrupted_length(num_raw + separator).tolist()
+            slots = np.array(
+                [specs(n)[_target(role.group)].shape[0] for n in corrupted]
+            )
+            num_slots = _most(columns, np.maximum.accumulate(slots), length)
+            size = num_slots if role.by_slot else size + num_slots
+        layout.specs[name] = ArraySpec((size,), specs(length)[name].dtype)
+    return layout
+
+
+def reads_separators(objective: Any) -> bool:
+    """Whether the separator after a document is a token that the objective reads."""
+    return getattr(objective, "reads_separators", False)
+
+
+def has_queries(objective: Any) -> bool:
+    """Whether its inputs end with a query for each scored position."""
+    return getattr(objective, "appends_queries", False)
+
+
+def _check_packable(objective: Any, length: int) -> dict[str, Role]:
+    """The roles of the arrays.
+
+    Raises:
+      UserError: see `make_layout`.
+    """
+    name = type(objective).__module__.rpartition(".")[2]
+    spec = objective.text_spec(length)
+    roles, problem = {}, ""
+    if spec.contiguous:
+        problem = "reads a stream from row to row"
+    elif spec.unit != "stream":
+        problem = f"reads text of the unit {spec.unit!r}"
+    elif spec.random_start:
+        problem = "has parts that read texts of different lengths"
+    elif spec != TextSpec("stream", spec.length):
+        problem = "reads text ahead of its row"
+    else:
+        specs = objective.batch_spec(length)
+        roles = _find_roles(specs)
+        others = [array for array in specs if array not in roles]
+        if others:
+            problem = f"has arrays that cannot be joined ({', '.join(others)})"
+    if problem:
+        raise UserError(
+            f"data.packing=best_fit joins examples of single documents, but objective "
+            f"{name} {problem}; set data.packing=none, or fields by which it reads a "
+            "plain stream"
+        )
+    return roles
+
+
+def _find_roles(specs: Mapping[str, ArraySpec]) -> dict[str, Role]:
+    """The roles of arrays of positions and of scored positions; others are left out."""
+    tokens = [name.removesuffix("token") for name in specs if name.endswith("token")]
+    groups = [p for p in tokens if all(p + name in specs for name in INPUT_ARRAYS)]
+    roles = {p + name: Role(p, by_slot=False) for p in groups for name in INPUT_ARRAYS}
+    for group in groups:
+        prefix = group.removesuffix("decoder_")
+        by_slot = prefix + "scored" in specs
+        roles |= {
+            prefix + name: Role(group, by_slot)
+            for name in SLOT_ARRAYS
+            if prefix + name in specs
+        }
+    if "cross_segment" in specs:
+        roles["cross_segment"] = Role("encoder_", by_slot=False)
+    return roles
+
+
+def _target(group: str) -> str:
+    return group.removesuffix("decoder_") + "target"
+
+
+def _num_keys(objective: Any, group: str, specs: Mapping[str, ArraySpec]) -> int:
+    """Positions of a group, without queries."""
+    num_queries = specs[_target(group)].shape[0] if has_queries(objective) else 0
+    return specs[group + "token"].shape[0] - num_queries
+
+
+def _least_lengths(objective: Any, max_raw: int) -> np.ndarray:
+    """[max_raw + 1]: the least length whose rows have room for 0, 1, ... tokens."""
+    first = length = objective.min_length
+    room = [objective.text_spec(first).length]
+    while room[-1] < max_raw:
+        length += 1
+        room.append(objective.text_spec(length).length)
+    return first + np.searchsorted(room, np.arange(max_raw + 1))
+
+
+def _most(columns: np.ndarray, size: np.ndarray, length: int) -> int:
+    """The most that the sizes of pieces whose columns fit in `length` can add up to.
+
+    Args:
+      columns, size: of each piece; a piece may be taken any number of times.
+    """
+    of_columns = np.zeros(length + 1, np.int64)
+    np.maximum.at(of_columns, columns, size)
+    most = np.zeros(length + 1, np.int64)
+    for end in range(1, length + 1):
+        most[end] = (most[end - 1 :: -1][:end] + of_columns[1 : end + 1]).max()
+    return int(most[-1])

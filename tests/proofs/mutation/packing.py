@@ -1,0 +1,133 @@
+"""Mutants of packed rows: which documents share a row, and how examples are joined."""
+
+from tests.proofs.mutation import Mutant
+
+DOCUMENTS = "research/data/store/packed_documents.py"
+ROWS = "research/objectives/inputs/packed_rows.py"
+LAYOUT = "research/objectives/inputs/packed_layout.py"
+TEST_DOCUMENTS = "tests/data/store/test_packed_documents.py"
+TEST_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
+TEST_ROWS = "tests/objectives/inputs/test_packed_rows.py"
+
+MUTANTS = [
+    Mutant(
+        "a packed piece goes into the emptiest row that has room",
+        DOCUMENTS,
+        "for room in range(each, capacity + 1):",
+        "for room in range(capacity, each - 1, -1):",
+        TEST_DOCUMENTS,
+        "best_fit",
+    ),
+    Mutant(
+        "packing begins with the shortest piece",
+        DOCUMENTS,
+        "zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)",
+        "zip(sizes.tolist(), counts.tolist(), strict=True)",
+        TEST_DOCUMENTS,
+        "best_fit",
+    ),
+    Mutant(
+        "a document that fills a row is cut",
+        DOCUMENTS,
+        "count = -(-text // length)",
+        "count = text // length + 1",
+        TEST_DOCUMENTS,
+        "each_token",
+    ),
+    Mutant(
+        "the separator after a packed document is lost",
+        DOCUMENTS,
+        "length = size + stream.separator_length * (start + size == text_end)",
+        "length = size",
+        TEST_DOCUMENTS,
+        "each_token",
+    ),
+    Mutant(
+        "short pieces take as many columns as they have tokens and specials",
+        "research/batch.py",
+        "np.maximum(np.add(num_raw, PIECE_SPECIALS), MIN_PIECE_COLUMNS)",
+        "np.add(num_raw, PIECE_SPECIALS)",
+        TEST_LAYOUT,
+        "little_more_room",
+    ),
+    Mutant(
+        "pieces of a row have one segment",
+        ROWS,
+        "np.where(array > 0, array + offset, 0)",
+        "np.where(array > 0, array, offset * 0)",
+        TEST_ROWS,
+        "arrays",
+    ),
+    Mutant(
+        "pieces of a row have one key",
+        ROWS,
+        "keys[row, number])",
+        "keys[row, 0 * number])",
+        TEST_ROWS,
+        "arrays",
+    ),
+    Mutant(
+        "a separator stays before the eos of a packed piece",
+        ROWS,
+        "    if not separators:\n",
+        "    if separators:\n",
+        TEST_ROWS,
+        "arrays",
+    ),
+    Mutant(
+        "indices of scored positions stay as they are in the piece",
+        ROWS,
+        "np.take_along_axis(position, array, axis=1)",
+        "array",
+        TEST_ROWS,
+        "arrays",
+    ),
+    Mutant(
+        "a piece that has more positions than its length is lost",
+        ROWS,
+        "todo = np.concatenate(too_long)",
+        "todo = todo[:0]",
+        TEST_LAYOUT,
+        "fits",
+    ),
+    Mutant(
+        "packed arrays have room for one long piece alone",
+        LAYOUT,
+        "return int(most[-1])",
+        "return int(size[-1])",
+        TEST_LAYOUT,
+        "fits",
+    ),
+    Mutant(
+        "packing moves the queries of permuted LM among the keys",
+        ROWS,
+        'first["query"] = first.get("query", 0) + layout.num_keys[group]',
+        'first["query"] = first.get("query", 0) + 0',
+        TEST_ROWS,
+        "arrays or sums",
+    ),
+    Mutant(
+        "packed rows are read with mems",
+        LAYOUT,
+        "    if spec.contiguous:\n",
+        "    if False:\n",
+        TEST_LAYOUT,
+        "refused",
+    ),
+    Mutant(
+        "saved batches that are not packed are read as packed ones",
+        "research/data/loading/saved_batches.py",
+        'BATCH_KEYS = ("length", "packing", "dupe_factor")',
+        'BATCH_KEYS = ("length", "dupe_factor")',
+        "tests/data/loading/test_saved_batches.py",
+        "error_names",
+    ),
+    Mutant(
+        "data.packing has no effect on a seqio task of the user's",
+        "research/data/seqio/open_tasks.py",
+        '("lexicon", ""), ("packing", "none"))',
+        '("lexicon", ""))',
+        "tests/data/seqio/test_task_source.py",
+        "are_refused",
+    ),
+]
