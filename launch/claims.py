@@ -95,6 +95,11 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     if not seeds:
         raise UserError(f"{rows[0]} and {rows[1]} share no pretraining seed")
     better, worse = (np.array([of[seed] for seed in seeds]) for of in scores)
+    if np.array_equal(better, worse):
+        raise UserError(
+            f"{rows[0]} and {rows[1]} have the same {plan.metric} in all runs: what "
+            f"they differ in has no effect at scale {scale}, and nothing is compared"
+        )
     stand_ins = {column.name: column.stand_in for column in table.columns}
     origin = _origin(both) | {"stand_in": stand_ins[plan.metric]}
     lower = args.lower_is_better or plan.metric in claim.lower_is_better

@@ -7,6 +7,8 @@ Question: are ten masks of each text, used in turn, as good as a new one each ti
 Rows are BERT's pairs with next sentence prediction.
 
 Departs: a mask is seen as often as the text has epochs / 10, in the paper four times.
+Within ten epochs the rows are the same runs: smoke sees 3 million tokens, so that its
+text is at most a tenth of these (--config.data.corpus).
 """
 
 from experiments.paper_tables import finetuning

@@ -193,6 +193,9 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     with pytest.raises(SystemExit) as caught:
         main(command.run, command.parser(), [*flags, "--worse=none at all"])
     assert caught.value.code == 2 and "row of" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), [*flags, "--worse=mlm"])
+    assert caught.value.code == 2 and "same score in all" in capsys.readouterr().err
 
 
 def test_the_published_claims_load_and_their_configs_exist():

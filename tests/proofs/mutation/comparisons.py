@@ -11,6 +11,14 @@ TEST_TABLES = "tests/launch/reports/test_tables.py"
 
 MUTANTS = [
     Mutant(
+        "a claim is recorded from rows that are the same runs",
+        "launch/claims.py",
+        "if np.array_equal(better, worse):",
+        "if False:",
+        TEST_LEDGER,
+        "recorded_from",
+    ),
+    Mutant(
         "an interval forgets that the items are draws",
         STATISTICS,
         "np.maximum(items - interaction, 0) / (num_seeds * num_items)",
