@@ -11,17 +11,7 @@ from research.evaluation.metrics import HIGHER_IS_BETTER
 from research.fields import RATES, choice, fraction, free_text, number
 
 SPLITS = ("train", "valid", "test")
-FORMATS = (
-    "auto",
-    "txt",
-    "jsonl",
-    "tsv",
-    "csv",
-    "parquet",
-    "conll",
-    "conllu",
-    "squad",
-)
+FORMATS = ("auto", "txt", "jsonl", "tsv", "csv", "parquet", "conll", "conllu", "squad")
 BEST_METRICS = ("", "loss", *dict.fromkeys(itertools.chain(*HIGHER_IS_BETTER.values())))
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -57,6 +47,9 @@ class Data:
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;
     # both give the same bytes
     length: int = dim(128, least=1)  # tokens of the network's input
+    length_buckets: list = dataclasses.field(default_factory=list)  # of a task: lengths
+    # below data.length, as in [32, 64]; texts of like lengths share a batch, which has
+    # the shortest that holds them, so that less is padded. []: all have data.length
     stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
     # the number that an example reads
     train_split: str = choice("train", SPLITS)

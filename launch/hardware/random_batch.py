@@ -6,7 +6,7 @@ import numpy as np
 
 from research.batch import WORD, VocabInfo
 from research.data import counter_rng
-from research.data.loading.text_source import empty_examples, example_ids
+from research.data.loading.examples import empty_examples, example_ids
 
 
 def random_batch(

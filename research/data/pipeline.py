@@ -10,7 +10,7 @@ import numpy as np
 
 from research.batch import VocabInfo
 from research.data import cache
-from research.data.loading import saved_batches
+from research.data.loading import length_buckets, saved_batches
 from research.data.loading.build import corpus_rates, open_text
 from research.data.loading.text_source import ROWS_PER_CALL
 from research.errors import UserError
@@ -50,12 +50,20 @@ class Pipeline:
     """Batches of rows: row r of step s is row s * batch_size + r of the source.
 
     A row's content does not depend on the batch size, except for sources with
-    `contiguous` and for objectives that use the training step.
+    `contiguous` and for objectives that use the training step. With `buckets` these
+    choose the rows of a step, and the length of its batch.
     """
 
-    def __init__(self, source: Source, *, batch_size: int):
+    def __init__(
+        self,
+        source: Source,
+        *,
+        batch_size: int,
+        buckets: length_buckets.LengthBuckets | None = None,
+    ):
         self.source = source
         self.batch_size = batch_size
+        self.buckets = buckets
 
     @property
     def num_examples(self) -> int | None:
@@ -75,15 +83,23 @@ class Pipeline:
         self, step: int, rows: RowSelection | None = None
     ) -> dict[str, np.ndarray]:
         """The batch of a step, or this host's `rows` of it: a pure function."""
-        return self.rows(step * self.batch_size + self._row_numbers(rows))
+        if self.buckets is None:
+            return self.rows(step * self.batch_size + self._row_numbers(rows))
+        counter, length = self.buckets.batch(step)
+        return self.source.rows(counter[self._row_numbers(rows)], length)
 
     def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... before `limit` (0: without end).
 
-        Each equals `batch` of its step. Several are made by one call, which is faster.
+        Each equals `batch` of its step. Several of one length are made by one call,
+        which is faster.
         """
         numbers = self._row_numbers(rows)
         while not limit or step < limit:
+            if self.buckets is not None:
+                yield self.batch(step, rows)
+                step += 1
+                continue
             num_steps = max(1, ROWS_PER_CALL // len(numbers))
             num_steps = min(num_steps, limit - step) if limit else num_steps
             first = self.batch_size * np.arange(step, step + num_steps)
@@ -94,11 +110,11 @@ class Pipeline:
             step += num_steps
 
     def evaluation(self, rows: RowSelection | None = None):
-        """Each example once, in the order of the text, with the same corruption always.
+        """Each example once, with the same corruption always, in `evaluation_order`.
 
         All batches have batch_size rows: the last one is padded with rows of weight 0.
         """
-        for chunk in self.source.in_order(self.batch_size):
+        for chunk in self._evaluation_chunks():
             missing = self.batch_size - len(chunk["example"])
             if missing:
                 rest = self.source.empty_rows(missing)
@@ -106,6 +122,22 @@ class Pipeline:
                     name: np.concatenate([chunk[name], rest[name]]) for name in rest
                 }
             yield chunk if rows is None else {k: v[rows] for k, v in chunk.items()}
+
+    def evaluation_order(self) -> np.ndarray | None:
+        """[N]: the examples' numbers as `evaluation` reads them; None: 0, 1, ..."""
+        return None if self.buckets is None else self.buckets.evaluation_order()
+
+    def _evaluation_chunks(self) -> Iterator[dict[str, np.ndarray]]:
+        """The last one may have fewer rows, which then have data.length."""
+        if self.buckets is None:
+            yield from self.source.in_order(self.batch_size)
+            return
+        order = self.evaluation_order()
+        for begin in range(0, len(order), self.batch_size):
+            number = order[begin : begin + self.batch_size]
+            is_full = len(number) == self.batch_size
+            length = self.buckets.longest(number) if is_full else None
+            yield self.source.evaluation_rows(number, length)
 
     def _row_numbers(self, rows: RowSelection | None) -> np.ndarray:
         numbers = np.arange(self.batch_size, dtype=np.int64)
@@ -205,8 +237,11 @@ def open_data(config: Any, objective: Any) -> Data:
       UserError: a name, split or value of config.data is wrong.
     """
     data = config.data
+    if data.length_buckets:
+        length_buckets.check_lengths(data, objective, config.objective.name)
     if data.task and saved_batches.has_saved_batches(data.task):
-        return _make_data(config, *saved_batches.open_saved_batches(config))
+        opened = saved_batches.open_saved_batches(config)
+        return _make_data(config, objective, *opened)
     if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:
             raise UserError(
@@ -215,7 +250,7 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data.seqio import open_tasks  # imports TensorFlow
 
         vocab, train, held_out = open_tasks.open_user_task(config, objective)
-        opened = _make_data(config, vocab, train, held_out, {})
+        opened = _make_data(config, objective, vocab, train, held_out, {})
         return opened._replace(task=held_out if held_out.has_inputs else None)
     text = open_text(config, objective)
     train, held_out = text.train, text.eval
@@ -228,7 +263,7 @@ def open_data(config: Any, objective: Any) -> Data:
         from research.data.seqio import open_tasks
 
         train, held_out = open_tasks.open_own_task(config, objective, text)
-    opened = _make_data(config, text.vocab, train, held_out, counts)
+    opened = _make_data(config, objective, text.vocab, train, held_out, counts)
     documents = text.documents if data.reader == "native" else None
     return opened._replace(vocabulary=text.vocabulary, documents=documents)
 
@@ -244,6 +279,7 @@ def _is_user_task(task: str) -> bool:
 
 def _make_data(
     config: Any,
+    objective: Any,
     vocab: VocabInfo,
     train: Source,
     held_out: Source,
@@ -252,5 +288,13 @@ def _make_data(
     fingerprint = cache.fingerprint([train.fingerprint, held_out.fingerprint])
     train.empty_rows(1)  # what its objective cannot hide is told before long work
     size = config.train.batch
-    pipelines = (Pipeline(source, batch_size=size) for source in (train, held_out))
+    pipelines = []
+    for source in (train, held_out):
+        buckets = None
+        if lengths := [*config.data.length_buckets]:
+            lengths.append(config.data.length)
+            buckets = length_buckets.LengthBuckets(
+                source, objective, lengths=lengths, rows=size
+            )
+        pipelines.append(Pipeline(source, batch_size=size, buckets=buckets))
     return Data(vocab, *pipelines, fingerprint, counts)

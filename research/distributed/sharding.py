@@ -141,10 +141,15 @@ def _dims(names: P, shape: tuple[int, ...]) -> Iterator[tuple[str | None, int, A
 
 
 def to_devices(rows: dict, abstract_batch: dict) -> dict:
-    """The rows of this process as global arrays, sharded as `abstract_batch` says."""
+    """The rows of this process as global arrays, sharded as `abstract_batch` says.
+
+    Their lengths are their own: those of `abstract_batch` are data.length's.
+    """
     return {
         name: jax.make_array_from_process_local_data(
-            leaf.sharding, np.asarray(rows[name], leaf.dtype), leaf.shape
+            leaf.sharding,
+            np.asarray(rows[name], leaf.dtype),
+            (leaf.shape[0], *rows[name].shape[1:]),
         )
         for name, leaf in abstract_batch.items()
     }

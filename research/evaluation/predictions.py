@@ -22,6 +22,7 @@ set and number chunks of its text, over which the logits are averaged.
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -119,14 +120,17 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
 
 def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
     """The rows of each document, which are adjacent, in the order of the text."""
-    rows = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    rows = {name: _join([b[name] for b in batches]) for name in batches[0]}
+    if (order := data.eval.evaluation_order()) is not None:
+        back = np.argsort(order)
+        rows = {name: array[back] for name, array in rows.items()}
     documents, number = data.documents(), 0
     for index in data.eval.source.indices:
         offsets = index.stream.document_offsets
         of_row = np.searchsorted(offsets, index.start, side="right") - 1
         second = index.start if index.second is None else index.second
         end = 0
-        for document, text in enumerate(_take(documents, index.stream.num_documents)):
+        for document, text in enumerate(islice(documents, index.stream.num_documents)):
             begin, end = end, int(np.searchsorted(of_row, document, side="right"))
             if begin == end:
                 continue
@@ -137,9 +141,15 @@ def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
         number += len(index.start)
 
 
-def _take(documents: Iterator[Document], count: int) -> Iterator[Document]:
-    for _ in range(count):
-        yield next(documents)
+def _join(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays [B, ...] as one; those that are shorter in axis 1 end with zeros."""
+    width = max(array.shape[1] for array in arrays) if arrays[0].ndim > 1 else 0
+    padded = []
+    for array in arrays:
+        missing = [0, *(width - size for size in array.shape[1:2])]
+        missing += [0] * (array.ndim - len(missing))
+        padded.append(np.pad(array, [(0, size) for size in missing]))
+    return np.concatenate(padded)
 
 
 def _class_item(objective: Any, rows: Rows, data: Any) -> Item:

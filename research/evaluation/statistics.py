@@ -52,10 +52,15 @@ class MeanVariance(NamedTuple):
         return 2 * (weight * by_seeds + (1 - weight) * by_items)
 
     def margin(self, level: float) -> float:
-        """The deviation whose p-value is 1 - level; of a single data set."""
+        """The deviation whose p-value is 1 - level; of a single data set.
+
+        nan where a score is.
+        """
         from scipy import optimize, stats
 
         size = float(np.sqrt(self.seeds + self.items))
+        if math.isnan(size):
+            return size
         ends = stats.t.ppf((1 + level) / 2, [self.seed_df, self.item_df])
         if self.items == 0:  # Student's t
             return size * float(ends[0])

@@ -118,6 +118,11 @@ class Objective:
             separators=min(two - one, room - 1),  # a row has at least a token
         )
 
+    def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
+        one, two = (task_input.num_specials(self.format, parts) for parts in (1, 2))
+        return length + np.where(first_length < length, two, one)
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         dtype = np.float32 if self.task == "regression" else np.int32
         specs = sentence_pairs.label_specs() | {"label": ArraySpec((), dtype)}

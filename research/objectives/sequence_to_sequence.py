@@ -77,6 +77,10 @@ class Objective:
         second = self.target_length - self._num_specials
         return TextSpec("parts", first + second, max_first=first)
 
+    def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """[n]: columns of inputs of `length` raw tokens, `first_length` in one part."""
+        return first_length + self._num_specials
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         joined = length + self.target_length
         return text_to_text.batch_spec(length, self.target_length, joined, self.layout)

@@ -69,6 +69,10 @@ class Objective:
         room = length - task_input.num_specials(self.format, 1)
         return TextSpec("document", room, label="tags")
 
+    def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
+        return length + task_input.num_specials(self.format, 1)
+
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ class Part(NamedTuple):
     config: Any
     program: Program
     step: Any = None  # compiled by `compile_parts`
-    cost: Cost | None = None  # of that step
+    costs: dict[int, Cost] | None = None  # of that step, by the length of the batch
 
 
 def build_parts(config: Any, devices: Any = None) -> tuple[Program, list[Part]]:
@@ -59,7 +58,7 @@ def _build_phases(
 
 
 def compile_step(program: Program) -> tuple[Any, Cost]:
-    """The compiled step of a program, of (state, batch), and its cost."""
+    """The compiled step of (state, batch), for data.length, and its cost."""
     with sharding.context(program.mesh):
         compiled = program.step.lower(*program.step_shapes).compile()
     key_data = program.key_data()
@@ -72,11 +71,30 @@ def compile_step(program: Program) -> tuple[Any, Cost]:
 
 def compile_parts(parts: Sequence[Part]) -> list[Part]:
     """The parts with their compiled steps and what these cost."""
-    compiled = []
-    for part in parts:
-        step, cost = compile_step(part.program)
-        compiled.append(part._replace(step=step, cost=cost))
-    return compiled
+    return [part._replace(**_compile_lengths(part.program)) for part in parts]
+
+
+def _compile_lengths(program: Program) -> dict[str, Any]:
+    """`step` and `costs` of a part."""
+    steps, costs = {}, {}
+    for length, batch in program.abstract_batches.items():
+        of_length = program._replace(abstract_batches={length: batch})
+        steps[_shapes(batch)], costs[length] = compile_step(of_length)
+    if len(steps) == 1:
+        return {"step": steps.popitem()[1], "costs": costs}
+    return {"step": lambda *args: steps[_shapes(args[1])](*args), "costs": costs}
+
+
+def _shapes(batch: dict) -> frozenset:
+    return frozenset((name, leaf.shape) for name, leaf in batch.items())
+
+
+def _step_costs(part: Part, start: int, stop: int) -> list[tuple[int, Cost]]:
+    """Numbers of the steps from `start` to `stop` that cost the same, and that cost."""
+    if len(part.costs) == 1:
+        return [(stop - start, cost) for cost in part.costs.values()]
+    numbers = part.program.data.train.buckets.count_steps(start, stop)
+    return [(numbers[length], cost) for length, cost in part.costs.items()]
 
 
 def tokens_seen(parts: Sequence[Part], step: int) -> int:
@@ -98,16 +116,20 @@ def cost_facts(parts: Sequence[Part], last_step: int) -> dict[str, float]:
       last_step: after which it ends.
     """
     stops = [0, *(min(part.stop, last_step) for part in parts)]
-    steps = [stop - start for start, stop in itertools.pairwise(stops)]
-    flops, recomputed, peaks = zip(*(part.cost for part in parts), strict=True)
-    tokens, total = tokens_seen(parts, stops[-1]), sum(map(operator.mul, steps, flops))
+    costs = [
+        each
+        for part, bounds in zip(parts, itertools.pairwise(stops), strict=True)
+        for each in _step_costs(part, *bounds)
+    ]
+    tokens = tokens_seen(parts, stops[-1])
+    total = sum(num * cost.flops for num, cost in costs)
+    recomputed = sum(num * cost.recomputed_flops for num, cost in costs)
     return {
         "tokens_seen": tokens,
         "flops_per_step": total / stops[-1],
         "flops_per_token": total / tokens,
-        "recomputed_flops_per_step": sum(map(operator.mul, steps, recomputed))
-        / stops[-1],
-        "peak_bytes": max(peaks),
+        "recomputed_flops_per_step": recomputed / stops[-1],
+        "peak_bytes": max(cost.peak_bytes for _, cost in costs),
     }
 
 
@@ -132,9 +154,10 @@ def run_lines(program: Program, parts: Sequence[Part], config: Any) -> Iterator[
         yield f"replicated, since the mesh axis does not divide it: {dim}"
     if len(parts) > 1:
         for part in parts:
+            flops = part.costs[part.config.data.length].flops
             yield (
                 f"to step {part.stop:,}: length {part.config.data.length}, batch "
-                f"{part.config.train.batch}, {part.cost.flops / 1e9:,.1f} GFLOP a step"
+                f"{part.config.train.batch}, {flops / 1e9:,.1f} GFLOP a step"
             )
 
 

@@ -34,14 +34,20 @@ class Program(NamedTuple):
     step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
     evaluate: Callable
     abstract_state: State  # shapes with shardings
-    abstract_batch: dict  # of the global batch, likewise
+    abstract_batches: dict[int, dict]  # length -> the global batch, likewise; the last
+    # is that of data.length, before it are those of data.length_buckets
     abstract_key: jax.ShapeDtypeStruct  # of what `key_data` returns, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
     replicated_dims: list[str]  # those that the mesh does not divide
 
     @property
+    def abstract_batch(self) -> dict:
+        """That of data.length."""
+        return [*self.abstract_batches.values()][-1]
+
+    @property
     def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
-        """Of the arguments of `step`."""
+        """Of the arguments of `step`, with data.length."""
         return self.abstract_state, self.abstract_batch, self.abstract_key
 
     def key_data(self) -> jax.Array:
@@ -72,8 +78,11 @@ def build_program(
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
     network = objective.network(options, vocab)
-    batch_spec = objective.batch_spec(config.data.length) | {"example": ArraySpec(())}
-    rest = network, optimizer, batch_spec, config.train.batch
+    batch_specs = {
+        length: objective.batch_spec(length) | {"example": ArraySpec(())}
+        for length in (*config.data.length_buckets, config.data.length)
+    }
+    rest = network, optimizer, batch_specs[config.data.length], config.train.batch
     init = eval_init = make_init(objective, *rest)
     evaluated = objectives.for_evaluation(objective)
     if evaluated is not objective:
@@ -104,10 +113,11 @@ def build_program(
             out_shardings=(replicated, shardings.carry, replicated),
         ),
         abstract_state=_with_shardings(state, shardings),
-        abstract_batch={
-            name: rows((config.train.batch, *spec.shape), spec.dtype)
-            for name, spec in batch_spec.items()
-        },
+        abstract_batches=jax.tree.map(
+            lambda spec: rows((config.train.batch, *spec.shape), spec.dtype),
+            batch_specs,
+            is_leaf=lambda each: isinstance(each, ArraySpec),
+        ),
         abstract_key=_with_shardings(key_data, replicated),
         abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
         replicated_dims=sharding.replicated_dims(

@@ -2,12 +2,15 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 from research import objectives
 from research.data.pipeline import open_data
+from research.distributed import sharding
 from research.evaluation import metrics
+from research.evaluation.evaluate import evaluate
 from research.evaluation.predictions import (
     JACKKNIFE_GROUPS,
     Item,
@@ -15,6 +18,7 @@ from research.evaluation.predictions import (
     score_predictions,
 )
 from research.evaluation.statistics import estimate, wilson_interval
+from research.run.setup import build_program, initial_state, make_eval_zeros
 from tests.testing import small_data
 
 WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
@@ -68,12 +72,17 @@ def question(number, context):
     return {"context": context, "qas": qas}
 
 
-def open_task(folder, name, file, keys, **fields):
+def task_config(folder, name, file, keys, **fields):
     config = small_data.config(str(folder / "t"), folder / "c", name, **fields)
     config.data.stride, config.data.vocabulary = 0, str(folder)
     config.data.length = 48
     path = str(folder / file)
     config.data.update({"train": path, "valid": path} | keys)
+    return config
+
+
+def open_task(folder, name, file, keys, **fields):
+    config = task_config(folder, name, file, keys, **fields)
     objective = objectives.make_objective(**config.objective)
     return objective, open_data(config, objective)
 
@@ -100,6 +109,8 @@ def oracle(name, batch, vocab):
 
 
 PAIR = {"fields": "one,two", "label": "class"}
+FAST = {"writes_texts": False, "with_margins": False}
+GPT = {"format": "gpt", "lm_coef": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +169,36 @@ def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, names)
     if objective.predicts == "span":
         assert sum(item.prediction == "" for item in scores.items) == 3
         assert len(batches[0]["null"]) * len(batches) > len(documents)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "file", "keys"),
+    [
+        ("sequence_classification", {}, "rows.jsonl", PAIR),
+        ("sequence_classification", GPT, "rows.jsonl", PAIR),
+        ("token_classification", {"head": "crf"}, "words.conll", {}),
+        ("sequence_to_sequence", {}, "rows.jsonl", {"fields": "one,two"}),
+    ],
+)
+def test_losses_and_items_do_not_depend_on_the_length_of_a_batch(
+    folder, name, fields, file, keys
+):
+    found = []
+    for lengths in ([], [16, 30]):
+        config = task_config(folder, name, file, keys, **fields)
+        config.data.length_buckets = lengths
+        config.optimizer.warmup_steps = 1
+        config.model.update({"layers": 1, "width": 32, "heads": 2, "feedforward": 64})
+        program = build_program(config, jax.devices()[:1])
+        with sharding.context(program.mesh):
+            params = initial_state(program, 0).params
+            zeros = make_eval_zeros(program)()
+            found.append(evaluate(program, params, zeros, **FAST))
+    expected, scores = found
+    assert scores.metrics == pytest.approx(expected.metrics, rel=1e-5)
+    assert [item.id for item in scores.items] == [item.id for item in expected.items]
+    for item, other in zip(scores.items, expected.items, strict=True):
+        assert item.prediction == other.prediction and item.gold == other.gold
 
 
 def test_words_past_the_row_are_predicted_to_be_outside(folder):

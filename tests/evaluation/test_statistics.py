@@ -47,6 +47,11 @@ def test_one_value_has_a_mean_and_no_margin():
     assert (mean, count) == (2.5, 1) and math.isnan(margin)
 
 
+@pytest.mark.parametrize("scores", [[1.0, math.nan, 2.0], [[1, 2], [math.nan, 3]]])
+def test_scores_of_which_one_is_not_defined_have_no_margin(scores):
+    assert math.isnan(estimate(scores).margin)
+
+
 def test_p_values_are_below_a_level_at_the_rate_of_that_level():
     draws = np.random.default_rng(1)
     pairs = draws.normal(size=(2000, 3)), draws.normal(size=(2000, 3))

@@ -1,5 +1,7 @@
 """Runs with phases: each reads its own batches, and all are one run."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -67,6 +69,27 @@ def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     flops = [step_flops(part.program)[0] for part in run_parts.build_parts(config)[1]]
     assert result["flops_per_step"] == pytest.approx(sum(flops) / 2)
     assert result["flops_per_token"] == pytest.approx(sum(flops) * 3 / tokens[-1])
+
+
+def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
+    texts = [" ".join(tiny_runs.WORDS[: n % 9 + 1]) for n in range(200)]
+    rows = [{"text": text, "label": "ab"[n % 2]} for n, text in enumerate(texts)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    changes = {"data.corpus": str(tmp_path / "corpus.jsonl"), "train.steps": 8}
+    changes |= {"data.length": 64, "data.length_buckets": [8]}
+    config = tiny_config(tmp_path, "finetune", **changes)
+    program, (part,) = run_parts.build_parts(config)
+    numbers = part.program.data.train.buckets.count_steps(0, 8)
+    assert sum(numbers.values()) == 8 and all(numbers.values())
+    flops = {
+        length: step_flops(program._replace(abstract_batches={length: batch}))[0]
+        for length, batch in program.abstract_batches.items()
+    }
+    assert 3 * flops[8] < flops[64]
+    result = train(config, tmp_path / "run")
+    total = sum(number * flops[length] for length, number in numbers.items())
+    assert result["flops_per_step"] == pytest.approx(total / 8)
+    assert result["tokens_seen"] == 8 * 16 * 64
 
 
 def test_streams_that_continue_from_step_to_step_have_one_length(folder, tmp_path):

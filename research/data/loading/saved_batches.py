@@ -87,7 +87,12 @@ def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None
     Args:
       data: the result of `open_data` for this config.
       folder: is created; batches in it are replaced.
+
+    Raises:
+      UserError: the batches have several lengths (data.length_buckets).
     """
+    if data.train.buckets is not None:
+        raise UserError("batches of several lengths; set data.length_buckets=[]")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / META_FILE).unlink(missing_ok=True)
     size = config.train.batch

@@ -6,15 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import (
-    BACKWARD,
-    EVALUATION_STEP,
-    NEXT,
-    NONADJACENT,
-    OTHER_DOCUMENT,
-    Example,
-    VocabInfo,
-)
+from research.batch import BACKWARD, EVALUATION_STEP, Example, VocabInfo
 from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
@@ -24,6 +16,8 @@ from research.data.loading.contiguous_order import (
     divide_rows,
     reads_backward,
 )
+from research.data.loading.examples import empty_examples, example_ids
+from research.data.loading.labels import label_table
 from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
 from research.data.store.example_index import Index
@@ -92,24 +86,21 @@ class TextSource:
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
-        self._labels = [_label_table(index, vocab) for index in indices]
+        self._labels = [label_table(index, vocab) for index in indices]
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
             [texts, *map(float, rates.values()), *words]
         )
 
-    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Training rows of the counters g [n] int64."""
+    def rows(
+        self, counter: np.ndarray, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Training rows of the counters g [n] int64; `length`: see `make_rows`."""
         step, row = np.divmod(counter, self.batch_size)
         if not self.contiguous:
-            corpus, corpus_counter = np.zeros_like(counter), counter
-            if len(self.indices) > 1:
-                corpus, corpus_counter = self.schedule.locate(counter)
-            epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
-            return self.make_rows(
-                corpus, position, epoch, step, seed=self.seed, shuffle=True
-            )
+            order = {"seed": self.seed, "shuffle": True, "length": length}
+            return self.make_rows(*self._locate(counter), step, **order)
         corpus = self._contiguous_rows.corpus[row]
         number = self._contiguous_rows.number[row]
         epoch, position = np.empty((2, len(counter)), np.int64)
@@ -140,9 +131,25 @@ class TextSource:
                     yield self._rows_or_empty(corpus, position, position < num)
             return
         for begin in range(0, self.num_examples, size):
-            example = np.arange(begin, min(begin + size, self.num_examples))
-            corpus = np.searchsorted(self._first, example, side="right") - 1
-            yield self._evaluation_rows(corpus, example - self._first[corpus])
+            yield self.evaluation_rows(
+                np.arange(begin, min(begin + size, self.num_examples))
+            )
+
+    def evaluation_rows(
+        self, number: np.ndarray, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Examples by their numbers [n] in the order of the text, corpus by corpus.
+
+        They have the corruption of evaluations. `length`: see `make_rows`.
+        """
+        corpus = np.searchsorted(self._first, number, side="right") - 1
+        return self._evaluation_rows(corpus, number - self._first[corpus], length)
+
+    def numbers(self, counter: np.ndarray) -> np.ndarray:
+        """[n] int64: the numbers of the examples that `rows` reads, likewise."""
+        corpus, position, epoch = self._locate(counter)
+        row = self._shuffled(corpus, position, epoch, self.seed)
+        return self._first[corpus] + row
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
@@ -159,6 +166,7 @@ class TextSource:
         seed: int,
         shuffle: bool,
         backward: np.ndarray | bool = False,
+        length: int | None = None,
     ) -> dict[str, np.ndarray]:
         """The rows at positions of epochs of corpora (each [n] int64), at a step.
 
@@ -166,13 +174,14 @@ class TextSource:
           shuffle: whether positions are those of the epoch's shuffled order; else they
             are those of the text.
           backward: [n] bool, rows that read a stream from its end to its start.
+          length: that the rows have; data.length unless given.
         """
         example, row = self.raw_examples(
             corpus, position, epoch, step, seed=seed, shuffle=shuffle
         )
         example.label[backward] = BACKWARD
         key = self._row_key(corpus, row, epoch, seed)
-        return self._corrupt(example, key, self._first[corpus] + position)
+        return self._corrupt(example, key, self._first[corpus] + position, length)
 
     def training_step(
         self, corpus: np.ndarray, position: np.ndarray, epoch: np.ndarray
@@ -211,13 +220,11 @@ class TextSource:
         """The text of those rows before corruption; their rows of the index [n]."""
         example = empty_examples(len(position), *self._empty_fields)
         example.corpus[:], example.step[:] = corpus, step
-        row = position.copy()
+        row = position
+        if shuffle:
+            row = self._shuffled(corpus, position, epoch, seed)
         for i, index in enumerate(self.indices):
-            own = slice(None) if len(self.indices) == 1 else corpus == i
-            if shuffle:
-                row[own] = permute(
-                    position[own], self.sizes[i], seed=seed, epoch=epoch[own]
-                )
+            own = self._rows_of(i, corpus)
             example.label[own] = self._labels[i][index.label[row[own]]]
             start_key = None
             if self._random_start:
@@ -229,17 +236,43 @@ class TextSource:
                 getattr(example, name)[own] = array
         return example, row
 
+    def _locate(self, counter: np.ndarray) -> tuple[np.ndarray, ...]:
+        """corpus, position, epoch, each [n], of the counters g [n] int64."""
+        corpus, corpus_counter = np.zeros_like(counter), counter
+        if len(self.indices) > 1:
+            corpus, corpus_counter = self.schedule.locate(counter)
+        epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
+        return corpus, position, epoch
+
+    def _shuffled(self, corpus, position, epoch, seed: int) -> np.ndarray:
+        """[n] int64: rows of the index at positions of the epochs' shuffled orders."""
+        row = position.copy()
+        for i, size in enumerate(self.sizes):
+            own = self._rows_of(i, corpus)
+            row[own] = permute(position[own], size, seed=seed, epoch=epoch[own])
+        return row
+
+    def _rows_of(self, number: int, corpus: np.ndarray) -> slice | np.ndarray:
+        """Selects the rows that are of a corpus."""
+        return slice(None) if len(self.indices) == 1 else corpus == number
+
     def _row_key(self, corpus, row, epoch, seed: int) -> np.ndarray:
         """[n] uint64: the keys of rows of the index in their epochs."""
         key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
         return counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
 
-    def _evaluation_rows(self, corpus: np.ndarray, position: np.ndarray):
+    def _evaluation_rows(self, corpus, position: np.ndarray, length: int | None = None):
         """Rows at positions of the text, with the corruption of evaluations."""
         zero = np.zeros_like(position)
         step = zero + EVALUATION_STEP
         return self.make_rows(
-            corpus, position, zero, step, seed=EVALUATION_SEED, shuffle=False
+            corpus,
+            position,
+            zero,
+            step,
+            seed=EVALUATION_SEED,
+            shuffle=False,
+            length=length,
         )
 
     def _rows_or_empty(self, corpus: int, position: np.ndarray, has_text: np.ndarray):
@@ -257,39 +290,9 @@ class TextSource:
         located = self.schedule.locate(np.arange(self.batch_size))
         return divide_rows(*located, dict(zip(self.rates, self.sizes, strict=True)))
 
-    def _corrupt(self, example: Example, key, number) -> dict[str, np.ndarray]:
-        rows = self._objective.corrupt(example, key, self.vocab, self._length)
+    def _corrupt(
+        self, example: Example, key, number, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        length = length or self._length
+        rows = self._objective.corrupt(example, key, self.vocab, length)
         return rows | {"example": example_ids(number)}
-
-
-def example_ids(number: np.ndarray) -> np.ndarray:
-    """[n] int32: the batch's "example" array, the low 31 bits of `number` [n] int64."""
-    return (number & np.iinfo(np.int32).max).astype(np.int32)
-
-
-def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Example:
-    """Rows without text, to be filled or to be scored with weight 0."""
-    return Example(
-        token=np.full((num, width), pad_id, np.int32),
-        flags=np.zeros((num, width), np.uint8),
-        length=np.zeros(num, np.int32),
-        label=np.full(num, -1, np.int32),
-        first_length=np.zeros(num, np.int32),
-        corpus=np.zeros(num, np.int32),
-        step=np.full(num, EVALUATION_STEP, np.int64),
-        document=np.full(num, -1, np.int64),
-        tag=np.full((num, width * tags), -1, np.int32),
-    )
-
-
-def _label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
-    """From an index's label to an example's; the last entry is for -1, no label.
-
-    Labels of pairs stay; labels of documents become indices into `vocab.labels`; -1 for
-    all where that is empty, since the objective reads none.
-    """
-    if index.pair_labels:
-        return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
-    known = {name: number for number, name in enumerate(vocab.labels)}
-    numbers = (known.get(name, -1) for name in index.stream.label_names)
-    return np.array([*numbers, -1], np.int32)

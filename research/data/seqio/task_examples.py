@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from research.batch import DOCUMENT, PARAGRAPH, PART, SENTENCE, WORD, Example
-from research.data.loading.text_source import empty_examples
+from research.data.loading.examples import empty_examples
 
 
 def cut_texts(

@@ -13,12 +13,11 @@ import tensorflow_datasets as tfds
 
 from research.batch import EVALUATION_STEP, VocabInfo
 from research.data import cache, counter_rng
+from research.data.loading.examples import empty_examples, example_ids
 from research.data.loading.text_source import (
     EVALUATION_SEED,
     ROWS_PER_CALL,
     TextSource,
-    empty_examples,
-    example_ids,
 )
 from research.data.seqio import task_metrics
 from research.data.seqio.task_examples import cut_texts, make_examples

@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "the corruption of an evaluation depends on the run's seed",
         TEXT_SOURCE,
-        "step, seed=EVALUATION_SEED, shuffle=False",
-        "step, seed=self.seed, shuffle=False",
+        "seed=EVALUATION_SEED,",
+        "seed=self.seed,",
         TEST_PIPELINE,
         "evaluation_does_not_depend",
         pitfall=14,

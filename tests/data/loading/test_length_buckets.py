@@ -1,0 +1,162 @@
+"""Batches of texts of like lengths: the same rows as without buckets, less padded."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from research import objectives
+from research.data.loading.length_buckets import STEPS_PER_WINDOW
+from research.data.pipeline import open_data
+from research.errors import UserError
+from tests.testing import small_data
+from tests.testing.toy_objectives import assert_same_batch, concatenate
+
+LENGTHS, LENGTH = (12, 24), 48
+WORDS = ["ab", "cd", "abc", "ef", "dab", "fg", "gh", "ha"]
+PAIR = {"fields": "one,two", "label": "class"}
+NAMES = ("sequence_classification", "sequence_to_sequence", "token_classification")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("buckets")
+    rng = np.random.default_rng(0)
+    text = small_data.write_corpus(folder, "text", seed=0)
+    vocabulary = small_data.open_small(small_data.config(text, folder / "cache"))[0]
+    vocabulary.vocabulary.save(folder)
+
+    def text(most):
+        return " ".join(rng.choice(WORDS, rng.integers(1, most + 1)))
+
+    for number, name in enumerate(("a", "b")):
+        rows = [
+            {"class": "xyz"[n % 3]}
+            | {part: text(size) for part, size in (("one", 15), ("two", 4))}
+            for n in range(90 - 30 * number)
+        ]
+        (folder / name).mkdir()
+        (folder / name / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    sentences = [[(word, word[0]) for word in text(20).split()] for _ in range(90)]
+    lines = ("\n".join(map(" ".join, sentence)) for sentence in sentences)
+    (folder / "words.conll").write_text("\n\n".join(lines))
+    return folder
+
+
+@pytest.fixture
+def make(folder):
+    """make(name, lengths, files, **keys of config.data) -> Data."""
+
+    def make(name=NAMES[0], lengths=LENGTHS, files=("a",), batch=4, **keys):
+        paths = [str(folder / file) for file in files]
+        corpus = dict.fromkeys(paths, 0.5) if len(files) > 1 else paths[0]
+        if name == "token_classification":
+            corpus = str(folder / "words.conll")
+        config = small_data.config(corpus, folder / "cache", name)
+        if name != "token_classification":
+            config.data.update(PAIR)
+        config.data.update({"stride": 0, "length": LENGTH, "held_out": 0.3} | keys)
+        config.data.vocabulary = str(folder)
+        config.data.length_buckets = [*lengths]
+        config.train.batch = batch
+        objective = objectives.make_objective(**config.objective)
+        return open_data(config, objective)
+
+    return make
+
+
+def row_texts(batches):
+    """How often each example with its tokens and its answer is in the batches."""
+    found = Counter()
+    for batch in batches:
+        name = "encoder_" if "encoder_token" in batch else ""
+        for row in range(len(batch["example"])):
+            used = batch[f"{name}segment"][row] > 0
+            text = batch[f"{name}token"][row][used].tobytes()
+            answer = batch["label" if "label" in batch else "target"][row]
+            scored = batch.get("weight", np.ones_like(batch.get("target", [])))[row:]
+            answer = answer[scored[0] > 0] if answer.ndim else answer
+            found[int(batch["example"][row]), text, answer.tobytes()] += 1
+    return found
+
+
+def used_columns(batch):
+    return max(
+        int((batch[name] > 0).sum(axis=1).max())
+        for name in ("segment", "encoder_segment")
+        if name in batch
+    )
+
+
+def columns(batch):
+    return batch.get("token", batch.get("encoder_token")).shape[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_window_has_the_rows_that_it_has_without_buckets(make, name):
+    plain, bucketed = make(name, ()).train, make(name).train
+    for window in (0, 2):
+        steps = range(window * STEPS_PER_WINDOW, (window + 1) * STEPS_PER_WINDOW)
+        found, expected = ([p.batch(s) for s in steps] for p in (bucketed, plain))
+        assert row_texts(found) == row_texts(expected)
+        for batch in found:
+            needed = used_columns(batch)
+            assert columns(batch) == min(n for n in (*LENGTHS, LENGTH) if n >= needed)
+        widths = Counter(map(columns, found))
+        assert len(widths) == 3 and widths == +Counter(
+            bucketed.buckets.count_steps(steps.start, steps.stop)
+        )
+        order = [*map(columns, found)]
+        assert order != sorted(order)
+
+
+def test_rows_of_a_mixture_have_their_own_lengths(make):
+    data = make(files=("a", "b"))
+    read = [data.train.batch(step) for step in range(STEPS_PER_WINDOW)]
+    plain = make(files=("a", "b"), lengths=()).train
+    assert row_texts(read) == row_texts(map(plain.batch, range(STEPS_PER_WINDOW)))
+
+
+def test_a_batch_is_a_function_of_its_step_on_any_number_of_hosts(make):
+    data, again = make().train, make().train
+    read = list(data.batches(0, None, 2 * STEPS_PER_WINDOW))
+    for step in (70, 3, 127, 0, 64, 63):
+        assert_same_batch(read[step], again.batch(step))
+        hosts = [again.batch(step, rows) for rows in (slice(0, 1), slice(1, 4))]
+        assert_same_batch(read[step], concatenate(hosts))
+        ranges = (slice(0, 3), slice(3, 4))
+        hosts = [next(again.batches(step, rows, step + 1)) for rows in ranges]
+        assert_same_batch(read[step], concatenate(hosts))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_evaluation_reads_each_example_once_in_its_own_order(make, name):
+    plain, bucketed = make(name, ()).eval, make(name).eval
+    batches = list(bucketed.evaluation())
+    assert {len(batch["example"]) for batch in batches} == {4}
+    order = bucketed.evaluation_order()
+    assert plain.evaluation_order() is None and sorted(order) == [*range(len(order))]
+    read = np.concatenate([batch["example"] for batch in batches])
+    assert read[: len(order)].tolist() == order.tolist() != sorted(order)
+    expected = row_texts(plain.evaluation())
+    assert row_texts(batches) == expected
+    widths = [columns(batch) for batch in batches]
+    assert widths[:-1] == sorted(widths[:-1]) and widths[0] < LENGTH
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"lengths": (20, 10)}, r"is \[20, 10\]; it has ascending whole numbers from"),
+        ({"lengths": (10, 10)}, "ascending"),
+        ({"lengths": (48,)}, "from 3 to data.length - 1, 47"),
+        ({"lengths": (2,)}, "from 3 to"),
+        ({"lengths": (10.5,)}, "whole numbers"),
+        ({"reader": "seqio"}, "needs a corpus that data.reader=native reads"),
+        ({"name": "multiple_choice"}, "rows of objective multiple_choice have one"),
+    ],
+)
+def test_lengths_that_cannot_be_are_named(make, keys, message):
+    with pytest.raises(UserError, match=f"data.length_buckets.*{message}"):
+        make(**keys)

@@ -1,0 +1,82 @@
+"""Mutants of length buckets: which rows share a batch, and how long it is."""
+
+from tests.proofs.mutation import Mutant
+
+BUCKETS = "research/data/loading/length_buckets.py"
+TEST = "tests/data/loading/test_length_buckets.py"
+TEST_PREDICTIONS = "tests/evaluation/test_predictions.py"
+
+MUTANTS = [
+    Mutant(
+        "a batch of several buckets has the shortest length",
+        BUCKETS,
+        "self.lengths[bucket[order].max(axis=1)]",
+        "self.lengths[bucket[order].min(axis=1)]",
+        TEST,
+        "window",
+    ),
+    Mutant(
+        "a batch has the length of the bucket above its longest text",
+        BUCKETS,
+        "np.searchsorted(self.lengths, needed)",
+        'np.searchsorted(self.lengths, needed, side="right")',
+        TEST,
+        "window",
+    ),
+    Mutant(
+        "batches of a window go from short to long",
+        BUCKETS,
+        "permute(place, STEPS_PER_WINDOW, seed=seed, epoch=window)",
+        "place",
+        TEST,
+        "window",
+    ),
+    Mutant(
+        "the second separator of a pair is not counted in its length",
+        "research/objectives/sequence_classification.py",
+        "length + np.where(first_length < length, two, one)",
+        "length + one",
+        TEST,
+        "window",
+    ),
+    Mutant(
+        "a row of a mixture has the bucket of a row of the first corpus",
+        "research/data/loading/text_source.py",
+        "return self._first[corpus] + row\n",
+        "return row\n",
+        TEST,
+        "mixture",
+    ),
+    Mutant(
+        "with length buckets each host loads the whole batch",
+        "research/data/pipeline.py",
+        "yield self.batch(step, rows)",
+        "yield self.batch(step)",
+        TEST,
+        "hosts",
+    ),
+    Mutant(
+        "predictions stay in the order of their lengths",
+        "research/evaluation/predictions.py",
+        "array[back]",
+        "array[: len(back)]",
+        TEST_PREDICTIONS,
+        "length_of_a_batch",
+    ),
+    Mutant(
+        "each length of a run's batches costs as if all its steps had it",
+        "research/run/parts.py",
+        "(numbers[length], cost)",
+        "(stop - start, cost)",
+        "tests/run/test_parts.py",
+        "several_lengths",
+    ),
+    Mutant(
+        "a metric that is not defined on a part of the items ends the run",
+        "research/evaluation/statistics.py",
+        "if math.isnan(size):",
+        "if False:",
+        "tests/evaluation/test_statistics.py",
+        "not_defined",
+    ),
+]
