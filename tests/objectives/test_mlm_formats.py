@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import models, objectives
-from research.batch import NEXT, OTHER_DOCUMENT
+from research.batch import NEVER, NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import mlm
 from tests.testing.example_batches import keys, texts, vocab
@@ -120,7 +120,7 @@ def test_spans_cross_neither_specials_nor_segments():
         assert scored[r, first + 1 : last].all() and not scored[r, [first, last]].any()
     special = VOCAB.is_special[batch["token"]]
     beside = special[row, left] | special[row, right]
-    offset = np.where(beside, 63, batch["scored"][row, slot] - left - 1)
+    offset = np.where(beside, NEVER, batch["scored"][row, slot] - left - 1)
     assert beside.any() and (batch["offset"][row, slot] == offset).all()
 
 

@@ -102,8 +102,8 @@ def choose_attention(options: Options) -> str:
         return options.attention
     name = PLATFORM_KERNELS.get(platform(), "dense")
     if name == "library":
-        narrow = options.key_width <= 128 and options.key_width % 8 == 0
-        if options.dtype != "bfloat16" or not narrow:
+        has_width = options.key_width <= 128 and options.key_width % 8 == 0
+        if options.dtype != "bfloat16" or not has_width:
             return "dense"
     return "dense" if options.lacks(name) else name
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from research.batch import VocabInfo
+from research.batch import NEVER, VocabInfo
 from research.data import counter_rng
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
@@ -175,7 +175,7 @@ def span_boundaries(
     left and right are the unmasked positions next to the span, and offset counts
     positions of the span from 0. A span is an unbroken run of scored positions (Joshi
     et al. 2020, 3.2). A span beside a `special` [B, L] is not predicted from it: its
-    offsets are L (facebookresearch/SpanBERT, masking.py, span_masking).
+    offsets are NEVER (facebookresearch/SpanBERT, masking.py, span_masking).
     """
     used = weight > 0
     first, last = (
@@ -184,7 +184,7 @@ def span_boundaries(
     left, right = np.where(used, first - 1, 0), np.where(used, last + 1, 0)
     beside = np.take_along_axis(special, left, axis=1)
     beside |= np.take_along_axis(special, right, axis=1)
-    offset = np.where(beside, special.shape[1], scored - first)
+    offset = np.where(beside, NEVER, scored - first)
     return {"left": left, "right": right, "offset": np.where(used, offset, 0)}
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from research.batch import NEVER
 from research.objectives.corruption import masking
 from research.objectives.inputs import input_format
 from tests.testing.example_batches import keys, vocab
@@ -136,7 +137,7 @@ def test_boundaries_are_the_unmasked_positions_around_a_span():
         left, right = found["left"][row, slot], found["right"][row, slot]
         assert not chosen[row, [left, right]].any()
         assert chosen[row, left + 1 : right].all() and left < position < right
-        offset = 66 if special[row, [left, right]].any() else position - left - 1
+        offset = NEVER if special[row, [left, right]].any() else position - left - 1
         assert found["offset"][row, slot] == offset
     for array in found.values():
         assert not array[~used].any() and array.dtype == np.int32

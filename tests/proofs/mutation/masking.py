@@ -161,7 +161,7 @@ MUTANTS = [
     Mutant(
         "a span beside a special is predicted from its boundaries",
         MASKING,
-        "np.where(beside, special.shape[1], scored - first)",
+        "np.where(beside, NEVER, scored - first)",
         "np.where(beside, scored - first, scored - first)",
         TEST_MASKING,
         "boundaries",

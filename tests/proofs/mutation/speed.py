@@ -134,8 +134,8 @@ MUTANTS = [
     Mutant(
         "attention auto gives cuDNN heads that it does not take",
         "research/models/layers/attention.py",
-        "narrow = options.key_width <= 128 and options.key_width % 8 == 0",
-        "narrow = options.key_width <= 128",
+        "has_width = options.key_width <= 128 and options.key_width % 8 == 0",
+        "has_width = options.key_width <= 128",
         "tests/models/layers/test_attention.py",
         "auto",
     ),
