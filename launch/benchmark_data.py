@@ -1,9 +1,10 @@
-"""Speed of each objective's data pipeline on one thread, in text tokens a second.
+"""Speed of each objective's data pipeline, in text tokens a second of a processor.
 
 `python -m launch.benchmark_data --config=F [--config.key=value]` prints a JSON object:
 for each objective, the rate of its batches (read, corrupt, format) in the best of
-`--rounds` rounds; tokens are batch x length. The rate is null where the config lacks
-something that the objective reads (labels, a lexicon).
+`--rounds` rounds; tokens are batch x length, and seconds those of the one thread that
+makes them, so that other load on the machine matters less. The rate is null where the
+config lacks something that the objective reads (labels, a lexicon).
 """
 
 import json
@@ -40,8 +41,8 @@ def _batches_per_second(pipeline) -> float:
     """Over one round."""
     batches = pipeline.batches()
     next(batches)  # opens the files
-    start, num = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - start) < MIN_ROUND_S:
+    start, num = time.thread_time(), 0
+    while (elapsed := time.thread_time() - start) < MIN_ROUND_S:
         for _ in range(BATCHES_PER_TIMING):
             next(batches)
         num += BATCHES_PER_TIMING
