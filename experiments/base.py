@@ -49,7 +49,8 @@ class Data:
     length: int = dim(128, least=1)  # tokens of the network's input
     length_buckets: list = dataclasses.field(default_factory=list)  # of a task: lengths
     # below data.length, as in [32, 64]; texts of like lengths share a batch, which has
-    # the shortest that holds them, so that less is padded. []: all have data.length
+    # the shortest that holds them, so that less is padded (tokens are counted as if
+    # all had data.length). []: all have data.length
     stride: int = number(0, least=0)  # tokens from one example's start to the next; 0:
     # the number that an example reads
     train_split: str = choice("train", SPLITS)

@@ -24,7 +24,8 @@ BATCHES_PER_TIMING = 32
 def run(args) -> None:
     rates = {}
     for name in objectives.names():
-        config = load_config(args.config, {**args.overrides, "objective.name": name})
+        one_length = {"objective.name": name, "data.length_buckets": []}
+        config = load_config(args.config, {**args.overrides, **one_length})
         tokens = config.train.batch * config.data.length
         try:
             data = open_data(config, objectives.config_objective(config))

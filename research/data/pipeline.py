@@ -34,7 +34,10 @@ class Source(Protocol):
     """Whether rows continue from step to step, and so depend on the batch size."""
 
     def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Training rows g [n] int64, ascending: a pure function of g."""
+        """Training rows g [n] int64, ascending: a pure function of g.
+
+        That of `TextSource` takes their length as well.
+        """
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, `size` rows at a time; the last chunk may have fewer.
@@ -91,8 +94,7 @@ class Pipeline:
     def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... before `limit` (0: without end).
 
-        Each equals `batch` of its step. Several of one length are made by one call,
-        which is faster.
+        Each equals `batch` of its step. One call makes several, which is faster.
         """
         numbers = self._row_numbers(rows)
         while not limit or step < limit:
@@ -237,8 +239,6 @@ def open_data(config: Any, objective: Any) -> Data:
       UserError: a name, split or value of config.data is wrong.
     """
     data = config.data
-    if data.length_buckets:
-        length_buckets.check_lengths(data, objective, config.objective.name)
     if data.task and saved_batches.has_saved_batches(data.task):
         opened = saved_batches.open_saved_batches(config)
         return _make_data(config, objective, *opened)

@@ -1,9 +1,10 @@
 """Evaluates parameters on a program's evaluation split: terms, metrics and items."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from research.evaluation.predictions import Scores, item_margins, score_predictions
 from research.run.setup import Program, eval_batches
@@ -42,6 +43,8 @@ def evaluate(
         sums, carry, predicted = program.evaluate(params, carry, sums, batch)
         if predicted and program.data.documents is not None:
             predictions.append(jax.device_get(predicted))
+    if predictions and (order := program.data.eval.evaluation_order()) is not None:
+        predictions = [_in_text_order(predictions, order)]
     if writes_texts and getattr(program.objective, "predicts", "") == "text":
         from research.evaluation.written_texts import write_texts  # of few objectives
 
@@ -54,3 +57,26 @@ def evaluate(
         margins = item_margins(scores.items, program.objective, program.data)
         scores = scores._replace(margins=margins)
     return scores._replace(metrics=means | scores.metrics)
+
+
+def _in_text_order(
+    batches: Sequence[Mapping[str, np.ndarray]], order: np.ndarray
+) -> dict[str, np.ndarray]:
+    """What `predict` returned for batches of several lengths, as one batch.
+
+    Args:
+      order: `evaluation_order` of their pipeline.
+    """
+    back = np.argsort(order)
+    return {name: _join([b[name] for b in batches])[back] for name in batches[0]}
+
+
+def _join(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays [B, ...] as one; those that are shorter in axis 1 end with zeros."""
+    width = max(array.shape[1] for array in arrays) if arrays[0].ndim > 1 else 0
+    padded = []
+    for array in arrays:
+        missing = [0, *(width - size for size in array.shape[1:2])]
+        missing += [0] * (array.ndim - len(missing))
+        padded.append(np.pad(array, [(0, size) for size in missing]))
+    return np.concatenate(padded)

@@ -75,7 +75,8 @@ def score_predictions(
     """The items of an evaluation and their metrics.
 
     Args:
-      batches: what `predict` returned for each batch of `data.eval.evaluation()`.
+      batches: what `predict` returned for each batch of an evaluation, in the order of
+        the text.
       data: a `research.data.pipeline.Data` made from text, or from a seqio task that
         has inputs and targets: then the task's own metrics are added, as TASK/METRIC.
     """
@@ -120,10 +121,7 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
 
 def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
     """The rows of each document, which are adjacent, in the order of the text."""
-    rows = {name: _join([b[name] for b in batches]) for name in batches[0]}
-    if (order := data.eval.evaluation_order()) is not None:
-        back = np.argsort(order)
-        rows = {name: array[back] for name, array in rows.items()}
+    rows = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
     documents, number = data.documents(), 0
     for index in data.eval.source.indices:
         offsets = index.stream.document_offsets
@@ -139,17 +137,6 @@ def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
             first = (second[begin:end] - offsets[document]).tolist()
             yield Rows(text, arrays, first)
         number += len(index.start)
-
-
-def _join(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Arrays [B, ...] as one; those that are shorter in axis 1 end with zeros."""
-    width = max(array.shape[1] for array in arrays) if arrays[0].ndim > 1 else 0
-    padded = []
-    for array in arrays:
-        missing = [0, *(width - size for size in array.shape[1:2])]
-        missing += [0] * (array.ndim - len(missing))
-        padded.append(np.pad(array, [(0, size) for size in missing]))
-    return np.concatenate(padded)
 
 
 def _class_item(objective: Any, rows: Rows, data: Any) -> Item:

@@ -40,6 +40,9 @@ class Objective(Protocol):
     - `for_evaluation()`, where the carry of an evaluation is another one.
     - `predict(net, batch)`, which returns arrays [B, ...], and `predicts`, what they
       are: see `research.evaluation.predictions`.
+    - `row_length(first_length, length)` [n]: the data.length that raw examples of
+      `length` tokens need, of which `first_length` are in the first part. Then
+      `corrupt` may be told any length that holds a batch's texts (data.length_buckets).
     - `prompt(texts, vocab)`: the rows that are read before the first new token of a
       text that it writes, see `inputs.prompt`.
     - `score_methods`: names of the ways to score a text -> what the score is
@@ -146,8 +149,8 @@ def config_objective(config: Any) -> Objective:
     """The objective of a config, on packed rows if data.packing is best_fit.
 
     Raises:
-      UserError: as `make_objective`; or data.length is too small for it, or its rows
-        cannot be packed.
+      UserError: as `make_objective`; or data.length is too small for it, its rows
+        cannot be packed, or they cannot have the lengths of data.length_buckets.
     """
     objective, length = make_objective(**config.objective), config.data.length
     if config.data.packing == "best_fit":
@@ -159,4 +162,28 @@ def config_objective(config: Any) -> Objective:
         )
     if config.data.packing == "best_fit":
         objective.batch_spec(length)  # refuses what cannot be packed
+    if config.data.length_buckets:
+        _check_length_buckets(config.data, objective, config.objective.name)
     return objective
+
+
+def _check_length_buckets(data: Any, objective: Objective, name: str) -> None:
+    lengths = [*data.length_buckets]
+    if not hasattr(objective, "row_length"):
+        raise UserError(
+            f"data.length_buckets: rows of objective {name} have one length; set "
+            "data.length_buckets=[]"
+        )
+    whole = all(type(length) is int for length in lengths)
+    least, most = objective.min_length, data.length - 1
+    inside = whole and all(least <= length <= most for length in lengths)
+    if not inside or lengths != sorted({*lengths}):
+        raise UserError(
+            f"data.length_buckets is {lengths}; it has ascending whole numbers from "
+            f"{least} to data.length - 1, {most}"
+        )
+    if data.task or data.reader != "native":
+        raise UserError(
+            "data.length_buckets needs a corpus that data.reader=native reads; set "
+            "data.task= and data.reader=native, or data.length_buckets=[]"
+        )

@@ -25,7 +25,8 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return
-    mallopt(M_MMAP_THRESHOLD, UNLIMITED)
+    if not mallopt(M_MMAP_THRESHOLD, UNLIMITED):
+        return  # an old glibc has a limit, and thresholds of its own that move
     mallopt(M_TRIM_THRESHOLD, UNLIMITED)
     mallopt(M_ARENA_MAX, 1)
 

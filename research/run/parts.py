@@ -98,7 +98,10 @@ def _step_costs(part: Part, start: int, stop: int) -> list[tuple[int, Cost]]:
 
 
 def tokens_seen(parts: Sequence[Part], step: int) -> int:
-    """Tokens of all batches before a step, counted before corruption."""
+    """Tokens of all batches before a step, counted before corruption.
+
+    Of rows of data.length: with length buckets they have fewer columns.
+    """
     total = start = 0
     for part in parts:
         num_steps = max(0, min(step, part.stop) - start)
@@ -153,8 +156,11 @@ def run_lines(program: Program, parts: Sequence[Part], config: Any) -> Iterator[
     for dim in program.replicated_dims:
         yield f"replicated, since the mesh axis does not divide it: {dim}"
     if len(parts) > 1:
+        start = 0
         for part in parts:
-            flops = part.costs[part.config.data.length].flops
+            costs = _step_costs(part, start, part.stop)
+            flops = sum(num * own.flops for num, own in costs) / (part.stop - start)
+            start = part.stop
             yield (
                 f"to step {part.stop:,}: length {part.config.data.length}, batch "
                 f"{part.config.train.batch}, {flops / 1e9:,.1f} GFLOP a step"

@@ -75,4 +75,6 @@ def _with(config: Any, changes: dict[str, Any]) -> Any:
         copy.update_from_flattened_dict(changes)
     except TypeError as error:
         raise UserError(f"train.phases: {error}") from error
+    shorter = [n for n in config.data.length_buckets if n < copy.data.length]
+    copy.data.length_buckets = shorter
     return copy

@@ -34,8 +34,8 @@ class Program(NamedTuple):
     step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
     evaluate: Callable
     abstract_state: State  # shapes with shardings
-    abstract_batches: dict[int, dict]  # length -> the global batch, likewise; the last
-    # is that of data.length, before it are those of data.length_buckets
+    abstract_batches: dict[int, dict]  # length -> the global batch, likewise; of
+    # data.length, which is the longest, and of data.length_buckets
     abstract_key: jax.ShapeDtypeStruct  # of what `key_data` returns, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
     replicated_dims: list[str]  # those that the mesh does not divide
@@ -43,7 +43,7 @@ class Program(NamedTuple):
     @property
     def abstract_batch(self) -> dict:
         """That of data.length."""
-        return [*self.abstract_batches.values()][-1]
+        return self.abstract_batches[max(self.abstract_batches)]
 
     @property
     def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:

@@ -6,6 +6,8 @@ from launch.config import load_config
 from research.errors import UserError
 from research.run.phases import run_phases
 
+BUCKETS = "data.length_buckets=[32, 64]"
+
 
 def values(spec, *overrides):
     """(stop, length, batch, dropout) of each phase."""
@@ -37,6 +39,13 @@ def test_phases_are_fractions_of_any_number_of_steps():
     found = values("mlm.py", phases, "train.steps=10")
     assert found == [(2, 16, 32, 0.0), (5, 128, 32, 0.0), (10, 128, 32, 0.0)]
     assert values("mlm.py", phases, "train.steps=1") == [(1, 128, 32, 0.0)]
+
+
+def test_length_buckets_of_a_phase_are_those_below_its_length():
+    phases = 'train.phases=[[0.5, {"data.length": 48}]]'
+    config = load_config("experiments/finetune.py", [phases, BUCKETS])
+    found = [[*phase.config.data.length_buckets] for phase in run_phases(config)]
+    assert found == [[32], [32, 64]]
 
 
 @pytest.mark.parametrize(

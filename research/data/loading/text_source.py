@@ -146,7 +146,7 @@ class TextSource:
         return self._evaluation_rows(corpus, number - self._first[corpus], length)
 
     def numbers(self, counter: np.ndarray) -> np.ndarray:
-        """[n] int64: the numbers of the examples that `rows` reads, likewise."""
+        """[n] int64: those that `rows` reads, if the source is not contiguous."""
         corpus, position, epoch = self._locate(counter)
         row = self._shuffled(corpus, position, epoch, self.seed)
         return self._first[corpus] + row

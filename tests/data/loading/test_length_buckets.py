@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from research import objectives
-from research.data.loading.length_buckets import STEPS_PER_WINDOW
 from research.data.pipeline import open_data
 from research.errors import UserError
 from tests.testing import small_data
@@ -60,8 +59,7 @@ def make(folder):
         config.data.vocabulary = str(folder)
         config.data.length_buckets = [*lengths]
         config.train.batch = batch
-        objective = objectives.make_objective(**config.objective)
-        return open_data(config, objective)
+        return open_data(config, objectives.config_objective(config))
 
     return make
 
@@ -97,14 +95,15 @@ def columns(batch):
 def test_a_window_has_the_rows_that_it_has_without_buckets(make, name):
     plain, bucketed = make(name, ()).train, make(name).train
     for window in (0, 2):
-        steps = range(window * STEPS_PER_WINDOW, (window + 1) * STEPS_PER_WINDOW)
+        size = bucketed.buckets.steps
+        steps = range(window * size, (window + 1) * size)
         found, expected = ([p.batch(s) for s in steps] for p in (bucketed, plain))
         assert row_texts(found) == row_texts(expected)
         for batch in found:
             needed = used_columns(batch)
             assert columns(batch) == min(n for n in (*LENGTHS, LENGTH) if n >= needed)
         widths = Counter(map(columns, found))
-        assert len(widths) == 3 and widths == +Counter(
+        assert len(widths) > 1 and widths == +Counter(
             bucketed.buckets.count_steps(steps.start, steps.stop)
         )
         order = [*map(columns, found)]
@@ -113,15 +112,23 @@ def test_a_window_has_the_rows_that_it_has_without_buckets(make, name):
 
 def test_rows_of_a_mixture_have_their_own_lengths(make):
     data = make(files=("a", "b"))
-    read = [data.train.batch(step) for step in range(STEPS_PER_WINDOW)]
+    steps = range(data.train.buckets.steps)
     plain = make(files=("a", "b"), lengths=()).train
-    assert row_texts(read) == row_texts(map(plain.batch, range(STEPS_PER_WINDOW)))
+    assert row_texts(map(data.train.batch, steps)) == row_texts(map(plain.batch, steps))
+
+
+def test_an_epoch_of_few_texts_has_each_once(make):
+    data = make(batch=8).train
+    steps = data.num_examples // 8
+    read = np.concatenate([data.batch(step)["example"] for step in range(steps)])
+    assert 1 < steps < 10 and len({*read.tolist()}) == len(read)
 
 
 def test_a_batch_is_a_function_of_its_step_on_any_number_of_hosts(make):
     data, again = make().train, make().train
-    read = list(data.batches(0, None, 2 * STEPS_PER_WINDOW))
-    for step in (70, 3, 127, 0, 64, 63):
+    size = data.buckets.steps
+    read = list(data.batches(0, None, 2 * size))
+    for step in (size + 6, 3, 2 * size - 1, 0, size, size - 1):
         assert_same_batch(read[step], again.batch(step))
         hosts = [again.batch(step, rows) for rows in (slice(0, 1), slice(1, 4))]
         assert_same_batch(read[step], concatenate(hosts))
