@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.paper_tables import benchmarks, finetuning, scored
-from experiments.paper_tables.published import task_margin, task_score
+from experiments.paper_tables.published import task_margin, task_score, valid_score
 from launch.config import load_config
 from launch.reports import cells, ledger, tables
 from launch.sweeps import budgets, published, sweep_plan
@@ -202,6 +202,12 @@ def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
     assert task_margin(metric)(trial) == factor * result["margins"][name]
     del result["margins"]
     assert math.isnan(task_margin(metric)(trial))
+
+
+def test_settings_are_picked_by_a_correlation_that_is_not_defined():
+    trial = SimpleNamespace(result={"metrics": {"valid/loss": 2.0, "valid/f1": 0.5}})
+    picked = [valid_score(name)(trial) for name in ("pearson", "f1", "perplexity")]
+    assert picked == [0.0, 0.5, -2.0]
 
 
 def test_the_parts_of_a_mean_come_before_it():

@@ -10,6 +10,7 @@ COLUMNS = {
     "MRPC F1": ("MRPC", "f1"),
     "STS-B": ("STS-B", "pearson"),
     "QQP": ("QQP", "accuracy"),
+    "QQP F1": ("QQP", "f1"),
     "TC": ("NER", "f1"),
     "QA F1": ("SQuAD 1.1", "f1"),
     "MNLI": ("MNLI", "accuracy"),
@@ -60,6 +61,10 @@ MEANS = {
     "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
 }
 """Column -> columns that it is the mean of; of SuperGLUE those that are one label."""
+
+
+PARTIAL = {"SuperGLUE": "the tasks that are one label"}
+"""Column -> what it is the mean of, if that is less than the paper's."""
 
 
 def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

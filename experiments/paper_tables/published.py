@@ -27,10 +27,6 @@ def perplexity(trial: Trial) -> float:
     return math.exp(trial.result["metrics"]["valid/mlm"])
 
 
-def minus_loss(trial: Trial) -> float:
-    return -trial.result["metrics"]["valid/loss"]
-
-
 def stages(trial: Trial) -> list[Trial]:
     """A pretraining, and those that its parameters come from."""
     origin = trial.parents.get("train.init_from")
@@ -90,6 +86,18 @@ def task_score(metric: str):
     return score
 
 
+def valid_score(metric: str):
+    """A metric of the validation split, by which settings are picked."""
+
+    def score(trial: Trial) -> float:
+        metrics, name = trial.result["metrics"], f"valid/{metric}"
+        if metric == "perplexity":
+            return -metrics["valid/loss"]
+        return metrics.get(name, 0.0) if metric in CORRELATIONS else metrics[name]
+
+    return score
+
+
 def task_margin(metric: str):
     """The margin over items of what `task_score` gives; nan: not known."""
 
@@ -103,7 +111,7 @@ def task_margin(metric: str):
 
 def task_column(task: str, metric: str) -> Column:
     """The column of a task's metric, with the interval over items of a single run."""
-    name, picked_by = f"{task} ({metric})", f"metrics.valid/{metric}"
+    name, picked_by = f"{task} ({metric})", valid_score(metric)
     score, margin = task_score(metric), task_margin(metric)
     return Column(name, task, score, 1, True, picked_by, margin=margin)
 
@@ -160,13 +168,12 @@ def table(
     columns = [*more]
     for column, parts in benchmarks.columns(tuple(numbers)).items():
         if parts:
-            columns.append(Column(column, "", "", digits=1, tested=True, mean_of=parts))
+            stand_in = benchmarks.PARTIAL.get(column, "")
+            shown = {"digits": 1, "tested": True, "stand_in": stand_in}
+            columns.append(Column(column, "", "", mean_of=parts, **shown))
         else:
             task, metric = benchmarks.COLUMNS[column]
-            picked_by = f"metrics.valid/{metric}"
-            if metric == "perplexity":
-                picked_by = minus_loss
-            score = task_score(metric)
+            score, picked_by = task_score(metric), valid_score(metric)
             columns.append(Column(column, task, score, 1, True, picked_by))
     names = [column.name for column in columns]
     return Table(

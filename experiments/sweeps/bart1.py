@@ -10,7 +10,8 @@ decoders have half of the layers each. Permuted LM has single tokens as targets,
 reused part (section 4.1).
 
 Departs: rates of single noises are not printed: 0.3 here, as of infilling. Masked LM,
-masked seq2seq, LM and permuted LM read contiguous text, BART's rows whole sentences.
+LM and permuted LM read contiguous text, BART's rows whole sentences, and masked seq2seq
+those of one document.
 Multitask masked LM is UniLM's, whose bidirectional rows are pairs with next sentence
 prediction. Learning rates are one for all, where the authors tuned one for each row.
 Questions are answered by rows of one stack that reads both sides alone. Text is scored

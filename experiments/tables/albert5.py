@@ -2,7 +2,8 @@
 
 python -m launch.report --table=experiments/tables/albert5.py --workdir=runs/albert5
 
-Not here: the accuracies of the losses themselves.
+Not here: the accuracies of the losses themselves. Departs: the average is of F1 alone
+where a task is SQuAD; the paper's averages F1 and exact match first.
 """
 
 from experiments.paper_tables import published

@@ -31,16 +31,19 @@ class Number(NamedTuple):
     trial: Trial
     scores: np.ndarray  # [], or [I] of single items
     margin: float = math.nan  # of its interval over items; nan: not known
+    others: tuple[Trial, ...] = ()  # of a mean of columns: the trials after the first
 
     @property
     def value(self) -> float:
         return float(self.scores.mean())
 
     @property
-    def origin(self) -> dict[str, Any]:
-        """The commit and the data's fingerprint of the run; None: not recorded."""
-        recorded = self.trial.result["provenance"]
-        return {name: recorded.get(name) for name in ("commit", "data")}
+    def trials(self) -> tuple[Trial, ...]:
+        return self.trial, *self.others
+
+    def origins(self, name: str) -> tuple[Any, ...]:
+        """The "commit" or "data" (a fingerprint) of its trials; None: not recorded."""
+        return tuple(trial.result["provenance"].get(name) for trial in self.trials)
 
 
 class Cell(NamedTuple):
@@ -72,7 +75,7 @@ class Cell(NamedTuple):
     @property
     def mixed_data(self) -> bool:
         """Whether its runs read different data, or by different vocabularies."""
-        return len({number.origin["data"] for number in self.numbers}) > 1
+        return len({number.origins("data") for number in self.numbers}) > 1
 
 
 Grid = dict[str, dict[str, Cell | None]]
@@ -207,15 +210,17 @@ def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def _mean_numbers(parts: Sequence[Numbers]) -> Numbers:
-    """The means of columns, seed by seed; each is shown as the first one's trial."""
+    """The means of columns, seed by seed."""
     if not all(parts):
         return None
     by_seeds = [{_seeds(number.trial): number for number in part} for part in parts]
     means = []
     for seeds, first in by_seeds[0].items():
         if all(seeds in numbers for numbers in by_seeds):
-            values = [numbers[seeds].value for numbers in by_seeds]
-            means.append(Number(first.trial, np.mean(values)))
+            own = [numbers[seeds] for numbers in by_seeds]
+            others = tuple(trial for number in own for trial in number.trials)[1:]
+            mean = np.mean([number.value for number in own])
+            means.append(Number(first.trial, mean, others=others))
     return tuple(means) or None
 
 

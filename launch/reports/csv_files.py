@@ -59,8 +59,14 @@ def _number_lines(grid: Grid) -> Iterator[list[Any]]:
     for row, cells in grid.items():
         for column, cell in cells.items():
             for number in cell.numbers if cell else ():
-                trial, origin = number.trial, number.origin
+                trial = number.trial
+                origins = (_joined(number.origins(name)) for name in ("commit", "data"))
+                ids = _joined(each.id for each in number.trials)
                 seeds = trial.pretraining_seed, trial.config["seed"]
                 items = number.scores.size if number.scores.ndim else None
-                line = [row, column, trial.id, *seeds, items, number.value]
-                yield [*line, origin["commit"], origin["data"]]
+                yield [row, column, ids, *seeds, items, number.value, *origins]
+
+
+def _joined(values: Iterable[Any]) -> str:
+    """Different ones, with spaces between; a mean of columns has several."""
+    return " ".join(dict.fromkeys("" if value is None else value for value in values))

@@ -10,6 +10,7 @@ import base64
 import functools
 import tomllib
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 
 from launch.sweeps.published import Arm
 from research.errors import UserError, unknown
-from research.evaluation.comparison import Comparison, compare
+from research.evaluation.comparison import LEVEL, Comparison, compare
 from research.evaluation.power import Components, detectable_difference
 from research.files.json_files import digest, read_json, write_json
 
@@ -43,10 +44,11 @@ class Plan(NamedTuple):
     item_sd: float = 0.0  # of an item's difference, and of the interaction with seeds
 
     @functools.cache  # noqa: B019 - plans are few, and equal ones are one
-    def detectable(self) -> float:
-        """The difference that is found in 80 % of cases at 5 %."""
+    def detectable(self, level: float = LEVEL) -> float:
+        """The difference that is found in 80 % of cases at a level."""
         parts = Components(self.seed_sd**2, self.item_sd**2, self.item_sd**2)
-        return detectable_difference(parts, num_seeds=self.seeds, num_items=self.items)
+        sizes = {"num_seeds": self.seeds, "num_items": self.items}
+        return detectable_difference(parts, **sizes, level=level)
 
 
 class Claim(NamedTuple):
@@ -62,6 +64,11 @@ class Claim(NamedTuple):
     lower_is_better: tuple[str, ...]  # of the table's metrics
     arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
     plans: Mapping[str, Plan]  # by scale
+
+    @property
+    def table(self) -> str:
+        """The file that it is in."""
+        return self.id.partition(".")[0]
 
 
 class Result(NamedTuple):
@@ -209,14 +216,30 @@ def _unpacked(packed: Mapping[str, Any]) -> np.ndarray:
 def compare_results(
     claims: Iterable[Claim], scale: str, folder: Path
 ) -> dict[str, tuple[Comparison, Result]]:
-    """Claim id -> comparison and result, of those that were run, as one family.
+    """Claim id -> comparison and result, of those that were run.
 
-    A comparison is better - worse, turned so that a positive one confirms the claim.
+    Those of a table are one family. A comparison is better - worse, turned so that a
+    positive one confirms the claim.
     """
-    results = {claim.id: read_result(claim, scale, folder) for claim in claims}
-    family = {}
-    for name, result in results.items():
-        if result:
+    results, families = {}, {}
+    for claim in claims:
+        if result := read_result(claim, scale, folder):
             sign = 1 if result.higher_is_better else -1
-            family[name] = sign * result.better, sign * result.worse
-    return {name: (found, results[name]) for name, found in compare(family).items()}
+            pair = sign * result.better, sign * result.worse
+            results[claim.id] = result
+            families.setdefault(claim.table, {})[claim.id] = pair
+    compared = [each for own in families.values() for each in compare(own).items()]
+    return {name: (found, results[name]) for name, found in compared}
+
+
+def planned_differences(claims: Iterable[Claim], scale: str) -> dict[str, float]:
+    """Claim id -> the difference that its plan at a scale shows in 80 % of cases.
+
+    At 5 % for all plans of its table together, the first step of Holm's correction.
+    """
+    planned = [claim for claim in claims if scale in claim.plans]
+    number = Counter(claim.table for claim in planned)
+    return {
+        claim.id: claim.plans[scale].detectable(LEVEL / number[claim.table])
+        for claim in planned
+    }

@@ -54,7 +54,8 @@ def notes(table: Table, grid: Grid) -> list[str]:
             f"{MIXED_MARK}: runs of this cell read different data, or the same data by "
             "different vocabularies."
         )
-    commits = dict.fromkeys(str(n.origin["commit"]) for c in cells for n in c.numbers)
+    origins = [n.origins("commit") for cell in cells for n in cell.numbers]
+    commits = dict.fromkeys(str(commit) for own in origins for commit in own)
     if len(commits) > 1:
         texts.append(f"The runs are of different code: commits {', '.join(commits)}.")
     return texts
@@ -95,13 +96,17 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
         return
     compared = compare_claims(table, grid)
     digits = {column.name: column.digits for column in table.columns}
+    other_data = {column.name for column in table.columns if column.stand_in}
     yield (
         "The paper's own comparisons, paired by pretraining seed, at "
         f"{100 * LEVEL:.0f} % for all {len(compared)} that were run together (Holm):"
     )
     for claim in filter(lambda claim: claim.column in digits, table.claims):
         name = f"{claim.better} over {claim.worse}, {claim.column}"
-        text = f"{name} (paper: {claim.difference:+.4g}): "
+        published = f"{claim.difference:+.4g}"
+        if claim.column in other_data:
+            published = published[0]
+        text = f"{name} (paper: {published}): "
         if found := compared.get(claim):
             cell = Cell((), NO_ESTIMATE, found, None, claim.difference)
             text += f"{format_verdict(cell)}; ours "

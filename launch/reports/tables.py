@@ -135,7 +135,9 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
     for column in table.columns:
         parts = tuple(name for name in column.mean_of if name in kept)
         if parts:
-            stand_in = "" if parts == column.mean_of else f"mean of {', '.join(parts)}"
+            stand_in = column.stand_in
+            if parts != column.mean_of or any(kept[name].stand_in for name in parts):
+                stand_in = f"mean of {', '.join(_described(kept[n]) for n in parts)}"
             kept[column.name] = column._replace(mean_of=parts, stand_in=stand_in)
         elif column.group in groups:
             task = tasks.get(column.group, Task("", {}))
@@ -146,6 +148,10 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
         note += f" Not run here: {', '.join(left_out)}."
     bars = tuple(name for name in table.bars if name in kept)
     return table._replace(columns=tuple(kept.values()), note=note, bars=bars)
+
+
+def _described(column: Column) -> str:
+    return f"{column.stand_in} for {column.name}" if column.stand_in else column.name
 
 
 def metric_value(value: Value, trial: Trial) -> Any:

@@ -98,11 +98,13 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
 
 
 def select(trials: Sequence[Trial], name: str) -> list[Trial]:
-    """The trials whose id begins with `name` or whose name has it.
+    """The trials whose cell is "ROW, GROUP"; else whose id begins so, or name has it.
 
     Raises:
       UserError: there is none.
     """
+    if chosen := [t for t in trials if t.row and name == f"{t.row}, {t.group}"]:
+        return chosen
     chosen = [t for t in trials if t.id.startswith(name) or name in t.name]
     if not chosen:
         raise UserError(f"--trial={name}: no trial has this id or name; see `status`")

@@ -32,9 +32,14 @@ class Trial:
 
     @property
     def pretraining_seed(self) -> int:
-        """The seed of the run that the parameters come from first, or its own."""
-        origin = self.parents.get("train.init_from")
-        return origin.pretraining_seed if origin else self.config["seed"]
+        """The seed of the run that the parameters come from first.
+
+        Of fresh parameters that of the vocabulary's run, or its own.
+        """
+        for key in ("train.init_from", "data.vocabulary"):
+            if key in self.parents:
+                return self.parents[key].pretraining_seed
+        return self.config["seed"]
 
     def with_ancestors(self) -> Iterator["Trial"]:
         """The trials that it starts from, and itself."""

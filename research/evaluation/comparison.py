@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
         """
         if self.difference.count < 2:
             return ONE_SEED
-        if self.adjusted_p > LEVEL:
+        if not self.adjusted_p <= LEVEL:
             return NOT_DECIDED
         if direction == 0:
             return "higher" if self.difference.mean > 0 else "lower"

@@ -135,7 +135,7 @@ def test_a_verdict_needs_an_untouched_result_and_its_plan(folder):
     ("better", "worse", "higher", "words"),
     [
         ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), True, "**holds**, +9.93 ± 0.29"),
-        ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), False, "**reversed**, -9.93 ± 0.29"),
+        ((70.0, 71.0, 72.0), (60.0, 61.2, 62.0), False, "**reversed**, +9.93 ± 0.29"),
         ((61.0, 61.0, 63.0), (60.0, 61.2, 62.0), True, "**not decided**"),
         ((70.0,), (60.0,), True, "**one seed**, +10 (score, 1 seeds, shows 3.3)"),
     ],
@@ -146,6 +146,23 @@ def test_the_ledger_says_what_a_result_decides(folder, better, worse, higher, wo
     page = _page(folder)
     assert words in page and "2 claims. smoke: 1 " in page
     assert ("needs" in page) == ("not decided" in words)
+
+
+def test_claims_of_a_table_are_one_family(folder):
+    second = "[claims." + CLAIMS.split("[claims.")[1].replace("mlm-over-lm", "again")
+    (folder / "x.toml").write_text(CLAIMS + second)
+    (folder / "y.toml").write_text(CLAIMS)
+    claims = ledger.load_claims(folder).values()
+    result = _result((70.0, 71.0, 72.0), (60.0, 61.2, 62.0))
+    for claim in claims:
+        if "smoke" in claim.plans:
+            ledger.write_result(claim, "smoke", result, folder)
+    found = ledger.compare_results(claims, "smoke", folder)
+    factors = {name: each.adjusted_p / each.p for name, (each, _) in found.items()}
+    names = ("x.again", "x.mlm-over-lm", "y.mlm-over-lm")
+    assert factors == dict(zip(names, (2, 2, 1), strict=True))
+    shown = ledger.planned_differences(claims, "smoke")
+    assert shown["x.again"] == shown["x.mlm-over-lm"] > 1.3 * shown["y.mlm-over-lm"]
 
 
 def _record_flags(folder, claim):
@@ -198,6 +215,22 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     assert caught.value.code == 2 and "same score in all" in capsys.readouterr().err
 
 
+def test_of_a_table_what_can_be_is_recorded(folder, capsys):
+    absent = STAND_IN.replace('metric = "score"', 'metric = "absent"')
+    absent = absent.replace('"MLM"', '"LM"', 1).replace('worse = "LM"', 'worse = "MLM"')
+    (folder / "x.toml").write_text(CLAIMS + absent)
+    flags = _record_flags(folder, "x")
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), flags)
+    printed = capsys.readouterr()
+    assert caught.value.code == 0 and "mlm-over-lm.smoke.json" in printed.out
+    assert "x.by-ppl is not recorded: unknown column" in printed.err
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), [*flags, "--scale=small"])
+    assert caught.value.code == 2
+    assert "no claim of x has a plan for scale small" in capsys.readouterr().err
+
+
 def test_the_published_claims_load_and_their_configs_exist():
     claims = ledger.load_claims(published.FOLDER)
     assert len(claims) >= 60
@@ -206,6 +239,8 @@ def test_the_published_claims_load_and_their_configs_exist():
     }
     for experiment, overrides in arms.values():
         load_config(experiment, overrides)
+    for claim in claims.values():
+        assert (published.FOLDER.parents[1] / command.default_table(claim)).exists()
     page = "\n".join(command.page(claims, published.FOLDER))
     assert (
         published.FOLDER.parents[1] / "docs" / "claims.md"

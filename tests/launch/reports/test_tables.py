@@ -68,6 +68,13 @@ def test_fine_tunings_are_no_further_pretraining_seeds(tmp_path):
     assert cell.comparison.verdict(cell.direction) == "one seed"
 
 
+def test_fresh_parameters_have_the_seed_of_their_vocabulary(tmp_path):
+    first, *_, fresh = fake_sweep.finished(tmp_path)
+    assert (first.pretraining_seed, fresh.pretraining_seed) == (0, 2)
+    trial = dataclasses.replace(fresh, parents={"data.vocabulary": first})
+    assert trial.pretraining_seed == 0
+
+
 def test_scores_of_items_bring_their_variance(tmp_path):
     def items(trial):
         score = trial.result["metrics"]["test/score"]
@@ -223,47 +230,6 @@ def test_what_is_no_number_is_refused(tmp_path, value):
     column = tables.Column("x", "first", lambda trial: value)
     with pytest.raises(UserError, match=r"column 'x' of lm .* is a number"):
         _grid(tmp_path, fake_sweep.TABLE._replace(columns=(column,)))
-
-
-def _two_rates(tmp_path):
-    """Runs of two learning rates: the higher is better in valid, and worse in test."""
-    file = tmp_path / "rates.py"
-    file.write_text(
-        "def sweep(scale):\n"
-        "    for seed in range(2):\n"
-        "        for rate in (0.1, 0.2):\n"
-        "            keys = {'seed': seed, 'optimizer.learning_rate': rate}\n"
-        "            yield 'experiments/lm.py', keys, ('row', 'task')\n"
-    )
-    planned = sweep_plan.make_plan(str(file), tmp_path, scale="smoke", shared={})
-    sweep_plan.write_plan(planned, tmp_path)
-    for trial in planned:
-        rate = trial.config["optimizer.learning_rate"]
-        metrics = {"valid/score": rate, "test/score": trial.config["seed"] - rate}
-        fake_sweep.write_run(trial, metrics)
-    return sweep_plan.read_plan(tmp_path)
-
-
-def test_a_setting_is_picked_by_another_split_than_the_one_shown(tmp_path):
-    trials = _two_rates(tmp_path)
-    value, picked_by = "metrics.test/score", "metrics.valid/score"
-    columns = (
-        tables.Column("score", "task", value, picked_by=picked_by),
-        tables.Column("twice", "task", value, picked_by=picked_by),
-        tables.Column("mean", "", "", mean_of=("score", "twice", "absent")),
-        tables.Column("absent", "other task", value),
-    )
-    table = tables.Table("t", "", "n", tables.labelled_rows, columns)
-    table = tables.for_sweep(table, trials, {})
-    assert [column.name for column in table.columns] == ["score", "twice", "mean"]
-    assert "Not run here: absent." in table.note
-    grid = cells.fill_table(table, trials)
-    assert grid["row"]["score"].values == pytest.approx((-0.2, 0.8))
-    assert grid["row"]["mean"].values == pytest.approx((-0.2, 0.8))
-    assert table.columns[2].header == "mean (here: mean of score, twice)"
-    plain = table._replace(columns=(columns[0]._replace(picked_by=""),))
-    with pytest.raises(UserError, match="share seed"):
-        cells.fill_table(plain, trials)
 
 
 def test_what_stands_in_is_in_the_header_and_its_differences_have_a_sign_alone(
