@@ -174,7 +174,6 @@ def test_an_oracle_has_every_item_right(folder, name, fields, file, keys, names)
 @pytest.mark.parametrize(
     ("name", "fields", "file", "keys"),
     [
-        ("sequence_classification", {}, "rows.jsonl", PAIR),
         ("sequence_classification", GPT, "rows.jsonl", PAIR),
         ("token_classification", {"head": "crf"}, "words.conll", {}),
         ("sequence_to_sequence", SHORT, "rows.jsonl", {"fields": "one,two"}),

@@ -80,7 +80,7 @@ def test_a_row_has_little_more_room_than_its_text():
 def config(name, length=LENGTH, packing="best_fit", **fields):
     return SimpleNamespace(
         objective=ConfigDict({"name": name, **fields}),
-        data=SimpleNamespace(length=length, packing=packing),
+        data=SimpleNamespace(length=length, packing=packing, length_buckets=[]),
     )
 
 
