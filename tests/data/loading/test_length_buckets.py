@@ -79,12 +79,10 @@ def row_texts(batches):
     return found
 
 
-def used_columns(batch):
-    return max(
-        int((batch[name] > 0).sum(axis=1).max())
-        for name in ("segment", "encoder_segment")
-        if name in batch
-    )
+def row_columns(batch):
+    """[B]: columns of each row that have a token."""
+    name = "encoder_segment" if "encoder_segment" in batch else "segment"
+    return (batch[name] > 0).sum(axis=1)
 
 
 def columns(batch):
@@ -100,7 +98,7 @@ def test_a_window_has_the_rows_that_it_has_without_buckets(make, name):
         found, expected = ([p.batch(s) for s in steps] for p in (bucketed, plain))
         assert row_texts(found) == row_texts(expected)
         for batch in found:
-            needed = used_columns(batch)
+            needed = row_columns(batch).max()
             assert columns(batch) == min(n for n in (*LENGTHS, LENGTH) if n >= needed)
         widths = Counter(map(columns, found))
         assert len(widths) > 1 and widths == +Counter(
@@ -108,6 +106,15 @@ def test_a_window_has_the_rows_that_it_has_without_buckets(make, name):
         )
         order = [*map(columns, found)]
         assert order != sorted(order)
+
+
+def test_a_text_that_fills_a_length_is_in_its_bucket(make):
+    data, plain = make("token_classification").eval, make("token_classification", ())
+    needed = np.concatenate([*map(row_columns, plain.eval.evaluation())])
+    assert {*LENGTHS} & {*needed.tolist()}
+    for number in range(data.num_examples):
+        expected = min(n for n in (*LENGTHS, LENGTH) if n >= needed[number])
+        assert data.buckets.longest(np.array([number])) == expected
 
 
 def test_rows_of_a_mixture_have_their_own_lengths(make):

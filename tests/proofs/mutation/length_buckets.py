@@ -21,7 +21,7 @@ MUTANTS = [
         "np.searchsorted(self.lengths, needed)",
         'np.searchsorted(self.lengths, needed, side="right")',
         TEST,
-        "window",
+        "fills",
     ),
     Mutant(
         "batches of a window go from short to long",
