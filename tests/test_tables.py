@@ -11,7 +11,7 @@ import pytest
 from experiments.paper_tables import benchmarks, finetuning, scored
 from experiments.paper_tables.published import task_margin, task_score, valid_score
 from launch.config import load_config
-from launch.reports import cells, ledger, tables
+from launch.reports import cells, tables
 from launch.sweeps import budgets, published, sweep_plan
 from launch.sweeps.sweep_plan import SCALES
 from launch.sweeps.tasks import Task
@@ -215,9 +215,3 @@ def test_the_parts_of_a_mean_come_before_it():
     assert list(found) == [*benchmarks.MEANS["GLUE"], "GLUE", "SQuAD EM"]
     found = benchmarks.columns(("MNLI", "SST-2", "average"))
     assert found["average"] == ("MNLI", "SST-2")
-
-
-def test_every_arm_of_the_ledger_has_a_config():
-    for claim in ledger.load_claims(published.FOLDER).values():
-        for arm in filter(None, claim.arms):
-            load_config(*arm)

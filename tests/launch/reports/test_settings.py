@@ -1,9 +1,11 @@
 """Of several settings of a fine-tuning one is picked; means of columns."""
 
+import dataclasses
+
 import pytest
 
 from launch.reports import cells, tables
-from launch.sweeps import sweep_plan
+from launch.sweeps import status, sweep_plan
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 from tests.testing import fake_sweep
@@ -51,3 +53,10 @@ def test_a_setting_is_picked_by_another_split_than_the_one_shown(tmp_path):
     plain = table._replace(columns=(columns[0]._replace(picked_by=""),))
     with pytest.raises(UserError, match="share seed"):
         cells.fill_table(plain, trials)
+
+
+def test_the_name_of_a_cell_selects_no_other(tmp_path):
+    trials = _two_rates(tmp_path)
+    other = dataclasses.replace(trials[0], name="row, task and more", group="more")
+    assert status.select([*trials, other], "row, task") == trials
+    assert status.select([other], "row, task") == [other]

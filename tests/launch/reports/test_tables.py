@@ -243,6 +243,9 @@ def test_what_stands_in_is_in_the_header_and_its_differences_have_a_sign_alone(
     assert header[2] == "score (here: another set)"
     (mlm,) = (row for row in rows if row[0] == "mlm")
     assert mlm[3].endswith("(paper: +)")
+    table = table._replace(claims=(tables.Claimed("mlm", "lm", "score", 4.0),))
+    text = " ".join(notes.notes(table, cells.fill_table(table, trials)))
+    assert "mlm over lm, score (paper: +): holds" in text
 
 
 def test_the_papers_own_comparisons_have_verdicts(tmp_path):
