@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AOT := $(VENV)/aot
+CUDA := $(VENV)/cuda
 HF := $(VENV)/huggingface
 # POD=--ci: the few that CI compiles.
 POD ?=
@@ -26,7 +27,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare test long chaos fuzz mutants pod docs claims slices performance roofline speed goldens-hf tokens-hf published-hf env lint lock
+.PHONY: compare test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf tokens-hf published-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -68,6 +69,13 @@ $(AOT)/stamp: $(VENV)/stamp
 # Every experiment at its published sizes on its slice, against tests/goldens/compile.
 pod: $(AOT)/stamp
 	PYTHONPATH=$(AOT) $(BIN)/python -m tests.proofs.compile_regression $(POD)
+
+# The attention kernels for Hopper, assembled without a GPU: the registers of each.
+hopper: $(VENV)/stamp
+	jax=$$($(BIN)/python -c 'import jax; print(jax.__version__)') && \
+	$(BIN)/uv pip install --quiet --no-deps --target $(CUDA) jax-cuda12-plugin==$$jax \
+		jax-cuda12-pjrt==$$jax nvidia-cuda-nvcc-cu12==12.9.86
+	$(BIN)/python -m tests.proofs.hopper_assembly $(CUDA)
 
 # The table of docs/pods.md: what steps come to on slices of TPUs.
 slices: $(AOT)/stamp

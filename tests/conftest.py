@@ -2,7 +2,9 @@
 
 import ctypes
 import gc
+import math
 import os
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -29,6 +31,13 @@ LIBC = ctypes.CDLL(None)
 
 WORKER_BYTES = 2 * 2**30
 """Memory that one worker may need."""
+
+KEPT_BYTES = 5 * 2**28
+"""Memory of a worker, above which it frees its programs."""
+
+STARTS = ("test_", "run", "launch", "evaluation", "inference", "proofs", "distributed")
+"""How the paths below tests/ begin of the files that start runs, most of which compile
+the programs of an earlier one."""
 
 FIRST = ("laws", "test_", "models", "proofs", "distributed", "launch", "data/seqio")
 """How the paths below tests/ begin of the files that take longest, in this order. They
@@ -61,28 +70,44 @@ def pytest_collection():
         gc.collect()
         gc.freeze()
         gc.enable()
+        gc.set_threshold(20_000, 10, 10)  # what is traced is soon garbage: rarely
 
 
 @pytest.fixture(autouse=True, scope="session")
 def compilation_cache(tmp_path_factory):
-    """What took long to compile is kept for this session: a run that goes on has the
-    programs of the one that was stopped."""
-    folder = tmp_path_factory.mktemp("xla")
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    """Programs are kept for this session in a folder, which all workers share."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    jax.config.update("jax_compilation_cache_dir", str(base / "xla"))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def compiled_programs(request):
-    """Compiles a module's programs without most optimisations, and frees them after it.
+    """Compiles a module's programs without most optimisations, and frees them after it
+    where they take much memory.
 
     Most programs here run for less time than they take to compile; a module that trains
-    for long sets OPTIMISED = True.
+    for long sets OPTIMISED = True. What took long to compile is kept where a run that
+    goes on has the programs of the one that was stopped; to write it takes a tenth of
+    the time to compile it.
     """
     optimised = getattr(request.module, "OPTIMISED", False)
     jax.config.update("jax_disable_most_optimizations", not optimised)
+    path = request.path.relative_to(request.config.rootpath / "tests").as_posix()
+    least = 0.2 if path.startswith(STARTS) else math.inf
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
     yield
+    if resident_bytes() < KEPT_BYTES:
+        return
     jax.clear_caches()
     gc.collect()
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)  # returns what was freed to the system
+
+
+def resident_bytes() -> float:
+    """The memory of this process; infinite where the system does not say."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return math.inf
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -79,8 +79,12 @@ def attention_output(
         return dense_attention(*states, dense_mask(inputs))
     if implementation == "library":
         return library_mask(inputs, implementation=library_kernel()).attend(*states)
+    if platform() == "gpu":
+        from research.models.layers.hopper_attention import hopper_mask
+
+        return hopper_mask(inputs, head_width=states[0].shape[3]).attend(*states)
     if platform() != "tpu":
-        raise UserError("a kernel for TPUs")
+        raise UserError("a kernel for TPUs and Hopper")
     return interval_mask(inputs, interpret=False).attend(*states)
 
 

@@ -58,11 +58,16 @@ def permutation(key: np.ndarray, role: str, n: int) -> np.ndarray:
     same for any n.
     """
     index = np.arange(n, dtype=np.uint64)
-    score = random_bits(key, role, n) & ~INDEX_MASK | index
+    score = random_bits(key, role, n)
+    score &= ~INDEX_MASK
+    score |= index
     score.sort(axis=1)
+    by_rank = score & INDEX_MASK
+    by_rank += np.arange(len(key), dtype=np.uint64)[:, None] * np.uint64(n)
     rank = np.empty(score.shape, np.int32)
-    by_rank = (score & INDEX_MASK).astype(np.intp)
-    np.put_along_axis(rank, by_rank, index.astype(np.int32)[None], axis=1)
+    rank.reshape(-1)[by_rank.reshape(-1).view(np.int64)] = np.tile(
+        index.astype(np.int32), len(key)
+    )
     return rank
 
 
@@ -78,13 +83,28 @@ def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
       count: [B] int.
     """
     count = np.minimum(count, candidate.sum(axis=1))
-    bits = random_bits(key, role, candidate.shape[1])
-    score = np.where(candidate, bits, MAX_UINT64)
-    ranked = np.sort(score, axis=1)
-    zero = np.zeros((len(score), 1), np.uint64)
-    ranked = np.concatenate([zero, ranked], axis=1)
-    threshold = np.take_along_axis(ranked, count[:, None], axis=1)
-    return (score <= threshold) & (count > 0)[:, None]
+    if not count.any():
+        return np.zeros(candidate.shape, bool)
+    score = candidate_scores(key, role, candidate)
+    return (score <= nth_smallest(score, count)) & (count > 0)[:, None]
+
+
+def candidate_scores(key: np.ndarray, role: str, candidate: np.ndarray) -> np.ndarray:
+    """[B, W] uint64: random where `candidate` [B, W] is true, else MAX_UINT64."""
+    not_candidate = candidate.astype(np.uint64) - np.uint64(1)
+    return random_bits(key, role, candidate.shape[1]) | not_candidate
+
+
+def nth_smallest(score: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """[B, 1]: of each row of `score` the value of rank `count` [B]; 0 counts as 1.
+
+    No `count` may exceed the length of a row, and one is above 0.
+    """
+    most = int(count.max())
+    least = np.partition(score, most - 1, axis=1)[:, :most]
+    if (count != most).any():
+        least.sort(axis=1)
+    return np.take_along_axis(least, np.maximum(count - 1, 0)[:, None], axis=1)
 
 
 def choose_words(

@@ -57,12 +57,13 @@ class Options:
     3.3).
 
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
-    "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`),
-    "library" is cuDNN's on a GPU (`research.models.layers.library_attention`). Neither
-    has relative terms, and the latter has no dropout of attention weights and no bias
-    of relative positions (T5's). Elsewhere "interval" is interpreted, for tests, and
-    "library" is XLA's. "auto" is the kernel of the platform where it has all that these
-    options need, else "dense".
+    "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) and one
+    for Hopper GPUs (`research.models.layers.hopper_attention`), "library" is cuDNN's on
+    a GPU (`research.models.layers.library_attention`). None has relative terms, and
+    those for GPUs have no dropout of attention weights and no bias of relative
+    positions (T5's). Elsewhere "interval" is the TPU's, interpreted, for tests, and
+    "library" is XLA's. "auto" is "interval" on a TPU and "library" on a GPU where that
+    has all that these options need, else "dense".
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,

@@ -32,6 +32,9 @@ from research.objectives.losses.cross_entropy import (
     with_accuracy,
 )
 
+TABLE_SIZE = 2**20
+"""Entries of the table that says which tokens occur in which rows."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -130,16 +133,40 @@ def _lowercase_ids(vocab: VocabInfo) -> np.ndarray:
 def _split_passage(
     example: Example, vocab: VocabInfo, length: int
 ) -> tuple[Example, np.ndarray]:
-    """The first segment, and [B, R] bool: whether its tokens occur in the rest."""
-    row, position = np.arange(len(example.length)), np.arange(example.token.shape[1])
+    """The first segment, and whether its tokens occur in the rest: [B, W] bool."""
     max_size = np.minimum(length - 2, (example.length + 1) // 2)[:, None]
-    start = (example.flags & SENTENCE > 0) & (position > 0) & (position <= max_size)
+    position = np.arange(min(length - 1, example.token.shape[1]))
+    start = (example.flags[:, : len(position)] & SENTENCE) > 0
+    start &= (position > 0) & (position <= max_size)
     last = np.where(start, position, 0).max(axis=1, initial=0)
     cut = np.where(last > 0, last, max_size[:, 0]).astype(np.int32)
-    # Unique per row, so that one `isin` compares each row with itself alone.
-    token_in_row = row[:, None] * (example.token.max(initial=0) + 1) + example.token
-    rest = (position >= cut[:, None]) & (position < example.length[:, None])
-    first = position < cut[:, None]
-    repeated = np.isin(token_in_row, token_in_row[rest]) & first
-    token = np.where(first, example.token, vocab.pad_id)
+    repeated = _occurs_later(example, cut, length - 2, vocab.size)
+    first = np.arange(example.token.shape[1]) < cut[:, None]
+    token = np.where(first, example.token, np.int32(vocab.pad_id))
     return example._replace(token=token, length=cut, first_length=cut), repeated
+
+
+def _occurs_later(
+    example: Example, cut: np.ndarray, width: int, vocab_size: int
+) -> np.ndarray:
+    """[B, min(R, W)] bool: a token before the `cut` [B] occurs from there on, too.
+
+    A few rows at a time are looked up in a table of their tokens, which stays small.
+
+    Args:
+      width: W, no less than any cut.
+    """
+    position = np.arange(example.token.shape[1])
+    rest = (position >= cut[:, None]) & (position < example.length[:, None])
+    repeated = position[:width] < cut[:, None]
+    num_rows = max(1, TABLE_SIZE // vocab_size)
+    occurs = np.zeros(num_rows * vocab_size, bool)
+    for begin in range(0, len(cut), num_rows):
+        some = slice(begin, begin + num_rows)
+        token = example.token[some]
+        index = token + vocab_size * np.arange(len(token))[:, None]
+        later = index.ravel()[np.flatnonzero(rest[some])]
+        occurs[later] = True
+        repeated[some] &= occurs.take(index[:, :width])
+        occurs[later] = False
+    return repeated

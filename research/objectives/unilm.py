@@ -233,9 +233,9 @@ def segment_sizes(example: Example, key: np.ndarray, mode: np.ndarray) -> np.nda
 def mode_rank(mode: np.ndarray, text: input_format.Text) -> np.ndarray:
     """[B, L] int32: the rank of every position, which is its reach too."""
     position = np.arange(text.token.shape[1], dtype=np.int32)
-    mode, end = mode[:, None], text.length[:, None]
+    mode, end = mode[:, None], text.length[:, None].astype(np.int32)
     in_source = (text.token_type == 0) & (position < end)
-    source = np.sum(in_source, axis=1, keepdims=True)
+    source = np.sum(in_source, axis=1, keepdims=True, dtype=np.int32)
     rank = np.select(
         [mode == BIDIRECTIONAL, mode == SEQ2SEQ, mode == FORWARD],
         [0, position + 1 - source, position],
@@ -261,26 +261,32 @@ def choose_ngrams(
     A position that is still free takes `sizes` [B, L] tokens from itself on, up to the
     first that is no candidate; those chosen before are skipped (the released code).
     """
-    length = candidate.shape[1]
-    score = np.where(
-        candidate,
-        counter_rng.random_bits(key, "choose", length),
-        counter_rng.MAX_UINT64,
-    )
-    order = np.argsort(score, axis=1, kind="stable")
-    left = np.minimum(count, candidate.sum(axis=1))
-    chosen = np.zeros((len(candidate), length + 1), bool)
-    fits = np.pad(candidate, [(0, 0), (0, 1)])
-    row = np.arange(len(candidate))
-    for first in order.T:
-        if not left.any():
-            break
-        going = fits[row, first] & ~chosen[row, first]
-        size = sizes[row, first]
-        for offset in range(int(size.max(initial=1))):
-            position = np.minimum(first + offset, length)
-            going = going & fits[row, position] & (offset < size)
-            new = going & ~chosen[row, position] & (left > 0)
-            chosen[row, position] |= new
-            left = left - new
-    return chosen[:, :-1]
+    max_size = int(sizes.max(initial=1))
+    score = counter_rng.candidate_scores(key, "choose", candidate)
+    run, reaches, takes_first = candidate, [], []  # from each position, by offset
+    for offset in range(1, max_size):
+        run = run[:, :-1] & candidate[:, offset:]
+        reaches.append(run & (sizes[:, :-offset] > offset))
+        earlier = score[:, :-offset] <= score[:, offset:]
+        takes_first.append(reaches[-1] & earlier)
+    begins, settled = candidate, False  # where a choice begins, if nothing ends before
+    while not settled:
+        before, begins = begins, candidate.copy()
+        for offset, takes in enumerate(takes_first, 1):
+            begins[:, offset:] &= ~(before[:, :-offset] & takes)
+        settled = np.array_equal(before, begins)
+    # A token is chosen with the first choice that it is part of.
+    turn = score | (begins.astype(np.uint64) - np.uint64(1))
+    own = turn.copy()
+    for offset, reached in enumerate(reaches, 1):
+        outside = reached.astype(np.uint64) - np.uint64(1)
+        later = turn[:, offset:]
+        np.minimum(later, own[:, :-offset] | outside, out=later)
+    count = np.minimum(count, candidate.sum(axis=1))
+    if not count.any():
+        return np.zeros(candidate.shape, bool)
+    last = counter_rng.nth_smallest(turn, count)
+    chosen, cut = turn < last, turn == last
+    left = (count - chosen.sum(axis=1))[:, None]
+    chosen |= cut & (np.cumsum(cut, axis=1, dtype=np.int32) <= left)
+    return chosen & (count > 0)[:, None]

@@ -17,6 +17,8 @@ CUDNN_PRODUCTS = {
 }
 """Primitives of cuDNN's attention (jax._src.cudnn.fused_attention_stablehlo) and the
 matrix products that they stand for, as dense attention has them."""
+KERNELS = ("pallas_call", "mpmd_map")
+"""Primitives of Pallas: kernels for TPUs, and those for GPUs."""
 
 # fmt: off
 ARITHMETIC = {
@@ -117,7 +119,7 @@ def _equation_flops(equation: Any) -> Counter[str]:
     products = f"{numbers[0].dtype}{PRODUCTS}" if numbers else PRODUCTS
     if name == "dot_general":
         return Counter({products: _dot_flops(equation)})
-    if name == "pallas_call":
+    if name in KERNELS:
         cost = params["cost_estimate"]
         return Counter({products: float(cost.flops), "other": cost.transcendentals})
     if name in CUDNN_PRODUCTS:

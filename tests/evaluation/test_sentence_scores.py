@@ -165,7 +165,13 @@ def example_of(objective, text):
     return example
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.long] * (n in ("infoword", "joint", "mix")))
+        for n in FAMILIES  # the networks of these are those of mlm, lm and dae
+    ],
+)
 def test_a_score_does_not_depend_on_the_batch_or_its_neighbours(name, monkeypatch):
     run = random_run(name)
     best = name == "lm"

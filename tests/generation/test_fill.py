@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from research import models
 from research.errors import UserError
 from research.generation.fill import make_fill
 from tests.generation.conftest import mesh_of
+from tests.testing.compiled_apply import apply
 from tests.testing.objective_cases import VOCAB
 
 MASK = VOCAB.mask_id
@@ -27,7 +27,7 @@ def probabilities(network, params, text):
         readout = net.readout(net.states(group))
         return readout.feature @ readout.table.T + readout.bias[None, None]
 
-    logits = models.apply(network, params, run)[0, :, : VOCAB.size]
+    logits = apply(network, params, run)[0, :, : VOCAB.size]
     return np.asarray(jax.nn.softmax(logits))
 
 

@@ -133,8 +133,16 @@ CASES = {
 }
 
 
+LONG = ("prefix", "part")
+"""Cases whose networks and attention patterns "prefix dae" and "lm" have."""
+
+
 @pytest.mark.parametrize(
-    ("name", "fields", "options", "make_batch"), CASES.values(), ids=CASES
+    ("name", "fields", "options", "make_batch"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.long] * (name in LONG))
+        for name, case in CASES.items()
+    ],
 )
 def test_the_text_is_the_most_probable_by_the_loss(
     name, fields, options, make_batch, make_model, mesh

@@ -25,8 +25,7 @@ PROMPTS = ["the old", "", "a small stone reads and"]
 def folder(tmp_path_factory):
     """A causal model, in `run`, and prompts."""
     folder = tiny_runs.write_corpus(tmp_path_factory.mktemp("generate"))
-    keys = {"train.steps": 12, "train.eval_every": 0, "train.checkpoint_every": 0}
-    tiny_runs.train(tiny_runs.tiny_config(folder, "lm", **keys), folder / "run")
+    tiny_runs.save_untrained(folder / "run", tiny_runs.tiny_config(folder, "lm"))
     (folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
     return folder
 

@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from research import models, objectives
 from research.batch import attention_mask
+from tests.testing import fast_key
 from tests.testing.example_batches import keys, rows
 from tests.testing.objective_cases import (
     NUM_CLASSES,
@@ -27,7 +28,7 @@ from tests.testing.objective_cases import (
 LENGTH = 24
 CLASSES = {name: objectives.objective_class(name) for name in objectives.names()}
 SUPERVISED = [name for name, cls in CLASSES.items() if cls.family == "supervised"]
-KEY = jax.random.key(0)
+KEY = fast_key.key(0)
 lengths = pytest.mark.parametrize("length", [12, 37, 128])
 
 

@@ -77,6 +77,7 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
     weights, rng = target_weights(batch), np.random.default_rng(1)
     zeros = [jnp.zeros(call.out.shape) for call in shapes]
     probes = [rng.normal(size=call.out.shape[-1]) for call in shapes]
+    table = token_tables(params)
 
     @jax.jit  # traced once for all gradients
     def evaluate(table, nudges, batch):
@@ -90,77 +91,77 @@ def test_states_depend_exactly_on_what_the_arrays_allow(name, fields):
         totals = {name: term.total for name, term in terms.items()}
         return states, totals, {n: term.weight for n, term in terms.items()}, calls
 
-    table = token_tables(params)
-    term_weights = jax.jit(lambda batch: evaluate(table, zeros, batch)[2])
-    terms_of = terms_by_weight(term_weights, batch, weights)
+    def with_target(batch, weight, slot):
+        """The batch of which this weight has only this target, none where it is -1."""
+        only = jnp.arange(batch[weight].shape[1])[None] == slot
+        return batch | {weight: batch[weight] * only}
 
     @jax.jit
-    def dependencies(table, batch):
-        def state(table, call, index):
-            return evaluate(table, zeros, batch)[0][call][index]
+    def dependencies(batch, selections):
+        *_, term_weights, calls = evaluate(table, zeros, batch)
 
-        def total(table, nudges, weight, slot):
-            one = jnp.zeros_like(batch[weight]).at[0, slot].set(batch[weight][0, slot])
-            totals = evaluate(table, nudges, batch | {weight: one})[1]
-            return sum(totals[term] for term in terms_of[weight])
+        def has_weight(weight):
+            none = evaluate(table, zeros, with_target(batch, weight, -1))[2]
+            return {term: none[term] != term_weights[term] for term in none}
 
-        def nonzero(grad):
-            sums = [jnp.abs(leaf).max(axis=-1) for leaf in grad.values()]
-            return sum(sums) > 0
+        has = {weight: has_weight(weight) for weight in weights}
 
-        by_state = [
-            jax.vmap(lambda p, n=n: nonzero(jax.grad(state)(table, n, p)))(
-                jnp.arange(call.out.shape[1])
-            )
-            for n, call in enumerate(shapes)
-        ]
+        def selected(table, nudges, selection):
+            """A state, or the terms that the weight of a target is part of."""
+            slots = dict(zip(weights, selection[len(shapes) :], strict=True))
+            changed = batch
+            for weight, slot in slots.items():
+                one = with_target(batch, weight, slot)[weight]
+                changed |= {weight: jnp.where(slot < 0, batch[weight], one)}
+            states, totals, *_ = evaluate(table, nudges, changed)
+            for at, state in zip(selection, states, strict=False):
+                yield jnp.where(jnp.arange(len(state)) == at, state, 0).sum()
+            for weight, slot in slots.items():
+                for term, total in totals.items():
+                    yield jnp.where(has[weight][term] & (slot >= 0), total, 0)
 
-        def by_target(weight, slot):
-            grads, nudges = jax.grad(total, (0, 1))(table, zeros, weight, slot)
-            return nonzero(grads), [jnp.abs(leaf[0]).max(-1) > 0 for leaf in nudges]
+        def reads(selection):
+            """The tokens and, by call, the states that what is selected depends on."""
+            number = lambda *args: sum(selected(*args, selection))  # noqa: E731
+            grads, nudges = jax.grad(number, (0, 1))(table, zeros)
+            tokens = sum(jnp.abs(leaf).max(axis=-1) for leaf in grads.values()) > 0
+            return tokens, [jnp.abs(leaf[0]).max(axis=-1) > 0 for leaf in nudges]
 
-        by_weight = {
-            weight: jax.vmap(lambda k, w=weight: by_target(w, k))(
-                jnp.arange(batch[weight].shape[1])
-            )
-            for weight in weights
-        }
-        return by_state, by_weight, evaluate(table, zeros, batch)[3]
+        return jax.lax.map(reads, selections), calls
 
-    by_state, by_weight, calls = jax.device_get(dependencies(table, on_device(batch)))
+    counts = [call.out.shape[1] for call in shapes]
+    selections = one_at_a_time([*counts, *(batch[w].shape[1] for w in weights)])
+    (found, read), calls = jax.device_get(dependencies(on_device(batch), selections))
     allowed = allowed_dependencies(calls)
-    for mask, found in zip(allowed, by_state, strict=True):
-        np.testing.assert_array_equal(found[:, : mask.shape[1]], mask)
+    for mask, at in zip(allowed, selections, strict=False):
+        np.testing.assert_array_equal(found[at >= 0, : mask.shape[1]], mask)
     assert not all(mask.all() for mask in allowed)
-    for weight, (found, read) in by_weight.items():
-        used = batch[weight][0] > 0
-        for slot in np.flatnonzero(used):
-            states = np.concatenate([of_call[slot] for of_call in read])
+    for weight, at in zip(weights, selections[len(calls) :], strict=True):
+        for n in np.flatnonzero((at >= 0) & (batch[weight][0, at] > 0)):
+            of_calls = [of_call[n] for of_call in read]
+            states = np.concatenate(of_calls)
             assert states.any()
             expected = np.concatenate(allowed)[states].any(axis=0)
-            np.testing.assert_array_equal(found[slot][: len(expected)], expected)
-            check_positions(batch, weights[weight], slot, calls, read)
+            np.testing.assert_array_equal(found[n][: len(expected)], expected)
+            check_positions(batch, weights[weight], at[n], calls, of_calls)
 
 
-def terms_by_weight(term_weights, batch, weights) -> dict[str, list[str]]:
-    """Each array of weights -> the names of the terms that depend on it.
+def one_at_a_time(counts: list[int]) -> list[np.ndarray]:
+    """For each count its indices, one a row, and -1 in the rows of the other counts.
 
-    term_weights: a function of a batch: term -> its weight.
+    [2, 1] gives [0, 1, -1] and [-1, -1, 0].
     """
-    some, found = term_weights(on_device(batch)), {}
-    for weight in weights:
-        zero = {weight: np.zeros_like(batch[weight])}
-        none = term_weights(on_device(batch | zero))
-        found[weight] = [name for name in some if some[name] != none[name]]
-    return found
+    ends = np.cumsum([0, *counts])
+    rows = np.arange(ends[-1])[None] - ends[:-1, None]
+    return list(np.where((rows >= 0) & (rows < np.array(counts)[:, None]), rows, -1))
 
 
 def check_positions(batch, arrays, slot, calls, read) -> None:
     """A target is scored only at the positions that the batch gives for it."""
     given = {int(batch[array][0, slot]) for array in arrays} or {int(slot)}
     for call, of_call in zip(calls, read, strict=True):
-        if call.method == "states" and of_call[slot].any():
-            at = np.flatnonzero(of_call[slot])
+        if call.method == "states" and of_call.any():
+            at = np.flatnonzero(of_call)
             at = at if call.scored is None else np.asarray(call.scored[0])[at]
             assert set(at.tolist()) <= given
 

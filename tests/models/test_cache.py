@@ -38,8 +38,23 @@ def part(group, *ends):
     return {name: array[:, slice(*ends)] for name, array in group.items()}
 
 
-@pytest.mark.parametrize("pattern", ["causal", "general"])
-@pytest.mark.parametrize("changes", DECODERS.values(), ids=DECODERS)
+GENERAL = ("t5", "relative")
+"""Decoders of which the general pattern is tested, too: with a bias of attention, as a
+table and as products. Those of the others are long."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern"),
+    [
+        pytest.param(
+            *(changes, pattern),
+            id=f"{name}-{pattern}",
+            marks=[pytest.mark.long] * (pattern == "general" and name not in GENERAL),
+        )
+        for name, changes in DECODERS.items()
+        for pattern in ("causal", "general")
+    ],
+)
 def test_a_decoder_reads_a_text_in_parts(
     changes, pattern, make_options, make_group, make_params
 ):

@@ -45,15 +45,25 @@ def run_parts(network, params, parts, num_mems, **kw):
     return jax.jit(lambda params: models.apply(network, params, run))(params)
 
 
+POST = {"norm_placement": "post"}
+SHARED = {"shared_layers": True, "scan_unroll": 3}
+TYPES = {"token_type_encoding": "relative", "token_types": 2, "remat": "dots"}
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "backwards"),
     [
-        {"norm_placement": "post"},
-        {"shared_layers": True, "scan_unroll": 3},
-        {"token_type_encoding": "relative", "token_types": 2, "remat": "dots"},
+        pytest.param(changes, backwards, marks=[pytest.mark.long] * is_long)
+        for changes, backwards, is_long in (
+            (POST, False, False),
+            (POST, True, False),
+            (SHARED, False, False),
+            (SHARED, True, True),
+            (TYPES, False, True),
+            (TYPES, True, False),
+        )
     ],
 )
-@pytest.mark.parametrize("backwards", [False, True])
 def test_the_second_half_equals_that_of_the_whole(
     changes, backwards, make_network, make_group
 ):

@@ -10,6 +10,7 @@ from research.batch import SENTENCE
 from research.data.corpora.corpus import Corpus, Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
+from research.objectives import tagging
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=96)
@@ -112,3 +113,12 @@ def test_an_unknown_task_is_refused():
         objectives.make_objective("tagging", task="case")
     with pytest.raises(UserError, match="stream, full_sentences"):
         objectives.make_objective("tagging", format="segment_pair")
+
+
+def test_the_size_of_the_table_changes_nothing(monkeypatch):
+    example = texts(60, [60, 33, 2, 1, 0, 60] * 5, VOCAB, separators=0.05)
+    whole = corrupt(example, 32)
+    assert whole["target"].any()
+    monkeypatch.setattr(tagging, "TABLE_SIZE", 4 * VOCAB.size)
+    for name, array in corrupt(example, 32).items():
+        np.testing.assert_array_equal(array, whole[name])

@@ -11,6 +11,7 @@ from scipy import stats
 
 from research import objectives
 from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
+from research.data import counter_rng
 from research.errors import UserError
 from research.objectives import unilm
 from tests.testing.example_batches import keys, texts, vocab
@@ -259,3 +260,22 @@ def test_too_few_token_types_are_refused():
 def test_illegal_fields_are_refused(fields, message):
     with pytest.raises(UserError, match=message):
         objectives.make_objective("unilm", **fields)
+
+
+def test_choices_are_made_one_after_the_other():
+    key, length = keys(60), 40
+    candidate = counter_rng.uniform(key, "candidate", length) < 0.8
+    sizes = unilm.ngram_sizes(key, length, 0.5, 4)
+    count = np.arange(60) % 30
+    score = counter_rng.random_bits(key, "choose", length)
+    expected = np.zeros(candidate.shape, bool)
+    for row, chosen in enumerate(expected):
+        for first in np.argsort(score[row]):
+            if chosen[first]:
+                continue
+            for place in range(first, min(first + sizes[row, first], length)):
+                if not candidate[row, place]:
+                    break
+                chosen[place] |= chosen.sum() < count[row]
+    found = unilm.choose_ngrams(key, candidate, sizes, count)
+    np.testing.assert_array_equal(found, expected)

@@ -10,7 +10,7 @@ from research import fields
 from tests.proofs.fuzz import command, command_cases, config_cases, damage_cases
 from tests.proofs.fuzz.__main__ import run_cases
 
-CASES = {config_cases: 170, command_cases: 220, damage_cases: 70}
+CASES = {config_cases: 60, command_cases: 220, damage_cases: 70}
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.__name__.rpartition(".")[2])

@@ -8,9 +8,10 @@ from launch.config import load_config
 from research.distributed import sharding
 from research.errors import UserError
 from research.objectives import lm
-from research.run.setup import build_program, initial_state
+from research.run.setup import build_program
 from tests.testing.example_batches import keys as row_keys
 from tests.testing.example_batches import texts, vocab
+from tests.testing.tiny_runs import random_state
 
 
 def make_program(keys, experiment="experiments/lm.py"):
@@ -63,7 +64,7 @@ def test_a_frozen_body_gives_features_and_takes_no_gradient():
         for each in (tuned, program)
     )
     assert flops < 0.6 * tuned_flops
-    state = initial_state(program, 0)
+    state = random_state(program)
     before = jax.device_get(state.params)
     batch = program.objective.corrupt(
         texts(6, [6, 4], vocab()), row_keys(2), vocab(), 8

@@ -1,6 +1,7 @@
 """Models of tests/goldens/huggingface as our networks, their inputs as our batch."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +39,10 @@ class Golden(NamedTuple):
     outputs: Any  # net -> loss, {name of Hugging Face's output: logits}
     golden: dict[str, np.ndarray]
     here: np.ndarray  # [B, L]: positions of which logits are compared
+    boxed: Any  # shapes of the network's parameters, boxed with their logical axes
 
 
+@cache
 def load(name: str, **changes: Any) -> Golden:
     """The golden of a name; `changes` are model options, such as scan_unroll."""
     model = restore.open_model(FOLDER / name)
@@ -68,7 +71,8 @@ def load(name: str, **changes: Any) -> Golden:
             heads=heads,
         )
     outputs, here = OUTPUTS[_kind(architecture, model)](model, inputs)
-    return Golden(model, network, outputs, golden, here)
+    init = lambda: models.init(network, outputs, jax.random.key(0))  # noqa: E731
+    return Golden(model, network, outputs, golden, here, jax.eval_shape(init))
 
 
 def copy_with_vocabulary(name: str, folder: Path) -> Path:
@@ -79,16 +83,9 @@ def copy_with_vocabulary(name: str, folder: Path) -> Path:
     return folder / name
 
 
-def boxed_shapes(golden: Golden) -> Any:
-    """The shapes of the network's parameters, boxed with their logical axes."""
-    return jax.eval_shape(
-        lambda: models.init(golden.network, golden.outputs, jax.random.key(0))
-    )
-
-
 def params_of(golden: Golden, source: Any = None) -> Any:
     """The network's parameters, read from its folder, or tensors like those in it."""
-    shapes = models.unbox(boxed_shapes(golden))
+    shapes = models.unbox(golden.boxed)
     leaves = jax.tree_util.tree_flatten_with_path(shapes)[0]
     by_path = {path_name(path): leaf.shape for path, leaf in leaves}
     model = golden.model if source is None else golden.model._replace(tensors=source)

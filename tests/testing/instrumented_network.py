@@ -12,11 +12,12 @@ import numpy as np
 
 from research import models
 from research.batch import INPUT_ARRAYS
+from tests.testing import fast_key
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import VOCAB, make_example, make_network
 
 LENGTH = 36
-KEY = jax.random.key(0)
+KEY = fast_key.key(0)
 VOCAB_SIZE = 512
 """Large enough that each position of each call can have a token of its own."""
 

@@ -70,6 +70,7 @@ SAME_PATTERN = {
     "token_classification head=crf",
     "question_answering",
     "dae rate=0.5",
+    "dae noise_mask=prefix replacement=drop",
     "dae noise_mask=iid mode=X",
     "electra task=chosen format=segment_pair",
     "lm direction=backward",

@@ -11,7 +11,7 @@ from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.distributed.peers import Peers
 from research.files.json_files import write_json
-from research.run.setup import build_program, initial_state
+from research.run.setup import build_program
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
 
@@ -56,11 +56,22 @@ def train(config, workdir, devices=1):
     return loop.train(config, workdir, devices=jax.devices()[:devices])
 
 
+def random_state(program):
+    """A state with random parameters, since `program.init` takes long to compile."""
+    shapes, rng = program.abstract_state, np.random.default_rng(0)
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(leaf.dtype), shapes.params
+    )
+    where = jax.tree.map(lambda leaf: leaf.sharding, shapes)
+    return jax.device_put(zeros._replace(params=params), where)
+
+
 def save_untrained(workdir, config):
-    """The workdir of a run with a checkpoint of its initial state, which is also given,
+    """The workdir of a run with a checkpoint of a random state, which is also given,
     and its vocabulary."""
     program = build_program(config, jax.devices()[:1])
-    state = initial_state(program, 0)
+    state = random_state(program)
     checkpoints = Checkpoints(workdir, keep=1)
     facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
     facts["vocabulary"] = program.data.vocabulary_hash

@@ -70,8 +70,9 @@ class Index(NamedTuple):
             length = first_length + second_length
             second = self.stream.gather(self.second[row], second_length, width, pad_id)
             offset = np.arange(width) - first_length[:, None]
+            in_row = width * np.arange(len(row))[:, None] + np.maximum(offset, 0)
             token, flags = (
-                np.where(offset < 0, a, np.take_along_axis(b, np.maximum(offset, 0), 1))
+                np.where(offset < 0, a, b.take(in_row))
                 for a, b in zip((token, flags), second, strict=True)
             )
         return {

@@ -184,18 +184,20 @@ class Stream:
         Args:
           arrays: (the array of each shard, rows to fill, the value beyond `length`).
         """
-        start, length = np.asarray(start, np.int64), np.asarray(length, np.int64)
-        width = arrays[0][1].shape[1]
+        start, width = np.asarray(start, np.int64), arrays[0][1].shape[1]
+        column = np.arange(width)
         shard = np.searchsorted(self.shard_offsets[1:-1], start, side="right")
-        position = (start - self.shard_offsets[shard])[:, None] + np.arange(width)
+        first = start - self.shard_offsets[shard]
         for n in np.unique(shard):
-            own = shard == n
+            own = np.flatnonzero(shard == n)
+            position = first[own][:, None] + column
             for of_shards, rows, _ in arrays:
-                rows[own] = of_shards[n].take(position[own], mode="clip")
-        beyond = np.arange(width) >= length[:, None]
-        if beyond.any():
+                rows[own] = of_shards[n].take(position, mode="clip")
+        short = np.flatnonzero(np.asarray(length) < width)
+        if len(short):
+            beyond = column >= np.asarray(length)[short][:, None]
             for _, rows, fill in arrays:
-                rows[beyond] = fill
+                rows[short] = np.where(beyond, rows.dtype.type(fill), rows[short])
 
     @functools.cached_property
     def _tokens(self) -> list[np.ndarray]:

@@ -34,7 +34,7 @@ from research.models.layers.relative import (
 from research.models.options import Options
 
 PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
-"""Platform -> the value of model.attention that is a kernel of its own there."""
+"""Platform -> the value of model.attention that "auto" takes there if it serves."""
 
 
 class PositionFeatures(NamedTuple):
@@ -87,7 +87,16 @@ def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
         return dense_mask(inputs)
     if name == "library":
         return library_mask(inputs, implementation=library_kernel())
+    return _interval_kernel_mask(options, inputs)
+
+
+def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """That of the platform's interval kernel."""
     # Pallas takes a second to import.
+    if platform() == "gpu":
+        from research.models.layers.hopper_attention import hopper_mask
+
+        return hopper_mask(inputs, head_width=options.key_width)
     from research.models.layers.kernel_attention import interval_mask
 
     return interval_mask(inputs, interpret=platform() != "tpu")

@@ -1,4 +1,4 @@
-"""Attention by the interval kernel: its mask, and its call on a mesh.
+"""Attention by the interval kernel for TPUs: its mask, and its call on a mesh.
 
 Every pattern serves, with T5's bias, dropout, packing, and other queries than keys; so
 does cross-attention, in which keys of the query's segment are an interval. Relative
@@ -10,6 +10,7 @@ what attention does.
 # B batch, L queries, M keys, H heads, K head width, P scored positions or pieces
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -39,12 +40,10 @@ class IntervalMask(NamedTuple):
 
     def at(self, scored_BP: jax.Array) -> "IntervalMask":
         """The same for the scored queries alone."""
-        index = partial(gather_positions, scored_BP=scored_BP)
-        start, stop, key_order = self.intervals
-        intervals = Intervals(index(start), index(stop), key_order)
+        intervals = scored_intervals(self.intervals, scored_BP)
         positions = self.positions
         if positions is not None:
-            positions = index(positions[0]), positions[1]
+            positions = gather_positions(positions[0], scored_BP), positions[1]
         return _with_plan(intervals, self.num_keys, positions, self.bias, self.settings)
 
     def attend(
@@ -70,58 +69,31 @@ class IntervalMask(NamedTuple):
             rows, _, heads, _ = query_BLHK.shape
             seeds_BH = dropout_seeds(dropout_key, rows, heads)
         states = query_BLHK, key_BMHK, value_BMHK
-        arguments = *states, self.bias, self.plan, seeds_BH
-        mesh = jax.sharding.get_abstract_mesh()
-        if mesh.empty:
-            return attend(*arguments)
-        rows, heads = nn.logical_to_mesh_axes(("batch", "heads"))
-        rows = _axes_that_divide(mesh, rows, query_BLHK.shape[0])
-        heads = _axes_that_divide(mesh, heads, key_BMHK.shape[2])
-        states = jax.P(rows, None, heads)
-        return jax.shard_map(
-            attend,
-            in_specs=(
-                *(states,) * 3,
-                jax.P(None, heads),
-                jax.P(rows),
-                jax.P(rows, heads),
-            ),
-            out_specs=states,
-            check_vma=False,  # a kernel's outputs do not say on what they depend
-        )(*arguments)
+        others = [
+            (self.bias, (None, "heads")),
+            (self.plan, ("batch",)),
+            (seeds_BH, ("batch", "heads")),
+        ]
+        return on_each_device(attend, states, others)
 
 
 def interval_mask(inputs: AttentionInputs, *, interpret: bool) -> IntervalMask:
     """The mask of all queries and keys, the same in every layer.
 
-    Keys are sorted, unless the pattern is full or causal self-attention: then they are
-    in order already, as the positions of a segment are consecutive.
-
     Args:
       interpret: the kernels run as JAX operations, on any device.
     """
     assert inputs.mems_segment is None, "mems need relative positions"
-    query, key, pattern = inputs.query, inputs.key, inputs.pattern
-    shape, num_keys = query["segment"].shape, key["segment"].shape[1]
-    if "rank" in key and pattern != "general" and num_keys == shape[1]:
-        intervals = run_intervals(key["segment"], causal=pattern == "causal")
-    else:
-        reach, rank = query.get("reach"), key.get("rank")
-        if pattern != "general":
-            factor = int(pattern == "causal")  # the index; else 0
-            reach, rank = (
-                factor * jax.lax.broadcasted_iota(jnp.int32, x["segment"].shape, 1)
-                for x in (query, key)
-            )
-        segments = query["segment"], key["segment"]
-        intervals = sorted_intervals(segments[0], reach, segments[1], rank)
+    query, key = inputs.query, inputs.key
+    intervals, num_keys = key_intervals(inputs), key["segment"].shape[1]
     positions = bias_PH = None
     bounds: tuple[int, ...] = ()
     if inputs.bias_table is not None:
-        bounds, buckets = bucket_steps(causal=pattern == "causal")
+        bounds, buckets = bucket_steps(causal=inputs.pattern == "causal")
         bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
         positions = query["position"], key["position"]
-    settings = Settings(default_tiles(shape[1], num_keys), bounds, interpret)
+    tiles = default_tiles(query["segment"].shape[1], num_keys)
+    settings = Settings(tiles, bounds, interpret)
     return _with_plan(intervals, num_keys, positions, bias_PH, settings)
 
 
@@ -130,6 +102,62 @@ def _with_plan(intervals, num_keys, positions, bias_PH, settings) -> IntervalMas
     settings = settings._replace(tiles=tiles)
     plan = make_plan(intervals, num_keys, tiles, positions)
     return IntervalMask(intervals, num_keys, positions, bias_PH, settings, plan)
+
+
+def key_intervals(inputs: AttentionInputs) -> Intervals:
+    """The interval of keys of each query.
+
+    Keys are sorted, unless the pattern is full or causal self-attention: then they are
+    in order already, as the positions of a segment are consecutive.
+    """
+    query, key, pattern = inputs.query, inputs.key, inputs.pattern
+    lengths = {group["segment"].shape[1] for group in (query, key)}
+    if "rank" in key and pattern != "general" and len(lengths) == 1:
+        return run_intervals(key["segment"], causal=pattern == "causal")
+    reach, rank = query.get("reach"), key.get("rank")
+    if pattern != "general":
+        factor = int(pattern == "causal")  # the index; else 0
+        reach, rank = (
+            factor * jax.lax.broadcasted_iota(jnp.int32, x["segment"].shape, 1)
+            for x in (query, key)
+        )
+    return sorted_intervals(query["segment"], reach, key["segment"], rank)
+
+
+def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:
+    """Those of the scored queries alone."""
+    index = partial(gather_positions, scored_BP=scored_BP)
+    start, stop, key_order = intervals
+    return Intervals(index(start), index(stop), key_order)
+
+
+def on_each_device(
+    attend: Callable[..., jax.Array],
+    states: Sequence[jax.Array],
+    others: Sequence[tuple[Any, tuple[str | None, ...]]],
+) -> jax.Array:
+    """`attend(*states, *others)`, on each device of the rows and heads it has.
+
+    Args:
+      states: query [B, L, H, K], key and value [B, M, H, K].
+      others: further arguments, each with what its leading dims are: "batch", "heads".
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    arguments = *states, *(argument for argument, _ in others)
+    if mesh.empty:
+        return attend(*arguments)
+    rows, heads = nn.logical_to_mesh_axes(("batch", "heads"))
+    rows = _axes_that_divide(mesh, rows, states[0].shape[0])
+    heads = _axes_that_divide(mesh, heads, states[1].shape[2])
+    axes = {"batch": rows, "heads": heads, None: None}
+    specs = [jax.P(*(axes[dim] for dim in dims)) for _, dims in others]
+    of_states = jax.P(rows, None, heads)
+    return jax.shard_map(
+        attend,
+        in_specs=(*(of_states,) * 3, *specs),
+        out_specs=of_states,
+        check_vma=False,  # a kernel's outputs do not say on what they depend
+    )(*arguments)
 
 
 def _axes_that_divide(mesh: Any, axes: Any, size: int) -> Any:

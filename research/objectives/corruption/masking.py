@@ -152,8 +152,9 @@ def replace_chosen(
       scored, target, weight [B, K].
     """
     scored, used = input_format.scored_positions(chosen, num_scored)
+    flat_index = np.flatnonzero(chosen)
     target = np.full(used.shape, vocab.pad_id, np.int32)
-    target[used] = token[chosen]
+    target[used] = token.take(flat_index)
     bits = counter_rng.random_bits(key, "replace", num_scored)
     draw = (bits >> np.uint64(32)) * 2.0**-32
     if draw_unit == "span":
@@ -163,7 +164,7 @@ def replace_chosen(
     index = index * np.uint64(len(pool)) >> np.uint64(32)
     new = np.where(draw < mask_fraction + random_fraction, pool[index], target)
     new = np.where(draw < mask_fraction, vocab.mask_id, new)
-    token[chosen] = new[used]
+    np.put(token, flat_index, new[used])
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}
 
 

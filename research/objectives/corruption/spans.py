@@ -155,15 +155,17 @@ def replace_tokens(
         The rest is unchanged.
       random_tokens: one of `masking.TOKEN_SETS`.
     """
-    draw = counter_rng.random_bits(key, role, token.shape[1])[hidden]
+    flat_index = np.flatnonzero(hidden)
+    draw = counter_rng.random_bits(key, role, token.shape[1]).take(flat_index)
     uniform = (draw >> np.uint64(32)) * 2.0**-32
     other = draw & np.uint64(2**32 - 1)
     pool = random_ids(vocab, random_tokens)
     other = other * np.uint64(len(pool)) >> np.uint64(32)
     random = uniform < mask_fraction + random_fraction
-    new = np.where(random, pool[other], token[hidden])
+    new = np.where(random, pool[other], token.take(flat_index))
+    new = np.where(uniform < mask_fraction, vocab.mask_id, new)
     replaced = np.array(token, np.int32)
-    replaced[hidden] = np.where(uniform < mask_fraction, vocab.mask_id, new)
+    np.put(replaced, flat_index, new)
     return replaced
 
 

@@ -96,25 +96,33 @@ def concatenate_spans(
         they fit in a row.
       prefixes: [P]: the special before each span; None: none.
     """
-    position = np.arange(length)
-    token = np.full((len(size), length), vocab.pad_id, np.int32)
-    flags, token_type = np.zeros(token.shape, np.uint8), np.zeros_like(token)
-    end = np.zeros((len(size), 1), np.int64)
+    position, row = np.arange(length), np.arange(len(size))
+    num_raw = example.token.shape[1]
+    source = np.zeros((len(size), length), np.int64)
+    inside = np.zeros(source.shape, bool)
+    token_type = np.zeros(source.shape, np.int32)
+    specials, end = [], np.zeros(len(size), np.int64)
     for number, special in enumerate(prefixes):
-        exists = size[:, number, None] > 0
+        exists = size[:, number] > 0
         first = end + (special is not None)
-        last = first + size[:, number, None]
-        inside = (position >= first) & (position < last) & exists
-        raw = (begin[:, number, None] + position - first)[inside]
-        row = np.nonzero(inside)[0]
-        token[inside], flags[inside] = example.token[row, raw], example.flags[row, raw]
+        last = first + size[:, number]
+        here = (position >= first[:, None]) & (position < last[:, None])
+        inside |= here
+        shift = row * num_raw + begin[:, number] - first
+        np.copyto(source, position + shift[:, None], where=here)
         if special is not None:
-            token[(position == end) & exists] = special
-        token[(position == last) & exists] = vocab.eos_id
-        token_type[(position >= end) & (position <= last) & exists] = number
+            specials.append((row[exists], end[exists], special))
+        specials.append((row[exists], last[exists], vocab.eos_id))
+        if number:
+            with_specials = (position >= end[:, None]) & (position <= last[:, None])
+            token_type[with_specials & exists[:, None]] = number
         end = np.where(exists, last + 1, end)
+    token = np.where(inside, example.token.take(source), np.int32(vocab.pad_id))
+    flags = example.flags.take(source) * inside
+    for rows, columns, special in specials:
+        token[rows, columns] = special
     flags[vocab.is_special[token]] = WORD
-    return Text(token, flags, token_type, end[:, 0])
+    return Text(token, flags, token_type, end)
 
 
 def check_token_types(options: Any, needed: int) -> None:

@@ -24,9 +24,8 @@ def append_queries(
     """
     length = chosen.shape[1]
     target_index, used = input_format.scored_positions(chosen, num_scored)
-    of_target = {name: np.zeros_like(target_index) for name in content}
-    for name, array in of_target.items():
-        array[used] = content[name][chosen]
+    flat_index = np.arange(len(chosen))[:, None] * length + target_index
+    of_target = {name: array.take(flat_index) * used for name, array in content.items()}
     target = of_target["token"]
     query = of_target | {
         "token": np.where(used, vocab.mask_id, vocab.pad_id),

@@ -32,7 +32,23 @@ def corpus(request):
     return request.param
 
 
-@pytest.mark.parametrize("name", NAMES)
+MIXED = ("lm", "tlm", "sentences", "infoword")
+"""An objective of each unit, which also a mixture is made for; the others' are long."""
+
+each_corpus = pytest.mark.parametrize(
+    ("name", "corpus"),
+    [
+        pytest.param(
+            *(name, corpus),
+            marks=[pytest.mark.long] * (corpus == "mixture" and name not in MIXED),
+        )
+        for name in NAMES
+        for corpus in ("one", "mixture")
+    ],
+)
+
+
+@each_corpus
 def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
     data, again = make(corpus, name), make(corpus, name)
     assert data.fingerprint == again.fingerprint
@@ -70,7 +86,7 @@ def without_step(batch):
     return {name: array for name, array in batch.items() if name != "step"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_corpus
 def test_evaluation_scores_each_example_once(make, corpus, name):
     data = make(corpus, name)
     whole, num = concatenate(data.eval.evaluation()), data.eval.num_examples

@@ -2,6 +2,8 @@
 
 # P pieces
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.objectives.inputs.packed_layout import INDEX_ARRAYS
 from research.objectives.inputs.packed_rows import PackedRows
+from tests.testing import fast_key
 from tests.testing.example_batches import keys, texts
 from tests.testing.objective_cases import VOCAB, input_prefixes, make_network
 
@@ -26,7 +29,7 @@ MAX_RAW = LENGTH - PIECE_SPECIALS
 ROWS = [[38, 1, 20, 13], [93], [], [2, 70], [13] * 6, [30, 30, 27]]
 """Tokens of the pieces of each row; their columns are at most LENGTH."""
 NUM_PIECES = sum(map(len, ROWS))
-KEY = jax.random.key(0)
+KEY = fast_key.key(0)
 
 CASES = [
     ("lm", {}),
@@ -141,18 +144,24 @@ def test_arrays_of_what_is_scored_are_those_of_the_pieces_alone(name, fields):
                 np.testing.assert_array_equal(*found)
 
 
-def totals(objective, net, params, batch):
-    """Term -> (total, weight), and the gradient of sum(coef * total)."""
-    batch = {**batch, "example": np.arange(len(batch["weight"]), dtype=np.int32)}
+def make_totals(objective, net):
+    """A function of parameters and a batch: term -> (total, weight), and the gradient
+    of sum(coef * total)."""
 
-    def score(params):
+    def score(params, batch):
         terms, _ = models.apply(
             net, params, lambda net: objective.loss(net, batch, KEY)
         )
         return sum(term.coef * term.total for term in terms.values()), terms
 
-    gradient, terms = jax.jit(jax.grad(score, has_aux=True))(params)
-    return {name: (t.total, t.weight) for name, t in terms.items()}, gradient
+    grad = jax.jit(jax.grad(score, has_aux=True))
+
+    def totals(params, batch):
+        row = np.arange(len(batch["weight"]), dtype=np.int32)
+        gradient, terms = grad(params, {**batch, "example": row})
+        return {name: (t.total, t.weight) for name, t in terms.items()}, gradient
+
+    return totals
 
 
 def random_params(objective, net, batch):
@@ -170,22 +179,29 @@ def random_params(objective, net, batch):
     )
 
 
-LOSS_CASES = [
-    ("lm", {}),
-    ("mlm", {"unit": "span", "boundary_targets": 4}),
-    ("plm", {}),
-    ("dae", {}),
-    ("mass", {"cross_attention": "unmasked"}),
-]
+LOSS_CASES = {
+    "lm": {},
+    "mlm": {"unit": "span", "boundary_targets": 4},
+    "plm": {},
+    "dae": {},
+    "mass": {"cross_attention": "unmasked"},
+}
 
 
-@pytest.mark.parametrize(("name", "fields"), LOSS_CASES)
-def test_losses_and_gradients_are_the_sums_over_the_pieces_alone(name, fields):
-    objective, net = make_network(name, fields, layers=1, max_length=256)
+@cache
+def loss_case(name):
+    """An objective, its network, random parameters, `make_totals` of packed rows."""
+    objective, net = make_network(name, LOSS_CASES[name], layers=1, max_length=256)
+    params = random_params(objective, net, make_batches(objective)[0])
+    return objective, net, params, make_totals(PackedRows(objective), net)
+
+
+@pytest.mark.parametrize("name", LOSS_CASES)
+def test_losses_and_gradients_are_the_sums_over_the_pieces_alone(name):
+    objective, net, params, totals_of_packed = loss_case(name)
     alone, packed = make_batches(objective)
-    params = random_params(objective, net, alone)
-    expected, expected_gradient = totals(objective, net, params, alone)
-    found, gradient = totals(PackedRows(objective), net, params, packed)
+    expected, expected_gradient = make_totals(objective, net)(params, alone)
+    found, gradient = totals_of_packed(params, packed)
     assert found.keys() == expected.keys()
     for term, (total, weight) in expected.items():
         np.testing.assert_allclose(found[term][0], total, rtol=1e-5)
@@ -196,10 +212,10 @@ def test_losses_and_gradients_are_the_sums_over_the_pieces_alone(name, fields):
         np.testing.assert_allclose(leaf, other, atol=2e-5 * largest)
 
 
-@pytest.mark.parametrize(("name", "fields"), LOSS_CASES)
-def test_a_document_changes_nothing_of_the_others(name, fields):
+@pytest.mark.parametrize("name", LOSS_CASES)
+def test_a_document_changes_nothing_of_the_others(name):
     # Bit for bit: the logits of all other pieces, and the gradient of their loss.
-    objective, net = make_network(name, fields, layers=1)
+    objective, _, params, totals_of_packed = loss_case(name)
     packed = PackedRows(objective)
     one, text = pieces_and_rows()[1], pieces_and_rows()[1]
     begin = np.flatnonzero(one.flags[0] & PIECE)
@@ -216,13 +232,12 @@ def test_a_document_changes_nothing_of_the_others(name, fields):
         other[1:] = True
         others.append(other & (batch["weight"] > 0))
     np.testing.assert_array_equal(*others)
-    params = random_params(objective, net, batches[0])
     results = []
     for batch in batches:
         assert (batch["weight"][0] > 0).sum() > others[0][0].sum()
         own = batch | {"weight": np.where(others[0], batch["weight"], 0)}
         own["target"] = np.where(others[0], batch["target"], 0)
-        results.append(totals(packed, net, params, own))
+        results.append(totals_of_packed(params, own))
     jax.tree.map(np.testing.assert_array_equal, *results)
     assert any(np.any(leaf) for leaf in jax.tree.leaves(results[0][1]))
     assert any((batches[0][name] != batches[1][name]).any() for name in batches[0])

@@ -113,10 +113,10 @@ MUTANTS = [
     Mutant(
         "the scored queries have the intervals of the first ones",
         MASK,
-        "intervals = Intervals(index(start), index(stop), key_order)",
-        "intervals = Intervals(\n"
-        "            start[:, : scored_BP.shape[1]], stop[:, : scored_BP.shape[1]], "
-        "key_order\n        )",
+        "return Intervals(index(start), index(stop), key_order)",
+        "return Intervals(\n"
+        "        start[:, : scored_BP.shape[1]], stop[:, : scored_BP.shape[1]], "
+        "key_order\n    )",
         TEST_MASK,
         "queries_behind_the_keys",
     ),

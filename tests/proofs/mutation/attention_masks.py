@@ -17,6 +17,22 @@ TEST_RECURRENCE = "tests/objectives/inputs/test_recurrence.py"
 
 MUTANTS = [
     Mutant(
+        "an n-gram begins inside one that was chosen before it",
+        UNILM,
+        "settled = np.array_equal(before, begins)",
+        "settled = True",
+        TEST_UNILM,
+        "one_after_the_other",
+    ),
+    Mutant(
+        "a token of a passage recurs if it is in the rest of another passage",
+        "research/objectives/tagging.py",
+        "        occurs[later] = False\n",
+        "",
+        "tests/objectives/test_tagging.py",
+        "size_of_the_table",
+    ),
+    Mutant(
         "targets are masks in the content stream, so that no order carries a token",
         QUERIES,
         "name: np.concatenate([content[name], query[name]], axis=1, dtype=np.int32)",

@@ -4,6 +4,7 @@ from tests.proofs.mutation import Mutant
 
 DOCUMENTS = "research/data/store/packed_documents.py"
 ROWS = "research/objectives/inputs/packed_rows.py"
+JOINED = "research/objectives/inputs/joined_pieces.py"
 LAYOUT = "research/objectives/inputs/packed_layout.py"
 TEST_DOCUMENTS = "tests/data/store/test_packed_documents.py"
 TEST_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
@@ -52,9 +53,9 @@ MUTANTS = [
     ),
     Mutant(
         "pieces of a row have one segment",
-        ROWS,
-        "np.where(array > 0, array + offset, 0)",
-        "np.where(array > 0, array, offset * 0)",
+        JOINED,
+        "np.where(array[:-1] > 0, offset, 0)",
+        "0 * offset",
         TEST_ROWS,
         "arrays",
     ),
@@ -76,9 +77,9 @@ MUTANTS = [
     ),
     Mutant(
         "indices of scored positions stay as they are in the piece",
-        ROWS,
-        "np.take_along_axis(position, array, axis=1)",
-        "array",
+        JOINED,
+        "column[begin[piece] + array[source]]",
+        "array[source]",
         TEST_ROWS,
         "arrays",
     ),
@@ -100,9 +101,9 @@ MUTANTS = [
     ),
     Mutant(
         "packing moves the queries of permuted LM among the keys",
-        ROWS,
-        'first["query"] = first.get("query", 0) + layout.num_keys[group]',
-        'first["query"] = first.get("query", 0) + 0',
+        JOINED,
+        "self._moves((segment > 0) & ~key, begin, first_query)",
+        "self._moves((segment > 0) & ~key, begin, 0)",
         TEST_ROWS,
         "arrays or sums",
     ),

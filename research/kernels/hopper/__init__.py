@@ -1,0 +1,1 @@
+"""Interval attention for NVIDIA's Hopper: kernels of one warpgroup a block."""

@@ -1,0 +1,157 @@
+"""The backward kernels of interval attention on Hopper (Dao et al. 2022, appendix B.2).
+
+One computes the gradient of a tile of queries from its tiles of keys, the other those
+of a tile of keys and values from its tiles of queries. Both compute the probabilities
+again. No sum depends on the order of blocks.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
+# tile, S tiles of queries, T tiles of keys
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from research.kernels.hopper.block import (
+    LOG2_E,
+    Inputs,
+    Settings,
+    add_product,
+    block_indices,
+    launch,
+    load,
+    mask_logits,
+    over_tiles,
+    product,
+    spread,
+    store,
+)
+
+
+def query_gradient(
+    bounds_B4S: jax.Array, inputs: Inputs, settings: Settings
+) -> jax.Array:
+    """The gradient of queries [B, L, H, K]; bounds are those of the forward kernel."""
+    width, dtype, tiles = inputs.query.shape[3], inputs.query.dtype, settings.tiles
+
+    def body(bounds, inputs, out):
+        row, head, tile = block_indices()
+        queries = pl.ds(tile * tiles.query, tiles.query)
+        start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
+        spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
+        keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
+
+        def block(query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, barrier):
+            load(
+                barrier,
+                (inputs.query.at[row, queries, head], query_QK),
+                (inputs.grad.at[row, queries, head], grad_QK),
+                (inputs.interval.at[row, :, queries], interval_2Q),
+                (inputs.log_sum.at[row, head, queries], log_sum_Q),
+                (inputs.mean.at[row, head, queries], mean_Q),
+            )
+
+            def step(index, key_NK, value_NK, total_QK):
+                at = start + index
+                logits_QN = product(query_QK, key_NK, settings, transposed=True)
+                shape = logits_QN.shape
+                logits_QN = jax.lax.cond(
+                    (full_start <= at) & (at < full_stop),
+                    lambda x: x,
+                    lambda x: mask_logits(x, interval_2Q, at * tiles.key),
+                    logits_QN * LOG2_E,
+                )
+                exp_QN = jnp.exp2(logits_QN - spread(log_sum_Q[...], shape))
+                grad_exp_QN = product(grad_QK, value_NK, settings, transposed=True)
+                grad_QN = exp_QN * (grad_exp_QN - spread(mean_Q[...], shape))
+                return add_product(total_QK, grad_QN.astype(dtype), key_NK, settings)
+
+            arrays = (keys, spec), (values, spec)
+            total_QK = jnp.zeros((tiles.query, width), jnp.float32)
+            total_QK = over_tiles(step, total_QK, arrays, stop - start, settings)
+            store((total_QK, query_QK, out.at[row, queries, head]))
+
+        pl.run_scoped(
+            block,
+            plgpu.SMEM((tiles.query, width), dtype),
+            plgpu.SMEM((tiles.query, width), dtype),
+            plgpu.SMEM((2, tiles.query), jnp.int32),
+            plgpu.SMEM((tiles.query,), jnp.float32),
+            plgpu.SMEM((tiles.query,), jnp.float32),
+            plgpu.Barrier(num_arrivals=5),
+        )
+
+    outputs = [jax.ShapeDtypeStruct(inputs.query.shape, dtype)]
+    return launch(body, bounds_B4S, inputs, outputs, settings)[0]
+
+
+def key_gradient(
+    bounds_B2T: jax.Array, inputs: Inputs, settings: Settings
+) -> tuple[jax.Array, jax.Array]:
+    """The gradients of keys and of values [B, M, H, K].
+
+    Args:
+      bounds_B2T: query_start, query_stop of `research.kernels.intervals.TileBounds`.
+    """
+    width, dtype, tiles = inputs.key.shape[3], inputs.key.dtype, settings.tiles
+
+    def body(bounds, inputs, key_out, value_out):
+        row, head, tile = block_indices()
+        keys = pl.ds(tile * tiles.key, tiles.key)
+        start, stop = (bounds[row, i, tile] for i in range(2))
+        matrix = pl.BlockSpec((tiles.query, width), lambda index: (start + index, 0))
+        pair = pl.BlockSpec((2, tiles.query), lambda index: (0, start + index))
+        vector = pl.BlockSpec((tiles.query,), lambda index: (start + index,))
+
+        def block(key_NK, value_NK, barrier):
+            load(
+                barrier,
+                (inputs.key.at[row, keys, head], key_NK),
+                (inputs.value.at[row, keys, head], value_NK),
+            )
+
+            def step(index, query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, carry):
+                key_grad_NK, value_grad_NK = carry
+                logits_NQ = product(key_NK, query_QK, settings, transposed=True)
+                shape = logits_NQ.shape
+                logits_NQ = mask_logits(
+                    logits_NQ * LOG2_E, interval_2Q, tile * tiles.key, query_dim=1
+                )
+                exp_NQ = jnp.exp2(logits_NQ - spread(log_sum_Q[...], shape, 1))
+                value_grad_NK = add_product(
+                    value_grad_NK, exp_NQ.astype(dtype), grad_QK, settings
+                )
+                grad_exp_NQ = product(value_NK, grad_QK, settings, transposed=True)
+                grad_NQ = exp_NQ * (grad_exp_NQ - spread(mean_Q[...], shape, 1))
+                key_grad_NK = add_product(
+                    key_grad_NK, grad_NQ.astype(dtype), query_QK, settings
+                )
+                return key_grad_NK, value_grad_NK
+
+            arrays = (
+                (inputs.query.at[row, :, head], matrix),
+                (inputs.grad.at[row, :, head], matrix),
+                (inputs.interval.at[row], pair),
+                (inputs.log_sum.at[row, head], vector),
+                (inputs.mean.at[row, head], vector),
+            )
+            zeros_NK = jnp.zeros((tiles.key, width), jnp.float32)
+            carry = zeros_NK, zeros_NK
+            carry = over_tiles(step, carry, arrays, stop - start, settings)
+            key_grad_NK, value_grad_NK = carry
+            store(
+                (key_grad_NK, key_NK, key_out.at[row, keys, head]),
+                (value_grad_NK, value_NK, value_out.at[row, keys, head]),
+            )
+
+        pl.run_scoped(
+            block,
+            plgpu.SMEM((tiles.key, width), dtype),
+            plgpu.SMEM((tiles.key, width), dtype),
+            plgpu.Barrier(num_arrivals=2),
+        )
+
+    outputs = [jax.ShapeDtypeStruct(inputs.key.shape, dtype)] * 2
+    key_grad, value_grad = launch(body, bounds_B2T, inputs, outputs, settings)
+    return key_grad, value_grad

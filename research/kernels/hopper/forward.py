@@ -1,0 +1,110 @@
+"""The forward kernel of interval attention on Hopper (Dao et al. 2022, algorithm 1)."""
+
+# B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
+# tile, S tiles of queries
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from research.kernels.hopper.block import (
+    LOG2_E,
+    LOWEST,
+    Inputs,
+    Settings,
+    add_product,
+    block_indices,
+    launch,
+    load,
+    mask_logits,
+    over_tiles,
+    product,
+    spread,
+    store,
+)
+
+
+def forward(
+    bounds_B4S: jax.Array, inputs: Inputs, settings: Settings
+) -> tuple[jax.Array, jax.Array]:
+    """The output [B, L, H, K], and log2 of the sums of exponentials [B, H, L].
+
+    Args:
+      bounds_B4S: start, stop, full_start, full_stop of
+        `research.kernels.intervals.TileBounds`.
+    """
+    rows, num_queries, heads, width = inputs.query.shape
+    tiles = settings.tiles
+    dtype = inputs.query.dtype
+
+    def body(bounds, inputs, out, log_sum):
+        row, head, tile = block_indices()
+        queries = pl.ds(tile * tiles.query, tiles.query)
+        start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
+        spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
+        keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
+
+        def block(query_QK, interval_2Q, log_sum_Q, barrier):
+            load(
+                barrier,
+                (inputs.query.at[row, queries, head], query_QK),
+                (inputs.interval.at[row, :, queries], interval_2Q),
+            )
+
+            def step(index, key_NK, value_NK, carry):
+                out_QK, max_Q, sum_Q = carry
+                at = start + index
+                logits_QN = product(query_QK, key_NK, settings, transposed=True)
+                logits_QN = jax.lax.cond(
+                    (full_start <= at) & (at < full_stop),
+                    lambda x: x,
+                    lambda x: mask_logits(x, interval_2Q, at * tiles.key),
+                    logits_QN * LOG2_E,
+                )
+                now_Q = jnp.maximum(max_Q, jnp.max(logits_QN, axis=1))
+                shrink_Q = jnp.exp2(max_Q - now_Q)
+                exp_QN = jnp.exp2(logits_QN - spread(now_Q, logits_QN.shape))
+                sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)
+                out_QK = out_QK * spread(shrink_Q, out_QK.shape)
+                out_QK = add_product(out_QK, exp_QN.astype(dtype), value_NK, settings)
+                return out_QK, now_Q, sum_Q
+
+            carry = (
+                jnp.zeros((tiles.query, width), jnp.float32),
+                jnp.full((tiles.query,), LOWEST, jnp.float32),
+                jnp.zeros((tiles.query,), jnp.float32),
+            )
+            arrays = (keys, spec), (values, spec)
+            carry = over_tiles(step, carry, arrays, stop - start, settings)
+            out_QK, max_Q, sum_Q = carry
+            has_keys_Q = sum_Q > 0
+            sum_Q = jnp.where(has_keys_Q, sum_Q, 1.0)
+            total_Q = max_Q + jnp.log(sum_Q) * LOG2_E
+            store(
+                (
+                    out_QK / spread(sum_Q, out_QK.shape),
+                    query_QK,
+                    out.at[row, queries, head],
+                ),
+                (
+                    jnp.where(has_keys_Q, total_Q, 0.0),
+                    log_sum_Q,
+                    log_sum.at[row, head, queries],
+                ),
+            )
+
+        pl.run_scoped(
+            block,
+            plgpu.SMEM((tiles.query, width), dtype),
+            plgpu.SMEM((2, tiles.query), jnp.int32),
+            plgpu.SMEM((tiles.query,), jnp.float32),
+            plgpu.Barrier(num_arrivals=2),
+        )
+
+    outputs = [
+        jax.ShapeDtypeStruct(inputs.query.shape, dtype),
+        jax.ShapeDtypeStruct((rows, heads, num_queries), jnp.float32),
+    ]
+    out_BLHK, log_sum_BHL = launch(body, bounds_B4S, inputs, outputs, settings)
+    return out_BLHK, log_sum_BHL

@@ -1,0 +1,88 @@
+"""The kernels for Hopper equal attention in float64, and lower for CUDA.
+
+They are interpreted on a CPU, with tiles that the lengths do not divide. JAX interprets
+loops, copies and barriers; the tensor cores' products are only lowered.
+"""
+
+# B batch, L queries, M keys, H heads, K head width
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
+
+from research.kernels.hopper.attention import TILES, hopper_attention
+from research.kernels.hopper.block import Settings
+from research.kernels.intervals import run_intervals, sorted_intervals
+from research.kernels.plan import Tiles, make_plan
+from tests.kernels.test_interval_attention import check, dense
+
+
+def gradients(settings, states, plan, grad):
+    """Output and gradients of query, key and value."""
+
+    def attend(*states):
+        return hopper_attention(settings, *states, plan)
+
+    out, vjp = jax.vjp(attend, *states)
+    return out, vjp(grad)
+
+
+def test_arbitrary_patterns():
+    """Packed, padded and permuted rows; tiles that nothing needs are NaN."""
+    random = np.random.default_rng(1)
+    queries, keys = 13, 21
+    query_segment = np.array(
+        [[1, 2, 0, 2, 1, 0, 0, 0, 3, 0, 1, 1, 0], [1, 2] * 5 + [1] * 3]
+    )
+    key_segment = np.array(
+        [[1, 0, 0] * 4 + [2] * 4 + [0] * 5, [2] * 5 + [1] * 10 + [2] * 6]
+    )
+    reach = random.integers((-1, 0), (6, 5), (queries, 2)).T
+    # In the second row a query sees at least 9 of 10 keys, or 7 of 11.
+    ranks = np.split(random.permutation(11) - 6, [5])
+    rank = np.concatenate([ranks[0], random.permutation(10) - 8, ranks[1]])
+    rank = np.stack([random.integers(0, 6, keys), rank])
+    arrays = query_segment, reach, key_segment, rank
+    intervals = sorted_intervals(*(x.astype(np.int32) for x in arrays))
+    mask = query_segment[:, :, None] == key_segment[:, None]
+    mask &= (key_segment[:, None] > 0) & (rank[:, None] <= reach[:, :, None])
+    heads, width = 2, 8
+    query, grad = (random.normal(size=(2, queries, heads, width)) for _ in range(2))
+    key, value = (random.normal(size=(2, keys, heads, width)) for _ in range(2))
+    states = [np.float32(x) for x in (query, key, value, grad)]
+    out, grads = dense(*states[:3], None, mask, np.zeros(mask.shape), states[3])
+    settings = Settings(Tiles(8, 8), interpreter=InterpretGPUParams())
+    plan = make_plan(intervals, keys, settings.tiles)
+    assert np.any(plan.bounds.full_start < plan.bounds.full_stop)
+    assert np.any(plan.bounds.start > 0) and np.any(plan.bounds.query_start > 0)
+    unseen = plan.key_order.index[0, 8:]  # from the second tile on
+    unseeing = plan.query_order.index[0, 8:]
+    assert not mask[0, unseeing].any() and not mask[0, :, unseen].any()
+    for array, index in zip(states, (unseeing, unseen, unseen, unseeing), strict=True):
+        array[0, index] = np.nan
+    run = jax.jit(lambda states, grad: gradients(settings, states, plan, grad))
+    check(run(states[:3], states[3]), (out, grads), 2e-6)
+
+
+@pytest.mark.parametrize(
+    "width",
+    # Networks' tests lower the other.
+    [pytest.param(width, marks=[pytest.mark.long] * (width == 64)) for width in TILES],
+)
+def test_they_lower_for_cuda(width):
+    """With the layouts of registers and shared memory, which has to suffice."""
+    length = 300
+    settings, shape = Settings(TILES[width]), (2, length, 2, width)
+    state = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+    def run(states, grad, segment):
+        intervals = run_intervals(segment, causal=True)
+        plan = make_plan(intervals, length, settings.tiles)
+        return gradients(settings, states, plan, grad)
+
+    segment = jax.ShapeDtypeStruct((2, length), jnp.int32)
+    traced = jax.jit(run).trace((state,) * 3, state, segment)
+    lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert lowered.count("custom_call @mosaic_gpu_v2") == 3

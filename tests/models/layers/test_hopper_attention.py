@@ -1,0 +1,101 @@
+"""The Hopper kernel behind `model.attention`: FLOPs, lowering, what it lacks."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import models
+from research.distributed import sharding
+from research.errors import UserError
+from research.models.layers.dense_attention import AttentionInputs
+from research.models.layers.hopper_attention import hopper_mask
+from research.run.flops import count_flops
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """What is traced is for a GPU; a call sets its compute capability."""
+    monkeypatch.setattr("research.models.layers.attention.platform", lambda: "gpu")
+
+    def set_capability(capability):
+        devices = [SimpleNamespace(compute_capability=capability)]
+        monkeypatch.setattr(jax, "devices", lambda: devices)
+
+    return set_capability
+
+
+def test_flops_are_those_of_dense_attention(make_group):
+    """Nothing is run."""
+    group = make_group(2, 128)
+    state = jax.ShapeDtypeStruct((2, 128, 4, 64), jnp.bfloat16)
+
+    def gradient(*states):
+        mask = hopper_mask(AttentionInputs(group, group, "general"), head_width=64)
+        return jax.vjp(mask.attend, *states)[1](states[0])
+
+    assert count_flops(gradient, state, state, state) == 6 * 2 * 2 * 4 * 128**2 * 64
+
+
+def test_the_scored_queries_alone_have_their_own_plan(make_group):
+    group, scored = make_group(1, 200), np.array([[7, 150, 3]], np.int32)
+
+    @jax.jit
+    def make_plan():
+        mask = hopper_mask(AttentionInputs(group, group, "causal"), head_width=64)
+        return mask.at(scored).plan
+
+    plan = make_plan()
+    assert plan.interval.shape == (1, 2, 128)  # a tile
+    assert np.array_equal(plan.interval[:, 1, :3], scored + 1)
+    assert plan.bounds.stop.tolist() == [[3]]
+
+
+def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make_group):
+    """Forward and backward, scanned over layers with remat, lowered for CUDA."""
+    group = make_group(2, 16)
+    own = {"attention": "interval", "dtype": "bfloat16", "width": 128, "remat": "full"}
+    network = models.Transformer(make_options(**own), 50)
+
+    def states(net):
+        return net.states(group)
+
+    def total(params):
+        return jnp.sum(models.apply(network, params, states).astype(jnp.float32))
+
+    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+        shapes = jax.eval_shape(lambda: models.init(network, states, jax.random.key(0)))
+        traced = jax.jit(jax.grad(total)).trace(models.unbox(shapes))
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("custom_call @mosaic_gpu_v2") == 4  # forward twice
+    assert "tensor<2x128x1x64xbf16>" in text  # of a device: one of two heads
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"width": 48}, "needs heads of width 64 or 128, not 24"),
+        ({"position": "t5"}, "has no bias by position"),
+        ({"dtype": "float32"}, "needs model.dtype bfloat16, not float32"),
+        ({"dropout": 0.1}, "has no dropout"),
+        ({"capability": "8.0"}, "needs compute capability 9 .Hopper., not 8.0"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_it_lacks_is_refused(changes, message, on_a_gpu, make_options, make_group):
+    changes = dict(changes)
+    on_a_gpu(changes.pop("capability", "9.0"))
+    own = {"attention": "interval", "dtype": "bfloat16", "width": 128}
+    network = models.Transformer(make_options(layers=1, **(own | changes)), 50)
+    group = make_group(1, 8)
+
+    def init():
+        keys = jax.random.key(0), jax.random.key(1)
+        params = models.init(network, lambda net: net.states(group), keys[0])
+        return models.apply(network, params, lambda net: net.states(group), keys[1])
+
+    ending = "; set model.attention=dense"
+    with pytest.raises(UserError, match=f"interval on a GPU {message}.*{ending}"):
+        jax.eval_shape(init)

@@ -1,0 +1,92 @@
+"""Assembles the kernels for Hopper without a GPU, and prints what each block needs.
+
+    make hopper
+
+XLA compiles for an H100 that is described, not there, and Mosaic GPU writes what ptxas
+says of each kernel. Exits with 1 if one spills registers. The folder that it is given
+has the wheels jax-cuda12-plugin, jax-cuda12-pjrt and nvidia-cuda-nvcc-cu12.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+H100 = """
+gpu_device_info {
+  threads_per_block_limit: 1024 threads_per_warp: 32
+  shared_memory_per_block: 49152 shared_memory_per_core: 233472
+  shared_memory_per_block_optin: 232448 threads_per_core_limit: 2048
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: 3352320000000 l2_cache_size: 52428800
+  device_memory_size: 84978434048
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  cuda_compute_capability {
+    major: 9 minor: 0 feature_extension: ACCELERATED_FEATURES
+  }
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 8 patch: 0 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+
+
+def main() -> int:
+    plugin = Path(sys.argv[1]).absolute()
+    toolkit = plugin / "nvidia" / "cuda_nvcc"
+    sys.path.append(str(plugin))
+    with tempfile.TemporaryDirectory() as dump:
+        os.environ |= {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={toolkit}",
+            "MOSAIC_GPU_CUDA_ROOT": str(toolkit),
+            "MOSAIC_GPU_DUMP_PTXAS": "1",
+            "MOSAIC_GPU_DUMP_TO": dump,
+        }
+        compile_kernels()
+        reports = [path.read_text() for path in sorted(Path(dump).glob("*.ptxas"))]
+    for report in reports:
+        print(" ".join(re.findall(r"Used \d+ registers|\d+ bytes spill \w+", report)))
+    spilled = any(re.search(r"[1-9]\d* bytes spill", report) for report in reports)
+    return int(spilled or not reports)
+
+
+def compile_kernels() -> None:
+    """Compiles forward and backward at each head width, in bfloat16."""
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import topologies
+
+    from research.kernels.hopper.attention import TILES, hopper_attention
+    from research.kernels.hopper.block import Settings
+    from research.kernels.intervals import run_intervals
+    from research.kernels.plan import make_plan
+
+    jax.local_devices()  # finds the plugin
+    (device,) = topologies.get_topology_desc(
+        "h100", "cuda", target_config=H100, topology="1x1x1"
+    ).devices
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    for width, tiles in TILES.items():
+        shape = (2, 1024, 4, width)
+
+        def gradients(states, grad, segment, tiles=tiles):
+            intervals = run_intervals(segment, causal=True)
+            plan = make_plan(intervals, segment.shape[1], tiles)
+
+            def attend(*states):
+                return hopper_attention(Settings(tiles), *states, plan)
+
+            out, vjp = jax.vjp(attend, *states)
+            return out, vjp(grad)
+
+        state = jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=sharding)
+        segment = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=sharding)
+        traced = jax.jit(gradients).trace((state,) * 3, state, segment)
+        traced.lower(lowering_platforms=("cuda",)).compile()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
