@@ -1,13 +1,13 @@
 """Tables of papers from experiments/claims: rows as the sweep names them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from experiments.paper_tables import benchmarks
 from launch.reports.tables import Claimed, Column, Curve, Paper, Table, labelled_rows
-from launch.sweeps.published import read_published
+from launch.sweeps.published import Published, read_published
 from launch.sweeps.trial import Trial
 
 PRETRAINING = "pretraining"
@@ -149,6 +149,15 @@ def _percent(metric: str, value: float) -> float:
     return value if metric in OF_100 else 100 * value
 
 
+def claimed(paper: Published, columns: Collection[str]) -> tuple[Claimed, ...]:
+    """What a published table says of some columns."""
+    return tuple(
+        Claimed(claim["better"], claim["worse"], claim["metric"], by)
+        for claim, by in paper.differences()
+        if claim["metric"] in columns
+    )
+
+
 def table(
     name: str,
     *,
@@ -189,11 +198,7 @@ def table(
             for row, own in paper.rows.items()
             for column, number in own.items()
         },
-        claims=tuple(
-            Claimed(claim["better"], claim["worse"], claim["metric"], by)
-            for claim, by in paper.differences()
-            if claim["metric"] in names
-        ),
+        claims=claimed(paper, names),
         curves=LOSS_CURVES,
         bars=tuple(names),
     )

@@ -7,6 +7,10 @@ from experiments.paper_tables import published
 from experiments.paper_tables.scored import BLIMP
 from experiments.sweeps.babylm import TASKS
 from launch.reports.tables import Column, Table, labelled_rows
+from launch.sweeps.published import read_published
+
+YEARS = ("babylm2023", "babylm2024", "babylm2025")
+"""Files of experiments/claims, whose rows are this table's."""
 
 
 def task_column(name: str) -> Column:
@@ -31,6 +35,11 @@ TABLE = Table(
         Column("mean of tasks", "", "", 1, tested=True, mean_of=TASKS),
     ),
     baseline="masked LM",
+    claims=tuple(
+        claim
+        for year in YEARS
+        for claim in published.claimed(read_published(year), ("BLiMP",))
+    ),
     curves=published.LOSS_CURVES,
     bars=("BLiMP", "mean of tasks"),
 )

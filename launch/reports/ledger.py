@@ -64,11 +64,7 @@ class Claim(NamedTuple):
     lower_is_better: tuple[str, ...]  # of the table's metrics
     arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
     plans: Mapping[str, Plan]  # by scale
-
-    @property
-    def table(self) -> str:
-        """The file that it is in."""
-        return self.id.partition(".")[0]
+    table: str  # of experiments/tables: its runs; the name of its file, or `table` in it
 
 
 class Result(NamedTuple):
@@ -136,6 +132,7 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
             for row in (entry["better"], entry["worse"])
         ),
         plans={scale: Plan(**plan) for scale, plan in entry.get("plan", {}).items()},
+        table=content.get("table", name.partition(".")[0]),
     )
 
 
