@@ -64,9 +64,7 @@ class Claim(NamedTuple):
     lower_is_better: tuple[str, ...]  # of the table's metrics
     arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
     plans: Mapping[str, Plan]  # by scale
-    table: (
-        str  # of experiments/tables: its runs; the name of its file, or `table` in it
-    )
+    table: str  # of experiments/tables, with its runs: `table` of its file, or its name
 
 
 class Result(NamedTuple):
