@@ -53,7 +53,7 @@ class ConnectedPeers(Peers):
         self.index, self.num_processes = index, num_processes
         self._client, self._everyone = client, list(range(num_processes))
         self._left = False
-        self._end: tuple[int, str] | None = None  # announced: the code and the line
+        self._end: tuple[int, str] | None = None  # known to all: the code and the line
         host = socket.gethostname()
         client.key_value_set(f"{PREFIX}/name/{index}", f"process {index} on {host}")
         self._started = client.get_live_nodes(self._everyone)  # index -> a random id
@@ -127,8 +127,9 @@ class ConnectedPeers(Peers):
             self._meet("stop")
             numbers = [int(number) for number in self._read("checks").values()]
             if 0 in numbers:  # no step has been done since the start
+                self._end = self.lost_exit_code, reason
                 self._meet_last("end")
-                self._exit(self.lost_exit_code, reason)
+                self._exit(*self._end)
             self._stop_at = max(numbers) + 1
 
     def _exit(self, code: int, line: str) -> None:
