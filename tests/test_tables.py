@@ -10,6 +10,8 @@ import pytest
 
 from experiments.paper_tables import benchmarks, finetuning, scored
 from experiments.paper_tables.published import task_margin, task_score, valid_score
+from experiments.sweeps import babylm as babylm_sweep
+from experiments.tables import babylm as babylm_table
 from launch.config import load_config
 from launch.reports import cells, tables
 from launch.sweeps import budgets, published, sweep_plan
@@ -125,6 +127,14 @@ def test_babylm_sees_no_text_more_than_ten_times():
                 assert trial.config["train.keep_checkpoints"] == 10
     rows = {trial.row for trial in _plan("babylm", "smoke")}
     assert len(rows) >= 12 and "GPT-BERT 15 : 1" in rows
+
+
+def test_the_claims_of_babylm_are_of_its_arms():
+    years = sorted(path.stem for path in published.FOLDER.glob("babylm*.toml"))
+    assert years == sorted(babylm_table.YEARS)
+    for paper in map(published.read_published, years):
+        arms = {row: babylm_sweep.ARMS[row] for row in paper.rows}
+        assert paper.arms == arms
 
 
 def test_a_task_that_an_objective_cannot_read_is_no_cell():

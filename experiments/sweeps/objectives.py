@@ -146,19 +146,21 @@ SCALES = {
 }
 
 
-SHORTER = {
-    "smoke": (
-        {
-            "train.steps": 600,
-            "train.eval_every": 120,
-            "train.checkpoint_every": 120,
-            "optimizer.warmup_steps": 30,
-        },
-        {"data.length": 32},
+_SMOKE = SCALES["smoke"]
+_FEWER_STEPS = {
+    "train.steps": 600,
+    "train.eval_every": 120,
+    "train.checkpoint_every": 120,
+    "optimizer.warmup_steps": 30,
+}
+OWN_SCALES = SCALES | {
+    "smoke": _SMOKE._replace(
+        pretraining=_SMOKE.pretraining | _FEWER_STEPS,
+        tuning=_SMOKE.tuning | {"data.length": 32},
     )
 }
-"""Keys of pretraining and of tuning that this sweep has in place of its scale's, which
-are those of published tables: `make compare` is to take minutes."""
+"""Those of this sweep: less at smoke than for published tables, as `make compare` is
+to take minutes."""
 
 
 def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -168,7 +170,7 @@ def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, A
       budget: what the families' pretraining is equal in: "tokens", or "flops", then
         those that `lm` takes for the scale's steps.
     """
-    size = _shortened(SCALES[scale], *SHORTER.get(scale, ({}, {})))
+    size = OWN_SCALES[scale]
     total = size.pretraining["train.steps"]
     if budget == "flops":
         total *= budgets.step_flops(*_pretraining("lm", size))
@@ -193,12 +195,6 @@ def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, A
             origin = pretrained[family, start]
             own = {"train.init_from": origin, "data.vocabulary": origin}
             yield "experiments/finetune.py", keys | own | TUNING.get(family, {})
-
-
-def _shortened(size: Scale, pretraining: dict, tuning: dict) -> Scale:
-    return size._replace(
-        pretraining=size.pretraining | pretraining, tuning=size.tuning | tuning
-    )
 
 
 def _pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:

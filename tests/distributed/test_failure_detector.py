@@ -17,6 +17,10 @@ for done in range(10**6):
     time.sleep(0.001 * (1 + index))
 """
 
+MEETS_SLOWLY = """
+meet_last = peers._meet_last
+peers._meet_last = lambda name: (meet_last(name), time.sleep(3))
+"""
 
 HEARS_LATE = """
 from research.distributed.failure_detector import ConnectedPeers
@@ -74,7 +78,8 @@ def test_on_sigterm_all_stop_after_the_same_step(tmp_path):
 
 
 def test_on_sigterm_before_the_first_step_all_exit_at_once(tmp_path):
-    processes = Processes(tmp_path, STEPS, WAIT).wait_until_connected()
+    """Process 1 exits later than process 0, with which the store ends."""
+    processes = Processes(tmp_path, STEPS, MEETS_SLOWLY + WAIT).wait_until_connected()
     processes.signal(0, signal.SIGTERM)
     assert processes.end() == [LOST_EXIT_CODE] * 2
     for index in (0, 1):

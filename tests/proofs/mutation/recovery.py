@@ -130,6 +130,17 @@ MUTANTS = [
         "where_the_store_ends_first",
     ),
     Mutant(
+        "a stop before the first step is told as the loss of process 0",
+        DETECTOR,
+        "                self._end = self.lost_exit_code, reason\n"
+        '                self._meet_last("end")\n'
+        "                self._exit(*self._end)",
+        '                self._meet_last("end")\n'
+        "                self._exit(self.lost_exit_code, reason)",
+        TEST_DETECTOR,
+        "sigterm_before_the_first_step",
+    ),
+    Mutant(
         "a process that is lost while JAX connects is the user's mistake",
         CLUSTER,
         "if distributed.global_state.client:",
