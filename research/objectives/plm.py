@@ -27,7 +27,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, choice, fraction, number
-from research.objectives.corruption import scoring
+from research.objectives.corruption import scoring, xlnet_spans
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.inputs.query_stream import append_queries
@@ -196,7 +196,7 @@ class Objective:
         goal = np.diff(-(-total * np.arange(num_parts + 1) // num_parts), axis=1)
         chosen = np.zeros(start.shape, bool)
         if self.max_span:
-            chosen = counter_rng.choose_spans(
+            chosen = xlnet_spans.choose_spans(
                 key,
                 "spans",
                 start,

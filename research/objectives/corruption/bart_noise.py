@@ -34,7 +34,7 @@ class Words(NamedTuple):
     """The words of a text, numbered within their row."""
 
     candidate: np.ndarray  # [B, W] bool: tokens of words
-    first: np.ndarray  # [B, W] bool: first tokens of words
+    first: np.ndarray  # flat index of each word's first token, row by row
     size: np.ndarray  # tokens of each word, row by row
     valid: np.ndarray  # [B, M] bool: word m exists
     span_limit: np.ndarray  # [B, M]: the first word that no span from here may cover
@@ -47,18 +47,16 @@ def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
     """
     candidate = text.valid & ~vocab.is_special[text.token]
     start = candidate if unit == "token" else (text.flags & WORD) > 0
-    index, size = counter_rng.find_words(start, candidate)
-    row = index // candidate.shape[1]
+    first, size = counter_rng.find_words(start, candidate)
+    row = first // candidate.shape[1]
     count = np.bincount(row, minlength=len(candidate))
     valid = np.arange(count.max(initial=0)) < count[:, None]
-    adjacent = np.append(index[1:], -1) == index + size
-    adjacent &= np.append(row[1:], -1) == row
-    limit = np.full(valid.shape, valid.shape[1])
     number = np.nonzero(valid)[1]
-    limit[valid] = np.where(adjacent, valid.shape[1], number + 1)
-    limit = np.minimum.accumulate(limit[:, ::-1], axis=1)[:, ::-1]
-    first = np.zeros(candidate.shape, bool)
-    first.reshape(-1)[index] = True
+    is_last = np.append(first[1:], -1) != first + size  # no word follows at once
+    is_last |= np.append(row[1:], -1) != row
+    last = np.flatnonzero(is_last)
+    limit = np.full(valid.shape, valid.shape[1])
+    limit[valid] = np.repeat(number[last] + 1, np.diff(last, prepend=-1))
     return Words(candidate, first, size, valid, limit)
 
 
@@ -72,23 +70,24 @@ def permute_sentences(text: NoisyText, key: np.ndarray, rate: float) -> NoisyTex
 
     All orders of them are equally likely. What precedes the first flag is a sentence.
     """
-    valid, width = text.valid, text.token.shape[1]
+    valid = text.valid
     start = valid & ((text.flags & SENTENCE) > 0)
     start[:, 0] = valid[:, 0]
-    sentence = np.maximum(np.cumsum(start, axis=1) - 1, 0)
+    first = np.flatnonzero(start[valid])
+    size = np.diff(first, append=valid.sum())
     count = start.sum(axis=1)
-    number = np.arange(count.max(initial=1))
-    numbers = np.tile(number, (len(count), 1))
-    moving = number < count[:, None]
+    is_sentence = np.arange(count.max(initial=1)) < count[:, None]
     moving = counter_rng.choose_subset(
-        key, "sentences", moving, ceil_fraction(rate, count)
+        key, "sentences", is_sentence, ceil_fraction(rate, count)
     )
-    order = spans.shuffle_tokens(numbers, moving, key)
-    slot = np.empty_like(order)
-    np.put_along_axis(slot, order, numbers.astype(order.dtype), 1)
-    slot = np.take_along_axis(slot, sentence, axis=1)
-    order = np.argsort(np.where(valid, slot, width), axis=1, kind="stable")
-    return _reorder(text, order)
+    number = np.zeros(is_sentence.shape, np.int32)
+    number[is_sentence] = np.arange(len(first))
+    order = spans.shuffle_tokens(number, moving, key)[is_sentence]
+    first, size = first[order], size[order]
+    source = np.repeat(first - (np.cumsum(size) - size), size) + np.arange(size.sum())
+    token, flags = text.token.copy(), text.flags.copy()
+    token[valid], flags[valid] = token[valid][source], flags[valid][source]
+    return text._replace(token=token, flags=flags)
 
 
 def mask_words(
@@ -161,7 +160,8 @@ def infill_spans(
     end = np.where(span > 0, np.minimum(number + span, words.span_limit), 0)
     covered = np.zeros(span.shape, bool)
     covered[:, 1:] = np.maximum.accumulate(end, axis=1)[:, :-1] > number[1:]
-    masked = words.first & _tokens_of_words(words, (span > 0) & ~covered)
+    masked = np.zeros(words.candidate.shape, bool)
+    masked.reshape(-1)[words.first[((span > 0) & ~covered)[words.valid]]] = True
     removed = _tokens_of_words(words, (span > 0) | covered) & ~masked
     text = _replace_with_masks(text, masked, key, "infilled", vocab, random_fraction)
     text = _keep(text, text.valid & ~removed, vocab)
@@ -213,15 +213,14 @@ def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
 
 def _assign_span_lengths(words, length, drawn, key) -> np.ndarray:
     """[B, M]: how many words the span that begins at a word covers; 0: none begins."""
-    score = counter_rng.random_bits(key, "begin", words.valid.shape[1]) >> np.uint64(1)
-    order = np.argsort(np.where(words.valid, score, counter_rng.MAX_UINT64), axis=1)
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
-    first = np.arange(words.valid.shape[1]) < count[:, None]
-    in_order = np.zeros(words.valid.shape, np.int64)
-    in_order[first] = length[positive]
-    span = np.zeros_like(in_order)
-    np.put_along_axis(span, order, in_order, axis=1)
+    word = counter_rng.first_in_random_order(key, "begin", words.valid, count)
+    is_span = np.arange(word.shape[1]) < count[:, None]
+    in_order = np.zeros(word.shape, np.int64)
+    in_order[is_span] = length[positive]
+    span = np.zeros(words.valid.shape, np.int64)
+    np.put_along_axis(span, word, in_order, axis=1)
     return span
 
 

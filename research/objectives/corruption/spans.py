@@ -173,13 +173,9 @@ def shuffle_tokens(
     token: np.ndarray, moving: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
     """Tokens [B, R], of which the `moving` [B, R] ones are permuted at random."""
-    score = np.where(
-        moving,
-        counter_rng.random_bits(key, "shuffle", token.shape[1]) >> np.uint64(1),
-        counter_rng.MAX_UINT64,
-    )
-    order = np.argsort(score, axis=1)
-    valid = np.arange(token.shape[1]) < moving.sum(axis=1)[:, None]
+    count = moving.sum(axis=1)
+    order = counter_rng.first_in_random_order(key, "shuffle", moving, count)
+    valid = np.arange(order.shape[1]) < count[:, None]
     shuffled = np.array(token, np.int32)
     shuffled[moving] = np.take_along_axis(token, order, axis=1)[valid]
     return shuffled

@@ -1,6 +1,6 @@
 """Applies each mutant to a copy of the project, and runs the tests that must kill it.
 
-    python -m tests.proofs.mutation [--group=GROUP] [--only=WORD]
+    python -m tests.proofs.mutation [--group=GROUP] [--only=WORD] [--parallel=NUMBER]
 
 First all these tests must pass without a mutant. Prints a line for each mutant, then
 the number killed; exits with 1 unless that is all of them.
@@ -8,12 +8,14 @@ the number killed; exits with 1 unless that is all of them.
 
 import argparse
 import os
+import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.proofs.mutation import ROOT, Mutant, mutants_by_group
@@ -36,7 +38,15 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="mutants with this in their bug or file"
     )
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        default=os.cpu_count(),
+        help="mutants at a time, each in a copy of its own (default: one a core)",
+    )
     args = parser.parse_args()
+    if args.parallel < 1:
+        parser.error(f"--parallel must be at least 1, got {args.parallel}")
     chosen = [
         mutant
         for name, group in groups.items()
@@ -46,21 +56,28 @@ def main() -> int:
     if not chosen:
         parser.error(f"no mutant of these groups has {args.only!r} in its bug or file")
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in COPIED_FOLDERS:
-            shutil.copytree(ROOT / name, copy / name)
-        for name in COPIED_FILES:
-            shutil.copy(ROOT / name, copy / name)
-        status, output = check_without_mutant(chosen, copy)
+        copies = [Path(folder, str(number)) for number in range(args.parallel)]
+        for copy in copies:
+            copy_project(copy)
+        status, output = check_without_mutant(chosen, copies[0])
         if status:
             print(f"the tests fail without any mutant:\n{output}")
             return 1
         num_killed = sum(
-            report(mutant, f"[{number}/{len(chosen)}]", *check_mutant(mutant, copy))
-            for number, mutant in enumerate(chosen, 1)
+            report(mutant, f"[{number}/{len(chosen)}]", *result)
+            for number, (mutant, result) in enumerate(
+                zip(chosen, check_mutants(chosen, copies), strict=True), 1
+            )
         )
     print(f"{num_killed} of {len(chosen)} mutants killed")
     return int(num_killed < len(chosen))
+
+
+def copy_project(copy: Path) -> None:
+    for name in COPIED_FOLDERS:
+        shutil.copytree(ROOT / name, copy / name)
+    for name in COPIED_FILES:
+        shutil.copy(ROOT / name, copy / name)
 
 
 def check_without_mutant(chosen: Iterable[Mutant], copy: Path) -> tuple[int, str]:
@@ -68,7 +85,27 @@ def check_without_mutant(chosen: Iterable[Mutant], copy: Path) -> tuple[int, str
     files = sorted({mutant.test_file for mutant in chosen})
     expressions = sorted({mutant.test_expression for mutant in chosen})
     expression = " or ".join(f"({expression})" for expression in expressions)
-    return run_pytest(files, expression, copy)
+    files += ["-n", "auto", "--dist", "loadfile"]
+    return run_pytest(files, expression, copy, timeout_s=None)
+
+
+def check_mutants(
+    chosen: Iterable[Mutant], copies: list[Path]
+) -> Iterator[tuple[int, str]]:
+    """`check_mutant` on each, in order, as many at a time as there are copies."""
+    free = queue.SimpleQueue[Path]()
+    for copy in copies:
+        free.put(copy)
+
+    def check(mutant: Mutant) -> tuple[int, str]:
+        copy = free.get()
+        try:
+            return check_mutant(mutant, copy)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        yield from pool.map(check, chosen)
 
 
 def check_mutant(mutant: Mutant, copy: Path) -> tuple[int, str]:
@@ -82,21 +119,26 @@ def check_mutant(mutant: Mutant, copy: Path) -> tuple[int, str]:
         path.write_text(original)
 
 
-def run_pytest(files: list[str], expression: str, copy: Path) -> tuple[int, str]:
+def run_pytest(
+    arguments: list[str],
+    expression: str,
+    copy: Path,
+    timeout_s: float | None = TIMEOUT_S,
+) -> tuple[int, str]:
     """pytest's exit status, or TIMED_OUT, and the end of its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
-            [*command, *files, "-k", expression],
+            [*command, *arguments, "-k", expression],
             cwd=copy,
             env=os.environ | {"PYTHONPATH": str(copy)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired:
-        return TIMED_OUT, f"pytest did not end within {TIMEOUT_S} s"
+        return TIMED_OUT, f"pytest did not end within {timeout_s} s"
     return done.returncode, done.stdout[-1500:]
 
 

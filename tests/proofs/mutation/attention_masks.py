@@ -114,10 +114,10 @@ MUTANTS = [
     ),
     Mutant(
         "spans of all lengths are as likely, where p ~ 1/n is published",
-        "research/data/counter_rng.py",
+        "research/objectives/corruption/xlnet_spans.py",
         "odds = 1 / np.arange(1, max_span + 1)",
         "odds = np.ones(max_span)",
-        "tests/data/test_counter_rng.py",
+        "tests/objectives/corruption/test_xlnet_spans.py",
         "follow_one_over_n",
     ),
     Mutant(

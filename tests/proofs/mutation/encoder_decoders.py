@@ -162,8 +162,8 @@ MUTANTS = [
     Mutant(
         "a mask for each word of a span",
         NOISE,
-        "masked = words.first & _tokens_of_words(words, (span > 0) & ~covered)",
-        "masked = words.first & _tokens_of_words(words, (span > 0) | covered)",
+        "words.first[((span > 0) & ~covered)[words.valid]]",
+        "words.first[((span > 0) | covered)[words.valid]]",
         TEST_NOISE,
         "infilled_spans_are_uniform",
     ),
