@@ -4,6 +4,7 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,10 +13,12 @@ from research.batch import VocabInfo
 from research.data import cache
 from research.data.loading import length_buckets, saved_batches
 from research.data.loading.build import corpus_rates, open_text
-from research.data.loading.text_source import ROWS_PER_CALL
 from research.errors import UserError
 
 # n rows requested, N examples of an epoch
+
+BYTES_PER_CALL = 2**24
+"""Of the batches that are made together: above it NumPy's calls hardly gain."""
 
 RowSelection = slice | np.ndarray
 """The rows of a batch that one host feeds, ascending."""
@@ -49,6 +52,7 @@ class Source(Protocol):
         """Rows without text, whose weights are 0."""
 
 
+@dataclass(frozen=True, eq=False)
 class Pipeline:
     """Batches of rows: row r of step s is row s * batch_size + r of the source.
 
@@ -57,16 +61,9 @@ class Pipeline:
     choose the rows of a step, and the length of its batch.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        batch_size: int,
-        buckets: length_buckets.LengthBuckets | None = None,
-    ):
-        self.source = source
-        self.batch_size = batch_size
-        self.buckets = buckets
+    source: Source
+    batch_size: int
+    buckets: length_buckets.LengthBuckets | None = None
 
     @property
     def num_examples(self) -> int | None:
@@ -78,16 +75,13 @@ class Pipeline:
         """Hash of the data; does not depend on the seed or the batch size."""
         return self.source.fingerprint
 
-    def rows(self, counter: np.ndarray) -> dict[str, np.ndarray]:
-        """Rows of the counters step * batch_size + row, [n] int64, ascending."""
-        return self.source.rows(counter)
-
     def batch(
         self, step: int, rows: RowSelection | None = None
     ) -> dict[str, np.ndarray]:
         """The batch of a step, or this host's `rows` of it: a pure function."""
         if self.buckets is None:
-            return self.rows(step * self.batch_size + self._row_numbers(rows))
+            first = step * self.batch_size
+            return self.source.rows(first + self._row_numbers(rows))
         counter, length = self.buckets.batch(step)
         return self.source.rows(counter[self._row_numbers(rows)], length)
 
@@ -96,20 +90,23 @@ class Pipeline:
 
         Each equals `batch` of its step. One call makes several, which is faster.
         """
-        numbers = self._row_numbers(rows)
+        num_steps = 1  # the first batch tells how large they are
         while not limit or step < limit:
-            if self.buckets is not None:
-                yield self.batch(step, rows)
-                step += 1
-                continue
-            num_steps = max(1, ROWS_PER_CALL // len(numbers))
             num_steps = min(num_steps, limit - step) if limit else num_steps
-            first = self.batch_size * np.arange(step, step + num_steps)
-            chunk = self.rows((first[:, None] + numbers).ravel())
-            for i in range(num_steps):
-                own = slice(i * len(numbers), (i + 1) * len(numbers))
-                yield {name: array[own] for name, array in chunk.items()}
+            batches = self._batches_at_once(step, num_steps, rows)
+            yield from batches
             step += num_steps
+            if self.buckets is None:
+                num_bytes = sum(array.nbytes for array in batches[0].values())
+                num_steps = max(1, BYTES_PER_CALL // num_bytes)
+
+    def _batches_at_once(self, step: int, num_steps: int, rows: RowSelection | None):
+        if num_steps == 1:
+            return [self.batch(step, rows)]
+        first = self.batch_size * np.arange(step, step + num_steps)[:, None]
+        chunk = self.source.rows((first + self._row_numbers(rows)).ravel())
+        split = {name: np.split(array, num_steps) for name, array in chunk.items()}
+        return [{name: split[name][i] for name in split} for i in range(num_steps)]
 
     def evaluation(self, rows: RowSelection | None = None):
         """Each example once, with the same corruption always, in `evaluation_order`.

@@ -98,8 +98,11 @@ def test_rows_of_the_hosts_make_up_the_batch(pipeline, hosts):
 
 @pytest.mark.parametrize("rows", [None, slice(2, 4)])
 @pytest.mark.parametrize("start", [0, 2, 9])
-def test_successive_batches_equal_seeking(pipeline, start, rows):
-    num = 300 // 4 + 9  # more than one call makes, and several epochs
+def test_successive_batches_equal_seeking(monkeypatch, pipeline, start, rows):
+    batch = pipeline().batch(0, rows)
+    num_bytes = sum(array.nbytes for array in batch.values())
+    monkeypatch.setattr("research.data.pipeline.BYTES_PER_CALL", 30 * num_bytes)
+    num = 70  # the first, two calls, and a part of one; several epochs
     batches = list(pipeline().batches(start, rows, start + num))
     assert len(batches) == num
     other = pipeline()

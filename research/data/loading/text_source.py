@@ -28,8 +28,7 @@ EVALUATION_SEED = 0
 """Seed of the corruption in evaluations: the same in every run."""
 
 ROWS_PER_CALL = 256
-"""Rows that one call makes where they are read in order: about where the overhead of
-NumPy's calls is smallest."""
+"""Rows of a seqio dataset that one call makes."""
 
 
 class TextSource:

@@ -105,7 +105,7 @@ def test_rows_have_their_corpus_and_their_step(make):
 def test_corruption_repeats_after_dupe_factor_epochs(make, dupe_factor):
     data = make(toy_objectives.Objective(), batch=1, dupe_factor=dupe_factor)
     num = data.num_examples
-    epochs = [data.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)]
+    epochs = [data.source.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)]
     by_text = [
         {row.tobytes(): draw.tobytes() for row, draw in zip(*pair, strict=True)}
         for pair in ((rows["token"], rows["random"]) for rows in epochs)
@@ -116,10 +116,12 @@ def test_corruption_repeats_after_dupe_factor_epochs(make, dupe_factor):
             assert (by_text[one] == by_text[two]) == repeated
             assert (epochs[one]["token"] != epochs[two]["token"]).any()
     fresh = make(toy_objectives.Objective(), batch=1)
-    assert_same_batch(fresh.rows(np.arange(num)), epochs[0])
+    assert_same_batch(fresh.source.rows(np.arange(num)), epochs[0])
     assert_same_batch(
-        make(toy_objectives.Objective(), dupe_factor=7).rows(np.arange(7 * num)),
-        concatenate(fresh.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)),
+        make(toy_objectives.Objective(), dupe_factor=7).source.rows(np.arange(7 * num)),
+        concatenate(
+            fresh.source.rows(np.arange(e * num, (e + 1) * num)) for e in range(7)
+        ),
     )
 
 
@@ -134,7 +136,7 @@ def test_random_starts_are_uniform_over_the_stride_and_within_the_shard(make):
     """So whatever reads only the beginning of rows reads all tokens equally often."""
     data, stream = make(RandomStart()), LONG_STREAMS[0]
     num, width = data.num_examples, 8
-    rows = data.rows(np.arange(200 * num))
+    rows = data.source.rows(np.arange(200 * num))
     position = {pair: n for n, pair in enumerate(pairwise(stream.token.tolist()))}
     assert len(position) == stream.num_tokens - 1
     starts = np.array([position[pair] for pair in map(tuple, rows["token"][:, :2])])

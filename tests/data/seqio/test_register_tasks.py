@@ -90,7 +90,7 @@ def test_a_registered_task_gives_the_same_examples(make, corpus, name):
         num_epochs=None,
     )
     num = 2 * data.train.num_examples + 7
-    assert_rows_equal(elements(dataset, num), data.train.rows(np.arange(num)))
+    assert_rows_equal(elements(dataset, num), data.train.source.rows(np.arange(num)))
 
 
 def test_order_and_corruption_depend_on_the_datasets_seed(make):
@@ -100,7 +100,7 @@ def test_order_and_corruption_depend_on_the_datasets_seed(make):
     config.seed = 5
     data, _ = small_data.open_small(config)
     rows = elements(task.get_dataset(seed=5))
-    assert_rows_equal(rows, data.train.rows(np.arange(data.train.num_examples)))
+    assert_rows_equal(rows, data.train.source.rows(np.arange(data.train.num_examples)))
 
 
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
@@ -112,9 +112,9 @@ def test_pairs_corpora_steps_and_dupe_factor_are_the_same(make, corpus):
     config.data.reader = "seqio"
     by_seqio = open_data(config, objective)
     num = 3 * native.train.num_examples
-    rows = native.train.rows(np.arange(num))
+    rows = native.train.source.rows(np.arange(num))
     assert len({*rows["step"]}) > 20 and len({*rows["label"]}) == 2
-    assert_rows_equal(by_seqio.train.rows(np.arange(num)), rows)
+    assert_rows_equal(by_seqio.train.source.rows(np.arange(num)), rows)
     for one, two in zip(
         native.eval.evaluation(), by_seqio.eval.evaluation(), strict=True
     ):
@@ -138,7 +138,7 @@ def test_shards_make_up_the_whole(make, num_shards):
     config = make()
     data, objective = small_data.open_small(config)
     task = seqio.get_mixture_or_task(register_tasks.register(config, objective))
-    whole = data.train.rows(np.arange(2 * data.train.num_examples))
+    whole = data.train.source.rows(np.arange(2 * data.train.num_examples))
     for index in range(num_shards):
         shard = task.get_dataset(
             shard_info=seqio.ShardInfo(index, num_shards), num_epochs=2

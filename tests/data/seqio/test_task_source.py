@@ -164,7 +164,7 @@ def test_words_of_a_sentencepiece_task_are_masked_whole(make, tmp_path):
 def register_arrays(name, config, *, width=None, drop=None):
     """Registers a task whose examples already are the objective's arrays."""
     data, objective = small_data.open_small(config)
-    rows = data.train.rows(np.arange(40))
+    rows = data.train.source.rows(np.arange(40))
     del rows["example"]
     specs = objective.batch_spec(config.data.length)
     if width:
