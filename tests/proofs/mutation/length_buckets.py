@@ -66,8 +66,8 @@ MUTANTS = [
     Mutant(
         "with length buckets each host loads the whole batch",
         "research/data/pipeline.py",
-        "yield self.batch(step, rows)",
-        "yield self.batch(step)",
+        "return [self.batch(step, rows)]",
+        "return [self.batch(step)]",
         TEST,
         "hosts",
     ),

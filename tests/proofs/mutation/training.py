@@ -108,9 +108,8 @@ MUTANTS = [
     Mutant(
         "each host counts its own rows, so that the number of hosts changes the text",
         PIPELINE,
-        "return self.rows(step * self.batch_size + self._row_numbers(rows))",
-        "numbers = self._row_numbers(rows)\n"
-        "        return self.rows(step * len(numbers) + numbers)",
+        "first = step * self.batch_size\n",
+        "first = step * len(self._row_numbers(rows))\n",
         TEST_PIPELINE,
         "rows_of_the_hosts",
         pitfall=18,
