@@ -106,6 +106,11 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise unknown(f"row of {file} with {plan.metric}", row, grid)
         if cell.missing:
             raise UserError(f"{row}, {plan.metric}: {len(cell.missing)} runs missing")
+        if cell.mixed_data:
+            raise UserError(
+                f"{row}, {plan.metric}: its runs read different data, or the same data "
+                "by different vocabularies"
+            )
         both.append(cell)
     scores = [by_seed(cell.numbers) for cell in both]
     seeds = sorted(scores[0].keys() & scores[1].keys())
@@ -132,10 +137,16 @@ def default_table(claim: Claim) -> str:
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials and data of two cells, and the commits, of their pretrainings too."""
+    """The trials and data of two cells, and the commits, of their pretrainings too.
+
+    Raises:
+      UserError: a pretraining has no result.
+    """
     cells = [[t for number in cell.numbers for t in number.trials] for cell in both]
     trials = [trial for cell in cells for trial in cell]
     runs = [run for trial in trials for run in trial.with_ancestors()]
+    if missing := {run.name for run in runs if not run.done}:
+        raise UserError(f"{', '.join(sorted(missing))}: no result")
     return {
         "trials": [[trial.id for trial in cell] for cell in cells],
         "commit": sorted({str(r.result["provenance"].get("commit")) for r in runs}),

@@ -12,6 +12,7 @@ from launch.reports import ledger
 from launch.reports.ledger import Result
 from launch.sweeps import published, sweep_plan
 from research.errors import UserError
+from research.run.workdir import write_result
 from tests.testing import fake_sweep
 
 CLAIMS = """
@@ -213,6 +214,22 @@ def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):
     with pytest.raises(SystemExit) as caught:
         main(command.run, command.parser(), [*flags, "--worse=mlm"])
     assert caught.value.code == 2 and "same score in all" in capsys.readouterr().err
+
+
+def test_of_mixed_data_and_of_missing_pretrainings_nothing_is_recorded(folder, capsys):
+    flags = _record_flags(folder, "x.mlm-over-lm")
+    trials = sweep_plan.read_plan(folder / "runs")
+    tuned = next(trial for trial in trials if trial.parents)
+    origin = tuned.result["provenance"]
+    for data, words in (("other", "different data"), (None, "no result")):
+        changed = tuned.result | {"provenance": origin | {"data": data}}
+        write_result(tuned.folder, changed)
+        with pytest.raises(SystemExit) as caught:
+            main(command.run, command.parser(), flags)
+        assert caught.value.code == 2 and words in capsys.readouterr().err
+        (tuned.parents["train.init_from"].folder / "result.json").unlink(
+            missing_ok=True
+        )
 
 
 def test_of_a_table_what_can_be_is_recorded(folder, capsys):
