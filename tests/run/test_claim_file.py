@@ -13,7 +13,7 @@ from research.run import claim_file
 def path(tmp_path, monkeypatch):
     monkeypatch.setattr(claim_file, "HEARTBEAT_INTERVAL_S", 0.05)
     monkeypatch.setattr(claim_file, "DEAD_S", 0.5)
-    monkeypatch.setattr(claim_file, "SETTLE_S", 0.01)
+    monkeypatch.setattr(claim_file, "SETTLE_S", 0.0)  # no renewal comes in between
     return epath.Path(tmp_path) / "run" / ".claim.json"
 
 
