@@ -28,9 +28,22 @@ def counter_dropout(
         probabilities have a seed for each row of the batch and head; their rows are
         queries, their columns keys.
     """
-    row = _mix(row * _signed(0x9E3779B1) + seed)
-    column = _mix(column * _signed(0x85EBCA77) + _signed(0xC2B2AE3D))
-    bits = _shift_right(_mix(row + column), 32 - KEPT_BITS)
+    return drop_by_hash(x, row_hash(seed, row) + column_hash(column), rate)
+
+
+def row_hash(seed: jax.Array, row: jax.Array) -> jax.Array:
+    """int32: added to the hash of a column, it is what `drop_by_hash` takes."""
+    return _mix(row * _signed(0x9E3779B1) + seed)
+
+
+def column_hash(column: jax.Array) -> jax.Array:
+    """int32, see `row_hash`."""
+    return _mix(column * _signed(0x85EBCA77) + _signed(0xC2B2AE3D))
+
+
+def drop_by_hash(x: jax.Array, sum_of_hashes: jax.Array, rate: float) -> jax.Array:
+    """`counter_dropout` of hashed rows and columns."""
+    bits = _shift_right(_mix(sum_of_hashes), 32 - KEPT_BITS)
     kept = bits >= round(rate * 2**KEPT_BITS)
     return jnp.where(kept, x / (1 - rate), 0).astype(x.dtype)
 

@@ -55,14 +55,12 @@ def test_an_error_ends_all_processes_with_its_code(tmp_path, first):
         assert line.endswith("ended: data.corpus: no such folder")
 
 
-def test_an_error_is_the_reason_also_where_the_store_ends_first(tmp_path):
-    """Process 0 does not wait; process 1 is slow once it has heard the error."""
-    waits = "peers._meet_last = lambda name: time.sleep({}); time.sleep(1)\n"
-    fails, slow = (
-        waits.format(0.5) + "raise ValueError('wrong')",
-        waits.format(5) + WAIT,
-    )
-    processes = Processes(tmp_path, fails, slow).wait_until_connected()
+def test_an_error_is_the_reason_also_of_what_is_lost_after_it(tmp_path):
+    """Process 1 loses one when it has heard the error, before it has told so."""
+    fails = "peers._meet_last = lambda name: time.sleep(1)\n"
+    fails += "time.sleep(0.5); raise ValueError('wrong')"
+    loses = "peers._meet_last = lambda name: peers._exit(1, 'lost')\n"
+    processes = Processes(tmp_path, fails, loses + WAIT).wait_until_connected()
     assert processes.end() == [2, 2]
     [line] = processes.errors(1)
     assert line.endswith("ended: wrong")

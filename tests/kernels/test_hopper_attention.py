@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import TILES, hopper_attention
 from research.kernels.hopper.block import Settings
 from research.kernels.intervals import run_intervals, sorted_intervals
@@ -19,18 +20,22 @@ from research.kernels.plan import Tiles, make_plan
 from tests.kernels.test_interval_attention import check, dense
 
 
-def gradients(settings, states, plan, grad):
+def gradients(settings, states, plan, grad, seeds=None):
     """Output and gradients of query, key and value."""
 
     def attend(*states):
-        return hopper_attention(settings, *states, plan)
+        return hopper_attention(settings, *states, plan, seeds)
 
     out, vjp = jax.vjp(attend, *states)
     return out, vjp(grad)
 
 
-def test_arbitrary_patterns():
-    """Packed, padded and permuted rows; tiles that nothing needs are NaN."""
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_arbitrary_patterns(rate):
+    """Packed, padded and permuted rows; tiles that nothing needs are NaN.
+
+    Dropout is that of the dense reference, given by seed and indices before the sort.
+    """
     random = np.random.default_rng(1)
     queries, keys = 13, 21
     query_segment = np.array(
@@ -52,8 +57,18 @@ def test_arbitrary_patterns():
     query, grad = (random.normal(size=(2, queries, heads, width)) for _ in range(2))
     key, value = (random.normal(size=(2, keys, heads, width)) for _ in range(2))
     states = [np.float32(x) for x in (query, key, value, grad)]
-    out, grads = dense(*states[:3], None, mask, np.zeros(mask.shape), states[3])
-    settings = Settings(Tiles(8, 8), interpreter=InterpretGPUParams())
+    seeds = dropout_seeds(jax.random.key(0), 2, heads)
+    indices = (np.arange(n, dtype=np.int32) for n in (queries, keys))
+    place = np.meshgrid(*indices, indexing="ij")
+    dropped = counter_dropout(
+        np.float32(1), seeds[:, :, None, None], *(x[None, None] for x in place), rate
+    )
+    distance = np.zeros(mask.shape)
+    out, grads = dense(
+        *states[:3], None, mask, distance, states[3], np.float64(dropped)
+    )
+    interpreter = InterpretGPUParams()
+    settings = Settings(Tiles(8, 8), dropout=rate, interpreter=interpreter)
     plan = make_plan(intervals, keys, settings.tiles)
     assert np.any(plan.bounds.full_start < plan.bounds.full_stop)
     assert np.any(plan.bounds.start > 0) and np.any(plan.bounds.query_start > 0)
@@ -62,7 +77,7 @@ def test_arbitrary_patterns():
     assert not mask[0, unseeing].any() and not mask[0, :, unseen].any()
     for array, index in zip(states, (unseeing, unseen, unseen, unseeing), strict=True):
         array[0, index] = np.nan
-    run = jax.jit(lambda states, grad: gradients(settings, states, plan, grad))
+    run = jax.jit(lambda states, grad: gradients(settings, states, plan, grad, seeds))
     check(run(states[:3], states[3]), (out, grads), 2e-6)
 
 
@@ -74,15 +89,15 @@ def test_arbitrary_patterns():
 def test_they_lower_for_cuda(width):
     """With the layouts of registers and shared memory, which has to suffice."""
     length = 300
-    settings, shape = Settings(TILES[width]), (2, length, 2, width)
+    settings, shape = Settings(TILES[width], dropout=0.1), (2, length, 2, width)
     state = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
-    def run(states, grad, segment):
+    def run(states, grad, segment, seeds):
         intervals = run_intervals(segment, causal=True)
         plan = make_plan(intervals, length, settings.tiles)
-        return gradients(settings, states, plan, grad)
+        return gradients(settings, states, plan, grad, seeds)
 
-    segment = jax.ShapeDtypeStruct((2, length), jnp.int32)
-    traced = jax.jit(run).trace((state,) * 3, state, segment)
+    segment, seeds = (jax.ShapeDtypeStruct((2, n), jnp.int32) for n in (length, 2))
+    traced = jax.jit(run).trace((state,) * 3, state, segment, seeds)
     lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert lowered.count("custom_call @mosaic_gpu_v2") == 3

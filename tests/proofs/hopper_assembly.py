@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def compile_kernels() -> None:
-    """Compiles forward and backward at each head width, in bfloat16."""
+    """Compiles forward and backward at each head width, in bfloat16, with dropout."""
     import jax
     import jax.numpy as jnp
     from jax.experimental import topologies
@@ -72,19 +72,21 @@ def compile_kernels() -> None:
     for width, tiles in TILES.items():
         shape = (2, 1024, 4, width)
 
-        def gradients(states, grad, segment, tiles=tiles):
+        def gradients(states, grad, segment, seeds, tiles=tiles):
             intervals = run_intervals(segment, causal=True)
             plan = make_plan(intervals, segment.shape[1], tiles)
 
             def attend(*states):
-                return hopper_attention(Settings(tiles), *states, plan)
+                settings = Settings(tiles, dropout=0.1)
+                return hopper_attention(settings, *states, plan, seeds)
 
             out, vjp = jax.vjp(attend, *states)
             return out, vjp(grad)
 
         state = jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=sharding)
         segment = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=sharding)
-        traced = jax.jit(gradients).trace((state,) * 3, state, segment)
+        seeds = jax.ShapeDtypeStruct((2, 4), jnp.int32, sharding=sharding)
+        traced = jax.jit(gradients).trace((state,) * 3, state, segment, seeds)
         traced.lower(lowering_platforms=("cuda",)).compile()
 
 

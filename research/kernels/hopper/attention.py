@@ -11,6 +11,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from research.kernels.counter_dropout import column_hash, row_hash
 from research.kernels.hopper.backward import key_gradient, query_gradient
 from research.kernels.hopper.block import Inputs, Settings
 from research.kernels.hopper.forward import forward
@@ -29,6 +30,7 @@ def hopper_attention(
     key_BMHK: jax.Array,
     value_BMHK: jax.Array,
     plan: Plan,
+    seeds_BH: jax.Array | None = None,
 ) -> jax.Array:
     """[B, L, H, K]: softmax attention; a query without keys outputs 0.
 
@@ -36,11 +38,13 @@ def hopper_attention(
       settings: tiles as those of the plan.
       query_BLHK: already scaled.
       plan: `research.kernels.plan.make_plan` of these queries and keys.
+      seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
+        dropout.
     """
-    return _fwd(settings, query_BLHK, key_BMHK, value_BMHK, plan)[0]
+    return _fwd(settings, query_BLHK, key_BMHK, value_BMHK, plan, seeds_BH)[0]
 
 
-def _fwd(settings, query, key, value, plan):
+def _fwd(settings, query, key, value, plan, seeds):
     tiles, bounds = settings.tiles, plan.bounds
     inputs = Inputs(
         query=_in_tiles(query, plan.query_order, tiles.query),
@@ -48,6 +52,13 @@ def _fwd(settings, query, key, value, plan):
         value=_in_tiles(value, plan.key_order, tiles.key),
         interval=plan.interval,
     )
+    if settings.dropout:
+        rows = _indices(query, plan.query_order, tiles.query)
+        columns = _indices(key, plan.key_order, tiles.key)
+        inputs = inputs._replace(
+            query_hash=row_hash(seeds[:, :, None], rows[:, None]),
+            key_hash=column_hash(columns),
+        )
     out_BLHK, log_sum_BHL = forward(_query_bounds(bounds), inputs, settings)
     out_BLHK = _in_rows(out_BLHK, plan.query_order, query.shape[1])
     inputs = inputs._replace(log_sum=log_sum_BHL)
@@ -72,6 +83,7 @@ def _bwd(settings, residuals, grad_BLHK):
         _in_rows(grad_key, plan.key_order, num_keys),
         _in_rows(grad_value, plan.key_order, num_keys),
         None,
+        None,
     )
 
 
@@ -88,6 +100,12 @@ def _in_tiles(x: jax.Array, order: Order | None, tile: int) -> jax.Array:
     rest = -x.shape[1] % tile
     x = permute(x, order)
     return jnp.pad(x, [(0, 0), (0, rest)] + [(0, 0)] * (x.ndim - 2)) if rest else x
+
+
+def _indices(x_BLHK: jax.Array, order: Order | None, tile: int) -> jax.Array:
+    """[B, L] int32: the index of each position, in the order of the tiles."""
+    index = jax.lax.broadcasted_iota(jnp.int32, x_BLHK.shape[:2], 1)
+    return _in_tiles(index, order, tile)
 
 
 def _in_rows(x_BLHK: jax.Array, order: Order | None, length: int) -> jax.Array:

@@ -19,10 +19,13 @@ from research.kernels.hopper.block import (
     Settings,
     add_product,
     block_indices,
+    drop,
+    hash_buffer,
     launch,
     load,
     mask_logits,
     over_tiles,
+    part,
     product,
     spread,
     store,
@@ -40,9 +43,10 @@ def query_gradient(
         queries = pl.ds(tile * tiles.query, tiles.query)
         start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
         spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
+        vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
         keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
 
-        def block(query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, barrier):
+        def block(query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, hash_Q, barrier):
             load(
                 barrier,
                 (inputs.query.at[row, queries, head], query_QK),
@@ -50,9 +54,10 @@ def query_gradient(
                 (inputs.interval.at[row, :, queries], interval_2Q),
                 (inputs.log_sum.at[row, head, queries], log_sum_Q),
                 (inputs.mean.at[row, head, queries], mean_Q),
+                (part(inputs.query_hash, row, head, queries), hash_Q),
             )
 
-            def step(index, key_NK, value_NK, total_QK):
+            def step(index, key_NK, value_NK, hash_N, total_QK):
                 at = start + index
                 logits_QN = product(query_QK, key_NK, settings, transposed=True)
                 shape = logits_QN.shape
@@ -64,10 +69,12 @@ def query_gradient(
                 )
                 exp_QN = jnp.exp2(logits_QN - spread(log_sum_Q[...], shape))
                 grad_exp_QN = product(grad_QK, value_NK, settings, transposed=True)
+                grad_exp_QN = drop(grad_exp_QN, hash_Q, hash_N, settings)
                 grad_QN = exp_QN * (grad_exp_QN - spread(mean_Q[...], shape))
                 return add_product(total_QK, grad_QN.astype(dtype), key_NK, settings)
 
-            arrays = (keys, spec), (values, spec)
+            hashes = part(inputs.key_hash, row)
+            arrays = (keys, spec), (values, spec), (hashes, vector)
             total_QK = jnp.zeros((tiles.query, width), jnp.float32)
             total_QK = over_tiles(step, total_QK, arrays, stop - start, settings)
             store((total_QK, query_QK, out.at[row, queries, head]))
@@ -79,7 +86,8 @@ def query_gradient(
             plgpu.SMEM((2, tiles.query), jnp.int32),
             plgpu.SMEM((tiles.query,), jnp.float32),
             plgpu.SMEM((tiles.query,), jnp.float32),
-            plgpu.Barrier(num_arrivals=5),
+            hash_buffer(tiles.query, settings),
+            plgpu.Barrier(num_arrivals=6 if settings.dropout else 5),
         )
 
     outputs = [jax.ShapeDtypeStruct(inputs.query.shape, dtype)]
@@ -104,25 +112,28 @@ def key_gradient(
         pair = pl.BlockSpec((2, tiles.query), lambda index: (0, start + index))
         vector = pl.BlockSpec((tiles.query,), lambda index: (start + index,))
 
-        def block(key_NK, value_NK, barrier):
+        def block(key_NK, value_NK, hash_N, barrier):
             load(
                 barrier,
                 (inputs.key.at[row, keys, head], key_NK),
                 (inputs.value.at[row, keys, head], value_NK),
+                (part(inputs.key_hash, row, keys), hash_N),
             )
 
-            def step(index, query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, carry):
-                key_grad_NK, value_grad_NK = carry
+            def step(index, query_QK, grad_QK, interval_2Q, log_sum_Q, *rest):
+                mean_Q, hash_Q, (key_grad_NK, value_grad_NK) = rest
                 logits_NQ = product(key_NK, query_QK, settings, transposed=True)
                 shape = logits_NQ.shape
                 logits_NQ = mask_logits(
                     logits_NQ * LOG2_E, interval_2Q, tile * tiles.key, query_dim=1
                 )
                 exp_NQ = jnp.exp2(logits_NQ - spread(log_sum_Q[...], shape, 1))
+                kept_NQ = drop(exp_NQ, hash_Q, hash_N, settings, query_dim=1)
                 value_grad_NK = add_product(
-                    value_grad_NK, exp_NQ.astype(dtype), grad_QK, settings
+                    value_grad_NK, kept_NQ.astype(dtype), grad_QK, settings
                 )
                 grad_exp_NQ = product(value_NK, grad_QK, settings, transposed=True)
+                grad_exp_NQ = drop(grad_exp_NQ, hash_Q, hash_N, settings, query_dim=1)
                 grad_NQ = exp_NQ * (grad_exp_NQ - spread(mean_Q[...], shape, 1))
                 key_grad_NK = add_product(
                     key_grad_NK, grad_NQ.astype(dtype), query_QK, settings
@@ -135,6 +146,7 @@ def key_gradient(
                 (inputs.interval.at[row], pair),
                 (inputs.log_sum.at[row, head], vector),
                 (inputs.mean.at[row, head], vector),
+                (part(inputs.query_hash, row, head), vector),
             )
             zeros_NK = jnp.zeros((tiles.key, width), jnp.float32)
             carry = zeros_NK, zeros_NK
@@ -149,7 +161,8 @@ def key_gradient(
             block,
             plgpu.SMEM((tiles.key, width), dtype),
             plgpu.SMEM((tiles.key, width), dtype),
-            plgpu.Barrier(num_arrivals=2),
+            hash_buffer(tiles.key, settings),
+            plgpu.Barrier(num_arrivals=3 if settings.dropout else 2),
         )
 
     outputs = [jax.ShapeDtypeStruct(inputs.key.shape, dtype)] * 2

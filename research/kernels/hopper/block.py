@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from research.kernels.counter_dropout import drop_by_hash
 from research.kernels.plan import Tiles
 
 HIDDEN = -1e38
@@ -34,6 +35,7 @@ class Settings(NamedTuple):
     """What a kernel is compiled for."""
 
     tiles: Tiles  # multiples of 64
+    dropout: float = 0.0  # rate of dropout of the probabilities
     num_buffers: int = 2  # tiles in flight
     interpreter: Any = None  # JAX's for Mosaic GPU, in tests; None: none
 
@@ -45,6 +47,8 @@ class Inputs(NamedTuple):
     key: Any  # [B, M, H, K]
     value: Any  # [B, M, H, K]
     interval: Any  # [B, 2, L] int32: the keys start <= index < stop of each query
+    query_hash: Any = None  # [B, H, L] int32: `row_hash`, if there is dropout
+    key_hash: Any = None  # [B, M] int32: `column_hash`
     grad: Any = None  # [B, L, H, K] of the output
     log_sum: Any = None  # [B, H, L] float32: log2 of the sum of exponentials
     mean: Any = None  # [B, H, L] float32: the softmax's mean of the logits' gradient
@@ -95,10 +99,24 @@ def block_indices() -> tuple[jax.Array, jax.Array, jax.Array]:
     return row, head, tile
 
 
+def part(array: Any, *index: Any) -> Any:
+    """A part of an array in memory; None of None."""
+    return None if array is None else array.at[index]
+
+
+def hash_buffer(size: int, settings: Settings) -> Any:
+    """Shared memory for the hashes of a tile; None: there is no dropout."""
+    return plgpu.SMEM((size,), jnp.int32) if settings.dropout else None
+
+
 def load(barrier: Any, *copies: tuple[Any, Any]) -> None:
-    """Copies pairs of (global, shared) memory, for whose number the barrier is."""
+    """Copies pairs of (global, shared) memory, for whose number the barrier is.
+
+    A pair of None does not count.
+    """
     for source, target in copies:
-        plgpu.copy_gmem_to_smem(source, target, barrier)
+        if source is not None:
+            plgpu.copy_gmem_to_smem(source, target, barrier)
     plgpu.barrier_wait(barrier)
 
 
@@ -122,20 +140,25 @@ def over_tiles(
     """The last carry of `carry = step(index, *tiles, carry)`, for index < count.
 
     Args:
-      arrays: in global memory, each with the tile at an index.
+      arrays: in global memory, each with the tile at an index. Where one is None, so
+        is its tile.
     """
+    given = [(array, spec) for array, spec in arrays if array is not None]
 
     def body(indices, *tiles_and_carry):
-        return step(indices[0], *tiles_and_carry)
+        *tiles, carry = tiles_and_carry
+        left = iter(tiles)
+        tiles = [None if array is None else next(left) for array, _ in arrays]
+        return step(indices[0], *tiles, carry)
 
     run = plgpu.emit_pipeline(
         body,
         grid=(count,),
-        in_specs=[spec for _, spec in arrays],
+        in_specs=[spec for _, spec in given],
         max_concurrent_steps=settings.num_buffers,
         init_carry=carry,
     )
-    return run(*(array for array, _ in arrays))
+    return run(*(array for array, _ in given))
 
 
 def product(
@@ -178,6 +201,21 @@ def _interpreted_product(left, right, transposed):
     left, right = left[...], right[...]
     right = right.T if transposed else right
     return jnp.dot(left, right, preferred_element_type=jnp.float32)
+
+
+def drop(
+    x: jax.Array, query_hash: Any, key_hash: Any, settings: Settings, query_dim: int = 0
+) -> jax.Array:
+    """x with the dropout of its pairs of queries and keys, if there is dropout.
+
+    Args:
+      query_hash, key_hash: of a tile, in shared memory.
+    """
+    if not settings.dropout:
+        return x
+    hashes = spread(query_hash[...], x.shape, query_dim)
+    hashes += spread(key_hash[...], x.shape, 1 - query_dim)
+    return drop_by_hash(x, hashes, settings.dropout)
 
 
 def spread(x: jax.Array, shape: tuple[int, ...], dim: int = 0) -> jax.Array:

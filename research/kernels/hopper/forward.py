@@ -15,10 +15,13 @@ from research.kernels.hopper.block import (
     Settings,
     add_product,
     block_indices,
+    drop,
+    hash_buffer,
     launch,
     load,
     mask_logits,
     over_tiles,
+    part,
     product,
     spread,
     store,
@@ -43,16 +46,18 @@ def forward(
         queries = pl.ds(tile * tiles.query, tiles.query)
         start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
         spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
+        vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
         keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
 
-        def block(query_QK, interval_2Q, log_sum_Q, barrier):
+        def block(query_QK, interval_2Q, hash_Q, log_sum_Q, barrier):
             load(
                 barrier,
                 (inputs.query.at[row, queries, head], query_QK),
                 (inputs.interval.at[row, :, queries], interval_2Q),
+                (part(inputs.query_hash, row, head, queries), hash_Q),
             )
 
-            def step(index, key_NK, value_NK, carry):
+            def step(index, key_NK, value_NK, hash_N, carry):
                 out_QK, max_Q, sum_Q = carry
                 at = start + index
                 logits_QN = product(query_QK, key_NK, settings, transposed=True)
@@ -67,7 +72,8 @@ def forward(
                 exp_QN = jnp.exp2(logits_QN - spread(now_Q, logits_QN.shape))
                 sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)
                 out_QK = out_QK * spread(shrink_Q, out_QK.shape)
-                out_QK = add_product(out_QK, exp_QN.astype(dtype), value_NK, settings)
+                kept_QN = drop(exp_QN, hash_Q, hash_N, settings)
+                out_QK = add_product(out_QK, kept_QN.astype(dtype), value_NK, settings)
                 return out_QK, now_Q, sum_Q
 
             carry = (
@@ -75,7 +81,8 @@ def forward(
                 jnp.full((tiles.query,), LOWEST, jnp.float32),
                 jnp.zeros((tiles.query,), jnp.float32),
             )
-            arrays = (keys, spec), (values, spec)
+            hashes = part(inputs.key_hash, row)
+            arrays = (keys, spec), (values, spec), (hashes, vector)
             carry = over_tiles(step, carry, arrays, stop - start, settings)
             out_QK, max_Q, sum_Q = carry
             has_keys_Q = sum_Q > 0
@@ -98,8 +105,9 @@ def forward(
             block,
             plgpu.SMEM((tiles.query, width), dtype),
             plgpu.SMEM((2, tiles.query), jnp.int32),
+            hash_buffer(tiles.query, settings),
             plgpu.SMEM((tiles.query,), jnp.float32),
-            plgpu.Barrier(num_arrivals=2),
+            plgpu.Barrier(num_arrivals=3 if settings.dropout else 2),
         )
 
     outputs = [

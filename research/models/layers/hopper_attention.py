@@ -1,6 +1,6 @@
 """Attention by the interval kernel for NVIDIA's Hopper.
 
-Every pattern serves, and cross-attention, but T5's bias and dropout do not. The mask is
+Every pattern serves, dropout and cross-attention, but T5's bias does not. The mask is
 that of the kernel for TPUs (`research.models.layers.kernel_attention`).
 """
 
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 
 from research.errors import UserError
+from research.kernels.counter_dropout import dropout_seeds
 from research.kernels.hopper.attention import DTYPES, TILES, hopper_attention
 from research.kernels.hopper.block import Settings
 from research.kernels.intervals import Intervals
@@ -53,19 +54,21 @@ class HopperMask(NamedTuple):
 
         Args:
           query_BLHK: already scaled.
-          dropout_rate: 0.
+          dropout_rate: of the probabilities; above 0 it needs a key.
 
         Raises:
-          UserError: the kernel has no dropout, or none of this dtype.
+          UserError: the kernel has none of this dtype.
         """
-        del dropout_key
-        if dropout_rate:
-            raise _refused("has no dropout (model.attention_dropout)")
         if query_BLHK.dtype not in DTYPES:
             raise _refused(f"needs model.dtype bfloat16, not {query_BLHK.dtype}")
-        attend = partial(hopper_attention, self.settings)
+        settings, seeds_BH = self.settings._replace(dropout=dropout_rate), None
+        if dropout_rate:
+            rows, _, heads, _ = query_BLHK.shape
+            seeds_BH = dropout_seeds(dropout_key, rows, heads)
+        attend = partial(hopper_attention, settings)
         states = query_BLHK, key_BMHK, value_BMHK
-        return on_each_device(attend, states, [(self.plan, ("batch",))])
+        others = [(self.plan, ("batch",)), (seeds_BH, ("batch", "heads"))]
+        return on_each_device(attend, states, others)
 
 
 def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> HopperMask:

@@ -6,11 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 
 from research import models
 from research.distributed import sharding
 from research.errors import UserError
-from research.models.layers.dense_attention import AttentionInputs
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
+from research.kernels.hopper.attention import TILES
+from research.kernels.hopper.block import Settings
+from research.models.layers.dense_attention import (
+    AttentionInputs,
+    dense_attention,
+    dense_mask,
+)
 from research.models.layers.hopper_attention import hopper_mask
 from research.run.flops import count_flops
 
@@ -37,6 +45,25 @@ def test_flops_are_those_of_dense_attention(make_group):
         return jax.vjp(mask.attend, *states)[1](states[0])
 
     assert count_flops(gradient, state, state, state) == 6 * 2 * 2 * 4 * 128**2 * 64
+
+
+def test_dropout_is_that_of_the_dense_path(make_group):
+    """With the same key; the network's mask runs the kernel interpreted."""
+    random, rate, key = np.random.default_rng(0), 0.3, jax.random.key(1)
+    group = make_group(2, 16)
+    inputs = AttentionInputs(group, group, "causal")
+    states = [jnp.bfloat16(random.normal(size=(2, 16, 2, 64)) / 4) for _ in range(3)]
+    settings = Settings(TILES[64], interpreter=InterpretGPUParams())
+    mask = hopper_mask(inputs, head_width=64)._replace(settings=settings)
+    out = mask.attend(*states, dropout_rate=rate, dropout_key=key)
+    row, column = (
+        jax.lax.broadcasted_iota(jnp.int32, (1, 1, 16, 16), dim) for dim in (2, 3)
+    )
+    place = dropout_seeds(key, 2, 2)[:, :, None, None], row, column
+    expected = dense_attention(
+        *states, dense_mask(inputs), drop=lambda p: counter_dropout(p, *place, rate)
+    )
+    np.testing.assert_allclose(np.float32(out), np.float32(expected), atol=0.02)
 
 
 def test_the_scored_queries_alone_have_their_own_plan(make_group):
@@ -79,7 +106,6 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
         ({"width": 48}, "needs heads of width 64 or 128, not 24"),
         ({"position": "t5"}, "has no bias by position"),
         ({"dtype": "float32"}, "needs model.dtype bfloat16, not float32"),
-        ({"dropout": 0.1}, "has no dropout"),
         ({"capability": "8.0"}, "needs compute capability 9 .Hopper., not 8.0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -126,10 +126,35 @@ MUTANTS = [
     Mutant(
         "on Hopper dropout of attention weights is left out in silence",
         "research/models/layers/hopper_attention.py",
-        "        if dropout_rate:\n",
-        "        if dropout_rate > 1:\n",
+        "self.settings._replace(dropout=dropout_rate)",
+        "self.settings",
         TEST_MASK,
-        "refused",
+        "dropout_is_that",
+    ),
+    Mutant(
+        "on Hopper dropout falls on sorted positions, not on their own",
+        ATTENTION,
+        "    return _in_tiles(index, order, tile)\n",
+        "    return _in_tiles(index, None, tile)\n",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper dropped probabilities are missing in the sum of all",
+        FORWARD,
+        "sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)",
+        "exp_QN = drop(exp_QN, hash_Q, hash_N, settings)\n"
+        "                sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper the gradient of values has no dropout",
+        BACKWARD,
+        "value_grad_NK, kept_NQ.astype(dtype)",
+        "value_grad_NK, exp_NQ.astype(dtype)",
+        TEST_KERNEL,
+        "arbitrary_patterns",
     ),
     Mutant(
         "a GPU before Hopper is given its kernel",

@@ -127,7 +127,7 @@ MUTANTS = [
         "exit_with_error(*(self._end or (code, line)))",
         "exit_with_error(code, line)",
         TEST_DETECTOR,
-        "where_the_store_ends_first",
+        "also_of_what_is_lost",
     ),
     Mutant(
         "a stop before the first step is told as the loss of process 0",
