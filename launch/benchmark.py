@@ -31,7 +31,8 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
     Returns:
       `step_figures` of the loop, `compile_seconds`, seconds a step of each turn, and
-      `overhead`: the loop's time over the step's time, less 1.
+      `overhead`: the loop's time over the step's time, less 1. On a CPU also its name,
+      the rate of a plain product there, and the step's as a share of that.
     """
     import jax
 
@@ -74,8 +75,28 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
         **step_figures(cost, min(looped) / steps, tokens),
         "compile_seconds": compile_seconds,
         "overhead": min(looped) / min(bare) - 1,
+        **processor_figures(cost.flops * steps / min(looped)),
         "bare_seconds": [seconds / steps for seconds in bare],
         "loop_seconds": [seconds / steps for seconds in looped],
+    }
+
+
+def processor_figures(flops_per_second: float) -> dict:
+    """The processor beside a step's rate; nothing on an accelerator."""
+    import jax
+    import jax.numpy as jnp
+
+    from launch.hardware import processor
+    from launch.hardware.timing import best_seconds
+
+    if jax.default_backend() != "cpu":
+        return {}
+    matrix, product = jnp.ones((processor.PRODUCT_SIZE,) * 2), jax.jit(jnp.matmul)
+    rate = processor.PRODUCT_FLOPS / best_seconds(lambda: product(matrix, matrix))
+    return {
+        "processor": processor.processor_name(),
+        "product_flops_per_second": rate,
+        "share_of_product": flops_per_second / rate,
     }
 
 

@@ -18,7 +18,6 @@ from research.data.pipeline import open_data
 from research.errors import UserError
 
 MIN_ROUND_S = 0.5
-BATCHES_PER_TIMING = 32
 
 
 def run(args) -> None:
@@ -40,13 +39,11 @@ def run(args) -> None:
 
 def _batches_per_second(pipeline) -> float:
     """Over one round."""
-    batches = pipeline.batches()
-    next(batches)  # opens the files
+    calls = pipeline.calls()
+    next(calls)  # opens the files
     start, num = time.thread_time(), 0
     while (elapsed := time.thread_time() - start) < MIN_ROUND_S:
-        for _ in range(BATCHES_PER_TIMING):
-            next(batches)
-        num += BATCHES_PER_TIMING
+        num += len(next(calls))
     return num / elapsed
 
 

@@ -1,12 +1,12 @@
 """Times a train step of Hugging Face's model for an objective, to compare with ours.
 
-    python -m launch.benchmark_huggingface --objective=mlm
+    python -m launch.benchmark_huggingface --objective=mlm [--compile]
 
 It is the counterpart of `launch.benchmark`, at the shape of experiments/base.py:
 forward, loss, backward and AdamW on one batch, without dropout, clipping or a loader.
 Prints one JSON object. It needs torch and transformers, in an environment of their own,
-and nothing of this repository. Run both with the same GLIBC_TUNABLES, on a machine
-without other load.
+and of this repository nothing that imports JAX. Run both with the same GLIBC_TUNABLES,
+on a machine without other load.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 import transformers as hf
 
+from launch.hardware import processor
 from research.run.host_memory import keep_freed_memory
 
 # B batch, L length
@@ -162,11 +163,24 @@ def electra() -> tuple[torch.nn.Module, Loss]:
 MODELS = {"lm": lm, "mlm": mlm, "plm": plm, "dae": dae, "electra": electra}
 
 
-def measure(objective: str, turns: int, steps: int) -> dict:
+def seconds_of_product() -> float:
+    """The fastest of ten plain products, as `launch.benchmark` has them."""
+    matrix, seconds = torch.ones((processor.PRODUCT_SIZE,) * 2), []
+    for _ in range(10):
+        began = time.monotonic()
+        matrix @ matrix
+        seconds.append(time.monotonic() - began)
+    return min(seconds)
+
+
+def measure(objective: str, turns: int, steps: int, compiled: bool) -> dict:
     """Times `turns` x `steps` steps. The fastest turn counts."""
     torch.manual_seed(0)
     model, loss = MODELS[objective]()
     model.train()
+    if compiled:
+        for module in model if isinstance(model, torch.nn.ModuleList) else [model]:
+            module.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
     def step() -> None:
@@ -189,6 +203,9 @@ def measure(objective: str, turns: int, steps: int) -> dict:
         "step_seconds": min(seconds),
         "tokens_per_second": BATCH * LENGTH / min(seconds),
         "seconds": seconds,
+        "compiled": compiled,
+        "processor": processor.processor_name(),
+        "product_flops_per_second": processor.PRODUCT_FLOPS / seconds_of_product(),
     }
 
 
@@ -198,5 +215,7 @@ if __name__ == "__main__":
     parser.add_argument("--objective", choices=MODELS, required=True)
     parser.add_argument("--turns", type=int, default=8, help="the fastest one counts")
     parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     flags = parser.parse_args()
-    print(json.dumps(measure(flags.objective, flags.turns, flags.steps), indent=2))
+    figures = measure(flags.objective, flags.turns, flags.steps, flags.compile)
+    print(json.dumps(figures, indent=2))

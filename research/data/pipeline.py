@@ -1,9 +1,8 @@
 """The global batch of any step as a function of (data, seed, step), on the host."""
 
-import queue
+import contextlib
 import sys
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ from research.batch import VocabInfo
 from research.data import cache
 from research.data.loading import length_buckets, saved_batches
 from research.data.loading.build import corpus_rates, open_text
+from research.data.loading.prefetch import prefetch
 from research.errors import UserError
 
 # n rows requested, N examples of an epoch
@@ -88,13 +88,21 @@ class Pipeline:
     def batches(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
         """The batches of `step`, `step + 1`, ... before `limit` (0: without end).
 
-        Each equals `batch` of its step. One call makes several, which is faster.
+        Each equals `batch` of its step. One call makes several, which is faster, and a
+        thread makes the next ones while these are used.
         """
+        made = prefetch(self.calls(step, rows, limit), depth=1)
+        with contextlib.closing(made) as calls:
+            for batches in calls:
+                yield from batches
+
+    def calls(self, step: int = 0, rows: RowSelection | None = None, limit: int = 0):
+        """The same batches, in lists of those that one call makes."""
         num_steps = 1  # the first batch tells how large they are
         while not limit or step < limit:
             num_steps = min(num_steps, limit - step) if limit else num_steps
             batches = self._batches_at_once(step, num_steps, rows)
-            yield from batches
+            yield batches
             step += num_steps
             if self.buckets is None:
                 num_bytes = sum(array.nbytes for array in batches[0].values())
@@ -141,46 +149,6 @@ class Pipeline:
     def _row_numbers(self, rows: RowSelection | None) -> np.ndarray:
         numbers = np.arange(self.batch_size, dtype=np.int64)
         return numbers if rows is None else numbers[rows]
-
-
-def prefetch(items: Iterable, depth: int = 2) -> Iterator:
-    """The same items, made ahead by a thread; at most `depth` of them are queued.
-
-    An exception in the thread is raised here, in place of the item. The thread ends
-    when the generator is closed.
-    """
-    made: queue.Queue = queue.Queue(depth)
-    closed = threading.Event()
-
-    def put(item) -> bool:
-        while not closed.is_set():
-            try:
-                made.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def make_items() -> None:
-        try:
-            if all(put((item, None)) for item in items):
-                put((None, StopIteration()))
-        except BaseException as error:
-            put((None, error))
-
-    thread = threading.Thread(target=make_items, name="prefetch", daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = made.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item
-    finally:
-        closed.set()
-        thread.join()
 
 
 class Data(NamedTuple):

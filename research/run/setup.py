@@ -14,7 +14,8 @@ from jax.sharding import Mesh
 from research import models, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.data.cache import resolve_cache_dir
-from research.data.pipeline import open_data, prefetch
+from research.data.loading.prefetch import prefetch
+from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
 from research.run.optimizer import make_optimizer, stop_frozen
@@ -283,9 +284,8 @@ def eval_batches(program: Program) -> Iterator[dict]:
 
 
 def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[dict]:
-    return prefetch(
-        sharding.to_devices(batch, program.abstract_batch) for batch in host_batches
-    )
+    like = program.abstract_batch
+    return prefetch(sharding.to_devices(batch, like) for batch in host_batches)
 
 
 def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:

@@ -35,4 +35,7 @@ def test_the_figures_agree(tmp_path):
     assert figures["flops_per_second"] * figures["step_seconds"] == pytest.approx(
         figures["flops_per_token"] * 8 * 32
     )
+    assert figures["share_of_product"] * figures["product_flops_per_second"] == (
+        pytest.approx(figures["flops_per_second"])
+    )
     assert min(figures["loop_seconds"]) == figures["step_seconds"]

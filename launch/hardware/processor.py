@@ -1,0 +1,16 @@
+"""The processor of this machine, beside which the figures of a CPU stand."""
+
+import platform
+from pathlib import Path
+
+PRODUCT_SIZE = 2048
+"""Of the square float32 matrices whose product is timed: what the processor can do."""
+PRODUCT_FLOPS = 2 * PRODUCT_SIZE**3
+
+
+def processor_name() -> str:
+    """As the processor calls itself, where Linux tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor() or platform.machine()
