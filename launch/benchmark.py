@@ -31,8 +31,9 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
     Returns:
       `step_figures` of the loop, `compile_seconds`, seconds a step of each turn, and
-      `overhead`: the loop's time over the step's time, less 1. On a CPU also its name,
-      the rate of a plain product there, and the step's as a share of that.
+      `overhead`: the loop's time over the step's time, less 1, of the fastest turns;
+      `overhead_mean` of the pairs of turns, with half its 95 % interval. On a CPU also
+      its name, the rate of a plain product there, and the step's as a share of that.
     """
     import jax
 
@@ -40,6 +41,7 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
+    from research.evaluation.statistics import estimate
     from research.run.parts import Part, compile_step, steps_and_batches
     from research.run.setup import build_program
     from research.train import Loop
@@ -58,7 +60,8 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     ):
         loop = Loop(program, [part], config, workdir, Peers())
         _, batch = next(batches)
-        loop.state = jax.block_until_ready(step(loop.state, batch))
+        for _ in range(1 + steps):  # the first ones are slower
+            loop.state = jax.block_until_ready(step(loop.state, batch))
         for turn in range(turns):
             began = time.monotonic()
             for _ in range(steps):
@@ -70,11 +73,14 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
             jax.block_until_ready(loop.state)
             looped.append(time.monotonic() - began)
         loop.close()
+    mean = estimate([a / b - 1 for a, b in zip(looped, bare, strict=True)])
     return {
         "config": config.objective.name,
         **step_figures(cost, min(looped) / steps, tokens),
         "compile_seconds": compile_seconds,
         "overhead": min(looped) / min(bare) - 1,
+        "overhead_mean": mean.mean,
+        "overhead_margin": mean.margin if turns > 1 else None,
         **processor_figures(cost.flops * steps / min(looped)),
         "bare_seconds": [seconds / steps for seconds in bare],
         "loop_seconds": [seconds / steps for seconds in looped],

@@ -38,4 +38,8 @@ def test_the_figures_agree(tmp_path):
     assert figures["share_of_product"] * figures["product_flops_per_second"] == (
         pytest.approx(figures["flops_per_second"])
     )
+    pairs = zip(figures["loop_seconds"], figures["bare_seconds"], strict=True)
+    assert sum(a / b - 1 for a, b in pairs) / 2 == pytest.approx(
+        figures["overhead_mean"]
+    )
     assert min(figures["loop_seconds"]) == figures["step_seconds"]
