@@ -2,7 +2,7 @@
 
 # B batch, L queries, M keys, Q tiles of queries, N tiles of keys, P pieces, H heads
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
     tiles: Tiles
     bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
-    interpret: bool = False
+    interpret: Any = False  # on Hopper JAX's parameters of its interpreter
     dropout: float = 0.0  # rate of dropout of the probabilities
 
 

@@ -14,14 +14,13 @@ from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import TILES, hopper_attention
-from research.kernels.hopper.block import Settings
 from research.kernels.intervals import run_intervals, sorted_intervals
-from research.kernels.plan import Tiles, make_plan
-from tests.kernels.test_interval_attention import check, dense
+from research.kernels.plan import Settings, Tiles, make_plan
+from tests.kernels.test_interval_attention import BOUNDS, check, dense
 
 
 def gradients(settings, states, plan, grad, seeds=None):
-    """Output and gradients of query, key and value."""
+    """Output and gradients of query, key, value and bias, which may be None."""
 
     def attend(*states):
         return hopper_attention(settings, *states, plan, seeds)
@@ -30,8 +29,8 @@ def gradients(settings, states, plan, grad, seeds=None):
     return out, vjp(grad)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_arbitrary_patterns(rate):
+@pytest.mark.parametrize("rate, has_bias", [(0.0, False), (0.3, True)], ids=str)
+def test_arbitrary_patterns(rate, has_bias):
     """Packed, padded and permuted rows; tiles that nothing needs are NaN.
 
     Dropout is that of the dense reference, given by seed and indices before the sort.
@@ -63,13 +62,19 @@ def test_arbitrary_patterns(rate):
     dropped = counter_dropout(
         np.float32(1), seeds[:, :, None, None], *(x[None, None] for x in place), rate
     )
-    distance = np.zeros(mask.shape)
-    out, grads = dense(
-        *states[:3], None, mask, distance, states[3], np.float64(dropped)
-    )
-    interpreter = InterpretGPUParams()
-    settings = Settings(Tiles(8, 8), dropout=rate, interpreter=interpreter)
-    plan = make_plan(intervals, keys, settings.tiles)
+    positions = [
+        random.integers(0, 12, (2, n), dtype=np.int32) for n in (queries, keys)
+    ]
+    # Queries of this row attend to tiles of keys near and far: all in the last piece.
+    positions[1][1][rank[1] >= 0] += 100
+    distance = positions[1][:, None] - positions[0][:, :, None]
+    bias = np.float32(random.normal(size=(len(BOUNDS) + 1, heads)))
+    bias = bias if has_bias else None
+    arguments = *states[:3], bias
+    out, grads = dense(*arguments, mask, distance, states[3], np.float64(dropped))
+    bounds, interpreter = BOUNDS * has_bias, InterpretGPUParams()
+    settings = Settings(Tiles(8, 8), bounds, interpreter, rate)
+    plan = make_plan(intervals, keys, settings.tiles, positions if has_bias else None)
     assert np.any(plan.bounds.full_start < plan.bounds.full_stop)
     assert np.any(plan.bounds.start > 0) and np.any(plan.bounds.query_start > 0)
     unseen = plan.key_order.index[0, 8:]  # from the second tile on
@@ -77,8 +82,9 @@ def test_arbitrary_patterns(rate):
     assert not mask[0, unseeing].any() and not mask[0, :, unseen].any()
     for array, index in zip(states, (unseeing, unseen, unseen, unseeing), strict=True):
         array[0, index] = np.nan
+    arguments = *states[:3], bias  # with NaN
     run = jax.jit(lambda states, grad: gradients(settings, states, plan, grad, seeds))
-    check(run(states[:3], states[3]), (out, grads), 2e-6)
+    check(run(arguments, states[3]), (out, grads), 2e-6)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +95,16 @@ def test_arbitrary_patterns(rate):
 def test_they_lower_for_cuda(width):
     """With the layouts of registers and shared memory, which has to suffice."""
     length = 300
-    settings, shape = Settings(TILES[width], dropout=0.1), (2, length, 2, width)
+    settings, shape = Settings(TILES[width], BOUNDS, dropout=0.1), (2, length, 2, width)
     state = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
     def run(states, grad, segment, seeds):
         intervals = run_intervals(segment, causal=True)
-        plan = make_plan(intervals, length, settings.tiles)
+        plan = make_plan(intervals, length, settings.tiles, (segment, segment))
         return gradients(settings, states, plan, grad, seeds)
 
     segment, seeds = (jax.ShapeDtypeStruct((2, n), jnp.int32) for n in (length, 2))
-    traced = jax.jit(run).trace((state,) * 3, state, segment, seeds)
+    bias = jax.ShapeDtypeStruct((len(BOUNDS) + 1, 2), jnp.float32)
+    traced = jax.jit(run).trace((*(state,) * 3, bias), state, segment, seeds)
     lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert lowered.count("custom_call @mosaic_gpu_v2") == 3

@@ -46,7 +46,10 @@ def main() -> int:
             "MOSAIC_GPU_DUMP_TO": dump,
         }
         compile_kernels()
-        reports = [path.read_text() for path in sorted(Path(dump).glob("*.ptxas"))]
+        paths = sorted(
+            Path(dump).glob("*.ptxas"), key=lambda path: path.stat().st_mtime
+        )
+        reports = [path.read_text() for path in paths]
     for report in reports:
         print(" ".join(re.findall(r"Used \d+ registers|\d+ bytes spill \w+", report)))
     spilled = any(re.search(r"[1-9]\d* bytes spill", report) for report in reports)
@@ -54,40 +57,51 @@ def main() -> int:
 
 
 def compile_kernels() -> None:
-    """Compiles forward and backward at each head width, in bfloat16, with dropout."""
+    """Compiles forward and backward at each head width, in bfloat16.
+
+    First as they are, then with dropout and T5's bias.
+    """
     import jax
     import jax.numpy as jnp
     from jax.experimental import topologies
 
-    from research.kernels.hopper.attention import TILES, hopper_attention
-    from research.kernels.hopper.block import Settings
+    from research.kernels.hopper.attention import BIAS_TILES, TILES, hopper_attention
     from research.kernels.intervals import run_intervals
-    from research.kernels.plan import make_plan
+    from research.kernels.plan import Settings, make_plan
+    from research.models.layers.positions import bucket_steps
 
     jax.local_devices()  # finds the plugin
     (device,) = topologies.get_topology_desc(
         "h100", "cuda", target_config=H100, topology="1x1x1"
     ).devices
     sharding = jax.sharding.SingleDeviceSharding(device)
+    bounds, _ = bucket_steps(causal=False)
     for width, tiles in TILES.items():
-        shape = (2, 1024, 4, width)
+        for settings in (Settings(tiles), Settings(BIAS_TILES, bounds, dropout=0.1)):
+            shape = (2, 1024, 4, width)
 
-        def gradients(states, grad, segment, seeds, tiles=tiles):
-            intervals = run_intervals(segment, causal=True)
-            plan = make_plan(intervals, segment.shape[1], tiles)
+            def gradients(states, grad, segment, seeds, settings=settings):
+                intervals = run_intervals(segment, causal=True)
+                positions = (segment, segment) if settings.bias_bounds else None
+                plan = make_plan(intervals, segment.shape[1], settings.tiles, positions)
 
-            def attend(*states):
-                settings = Settings(tiles, dropout=0.1)
-                return hopper_attention(settings, *states, plan, seeds)
+                def attend(*states):
+                    return hopper_attention(settings, *states, plan, seeds)
 
-            out, vjp = jax.vjp(attend, *states)
-            return out, vjp(grad)
+                out, vjp = jax.vjp(attend, *states)
+                return out, vjp(grad)
 
-        state = jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=sharding)
-        segment = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=sharding)
-        seeds = jax.ShapeDtypeStruct((2, 4), jnp.int32, sharding=sharding)
-        traced = jax.jit(gradients).trace((state,) * 3, state, segment, seeds)
-        traced.lower(lowering_platforms=("cuda",)).compile()
+            def array(dtype, *shape):
+                return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+            state, bias = array(jnp.bfloat16, *shape), None
+            if settings.bias_bounds:
+                bias = array(jnp.float32, len(bounds) + 1, 4)
+            segment, seeds = array(jnp.int32, 2, 1024), array(jnp.int32, 2, 4)
+            traced = jax.jit(gradients).trace(
+                (*(state,) * 3, bias), state, segment, seeds
+            )
+            traced.lower(lowering_platforms=("cuda",)).compile()
 
 
 if __name__ == "__main__":

@@ -13,12 +13,15 @@ import jax.numpy as jnp
 
 from research.kernels.counter_dropout import column_hash, row_hash
 from research.kernels.hopper.backward import key_gradient, query_gradient
-from research.kernels.hopper.block import Inputs, Settings
+from research.kernels.hopper.block import Inputs
 from research.kernels.hopper.forward import forward
-from research.kernels.plan import Order, Plan, Tiles, permute
+from research.kernels.hopper.logits import bias_edges
+from research.kernels.plan import Order, Plan, Settings, Tiles, permute
 
 TILES = {64: Tiles(128, 64), 128: Tiles(64, 64)}
 """Head width -> the largest tiles whose sums fit into the registers of a warpgroup."""
+BIAS_TILES = Tiles(64, 64)
+"""Those with a bias, for which distances take registers, too."""
 DTYPES = ("bfloat16", "float16")
 """Of queries, keys and values; sums are in float32."""
 
@@ -29,6 +32,7 @@ def hopper_attention(
     query_BLHK: jax.Array,
     key_BMHK: jax.Array,
     value_BMHK: jax.Array,
+    bias_PH: jax.Array | None,
     plan: Plan,
     seeds_BH: jax.Array | None = None,
 ) -> jax.Array:
@@ -37,21 +41,33 @@ def hopper_attention(
     Args:
       settings: tiles as those of the plan.
       query_BLHK: already scaled.
+      bias_PH: as that of `research.kernels.interval_attention`.
       plan: `research.kernels.plan.make_plan` of these queries and keys.
       seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
         dropout.
     """
-    return _fwd(settings, query_BLHK, key_BMHK, value_BMHK, plan, seeds_BH)[0]
+    arguments = query_BLHK, key_BMHK, value_BMHK, bias_PH, plan, seeds_BH
+    return _fwd(settings, *arguments)[0]
 
 
-def _fwd(settings, query, key, value, plan, seeds):
-    tiles, bounds = settings.tiles, plan.bounds
+def _fwd(settings, query, key, value, bias, plan, seeds):
+    tiles, bounds, distances = settings.tiles, plan.bounds, plan.distances
     inputs = Inputs(
         query=_in_tiles(query, plan.query_order, tiles.query),
         key=_in_tiles(key, plan.key_order, tiles.key),
         value=_in_tiles(value, plan.key_order, tiles.key),
         interval=plan.interval,
     )
+    if bias is not None:
+        query_ends = distances.query_low, distances.query_high
+        inputs = inputs._replace(
+            query_position=distances.query,
+            key_position=distances.key,
+            query_ends=jnp.stack(query_ends, axis=1),
+            key_ends=jnp.stack((distances.key_low, distances.key_high), axis=1),
+            bias_edges=bias_edges(settings),
+            bias=bias,
+        )
     if settings.dropout:
         rows = _indices(query, plan.query_order, tiles.query)
         columns = _indices(key, plan.key_order, tiles.key)
@@ -75,13 +91,16 @@ def _bwd(settings, residuals, grad_BLHK):
         mean=jnp.swapaxes(mean_BLH, 1, 2),
     )
     bounds = plan.bounds
-    grad_query = query_gradient(_query_bounds(bounds), inputs, settings)
+    grad_query, grad_bias = query_gradient(_query_bounds(bounds), inputs, settings)
+    if grad_bias is not None:
+        grad_bias = jnp.sum(grad_bias, axis=(0, 3)).T
     bounds_B2T = jnp.stack([bounds.query_start, bounds.query_stop], axis=1)
     grad_key, grad_value = key_gradient(bounds_B2T, inputs, settings)
     return (
         _in_rows(grad_query, plan.query_order, num_queries),
         _in_rows(grad_key, plan.key_order, num_keys),
         _in_rows(grad_value, plan.key_order, num_keys),
+        grad_bias,
         None,
         None,
     )

@@ -14,31 +14,45 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from research.kernels.hopper.block import (
-    LOG2_E,
     Inputs,
-    Settings,
     add_product,
     block_indices,
-    drop,
-    hash_buffer,
+    integers,
     launch,
     load,
-    mask_logits,
+    load_barrier,
     over_tiles,
     part,
     product,
     spread,
     store,
 )
+from research.kernels.hopper.logits import (
+    LOG2_E,
+    add_bias,
+    add_bias_gradient,
+    drop,
+    make_bias,
+    mask_logits,
+    num_pieces,
+)
+from research.kernels.plan import Settings
 
 
 def query_gradient(
     bounds_B4S: jax.Array, inputs: Inputs, settings: Settings
-) -> jax.Array:
-    """The gradient of queries [B, L, H, K]; bounds are those of the forward kernel."""
-    width, dtype, tiles = inputs.query.shape[3], inputs.query.dtype, settings.tiles
+) -> tuple[jax.Array, jax.Array | None]:
+    """The gradient of queries [B, L, H, K], and that of the bias [B, H, P, L] in parts.
 
-    def body(bounds, inputs, out):
+    Args:
+      bounds_B4S: those of the forward kernel.
+    """
+    rows, num_queries, heads, width = inputs.query.shape
+    dtype, tiles = inputs.query.dtype, settings.tiles
+    num_sums = -(-num_pieces(settings) // 4) * 4  # so that all threads have zeros
+    has_bias = inputs.bias is not None
+
+    def body(bounds, inputs, out, *bias_out):
         row, head, tile = block_indices()
         queries = pl.ds(tile * tiles.query, tiles.query)
         start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
@@ -46,7 +60,17 @@ def query_gradient(
         vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
         keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
 
-        def block(query_QK, grad_QK, interval_2Q, log_sum_Q, mean_Q, hash_Q, barrier):
+        def block(
+            query_QK,
+            grad_QK,
+            interval_2Q,
+            log_sum_Q,
+            mean_Q,
+            hash_Q,
+            position_Q,
+            bias_PQ,
+            barrier,
+        ):
             load(
                 barrier,
                 (inputs.query.at[row, queries, head], query_QK),
@@ -55,11 +79,17 @@ def query_gradient(
                 (inputs.log_sum.at[row, head, queries], log_sum_Q),
                 (inputs.mean.at[row, head, queries], mean_Q),
                 (part(inputs.query_hash, row, head, queries), hash_Q),
+                (part(inputs.query_position, row, queries), position_Q),
             )
+            if has_bias:
+                bias_PQ[...] = jnp.zeros((num_sums, tiles.query), jnp.float32)
+                plgpu.commit_smem()
 
-            def step(index, key_NK, value_NK, hash_N, total_QK):
+            def step(index, key_NK, value_NK, hash_N, position_N, total_QK):
                 at = start + index
                 logits_QN = product(query_QK, key_NK, settings, transposed=True)
+                bias = make_bias(inputs, (row, head, tile, at), position_Q, position_N)
+                logits_QN = add_bias(logits_QN, bias, settings)
                 shape = logits_QN.shape
                 logits_QN = jax.lax.cond(
                     (full_start <= at) & (at < full_stop),
@@ -71,13 +101,20 @@ def query_gradient(
                 grad_exp_QN = product(grad_QK, value_NK, settings, transposed=True)
                 grad_exp_QN = drop(grad_exp_QN, hash_Q, hash_N, settings)
                 grad_QN = exp_QN * (grad_exp_QN - spread(mean_Q[...], shape))
+                add_bias_gradient(grad_QN, bias_PQ, bias, settings)
                 return add_product(total_QK, grad_QN.astype(dtype), key_NK, settings)
 
-            hashes = part(inputs.key_hash, row)
-            arrays = (keys, spec), (values, spec), (hashes, vector)
+            hashes, positions = (
+                part(inputs.key_hash, row),
+                part(inputs.key_position, row),
+            )
+            arrays = (keys, spec), (values, spec), (hashes, vector), (positions, vector)
             total_QK = jnp.zeros((tiles.query, width), jnp.float32)
             total_QK = over_tiles(step, total_QK, arrays, stop - start, settings)
             store((total_QK, query_QK, out.at[row, queries, head]))
+            if has_bias:
+                plgpu.copy_smem_to_gmem(bias_PQ, bias_out[0].at[row, head, :, queries])
+                plgpu.wait_smem_to_gmem(0)
 
         pl.run_scoped(
             block,
@@ -86,12 +123,18 @@ def query_gradient(
             plgpu.SMEM((2, tiles.query), jnp.int32),
             plgpu.SMEM((tiles.query,), jnp.float32),
             plgpu.SMEM((tiles.query,), jnp.float32),
-            hash_buffer(tiles.query, settings),
-            plgpu.Barrier(num_arrivals=6 if settings.dropout else 5),
+            integers(tiles.query, settings.dropout),
+            integers(tiles.query, has_bias),
+            plgpu.SMEM((num_sums, tiles.query), jnp.float32) if has_bias else None,
+            load_barrier(5, settings),
         )
 
     outputs = [jax.ShapeDtypeStruct(inputs.query.shape, dtype)]
-    return launch(body, bounds_B4S, inputs, outputs, settings)[0]
+    if has_bias:
+        shape = (rows, heads, num_sums, num_queries)
+        outputs.append(jax.ShapeDtypeStruct(shape, jnp.float32))
+    grads = launch(body, bounds_B4S, inputs, outputs, settings)
+    return grads[0], grads[1][:, :, : num_pieces(settings)] if has_bias else None
 
 
 def key_gradient(
@@ -112,17 +155,21 @@ def key_gradient(
         pair = pl.BlockSpec((2, tiles.query), lambda index: (0, start + index))
         vector = pl.BlockSpec((tiles.query,), lambda index: (start + index,))
 
-        def block(key_NK, value_NK, hash_N, barrier):
+        def block(key_NK, value_NK, hash_N, position_N, barrier):
             load(
                 barrier,
                 (inputs.key.at[row, keys, head], key_NK),
                 (inputs.value.at[row, keys, head], value_NK),
                 (part(inputs.key_hash, row, keys), hash_N),
+                (part(inputs.key_position, row, keys), position_N),
             )
 
             def step(index, query_QK, grad_QK, interval_2Q, log_sum_Q, *rest):
-                mean_Q, hash_Q, (key_grad_NK, value_grad_NK) = rest
+                mean_Q, hash_Q, position_Q, (key_grad_NK, value_grad_NK) = rest
+                place = row, head, start + index, tile
+                bias = make_bias(inputs, place, position_Q, position_N)
                 logits_NQ = product(key_NK, query_QK, settings, transposed=True)
+                logits_NQ = add_bias(logits_NQ, bias, settings, query_dim=1)
                 shape = logits_NQ.shape
                 logits_NQ = mask_logits(
                     logits_NQ * LOG2_E, interval_2Q, tile * tiles.key, query_dim=1
@@ -147,6 +194,7 @@ def key_gradient(
                 (inputs.log_sum.at[row, head], vector),
                 (inputs.mean.at[row, head], vector),
                 (part(inputs.query_hash, row, head), vector),
+                (part(inputs.query_position, row), vector),
             )
             zeros_NK = jnp.zeros((tiles.key, width), jnp.float32)
             carry = zeros_NK, zeros_NK
@@ -161,8 +209,9 @@ def key_gradient(
             block,
             plgpu.SMEM((tiles.key, width), dtype),
             plgpu.SMEM((tiles.key, width), dtype),
-            hash_buffer(tiles.key, settings),
-            plgpu.Barrier(num_arrivals=3 if settings.dropout else 2),
+            integers(tiles.key, settings.dropout),
+            integers(tiles.key, settings.bias_bounds),
+            load_barrier(2, settings),
         )
 
     outputs = [jax.ShapeDtypeStruct(inputs.key.shape, dtype)] * 2

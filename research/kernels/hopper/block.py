@@ -9,7 +9,6 @@ waits.
 # B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
 # tile, S tiles, R numbers of a tile
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,26 +17,12 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from research.kernels.counter_dropout import drop_by_hash
-from research.kernels.plan import Tiles
+from research.kernels.plan import Settings
 
-HIDDEN = -1e38
-"""The logit of a key that a query does not attend to."""
-LOWEST = -1e30
-"""The maximum of no logits: exp2(HIDDEN - LOWEST) is 0."""
-LOG2_E = math.log2(math.e)
-"""Exponentials and logarithms are to base 2, in which the hardware computes them."""
 AXES = ("row", "head", "tile")
 """Of the grid."""
-
-
-class Settings(NamedTuple):
-    """What a kernel is compiled for."""
-
-    tiles: Tiles  # multiples of 64
-    dropout: float = 0.0  # rate of dropout of the probabilities
-    num_buffers: int = 2  # tiles in flight
-    interpreter: Any = None  # JAX's for Mosaic GPU, in tests; None: none
+NUM_BUFFERS = 2
+"""Tiles in flight."""
 
 
 class Inputs(NamedTuple):
@@ -49,9 +34,21 @@ class Inputs(NamedTuple):
     interval: Any  # [B, 2, L] int32: the keys start <= index < stop of each query
     query_hash: Any = None  # [B, H, L] int32: `row_hash`, if there is dropout
     key_hash: Any = None  # [B, M] int32: `column_hash`
+    query_position: Any = None  # [B, L] int32, if there is a bias
+    key_position: Any = None  # [B, M] int32
+    query_ends: Any = None  # [B, 2, S] int32: the smallest and largest of each tile
+    key_ends: Any = None  # [B, 2, T] int32
+    bias_edges: Any = None  # [P + 1] int32: `logits.bias_edges`
+    bias: Any = None  # [P, H] float32 of the pieces
     grad: Any = None  # [B, L, H, K] of the output
     log_sum: Any = None  # [B, H, L] float32: log2 of the sum of exponentials
     mean: Any = None  # [B, H, L] float32: the softmax's mean of the logits' gradient
+
+
+def load_barrier(num_copies: int, settings: Settings) -> Any:
+    """That of `load` with further copies for dropout and bias, if there are these."""
+    further = bool(settings.dropout) + bool(settings.bias_bounds)
+    return plgpu.Barrier(num_arrivals=num_copies + further)
 
 
 def launch(
@@ -84,7 +81,7 @@ def launch(
         compiler_params=plgpu.CompilerParams(
             approx_math=True, lowering_semantics=plgpu.LoweringSemantics.Warpgroup
         ),
-        interpret=settings.interpreter,
+        interpret=settings.interpret or None,
         cost_estimate=pl.CostEstimate(
             flops=2 * width * products, transcendentals=0, bytes_accessed=0
         ),
@@ -104,9 +101,9 @@ def part(array: Any, *index: Any) -> Any:
     return None if array is None else array.at[index]
 
 
-def hash_buffer(size: int, settings: Settings) -> Any:
-    """Shared memory for the hashes of a tile; None: there is no dropout."""
-    return plgpu.SMEM((size,), jnp.int32) if settings.dropout else None
+def integers(size: int, needed: Any) -> Any:
+    """Shared memory for as many numbers; None if they are not needed."""
+    return plgpu.SMEM((size,), jnp.int32) if needed else None
 
 
 def load(barrier: Any, *copies: tuple[Any, Any]) -> None:
@@ -155,7 +152,7 @@ def over_tiles(
         body,
         grid=(count,),
         in_specs=[spec for _, spec in given],
-        max_concurrent_steps=settings.num_buffers,
+        max_concurrent_steps=NUM_BUFFERS,
         init_carry=carry,
     )
     return run(*(array for array, _ in given))
@@ -173,7 +170,7 @@ def product(
       left: in registers or shared memory.
       right: in shared memory.
     """
-    if settings.interpreter is not None:
+    if settings.interpret:
         return _interpreted_product(left, right, transposed)
     shape = left.shape[0], right.shape[0 if transposed else 1]
     if transposed:
@@ -190,7 +187,7 @@ def add_product(
     total: jax.Array, left: Any, right: Any, settings: Settings
 ) -> jax.Array:
     """total + left @ right, in the registers of the total."""
-    if settings.interpreter is not None:
+    if settings.interpret:
         return total + _interpreted_product(left, right, transposed=False)
     return pl.run_state(lambda out: plgpu.wgmma(out, left, right))(
         plgpu.ACC.init(total)
@@ -203,35 +200,6 @@ def _interpreted_product(left, right, transposed):
     return jnp.dot(left, right, preferred_element_type=jnp.float32)
 
 
-def drop(
-    x: jax.Array, query_hash: Any, key_hash: Any, settings: Settings, query_dim: int = 0
-) -> jax.Array:
-    """x with the dropout of its pairs of queries and keys, if there is dropout.
-
-    Args:
-      query_hash, key_hash: of a tile, in shared memory.
-    """
-    if not settings.dropout:
-        return x
-    hashes = spread(query_hash[...], x.shape, query_dim)
-    hashes += spread(key_hash[...], x.shape, 1 - query_dim)
-    return drop_by_hash(x, hashes, settings.dropout)
-
-
 def spread(x: jax.Array, shape: tuple[int, ...], dim: int = 0) -> jax.Array:
     """x along a dim of a matrix, repeated along the other."""
     return jax.lax.broadcast_in_dim(x, shape, [dim])
-
-
-def mask_logits(
-    logits: jax.Array, interval: Any, first_key: jax.Array, *, query_dim: int = 0
-) -> jax.Array:
-    """The logits of a tile, HIDDEN where a query does not attend to a key.
-
-    Args:
-      interval: [2, Q] in shared memory.
-      first_key: index of the tile's first key.
-    """
-    key = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1 - query_dim) + first_key
-    start, stop = (spread(interval[i], logits.shape, query_dim) for i in range(2))
-    return jnp.where((start <= key) & (key < stop), logits, HIDDEN)

@@ -9,23 +9,28 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from research.kernels.hopper.block import (
-    LOG2_E,
-    LOWEST,
     Inputs,
-    Settings,
     add_product,
     block_indices,
-    drop,
-    hash_buffer,
+    integers,
     launch,
     load,
-    mask_logits,
+    load_barrier,
     over_tiles,
     part,
     product,
     spread,
     store,
 )
+from research.kernels.hopper.logits import (
+    LOG2_E,
+    LOWEST,
+    add_bias,
+    drop,
+    make_bias,
+    mask_logits,
+)
+from research.kernels.plan import Settings
 
 
 def forward(
@@ -49,18 +54,21 @@ def forward(
         vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
         keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
 
-        def block(query_QK, interval_2Q, hash_Q, log_sum_Q, barrier):
+        def block(query_QK, interval_2Q, hash_Q, position_Q, log_sum_Q, barrier):
             load(
                 barrier,
                 (inputs.query.at[row, queries, head], query_QK),
                 (inputs.interval.at[row, :, queries], interval_2Q),
                 (part(inputs.query_hash, row, head, queries), hash_Q),
+                (part(inputs.query_position, row, queries), position_Q),
             )
 
-            def step(index, key_NK, value_NK, hash_N, carry):
+            def step(index, key_NK, value_NK, hash_N, position_N, carry):
                 out_QK, max_Q, sum_Q = carry
                 at = start + index
                 logits_QN = product(query_QK, key_NK, settings, transposed=True)
+                bias = make_bias(inputs, (row, head, tile, at), position_Q, position_N)
+                logits_QN = add_bias(logits_QN, bias, settings)
                 logits_QN = jax.lax.cond(
                     (full_start <= at) & (at < full_stop),
                     lambda x: x,
@@ -81,8 +89,11 @@ def forward(
                 jnp.full((tiles.query,), LOWEST, jnp.float32),
                 jnp.zeros((tiles.query,), jnp.float32),
             )
-            hashes = part(inputs.key_hash, row)
-            arrays = (keys, spec), (values, spec), (hashes, vector)
+            hashes, positions = (
+                part(inputs.key_hash, row),
+                part(inputs.key_position, row),
+            )
+            arrays = (keys, spec), (values, spec), (hashes, vector), (positions, vector)
             carry = over_tiles(step, carry, arrays, stop - start, settings)
             out_QK, max_Q, sum_Q = carry
             has_keys_Q = sum_Q > 0
@@ -105,9 +116,10 @@ def forward(
             block,
             plgpu.SMEM((tiles.query, width), dtype),
             plgpu.SMEM((2, tiles.query), jnp.int32),
-            hash_buffer(tiles.query, settings),
+            integers(tiles.query, settings.dropout),
+            integers(tiles.query, settings.bias_bounds),
             plgpu.SMEM((tiles.query,), jnp.float32),
-            plgpu.Barrier(num_arrivals=3 if settings.dropout else 2),
+            load_barrier(2, settings),
         )
 
     outputs = [

@@ -1,4 +1,4 @@
-"""Attention by the interval kernel for TPUs: its mask, and its call on a mesh.
+"""Attention by an interval kernel: its mask, and its call on a mesh.
 
 Every pattern serves, with T5's bias, dropout, packing, and other queries than keys; so
 does cross-attention, in which keys of the query's segment are an interval. Relative
@@ -22,15 +22,29 @@ from flax import linen as nn
 from research.kernels.counter_dropout import dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import Intervals, run_intervals, sorted_intervals
-from research.kernels.plan import Plan, Settings, default_tiles, make_plan
+from research.kernels.plan import (
+    Plan,
+    Settings,
+    Tiles,
+    default_tiles,
+    make_plan,
+)
 from research.models.layers.dense import gather_positions
 from research.models.layers.dense_attention import AttentionInputs
 from research.models.layers.positions import bucket_steps
 
 
+class Kernel(NamedTuple):
+    """That of a kind of device."""
+
+    attend: Callable[..., jax.Array]  # takes what `interval_attention` takes
+    choose_tiles: Callable[[int, int], Tiles]  # for numbers of queries and keys
+
+
 class IntervalMask(NamedTuple):
     """The mask and T5's bias as the kernel takes them."""
 
+    kernel: Kernel
     intervals: Intervals  # of the queries
     num_keys: int
     positions: tuple[jax.Array, jax.Array] | None  # of queries and keys, for the bias
@@ -44,7 +58,7 @@ class IntervalMask(NamedTuple):
         positions = self.positions
         if positions is not None:
             positions = gather_positions(positions[0], scored_BP), positions[1]
-        return _with_plan(intervals, self.num_keys, positions, self.bias, self.settings)
+        return _with_plan(self._replace(intervals=intervals, positions=positions))
 
     def attend(
         self,
@@ -61,13 +75,11 @@ class IntervalMask(NamedTuple):
           query_BLHK: already scaled.
           dropout_rate: of the probabilities; above 0 it needs a key.
         """
-        attend, seeds_BH = partial(interval_attention, self.settings), None
+        settings, seeds_BH = self.settings._replace(dropout=dropout_rate), None
         if dropout_rate:
-            attend = partial(
-                interval_attention, self.settings._replace(dropout=dropout_rate)
-            )
             rows, _, heads, _ = query_BLHK.shape
             seeds_BH = dropout_seeds(dropout_key, rows, heads)
+        attend = partial(self.kernel.attend, settings)
         states = query_BLHK, key_BMHK, value_BMHK
         others = [
             (self.bias, (None, "heads")),
@@ -77,10 +89,16 @@ class IntervalMask(NamedTuple):
         return on_each_device(attend, states, others)
 
 
-def interval_mask(inputs: AttentionInputs, *, interpret: bool) -> IntervalMask:
+def interval_mask(
+    inputs: AttentionInputs,
+    kernel: Kernel | None = None,
+    *,
+    interpret: bool = False,
+) -> IntervalMask:
     """The mask of all queries and keys, the same in every layer.
 
     Args:
+      kernel: that for TPUs unless given.
       interpret: the kernels run as JAX operations, on any device.
     """
     assert inputs.mems_segment is None, "mems need relative positions"
@@ -92,16 +110,18 @@ def interval_mask(inputs: AttentionInputs, *, interpret: bool) -> IntervalMask:
         bounds, buckets = bucket_steps(causal=inputs.pattern == "causal")
         bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
         positions = query["position"], key["position"]
-    tiles = default_tiles(query["segment"].shape[1], num_keys)
-    settings = Settings(tiles, bounds, interpret)
-    return _with_plan(intervals, num_keys, positions, bias_PH, settings)
+    settings = Settings(Tiles(0, 0), bounds, interpret)  # tiles follow
+    own = intervals, num_keys, positions, bias_PH, settings
+    of_tpus = Kernel(interval_attention, default_tiles)
+    return _with_plan(IntervalMask(kernel or of_tpus, *own, None))
 
 
-def _with_plan(intervals, num_keys, positions, bias_PH, settings) -> IntervalMask:
-    tiles = default_tiles(intervals.start.shape[1], num_keys)
-    settings = settings._replace(tiles=tiles)
-    plan = make_plan(intervals, num_keys, tiles, positions)
-    return IntervalMask(intervals, num_keys, positions, bias_PH, settings, plan)
+def _with_plan(mask: IntervalMask) -> IntervalMask:
+    """The mask with the tiles and the plan of its queries."""
+    num_queries = mask.intervals.start.shape[1]
+    tiles = mask.kernel.choose_tiles(num_queries, mask.num_keys)
+    plan = make_plan(mask.intervals, mask.num_keys, tiles, mask.positions)
+    return mask._replace(settings=mask.settings._replace(tiles=tiles), plan=plan)
 
 
 def key_intervals(inputs: AttentionInputs) -> Intervals:

@@ -13,7 +13,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.hopper.attention import TILES
-from research.kernels.hopper.block import Settings
+from research.kernels.plan import Settings
 from research.models.layers.dense_attention import (
     AttentionInputs,
     dense_attention,
@@ -53,7 +53,7 @@ def test_dropout_is_that_of_the_dense_path(make_group):
     group = make_group(2, 16)
     inputs = AttentionInputs(group, group, "causal")
     states = [jnp.bfloat16(random.normal(size=(2, 16, 2, 64)) / 4) for _ in range(3)]
-    settings = Settings(TILES[64], interpreter=InterpretGPUParams())
+    settings = Settings(TILES[64], interpret=InterpretGPUParams())
     mask = hopper_mask(inputs, head_width=64)._replace(settings=settings)
     out = mask.attend(*states, dropout_rate=rate, dropout_key=key)
     row, column = (
@@ -104,7 +104,6 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
     "changes, message",
     [
         ({"width": 48}, "needs heads of width 64 or 128, not 24"),
-        ({"position": "t5"}, "has no bias by position"),
         ({"dtype": "float32"}, "needs model.dtype bfloat16, not float32"),
         ({"capability": "8.0"}, "needs compute capability 9 .Hopper., not 8.0"),
     ],

@@ -4,6 +4,7 @@ from tests.proofs.mutation import Mutant
 
 ATTENTION = "research/kernels/hopper/attention.py"
 BLOCK = "research/kernels/hopper/block.py"
+LOGITS = "research/kernels/hopper/logits.py"
 FORWARD = "research/kernels/hopper/forward.py"
 BACKWARD = "research/kernels/hopper/backward.py"
 
@@ -13,7 +14,7 @@ TEST_MASK = "tests/models/layers/test_hopper_attention.py"
 MUTANTS = [
     Mutant(
         "on Hopper a query attends to the key behind its interval",
-        BLOCK,
+        LOGITS,
         "(key < stop)",
         "(key <= stop)",
         TEST_KERNEL,
@@ -117,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper the scored queries have the plan of all",
-        "research/models/layers/hopper_attention.py",
+        "research/models/layers/kernel_attention.py",
         "intervals = scored_intervals(self.intervals, scored_BP)",
         "intervals = self.intervals",
         TEST_MASK,
@@ -125,7 +126,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper dropout of attention weights is left out in silence",
-        "research/models/layers/hopper_attention.py",
+        "research/models/layers/kernel_attention.py",
         "self.settings._replace(dropout=dropout_rate)",
         "self.settings",
         TEST_MASK,
@@ -145,6 +146,38 @@ MUTANTS = [
         "sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)",
         "exp_QN = drop(exp_QN, hash_Q, hash_N, settings)\n"
         "                sum_Q = sum_Q * shrink_Q + jnp.sum(exp_QN, axis=1)",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper a tile near and far has the bias of the far alone",
+        LOGITS,
+        "is_last = self.low >= bounds[-1]",
+        "is_last = self.high >= bounds[-1]",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper the bias of queries and keys is that of keys and queries",
+        LOGITS,
+        "return key - spread(self.query_position[...], shape, query_dim)",
+        "return spread(self.query_position[...], shape, query_dim) - key",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper the gradient of a piece of the bias has those beyond it",
+        LOGITS,
+        "            is_in &= distance_QN < bias.edges[piece + 1]\n",
+        "",
+        TEST_KERNEL,
+        "arbitrary_patterns",
+    ),
+    Mutant(
+        "on Hopper the gradient of keys is that without a bias",
+        BACKWARD,
+        "logits_NQ = add_bias(logits_NQ, bias, settings, query_dim=1)",
+        "logits_NQ = add_bias(logits_NQ, None, settings, query_dim=1)",
         TEST_KERNEL,
         "arbitrary_patterns",
     ),
