@@ -59,11 +59,11 @@ class Options:
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
     "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) and one
     for Hopper GPUs (`research.models.layers.hopper_attention`), "library" is cuDNN's on
-    a GPU (`research.models.layers.library_attention`). None has relative terms, those
-    for GPUs have no bias of relative positions (T5's), and the library's has no dropout
-    of attention weights. Elsewhere "interval" is the TPU's, interpreted, for tests, and
-    "library" is XLA's. "auto" is "interval" on a TPU and "library" on a GPU where that
-    has all that these options need, else "dense".
+    a GPU (`research.models.layers.library_attention`). None has relative terms, and the
+    library's has no bias of relative positions (T5's) and no dropout of attention
+    weights. Elsewhere "interval" is the TPU's, interpreted, for tests, and "library" is
+    XLA's. "auto" is "interval" on a TPU and "library" on a GPU where that has all that
+    these options need, else "dense".
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,

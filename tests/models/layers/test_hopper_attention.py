@@ -84,7 +84,7 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
     """Forward and backward, scanned over layers with remat, lowered for CUDA."""
     group = make_group(2, 16)
     own = {"attention": "interval", "dtype": "bfloat16", "width": 128, "remat": "full"}
-    network = models.Transformer(make_options(**own), 50)
+    network = models.Transformer(make_options(**own, position="t5"), 50)
 
     def states(net):
         return net.states(group)
@@ -97,7 +97,7 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
         traced = jax.jit(jax.grad(total)).trace(models.unbox(shapes))
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert text.count("custom_call @mosaic_gpu_v2") == 4  # forward twice
-    assert "tensor<2x128x1x64xbf16>" in text  # of a device: one of two heads
+    assert "tensor<2x64x1x64xbf16>" in text  # of a device: one of two heads
 
 
 @pytest.mark.parametrize(
