@@ -8,8 +8,10 @@ which all batches have here.
 
 import argparse
 import json
+import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 
 from launch.cli import Parser, main
 from launch.config import load_config
@@ -32,8 +34,9 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     Returns:
       `step_figures` of the loop, `compile_seconds`, seconds a step of each turn, and
       `overhead`: the loop's time over the step's time, less 1, of the fastest turns;
-      `overhead_mean` of the pairs of turns, with half its 95 % interval. On a CPU also
-      its name, the rate of a plain product there, and the step's as a share of that.
+      `overhead_median` of the pairs of turns, with its 95 % interval from six turns on.
+      On a CPU also its name, the rate of a plain product there, and the step's as a
+      share of that.
     """
     import jax
 
@@ -41,7 +44,6 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
-    from research.evaluation.statistics import estimate
     from research.run.parts import Part, compile_step, steps_and_batches
     from research.run.setup import build_program
     from research.train import Loop
@@ -73,18 +75,33 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
             jax.block_until_ready(loop.state)
             looped.append(time.monotonic() - began)
         loop.close()
-    mean = estimate([a / b - 1 for a, b in zip(looped, bare, strict=True)])
+    ratios = [a / b for a, b in zip(looped, bare, strict=True)]
     return {
         "config": config.objective.name,
         **step_figures(cost, min(looped) / steps, tokens),
         "compile_seconds": compile_seconds,
         "overhead": min(looped) / min(bare) - 1,
-        "overhead_mean": mean.mean,
-        "overhead_margin": mean.margin if turns > 1 else None,
+        "overhead_median": statistics.median(ratios) - 1,
+        "overhead_interval": median_interval([ratio - 1 for ratio in ratios]),
         **processor_figures(cost.flops * steps / min(looped)),
         "bare_seconds": [seconds / steps for seconds in bare],
         "loop_seconds": [seconds / steps for seconds in looped],
     }
+
+
+def median_interval(values: Sequence[float]) -> list[float] | None:
+    """At least 95 % confidence for the median of any distribution, by the order.
+
+    Other load on a machine makes a few values far larger, which a mean would follow.
+    None: there are too few values.
+    """
+    from scipy import stats
+
+    outside = int(stats.binom.ppf(0.025, len(values), 0.5))  # at either end
+    if not outside:
+        return None
+    in_order = sorted(values)
+    return [in_order[outside - 1], in_order[-outside]]
 
 
 def processor_figures(flops_per_second: float) -> dict:

@@ -40,6 +40,13 @@ def test_the_figures_agree(tmp_path):
     )
     pairs = zip(figures["loop_seconds"], figures["bare_seconds"], strict=True)
     assert sum(a / b - 1 for a, b in pairs) / 2 == pytest.approx(
-        figures["overhead_mean"]
+        figures["overhead_median"]
     )
+    assert figures["overhead_interval"] is None  # of two turns
     assert min(figures["loop_seconds"]) == figures["step_seconds"]
+
+
+def test_the_interval_of_a_median_follows_from_the_order():
+    assert benchmark.median_interval(range(5)) is None
+    assert benchmark.median_interval([5, 1, 3, 2, 4, 900]) == [1, 900]
+    assert benchmark.median_interval(range(1, 11)) == [2, 9]  # 97.9 %
