@@ -16,6 +16,7 @@ HEADS, HEAD_WIDTH = 12, 64
 LENGTHS = (512, 2048, 8192, 32768)
 CASES = [
     *(("causal", length) for length in LENGTHS),
+    *(("full", length) for length in LENGTHS),
     *(("permuted", length) for length in LENGTHS[:2]),
     ("permuted, T5's bias", LENGTHS[1]),
 ]
@@ -53,7 +54,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
         inputs = AttentionInputs(
             group,
             group,
-            "causal" if pattern == "causal" else "general",
+            pattern if pattern in ("causal", "full") else "general",
             bias_table=table if "bias" in pattern else None,
         )
         if dense:

@@ -38,8 +38,9 @@ LOSS_HEADER = (
     "| chip | vocabulary | form | one chip: memory | moved "
     "| four chips: memory | moved | sent |\n|---|--:|---|--:|--:|--:|--:|--:|\n"
 )
+TOPOLOGIES = ("v5e:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1")
 COMPILED = (
-    (MEMORY_HEADER, "docs.attention_memory", ("v5e:2x2", "v5p:2x2x1", "v6e:2x2")),
+    (MEMORY_HEADER, "docs.attention_memory", TOPOLOGIES),
     (LOSS_HEADER, "docs.loss_memory", ("v5e:2x2", "v6e:2x2")),
 )
 """Tables of compiled programs: header, the module that prints rows, slices."""
