@@ -36,6 +36,7 @@ from research.kernels.hopper.logits import (
     mask_logits,
     num_pieces,
 )
+from research.kernels.hopper.query_block import query_block
 from research.kernels.plan import Settings
 
 
@@ -45,7 +46,7 @@ def query_gradient(
     """The gradient of queries [B, L, H, K], and that of the bias [B, H, P, L] in parts.
 
     Args:
-      bounds_B4S: those of the forward kernel.
+      bounds_B4S: those of `query_block`.
     """
     rows, num_queries, heads, width = inputs.query.shape
     dtype, tiles = inputs.query.dtype, settings.tiles
@@ -53,12 +54,8 @@ def query_gradient(
     has_bias = inputs.bias is not None
 
     def body(bounds, inputs, out, *bias_out):
-        row, head, tile = block_indices()
-        queries = pl.ds(tile * tiles.query, tiles.query)
-        start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
-        spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
-        vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
-        keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
+        own = query_block(bounds, settings)
+        row, head, queries = own.row, own.head, own.queries
 
         def block(
             query_QK,
@@ -86,17 +83,9 @@ def query_gradient(
                 plgpu.commit_smem()
 
             def step(index, key_NK, value_NK, hash_N, position_N, total_QK):
-                at = start + index
-                logits_QN = product(query_QK, key_NK, settings, transposed=True)
-                bias = make_bias(inputs, (row, head, tile, at), position_Q, position_N)
-                logits_QN = add_bias(logits_QN, bias, settings)
+                states = query_QK, key_NK, interval_2Q, (position_Q, position_N)
+                logits_QN, bias = own.logits(index, *states, inputs, settings)
                 shape = logits_QN.shape
-                logits_QN = jax.lax.cond(
-                    (full_start <= at) & (at < full_stop),
-                    lambda x: x,
-                    lambda x: mask_logits(x, interval_2Q, at * tiles.key),
-                    logits_QN * LOG2_E,
-                )
                 exp_QN = jnp.exp2(logits_QN - spread(log_sum_Q[...], shape))
                 grad_exp_QN = product(grad_QK, value_NK, settings, transposed=True)
                 grad_exp_QN = drop(grad_exp_QN, hash_Q, hash_N, settings)
@@ -104,13 +93,9 @@ def query_gradient(
                 add_bias_gradient(grad_QN, bias_PQ, bias, settings)
                 return add_product(total_QK, grad_QN.astype(dtype), key_NK, settings)
 
-            hashes, positions = (
-                part(inputs.key_hash, row),
-                part(inputs.key_position, row),
-            )
-            arrays = (keys, spec), (values, spec), (hashes, vector), (positions, vector)
             total_QK = jnp.zeros((tiles.query, width), jnp.float32)
-            total_QK = over_tiles(step, total_QK, arrays, stop - start, settings)
+            arrays = own.key_arrays(inputs, settings)
+            total_QK = over_tiles(step, total_QK, arrays, own.stop - own.start)
             store((total_QK, query_QK, out.at[row, queries, head]))
             if has_bias:
                 plgpu.copy_smem_to_gmem(bias_PQ, bias_out[0].at[row, head, :, queries])
@@ -198,7 +183,7 @@ def key_gradient(
             )
             zeros_NK = jnp.zeros((tiles.key, width), jnp.float32)
             carry = zeros_NK, zeros_NK
-            carry = over_tiles(step, carry, arrays, stop - start, settings)
+            carry = over_tiles(step, carry, arrays, stop - start)
             key_grad_NK, value_grad_NK = carry
             store(
                 (key_grad_NK, key_NK, key_out.at[row, keys, head]),

@@ -132,7 +132,6 @@ def over_tiles(
     carry: Any,
     arrays: Sequence[tuple[Any, pl.BlockSpec]],
     count: jax.Array,
-    settings: Settings,
 ) -> Any:
     """The last carry of `carry = step(index, *tiles, carry)`, for index < count.
 

@@ -11,25 +11,17 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from research.kernels.hopper.block import (
     Inputs,
     add_product,
-    block_indices,
     integers,
     launch,
     load,
     load_barrier,
     over_tiles,
     part,
-    product,
     spread,
     store,
 )
-from research.kernels.hopper.logits import (
-    LOG2_E,
-    LOWEST,
-    add_bias,
-    drop,
-    make_bias,
-    mask_logits,
-)
+from research.kernels.hopper.logits import LOG2_E, LOWEST, drop
+from research.kernels.hopper.query_block import query_block
 from research.kernels.plan import Settings
 
 
@@ -39,20 +31,15 @@ def forward(
     """The output [B, L, H, K], and log2 of the sums of exponentials [B, H, L].
 
     Args:
-      bounds_B4S: start, stop, full_start, full_stop of
-        `research.kernels.intervals.TileBounds`.
+      bounds_B4S: those of `query_block`.
     """
     rows, num_queries, heads, width = inputs.query.shape
     tiles = settings.tiles
     dtype = inputs.query.dtype
 
     def body(bounds, inputs, out, log_sum):
-        row, head, tile = block_indices()
-        queries = pl.ds(tile * tiles.query, tiles.query)
-        start, stop, full_start, full_stop = (bounds[row, i, tile] for i in range(4))
-        spec = pl.BlockSpec((tiles.key, width), lambda index: (start + index, 0))
-        vector = pl.BlockSpec((tiles.key,), lambda index: (start + index,))
-        keys, values = (x.at[row, :, head] for x in (inputs.key, inputs.value))
+        own = query_block(bounds, settings)
+        row, head, queries = own.row, own.head, own.queries
 
         def block(query_QK, interval_2Q, hash_Q, position_Q, log_sum_Q, barrier):
             load(
@@ -65,16 +52,8 @@ def forward(
 
             def step(index, key_NK, value_NK, hash_N, position_N, carry):
                 out_QK, max_Q, sum_Q = carry
-                at = start + index
-                logits_QN = product(query_QK, key_NK, settings, transposed=True)
-                bias = make_bias(inputs, (row, head, tile, at), position_Q, position_N)
-                logits_QN = add_bias(logits_QN, bias, settings)
-                logits_QN = jax.lax.cond(
-                    (full_start <= at) & (at < full_stop),
-                    lambda x: x,
-                    lambda x: mask_logits(x, interval_2Q, at * tiles.key),
-                    logits_QN * LOG2_E,
-                )
+                states = query_QK, key_NK, interval_2Q, (position_Q, position_N)
+                logits_QN, _ = own.logits(index, *states, inputs, settings)
                 now_Q = jnp.maximum(max_Q, jnp.max(logits_QN, axis=1))
                 shrink_Q = jnp.exp2(max_Q - now_Q)
                 exp_QN = jnp.exp2(logits_QN - spread(now_Q, logits_QN.shape))
@@ -89,12 +68,8 @@ def forward(
                 jnp.full((tiles.query,), LOWEST, jnp.float32),
                 jnp.zeros((tiles.query,), jnp.float32),
             )
-            hashes, positions = (
-                part(inputs.key_hash, row),
-                part(inputs.key_position, row),
-            )
-            arrays = (keys, spec), (values, spec), (hashes, vector), (positions, vector)
-            carry = over_tiles(step, carry, arrays, stop - start, settings)
+            arrays = own.key_arrays(inputs, settings)
+            carry = over_tiles(step, carry, arrays, own.stop - own.start)
             out_QK, max_Q, sum_Q = carry
             has_keys_Q = sum_Q > 0
             sum_Q = jnp.where(has_keys_Q, sum_Q, 1.0)

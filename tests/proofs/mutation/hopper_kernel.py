@@ -5,6 +5,7 @@ from tests.proofs.mutation import Mutant
 ATTENTION = "research/kernels/hopper/attention.py"
 BLOCK = "research/kernels/hopper/block.py"
 LOGITS = "research/kernels/hopper/logits.py"
+QUERY_BLOCK = "research/kernels/hopper/query_block.py"
 FORWARD = "research/kernels/hopper/forward.py"
 BACKWARD = "research/kernels/hopper/backward.py"
 
@@ -22,9 +23,9 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper a tile has no mask where its first keys are seen by all",
-        FORWARD,
-        "(full_start <= at) & (at < full_stop)",
-        "(full_start <= at) | (at < full_stop)",
+        QUERY_BLOCK,
+        "(self.full_start <= at) & (at < self.full_stop)",
+        "(self.full_start <= at) | (at < self.full_stop)",
         TEST_KERNEL,
         "arbitrary_patterns",
     ),
@@ -38,8 +39,8 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper the output is that of the first tiles of keys",
-        FORWARD,
-        "lambda index: (start + index, 0))",
+        QUERY_BLOCK,
+        "lambda index: (self.start + index, 0))",
         "lambda index: (index, 0))",
         TEST_KERNEL,
         "arbitrary_patterns",
