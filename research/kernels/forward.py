@@ -1,6 +1,7 @@
 """The forward kernel of interval attention on a TPU (Dao et al. 2022, algorithm 1)."""
 
-# B batch, H heads, K head width, L queries, M keys, Q queries of a tile, N keys of one
+# B batch, H heads, V width of values, L queries, M keys, Q queries of a tile,
+# N keys of a tile
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from research.kernels.tile import (
     Inputs,
     Scalars,
     drop,
+    logits_width,
     make_bias_refs,
     product,
     tile_logits,
@@ -24,12 +26,13 @@ from research.kernels.tile import (
 def forward(
     scalars: Scalars, inputs: Inputs, settings: Settings
 ) -> tuple[jax.Array, jax.Array]:
-    """The output [B, H, K, L], and the log of the sums of exponentials [B, H, 1, L]."""
-    rows, heads, width, num_queries = inputs.query.shape
+    """The output [B, H, V, L], and the log of the sums of exponentials [B, H, 1, L]."""
+    rows, heads, _, num_queries = inputs.query.shape
+    width = inputs.value.shape[2]
     tile_size, grid = settings.tiles.query, query_grid(inputs, settings)
     in_specs = query_specs(inputs, settings)
 
-    def body(scalars, inputs, out, log_sum, max_1Q, sum_1Q, out_KQ, *bias):
+    def body(scalars, inputs, out, log_sum, max_1Q, sum_1Q, out_VQ, *bias):
         tile = query_tile(scalars, grid)
         bias_refs = make_bias_refs(inputs, bias)
 
@@ -37,7 +40,7 @@ def forward(
         def begin():
             max_1Q[...] = jnp.full_like(max_1Q, LOWEST)
             sum_1Q[...] = jnp.zeros_like(sum_1Q)
-            out_KQ[...] = jnp.zeros_like(out_KQ)
+            out_VQ[...] = jnp.zeros_like(out_VQ)
 
         def step(masked):
             logits_NQ = tile_logits(tile, scalars, inputs, settings, bias_refs, masked)
@@ -45,12 +48,12 @@ def forward(
             now = jnp.maximum(before, now)
             exp_NQ, shrink_1Q = jnp.exp(logits_NQ - now), jnp.exp(before - now)
             total_1Q = jnp.sum(exp_NQ, axis=0, keepdims=True)
-            value_KN = inputs.value[...]
+            value_VN = inputs.value[...]
             kept_NQ = drop(exp_NQ, tile, scalars, inputs, settings)
-            more_KQ = product("kn,nq->kq", value_KN, kept_NQ.astype(value_KN.dtype))
+            more_VQ = product("vn,nq->vq", value_VN, kept_NQ.astype(value_VN.dtype))
             max_1Q[...] = now
             sum_1Q[...] = sum_1Q[...] * shrink_1Q + total_1Q
-            out_KQ[...] = out_KQ[...] * shrink_1Q + more_KQ
+            out_VQ[...] = out_VQ[...] * shrink_1Q + more_VQ
 
         @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
         def visible():
@@ -61,7 +64,7 @@ def forward(
             total_1Q = sum_1Q[...]
             has_keys = total_1Q > 0
             total_1Q = jnp.where(has_keys, total_1Q, 1)
-            out[...] = (out_KQ[...] / total_1Q).astype(out.dtype)
+            out[...] = (out_VQ[...] / total_1Q).astype(out.dtype)
             log_sum[...] = jnp.where(has_keys, max_1Q[...] + jnp.log(total_1Q), 0)
 
     shape = jax.ShapeDtypeStruct
@@ -72,7 +75,7 @@ def forward(
         grid=grid,
         in_specs=in_specs,
         out_shapes=[
-            shape(inputs.query.shape, inputs.value.dtype),
+            shape((rows, heads, width, num_queries), inputs.value.dtype),
             shape((rows, heads, 1, num_queries), jnp.float32),
         ],
         out_specs=[
@@ -85,6 +88,6 @@ def forward(
         ],
         scratch=[(1, tile_size), (1, tile_size), (width, tile_size)],
         num_parallel=3,
-        num_products=2,
+        products_width=logits_width(inputs) + width,
         settings=settings,
     )

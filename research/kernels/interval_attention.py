@@ -4,7 +4,8 @@ Memory is linear in the length: no [L, M] array exists, forward or backward. Til
 keys that no query of a tile attends to are neither read nor computed.
 """
 
-# B batch, L queries, M keys, H heads, G key heads, K head width, P pieces
+# B batch, L queries, M keys, H heads, G key heads, K width of queries and keys, V of
+# values, F of relative terms, P pieces
 
 from functools import partial
 
@@ -23,29 +24,36 @@ def interval_attention(
     settings: Settings,
     query_BLHK: jax.Array,
     key_BMGK: jax.Array,
-    value_BMGK: jax.Array,
+    value_BMGV: jax.Array,
     bias_PH: jax.Array | None,
     plan: Plan,
     seeds_BH: jax.Array | None = None,
+    query_rel_BLHF: jax.Array | None = None,
+    key_rel_BMF: jax.Array | None = None,
 ) -> jax.Array:
-    """[B, L, H, K]: softmax attention in float32; a query without keys outputs 0.
+    """[B, L, H, V]: softmax attention in float32; a query without keys outputs 0.
 
     Args:
       settings: tiles as those of the plan.
       query_BLHK: already scaled.
-      key_BMGK, value_BMGK: G divides H: that many heads of queries share one of keys.
+      key_BMGK, value_BMGV: G divides H: that many heads of queries share one of keys.
       bias_PH: optional bias of the logits, float32: piece p holds where the key's
         position - the query's is at least settings.bias_bounds[p - 1] and below
         settings.bias_bounds[p]. The plan then has distances.
       plan: `research.kernels.plan.make_plan` of these queries and keys.
       seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
         dropout.
+      query_rel_BLHF, key_rel_BMF: optional relative terms, whose product is added to
+        the logits; no gradient flows to those of keys.
     """
-    arguments = query_BLHK, key_BMGK, value_BMGK, bias_PH, plan, seeds_BH
-    return _interval_attention_fwd(settings, *arguments)[0]
+    arguments = query_BLHK, key_BMGK, value_BMGV, bias_PH, plan, seeds_BH
+    relative = query_rel_BLHF, key_rel_BMF
+    return _interval_attention_fwd(settings, *arguments, *relative)[0]
 
 
-def _interval_attention_fwd(settings, query, key, value, bias, plan, seeds):
+def _interval_attention_fwd(
+    settings, query, key, value, bias, plan, seeds, query_rel, key_rel
+):
     tiles, distances = settings.tiles, plan.distances
     inputs = Inputs(
         query=_in_tiles(query, plan.query_order, tiles.query),
@@ -60,37 +68,47 @@ def _interval_attention_fwd(settings, query, key, value, bias, plan, seeds):
             bias_bounds=np.array(settings.bias_bounds, np.int32),
             bias=bias,
         )
+    if query_rel is not None:
+        key_rel_BM1F = key_rel[:, :, None]
+        inputs = inputs._replace(
+            query_rel=_in_tiles(query_rel, plan.query_order, tiles.query),
+            key_rel=_in_tiles(key_rel_BM1F, plan.key_order, tiles.key)[:, 0],
+        )
     if settings.dropout:
         inputs = inputs._replace(
             query_index=_indices(query, plan.query_order, tiles.query),
             key_index=_indices(key, plan.key_order, tiles.key),
         )
-    out_BHKL, log_sum = forward(make_scalars(plan, seeds), inputs, settings)
-    out_BLHK = _in_rows(out_BHKL, plan.query_order, query.shape[1])
+    out_BHVL, log_sum = forward(make_scalars(plan, seeds), inputs, settings)
+    out_BLHV = _in_rows(out_BHVL, plan.query_order, query.shape[1])
     inputs = inputs._replace(log_sum=log_sum)
-    return out_BLHK, (inputs, out_BLHK, plan, seeds, key.shape[1])
+    return out_BLHV, (inputs, out_BLHV, plan, seeds, key.shape[1])
 
 
-def _interval_attention_bwd(settings, residuals, grad_BLHK):
-    inputs, out_BLHK, plan, seeds, num_keys = residuals
-    num_queries, tile = out_BLHK.shape[1], settings.tiles.query
-    product_BLHK = grad_BLHK.astype(jnp.float32) * out_BLHK.astype(jnp.float32)
-    mean_BLH1 = jnp.sum(product_BLHK, axis=-1, keepdims=True)
+def _interval_attention_bwd(settings, residuals, grad_BLHV):
+    inputs, out_BLHV, plan, seeds, num_keys = residuals
+    num_queries, tile = out_BLHV.shape[1], settings.tiles.query
+    product_BLHV = grad_BLHV.astype(jnp.float32) * out_BLHV.astype(jnp.float32)
+    mean_BLH1 = jnp.sum(product_BLHV, axis=-1, keepdims=True)
     inputs = inputs._replace(
-        grad=_in_tiles(grad_BLHK, plan.query_order, tile),
+        grad=_in_tiles(grad_BLHV, plan.query_order, tile),
         mean=_in_tiles(mean_BLH1, plan.query_order, tile),
     )
     scalars = make_scalars(plan, seeds)
-    grad_query, grad_bias = query_gradient(scalars, inputs, settings)
+    grad_query, grad_rel, grad_bias = query_gradient(scalars, inputs, settings)
     grad_key, grad_value = key_gradient(scalars, inputs, settings)
     if grad_bias is not None:
         grad_bias = jnp.sum(grad_bias, axis=(0, 3)).T
+    if grad_rel is not None:
+        grad_rel = _in_rows(grad_rel, plan.query_order, num_queries)
     return (
         _in_rows(grad_query, plan.query_order, num_queries),
         _in_rows(grad_key, plan.key_order, num_keys),
         _in_rows(grad_value, plan.key_order, num_keys),
         grad_bias,
         None,
+        None,
+        grad_rel,
         None,
     )
 

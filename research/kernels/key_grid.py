@@ -1,6 +1,6 @@
 """The grid of the kernel that computes a tile of keys from its tiles of queries."""
 
-# B batch, G key heads, K head width
+# B batch, G key heads
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -46,7 +46,7 @@ def key_specs(inputs: Inputs, settings: Settings) -> Inputs:
     After the last tile of queries that is needed the index stays, so nothing is copied.
     """
     tiles, grid = settings.tiles, key_grid(inputs, settings)
-    width, num_query_tiles = inputs.key.shape[2], count_query_tiles(inputs, settings)
+    num_query_tiles = count_query_tiles(inputs, settings)
     group = grid[3] // num_query_tiles
 
     def query_index(row, key, step, scalars):
@@ -71,25 +71,33 @@ def key_specs(inputs: Inputs, settings: Settings) -> Inputs:
             block, lambda b, g, i, j, s: (b, 0, query_index(b, i, j, s))
         )
 
-    of_keys = pl.BlockSpec((None, 1, tiles.key), lambda b, g, i, j, s: (b, 0, i))
+    def of_all_heads(size):
+        block = (None, size, tiles.key)
+        return pl.BlockSpec(block, lambda b, g, i, j, s: (b, 0, i))
+
+    relative = {}
+    if inputs.query_rel is not None:
+        width = inputs.query_rel.shape[2]
+        relative = {"query_rel": of_query(width), "key_rel": of_all_heads(width)}
     return Inputs(
-        query=of_query(width),
-        key=key_spec(width, settings),
-        value=key_spec(width, settings),
-        interval=integers(2),
+        query=of_query(inputs.query.shape[2]),
+        key=key_spec(inputs.key.shape[2], settings),
+        value=key_spec(inputs.value.shape[2], settings),
+        interval=integers(inputs.interval.shape[1]),
         query_position=integers(1),
-        key_position=of_keys,
+        key_position=of_all_heads(1),
         query_index=integers(1),
-        key_index=of_keys,
+        key_index=of_all_heads(1),
         bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
-        grad=of_query(width),
+        grad=of_query(inputs.value.shape[2]),
         log_sum=of_query(1),
         mean=of_query(1),
+        **relative,
     )
 
 
 def key_spec(width: int, settings: Settings) -> pl.BlockSpec:
-    """The tile of an array [B, G, K, M] of keys; K is `width`."""
+    """The tile of an array [B, G, width, M] of keys."""
     block = (None, None, width, settings.tiles.key)
     return pl.BlockSpec(block, lambda b, g, i, j, s: (b, g, 0, i))

@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
     interpret: Any = False  # on Hopper JAX's parameters of its interpreter
     dropout: float = 0.0  # rate of dropout of the probabilities
+    lengths: tuple[int, int] = (0, 0)  # L and M whose FLOPs count
 
 
 class Order(NamedTuple):
@@ -56,7 +57,8 @@ class Distances(NamedTuple):
 class Plan(NamedTuple):
     """The integers that the kernels read; all arrays [B, ...], so it can be sharded."""
 
-    interval: jax.Array  # [B, 2, L] start, stop, in the order and length of the tiles
+    interval: jax.Array  # [B, 2 or 3, L] start, stop and mems if there are any, in the
+    # order and length of the tiles
     bounds: TileBounds
     query_order: Order | None  # None: as they are
     key_order: Order | None
@@ -89,15 +91,16 @@ def make_plan(
       positions: of queries [B, L] and keys [B, M], if there is a bias.
     """
     query_order = key_order = None
-    start, stop = intervals.start, intervals.stop
     if intervals.key_order is not None:
         query_order = _order(sorted_queries(intervals))
         key_order = _order(intervals.key_order)
-        start, stop = permute(start, query_order), permute(stop, query_order)
-    start, stop = fill_tile(start, tiles.query), fill_tile(stop, tiles.query)
+    numbers = intervals._replace(key_order=None)
+    interval = [
+        fill_tile(permute(number, query_order), tiles.query)
+        for number in jax.tree.leaves(numbers)
+    ]
     bounds = tile_bounds(
-        start,
-        stop,
+        *interval,
         num_keys=-(-num_keys // tiles.key) * tiles.key,
         query_tile=tiles.query,
         key_tile=tiles.key,
@@ -112,8 +115,7 @@ def make_plan(
             f(x, axis=2) for x in (query_tiles, key_tiles) for f in (jnp.min, jnp.max)
         ]
         distances = Distances(query, key, *ends)
-    interval = jnp.stack([start, stop], axis=1)
-    return Plan(interval, bounds, query_order, key_order, distances)
+    return Plan(jnp.stack(interval, axis=1), bounds, query_order, key_order, distances)
 
 
 def _order(index_BL: jax.Array) -> Order:

@@ -1,6 +1,8 @@
 """The grid of kernels that compute a tile of queries from its tiles of keys."""
 
-# B batch, H heads, K head width, P pieces
+# B batch, H heads
+
+from functools import partial
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -32,19 +34,15 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
     After the last tile of keys that is needed the index stays, so nothing is copied.
     """
     tiles, grid = settings.tiles, query_grid(inputs, settings)
-    width, group = inputs.query.shape[2], inputs.query.shape[1] // inputs.key.shape[1]
+    group = inputs.query.shape[1] // inputs.key.shape[1]
 
     def key_index(row, query, step, scalars):
         bounds, at_query = scalars.bounds, row * grid[2] + query
         last = jnp.maximum(bounds.stop[at_query] - 1, 0)
         return jnp.minimum(bounds.start[at_query] + step, last)
 
-    def of_query(size):
-        block = (None, None, size, tiles.query)
-        return pl.BlockSpec(block, lambda b, h, i, j, s: (b, h, 0, i))
-
-    def of_key():
-        block = (None, None, width, tiles.key)
+    def of_key(array):
+        block = (None, None, array.shape[2], tiles.key)
         return pl.BlockSpec(
             block, lambda b, h, i, j, s: (b, h // group, 0, key_index(b, i, j, s))
         )
@@ -53,21 +51,33 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
         block = (None, count, tiles.query)
         return pl.BlockSpec(block, lambda b, h, i, j, s: (b, 0, i))
 
-    key_position = pl.BlockSpec(
-        (None, 1, tiles.key), lambda b, h, i, j, s: (b, 0, key_index(b, i, j, s))
-    )
+    def of_all_heads(size):
+        block = (None, size, tiles.key)
+        return pl.BlockSpec(block, lambda b, h, i, j, s: (b, 0, key_index(b, i, j, s)))
+
+    of_query, relative = partial(query_spec, settings=settings), {}
+    if inputs.query_rel is not None:
+        width = inputs.query_rel.shape[2]
+        relative = {"query_rel": of_query(width), "key_rel": of_all_heads(width)}
     return Inputs(
-        query=of_query(width),
-        key=of_key(),
-        value=of_key(),
-        interval=integers(2),
+        query=of_query(inputs.query.shape[2]),
+        key=of_key(inputs.key),
+        value=of_key(inputs.value),
+        interval=integers(inputs.interval.shape[1]),
         query_position=integers(1),
-        key_position=key_position,
+        key_position=of_all_heads(1),
         query_index=integers(1),
-        key_index=key_position,
+        key_index=of_all_heads(1),
         bias_bounds=pl.BlockSpec(memory_space=pltpu.SMEM),
         bias=pl.BlockSpec(memory_space=pltpu.SMEM),
-        grad=of_query(width),
+        grad=of_query(inputs.value.shape[2]),
         log_sum=of_query(1),
         mean=of_query(1),
+        **relative,
     )
+
+
+def query_spec(width: int, settings: Settings) -> pl.BlockSpec:
+    """The tile of an array [B, H, width, L] of queries."""
+    block = (None, None, width, settings.tiles.query)
+    return pl.BlockSpec(block, lambda b, h, i, j, s: (b, h, 0, i))

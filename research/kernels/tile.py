@@ -5,8 +5,10 @@ and sums of a query are rows [1, Q] that need no lanes of padding, and a maximum
 keys is elementwise but for its last step.
 """
 
-# B batch, H heads, K head width, Q queries of a tile, N keys of a tile, P pieces
+# B batch, H heads, K width of queries and keys, V of values, F of relative terms,
+# Q queries of a tile, N keys of a tile, P pieces
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,15 +42,17 @@ class Inputs(NamedTuple):
 
     query: Any  # [B, H, K, L], scaled
     key: Any  # [B, H, K, M]
-    value: Any  # [B, H, K, M]
-    interval: Any  # [B, 2, L]
+    value: Any  # [B, H, V, M]
+    interval: Any  # [B, 2 or 3, L]
+    query_rel: Any = None  # [B, H, F, L]
+    key_rel: Any = None  # [B, F, M]
     query_position: Any = None  # [B, 1, L]
     key_position: Any = None  # [B, 1, M]
     bias_bounds: Any = None  # [P - 1]
     bias: Any = None  # [P, H] of the pieces
     query_index: Any = None  # [B, 1, L] in the order of the arrays, for dropout
     key_index: Any = None  # [B, 1, M] likewise
-    grad: Any = None  # [B, H, K, L] of the output
+    grad: Any = None  # [B, H, V, L] of the output
     log_sum: Any = None  # [B, H, 1, L] log of the sum of exponentials
     mean: Any = None  # [B, H, 1, L] gradient of the logits, averaged by the softmax
 
@@ -84,7 +88,7 @@ def tiled_call(
     out_specs: Sequence[pl.BlockSpec],
     scratch: Sequence[tuple[int, ...]],
     num_parallel: int,
-    num_products: int,
+    products_width: int,
     settings: Settings,
 ) -> Sequence[jax.Array]:
     """`body(scalars, inputs, *outputs, *scratch)` at each step of the grid.
@@ -95,9 +99,10 @@ def tiled_call(
       scratch: shapes of float32 arrays that stay from step to step; those of the bias
         follow them.
       num_parallel: leading dims of the grid whose order does not matter.
-      num_products: matrix products of [L, M, K] that the kernel stands for. They count
-        as FLOPs as in dense attention: in full, though tiles are left out, and without
-        the products that a backward kernel computes again.
+      products_width: sum of the widths of the matrix products of all pairs that the
+        kernel stands for. They count as FLOPs as in dense attention: in full, though
+        tiles are left out, and without the products that a backward kernel computes
+        again.
     """
     scalar_leaves, scalar_tree = jax.tree.flatten(scalars)
     leaves, tree = jax.tree.flatten((scalars, inputs))
@@ -117,8 +122,7 @@ def tiled_call(
 
     specs = zip(in_specs, inputs, strict=True)
     given_specs = [spec for spec, array in specs if array is not None]
-    rows, heads, width, num_queries = inputs.query.shape
-    products = num_products * rows * heads * num_queries * inputs.key.shape[-1]
+    num_pairs = math.prod((*inputs.query.shape[:2], *settings.lengths))
     scratch_shapes = [pltpu.VMEM(shape, jnp.float32) for shape in scratch]
     if inputs.bias is not None:
         scratch_shapes += bias_scratch(settings.tiles)
@@ -135,10 +139,18 @@ def tiled_call(
         out_shape=list(out_shapes),
         compiler_params=pltpu.CompilerParams(dimension_semantics=dims),
         cost_estimate=pl.CostEstimate(
-            flops=2 * width * products, transcendentals=0, bytes_accessed=0
+            flops=2 * products_width * num_pairs,
+            transcendentals=0,
+            bytes_accessed=0,
         ),
         interpret=settings.interpret,
     )(*leaves)
+
+
+def logits_width(inputs: Inputs) -> int:
+    """The widths of the products that are the logits of a pair, together."""
+    relative = 0 if inputs.query_rel is None else inputs.query_rel.shape[2]
+    return inputs.query.shape[2] + relative
 
 
 def with_mask_or_without(
@@ -168,16 +180,20 @@ def tile_logits(
     bias_refs: BiasRefs | None,
     masked: bool,
 ) -> jax.Array:
-    """[N, Q] float32: the logits of a tile, with bias and mask."""
+    """[N, Q] float32: the logits of a tile, with relative terms, bias and mask."""
     logits_NQ = product("kn,kq->nq", inputs.key[...], inputs.query[...])
+    if inputs.query_rel is not None:
+        logits_NQ += product("fn,fq->nq", inputs.key_rel[...], inputs.query_rel[...])
     if bias_refs is not None:
         logits_NQ = add_bias(logits_NQ, bias_refs, scalars.distances, tile)
     if masked:
-        interval_2Q = inputs.interval[...]
-        start_1Q, stop_1Q = interval_2Q[:1], interval_2Q[1:]
+        interval = inputs.interval[...]
+        start_1Q, stop_1Q = interval[:1], interval[1:2]
         index_NQ = jax.lax.broadcasted_iota(jnp.int32, logits_NQ.shape, 0)
         index_NQ += tile.key * settings.tiles.key
         mask_NQ = (start_1Q <= index_NQ) & (index_NQ < stop_1Q)
+        if interval.shape[0] > 2:
+            mask_NQ |= index_NQ < interval[2:]
         logits_NQ = jnp.where(mask_NQ, logits_NQ, HIDDEN)
     return logits_NQ
 

@@ -59,11 +59,11 @@ class Options:
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
     "interval" is a kernel for TPUs (`research.models.layers.kernel_attention`) and one
     for Hopper GPUs (`research.models.layers.hopper_attention`), "library" is cuDNN's on
-    a GPU (`research.models.layers.library_attention`). None has relative terms, and the
-    library's has no bias of relative positions (T5's) and no dropout of attention
-    weights. Elsewhere "interval" is the TPU's, interpreted, for tests, and "library" is
-    XLA's. "auto" is "interval" on a TPU and "library" on a GPU where that has all that
-    these options need, else "dense".
+    a GPU (`research.models.layers.library_attention`). Of the three only the kernel for
+    TPUs has relative terms, and the library's has no bias of relative positions (T5's)
+    and no dropout of attention weights. Elsewhere "interval" is the TPU's, interpreted,
+    for tests, and "library" is XLA's. "auto" is "interval" on a TPU and "library" on a
+    GPU where that has all that these options need, else "dense".
 
     Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
     GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
@@ -195,7 +195,7 @@ class Options:
         """What these options need that an implementation does not have; "": nothing."""
         needs = {
             "relative terms (model.position, model.token_type_encoding)": (
-                attention != "dense" and self.has_relative_terms
+                attention == "library" and self.has_relative_terms
             ),
             "dropout of attention weights (model.attention_dropout)": (
                 attention == "library" and self.dropout_rate("attention") > 0

@@ -3,7 +3,7 @@
 The kernels are interpreted on a CPU, with tiles that the lengths do not divide.
 """
 
-# B batch, L queries, M keys, H heads, G key heads, K head width, P pieces
+# B batch, L queries, M keys, N mems, H heads, G key heads, K head width, P pieces
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ BOUNDS = (-5, -1, 0, 1, 7)
 """Distances at which the pieces of the bias begin."""
 
 
-def dense(query, key, value, bias, mask, distance, grad, dropped=1.0):
-    """Output and gradients of query, key, value and bias, written out in NumPy."""
+def dense(query, key, value, bias, mask, distance, grad, dropped=1.0, relative=None):
+    """Output and gradients of query, key, value, bias and relative terms, in NumPy."""
     group = query.shape[2] // key.shape[2]
     arrays = (np.float64(x) for x in (query, key, value, grad))
     query, key, value, grad = (np.moveaxis(x, 2, 1) for x in arrays)
@@ -30,6 +30,9 @@ def dense(query, key, value, bias, mask, distance, grad, dropped=1.0):
     piece = np.searchsorted(BOUNDS, distance, side="right")
     if bias is not None:
         logits += np.moveaxis(np.float64(bias)[piece], 3, 1)
+    if relative is not None:
+        query_rel, key_rel = map(np.float64, relative)
+        logits += np.einsum("blhf,bmf->bhlm", query_rel, key_rel)
     mask = mask[:, None]
     largest = np.max(logits, axis=-1, keepdims=True, where=mask, initial=-1e9)
     exp = np.where(mask, np.exp(np.minimum(logits - largest, 0)), 0)
@@ -52,21 +55,23 @@ def dense(query, key, value, bias, mask, distance, grad, dropped=1.0):
         each = np.moveaxis(grad_logits, 1, 3)
         sums = [each[piece == p].sum(axis=0) for p in range(len(bias))]
         grads.append(np.stack(sums))
+    if relative is not None:
+        grads.append(np.einsum("bhlm,bmf->blhf", grad_logits, key_rel))
     return out, grads
 
 
-def ours(settings, query, key, value, bias, plan, grad, seeds=None):
+def ours(settings, query, key, value, bias, plan, grad, seeds=None, relative=None):
     """Output and gradients of the kernels."""
-    arrays = [query, key, value] + ([] if bias is None else [bias])
+    query_rel, key_rel = relative or (None, None)
+    arrays = [query, key, value, bias, query_rel]
 
-    def attend(*arrays):
-        query, key, value, *bias = arrays
-        bias = bias[0] if bias else None
-        return interval_attention(settings, query, key, value, bias, plan, seeds)
+    def attend(query, key, value, bias, query_rel):
+        states = query, key, value, bias, plan, seeds
+        return interval_attention(settings, *states, query_rel, key_rel)
 
     def run(arrays, grad):
         out, vjp = jax.vjp(attend, *arrays)
-        return out, list(vjp(grad))
+        return out, [x for x in vjp(grad) if x is not None]
 
     return jax.jit(run)(arrays, grad)
 
@@ -148,6 +153,36 @@ def test_runs_of_segments_need_no_sort(causal):
     plan = make_plan(intervals, length, settings.tiles)
     expected = dense(query, key, value, None, mask, np.zeros(mask.shape), grad)
     check(ours(settings, query, key, value, None, plan, grad), expected, 2e-6)
+
+
+@pytest.mark.parametrize("num_mems", [0, 11])
+def test_relative_terms_mems_and_narrow_values(num_mems):
+    """Segments that adjoin the mems and others; the mems of a row have holes."""
+    random = np.random.default_rng(4)
+    rows, queries, keys = 3, 13, 21
+    segment = np.repeat(np.array([[1, 2, 3]], np.int32), 7, axis=1)
+    key_segment = np.concatenate([segment, np.ones_like(segment), 2 - segment % 2])
+    query_segment = key_segment[:, 4 : 4 + queries].copy()
+    query_segment[1, 5:8] = 0
+    rank = random.integers(0, 6, (rows, keys), dtype=np.int32)
+    reach = random.integers(-1, 6, (rows, queries), dtype=np.int32)
+    mask = query_segment[:, :, None] == key_segment[:, None]
+    mask &= rank[:, None] <= reach[:, :, None]
+    mems_segment = random.integers(0, 2, (rows, num_mems), dtype=np.int32)
+    of_mems = (query_segment[:, :, None] > 0) & (mems_segment[:, None] > 0)
+    mask = np.concatenate([of_mems, mask], axis=2)
+    mems = mems_segment if num_mems else None
+    intervals = sorted_intervals(query_segment, reach, key_segment, rank, mems)
+    num_keys = num_mems + keys
+    query = states(random, rows, queries, 2, 6)
+    key, value = (states(random, rows, num_keys, 2, n) for n in (6, 4))
+    grad = states(random, rows, queries, 2, 4)
+    relative = states(random, rows, queries, 2, 10), states(random, rows, num_keys, 10)
+    settings = Settings(Tiles(8, 8), interpret=True)
+    plan = make_plan(intervals, num_keys, settings.tiles)
+    out, grads = ours(settings, query, key, value, None, plan, grad, relative=relative)
+    arguments = query, key, value, None, mask, np.zeros(mask.shape), grad
+    check((out, grads), dense(*arguments, relative=relative), 2e-6)
 
 
 def test_tiles_that_no_query_attends_to_are_not_read():

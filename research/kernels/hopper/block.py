@@ -9,6 +9,7 @@ waits.
 # B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
 # tile, S tiles, R numbers of a tile
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,8 +69,8 @@ def launch(
       bounds_BRS: int32, R numbers for each tile.
     """
     leaves, tree = jax.tree.flatten((bounds_BRS, inputs))
-    rows, num_queries, heads, width = inputs.query.shape
-    products = 2 * rows * heads * num_queries * inputs.key.shape[1]
+    rows, _, heads, width = inputs.query.shape
+    num_pairs = math.prod((rows, heads, *settings.lengths))
 
     def kernel(*refs):
         body(*tree.unflatten(refs[: len(leaves)]), *refs[len(leaves) :])
@@ -83,7 +84,7 @@ def launch(
         ),
         interpret=settings.interpret or None,
         cost_estimate=pl.CostEstimate(
-            flops=2 * width * products, transcendentals=0, bytes_accessed=0
+            flops=4 * width * num_pairs, transcendentals=0, bytes_accessed=0
         ),
     )
     # The parameters of stacked layers are made under vmap, which `pl.kernel` lacks.

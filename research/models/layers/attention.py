@@ -194,9 +194,9 @@ class Attention(nn.Module):
         rate = self.options.dropout_rate("attention")
         drops = rate > 0 and self.has_rng("dropout")
         if not isinstance(mask, DenseMask):
-            if not drops:
-                return mask.attend(query, key, value)
-            own = {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
+            own = {} if relative is None else {"relative": relative}
+            if drops:
+                own |= {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
             return mask.attend(query, key, value, **own)
         drop = partial(dropout, self, place="attention") if drops else None
         return dense_attention(query, key, value, mask, relative=relative, drop=drop)

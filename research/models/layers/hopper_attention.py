@@ -2,8 +2,6 @@
 
 # B batch, L queries, M keys, H heads, K head width
 
-from typing import Any
-
 import jax
 
 from research.errors import UserError
@@ -13,7 +11,7 @@ from research.kernels.hopper.attention import (
     TILES,
     hopper_attention,
 )
-from research.kernels.plan import Settings
+from research.kernels.plan import Plan, Settings
 from research.models.layers.dense_attention import AttentionInputs
 from research.models.layers.kernel_attention import IntervalMask, Kernel, interval_mask
 
@@ -38,15 +36,29 @@ def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> IntervalMask:
     return interval_mask(inputs, Kernel(_attend, lambda *_: tiles))
 
 
-def _attend(settings: Settings, query_BLHK: jax.Array, *others: Any) -> jax.Array:
+def _attend(
+    settings: Settings,
+    query_BLHK: jax.Array,
+    key_BMHK: jax.Array,
+    value_BMHK: jax.Array,
+    bias_PH: jax.Array | None,
+    plan: Plan,
+    seeds_BH: jax.Array | None,
+    *relative: jax.Array,
+) -> jax.Array:
     """`hopper_attention`.
 
     Raises:
-      UserError: it has none of this dtype.
+      UserError: it has none of this dtype, or no relative terms, whose gradient does
+        not fit into the registers of a warpgroup.
     """
+    if relative or query_BLHK.shape[-1] != value_BMHK.shape[-1]:
+        keys = "model.position and model.token_type_encoding"
+        raise _refused(f"{keys} other than relative")
     if query_BLHK.dtype not in DTYPES:
         raise _refused(f"model.dtype bfloat16, not {query_BLHK.dtype}")
-    return hopper_attention(settings, query_BLHK, *others)
+    states = query_BLHK, key_BMHK, value_BMHK
+    return hopper_attention(settings, *states, bias_PH, plan, seeds_BH)
 
 
 def _refused(needed: str) -> UserError:

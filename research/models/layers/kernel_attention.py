@@ -1,13 +1,14 @@
 """Attention by an interval kernel: its mask, and its call on a mesh.
 
-Every pattern serves, with T5's bias, dropout, packing, and other queries than keys; so
-does cross-attention, in which keys of the query's segment are an interval. Relative
-terms (Transformer-XL's and XLNet's, which mems need) are left to the dense path: sorted
-keys have no cheap shift, and the products of sines and cosines would cost several times
-what attention does.
+Every pattern serves, with T5's bias, dropout, packing, mems, and other queries than
+keys; so does cross-attention, in which keys of the query's segment are an interval. The
+relative terms of Transformer-XL and XLNet are a second product of the logits, since
+sorted keys have no cheap shift: at the base size it is 12 times as wide as that of
+queries and keys. The kernel for TPUs alone has them.
 """
 
-# B batch, L queries, M keys, H heads, K head width, P scored positions or pieces
+# B batch, L queries, M keys, H heads, K head width, F width of relative terms, P scored
+# positions or pieces
 
 import math
 from collections.abc import Callable, Sequence
@@ -66,6 +67,7 @@ class IntervalMask(NamedTuple):
         key_BMHK: jax.Array,
         value_BMHK: jax.Array,
         *,
+        relative: tuple[jax.Array, jax.Array] | None = None,
         dropout_rate: float = 0.0,
         dropout_key: jax.Array | None = None,
     ) -> jax.Array:
@@ -73,6 +75,8 @@ class IntervalMask(NamedTuple):
 
         Args:
           query_BLHK: already scaled.
+          relative: optional factors q_rel [B, L, H, F] and k_rel [B, M, F] of extra
+            logits q_rel @ k_rel; no gradient flows to k_rel.
           dropout_rate: of the probabilities; above 0 it needs a key.
         """
         settings, seeds_BH = self.settings._replace(dropout=dropout_rate), None
@@ -86,6 +90,9 @@ class IntervalMask(NamedTuple):
             (self.plan, ("batch",)),
             (seeds_BH, ("batch", "heads")),
         ]
+        if relative is not None:
+            dims = ("batch", None, "heads"), ("batch",)
+            others += zip(relative, dims, strict=True)
         return on_each_device(attend, states, others)
 
 
@@ -101,9 +108,9 @@ def interval_mask(
       kernel: that for TPUs unless given.
       interpret: the kernels run as JAX operations, on any device.
     """
-    assert inputs.mems_segment is None, "mems need relative positions"
-    query, key = inputs.query, inputs.key
+    query, key, mems = inputs.query, inputs.key, inputs.mems_segment
     intervals, num_keys = key_intervals(inputs), key["segment"].shape[1]
+    num_keys += 0 if mems is None else mems.shape[1]
     positions = bias_PH = None
     bounds: tuple[int, ...] = ()
     if inputs.bias_table is not None:
@@ -121,18 +128,23 @@ def _with_plan(mask: IntervalMask) -> IntervalMask:
     num_queries = mask.intervals.start.shape[1]
     tiles = mask.kernel.choose_tiles(num_queries, mask.num_keys)
     plan = make_plan(mask.intervals, mask.num_keys, tiles, mask.positions)
-    return mask._replace(settings=mask.settings._replace(tiles=tiles), plan=plan)
+    lengths = num_queries, mask.num_keys
+    settings = mask.settings._replace(tiles=tiles, lengths=lengths)
+    return mask._replace(settings=settings, plan=plan)
 
 
 def key_intervals(inputs: AttentionInputs) -> Intervals:
     """The interval of keys of each query.
 
     Keys are sorted, unless the pattern is full or causal self-attention: then they are
-    in order already, as the positions of a segment are consecutive.
+    in order already, as the positions of a segment are consecutive. Mems are sorted
+    with the keys: any of them may be padding.
     """
     query, key, pattern = inputs.query, inputs.key, inputs.pattern
+    mems_segment = inputs.mems_segment
     lengths = {group["segment"].shape[1] for group in (query, key)}
-    if "rank" in key and pattern != "general" and len(lengths) == 1:
+    is_self = "rank" in key and len(lengths) == 1
+    if is_self and pattern != "general" and mems_segment is None:
         return run_intervals(key["segment"], causal=pattern == "causal")
     reach, rank = query.get("reach"), key.get("rank")
     if pattern != "general":
@@ -141,14 +153,14 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
             factor * jax.lax.broadcasted_iota(jnp.int32, x["segment"].shape, 1)
             for x in (query, key)
         )
-    return sorted_intervals(query["segment"], reach, key["segment"], rank)
+    return sorted_intervals(query["segment"], reach, key["segment"], rank, mems_segment)
 
 
 def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:
     """Those of the scored queries alone."""
     index = partial(gather_positions, scored_BP=scored_BP)
-    start, stop, key_order = intervals
-    return Intervals(index(start), index(stop), key_order)
+    own = jax.tree.map(index, intervals._replace(key_order=None))
+    return own._replace(key_order=intervals.key_order)
 
 
 def on_each_device(

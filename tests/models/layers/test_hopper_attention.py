@@ -37,14 +37,14 @@ def on_a_gpu(monkeypatch):
 
 def test_flops_are_those_of_dense_attention(make_group):
     """Nothing is run."""
-    group = make_group(2, 128)
-    state = jax.ShapeDtypeStruct((2, 128, 4, 64), jnp.bfloat16)
+    group = make_group(2, 120)
+    state = jax.ShapeDtypeStruct((2, 120, 4, 64), jnp.bfloat16)
 
     def gradient(*states):
         mask = hopper_mask(AttentionInputs(group, group, "general"), head_width=64)
         return jax.vjp(mask.attend, *states)[1](states[0])
 
-    assert count_flops(gradient, state, state, state) == 6 * 2 * 2 * 4 * 128**2 * 64
+    assert count_flops(gradient, state, state, state) == 6 * 2 * 2 * 4 * 120**2 * 64
 
 
 def test_dropout_is_that_of_the_dense_path(make_group):
@@ -105,6 +105,11 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
     [
         ({"width": 48}, "needs heads of width 64 or 128, not 24"),
         ({"dtype": "float32"}, "needs model.dtype bfloat16, not float32"),
+        ({"position": "relative"}, "needs model.position .* other than relative"),
+        (
+            {"token_type_encoding": "relative", "token_types": 2},
+            "needs .* other than relative",
+        ),
         ({"capability": "8.0"}, "needs compute capability 9 .Hopper., not 8.0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

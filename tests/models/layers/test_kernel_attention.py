@@ -10,7 +10,6 @@ import pytest
 from research import models
 from research.batch import NEVER
 from research.distributed import sharding
-from research.errors import UserError
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.models.layers.dense_attention import (
     AttentionInputs,
@@ -31,21 +30,29 @@ def loss_and_gradient(network, fn, params):
 
 
 def test_flops_are_those_of_dense_attention(make_group):
-    """Nothing is run: on no mesh and on eight devices."""
-    group = make_group(4, 256)
-    arrays = (jax.ShapeDtypeStruct((4, 256, 2, 8), jnp.float32),) * 3
+    """Nothing is run: on no mesh and on eight devices, tiles filled up or not."""
+    group = make_group(4, 250)
+    states = (jax.ShapeDtypeStruct((4, 250, 2, 8), jnp.float32),) * 3
+    query_rel = jax.ShapeDtypeStruct((4, 250, 2, 24), jnp.float32)
+    arrays = *states, (query_rel, jax.ShapeDtypeStruct((4, 250, 24), jnp.float32))
 
     def flops(attend):
-        return count_flops(jax.grad(lambda x: jnp.sum(attend(*x))), arrays)
+        def total(arrays):
+            return jnp.sum(attend(*arrays[:3], relative=arrays[3]))
 
-    def interval(*arrays):
+        return count_flops(jax.grad(total), arrays)
+
+    def interval(*states, relative):
         inputs = AttentionInputs(group, group, "general")
-        return interval_mask(inputs, interpret=True).attend(*arrays)
+        mask = interval_mask(inputs, interpret=True)
+        return mask.attend(*states, relative=relative)
 
-    def dense(*arrays):
-        return dense_attention(*arrays, dense_mask(AttentionInputs(group, group)))
+    def dense(*states, relative):
+        mask = dense_mask(AttentionInputs(group, group))
+        return dense_attention(*states, mask, relative=relative)
 
-    assert flops(interval) == flops(dense) == 6 * 2 * 4 * 2 * 256**2 * 8
+    width = 6 * 8 + 2 * 24
+    assert flops(interval) == flops(dense) == width * 2 * 4 * 2 * 250**2
     with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
         assert flops(interval) == flops(dense)
 
@@ -120,7 +127,34 @@ def test_queries_behind_the_keys(make_options, make_group, make_params, assert_c
     )
 
 
-def test_what_the_kernel_does_not_have_is_refused(make_options):
-    with pytest.raises(UserError, match="attention interval has no relative terms"):
-        make_options(attention="interval", position="relative")
-    make_options(attention="interval", dropout=0.1)
+@pytest.mark.parametrize("num_segments", [1, 2])
+def test_relative_terms_with_mems_on_a_mesh(
+    num_segments, make_options, make_group, make_params, assert_close
+):
+    """XLNet's, in causal rows after mems of which some are padding, with dropout."""
+    random = np.random.default_rng(0)
+    segment = np.repeat(np.arange(num_segments) + 1, 10 // num_segments)
+    segment = np.tile(np.append(segment, [0, 0]).astype(np.int32), (4, 1))
+    token_type = random.integers(0, 2, segment.shape, dtype=np.int32)
+    group = make_group(4, segment=segment, token_type=token_type)
+    mems_segment = np.tile(np.array([[0, 1, 0, 1, 1, 1]], np.int32), (4, 1))
+    scored = np.tile(np.array([[7, 3, 11]], np.int32), (4, 1))
+    relative = {"position": "relative", "token_type_encoding": "relative"}
+    options = make_options(layers=2, token_types=2, dropout=0.3, **relative)
+    mems = {
+        "state": np.float32(random.normal(size=(4, 2, 6, options.width))),
+        "segment": mems_segment,
+    }
+
+    def states(net):
+        return net.states(group, scored=scored, mems=mems)[0]
+
+    def network(attention):
+        own = dataclasses.replace(options, attention=attention)
+        return models.Transformer(own, 50, "causal")
+
+    params = make_params(network("interval"), states)
+    expected = loss_and_gradient(network("dense"), states, params)
+    with sharding.context(sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})):
+        actual = loss_and_gradient(network("interval"), states, params)
+    assert_close(actual, expected)
