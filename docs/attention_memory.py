@@ -2,8 +2,8 @@
 
 python -m docs.attention_memory v5e:2x2
 
-Each line has the pattern, the length, and the MiB of the interval kernel and of dense
-attention: one row of bfloat16, compiled for one chip of the slice.
+Each line has a pattern, and the MiB of the interval kernel at each length, then those
+of dense attention: one row of bfloat16, compiled for one chip of the slice.
 """
 
 import sys
@@ -13,24 +13,25 @@ from typing import Any
 from launch.hardware.tpu_topology import set_environment, topology_devices
 
 HEADS, HEAD_WIDTH = 12, 64
+RELATIVE_WIDTH = HEADS * HEAD_WIDTH
+"""Of XLNet's relative terms: that of the network."""
 LENGTHS = (512, 2048, 8192, 32768)
-CASES = [
-    *(("causal", length) for length in LENGTHS),
-    *(("full", length) for length in LENGTHS),
-    *(("permuted", length) for length in LENGTHS[:2]),
-    ("permuted, T5's bias", LENGTHS[1]),
-]
-"""On v5e; on others the second alone. XLA takes minutes to compile a sort of long rows
-for a TPU, so these are left out."""
+PATTERNS = (
+    "causal",
+    "full",
+    "permuted",
+    "permuted, T5's bias",
+    "permuted, XLNet's terms",
+)
 
 
 def main(topology: str) -> None:
     set_environment(topology)
     devices = topology_devices(topology)
-    cases = CASES if topology.startswith("v5e") else CASES[1:2]
-    for pattern, length in cases:
-        cells = [mebibytes(devices, pattern, length, dense) for dense in (False, True)]
-        print(" | ".join([pattern, str(length), *cells]), flush=True)
+    cases = [(length, is_dense) for is_dense in (False, True) for length in LENGTHS]
+    for pattern in PATTERNS:
+        cells = [mebibytes(devices, pattern, *case) for case in cases]
+        print(" | ".join([pattern, *cells]), flush=True)
 
 
 def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) -> str:
@@ -50,7 +51,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
 
     mesh = jax.make_mesh((1,), ("data",), devices=devices[:1])
 
-    def loss(states, table, group):
+    def loss(states, table, relative, group):
         inputs = AttentionInputs(
             group,
             group,
@@ -58,9 +59,10 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
             bias_table=table if "bias" in pattern else None,
         )
         if dense:
-            out = dense_attention(*states, dense_mask(inputs))
+            out = dense_attention(*states, dense_mask(inputs), relative=relative)
         else:
-            out = interval_mask(inputs, interpret=False).attend(*states)
+            mask = interval_mask(inputs, interpret=False)
+            out = mask.attend(*states, relative=relative)
         return jnp.sum(out.astype(jnp.float32))
 
     def shape(dims, dtype):
@@ -68,12 +70,16 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
         return jax.ShapeDtypeStruct(dims, dtype, sharding=where)
 
     state = shape((1, length, HEADS, HEAD_WIDTH), jnp.bfloat16)
+    relative = None
+    if "terms" in pattern:
+        widths = (HEADS, RELATIVE_WIDTH), (RELATIVE_WIDTH,)
+        relative = [shape((1, length, *dims), jnp.bfloat16) for dims in widths]
     table = shape((NUM_BUCKETS, HEADS), jnp.float32)
     names = ("segment", "rank", "reach", "position")
     group = dict.fromkeys(names, shape((1, length), jnp.int32))
-    gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
     with jax.set_mesh(mesh):
-        lowered = gradient.lower((state,) * 3, table, group)
+        lowered = gradient.lower((state,) * 3, table, relative, group)
         try:
             compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:

@@ -32,7 +32,9 @@ TILES_HEADER = (
     "|---|--:|--:|--:|--:|\n"
 )
 MEMORY_HEADER = (
-    "| chip | pattern | length | interval, MiB | dense, MiB |\n|---|---|--:|--:|--:|\n"
+    "| chip | pattern | interval: 512 | 2048 | 8192 | 32768 "
+    "| dense: 512 | 2048 | 8192 | 32768 |\n"
+    "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
 )
 LOSS_HEADER = (
     "| chip | vocabulary | form | one chip: memory | moved "

@@ -51,6 +51,7 @@ CASES = [
     Case("BART base", "bart.py:base", 16),
     Case("ELECTRA base", "electra.py:base", 16),
     Case("XLNet base", "xlnet.py:base", 4),
+    Case("XLNet base, interval", "xlnet.py:base", 4, "interval"),
     Case("BERT large, interval", "bert.py:large", 8, "interval"),
 ]
 
@@ -60,7 +61,7 @@ HEADER = (
     "| 256 chips |\n"
     "|---|---|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|\n"
 )
-MARKERS = "oxsD^vP*"
+MARKERS = "oxsD^vP*<"
 COLOURS = {"compute": "#222222", "memory": "#8a9bb4", "network": "#ffffff"}
 
 

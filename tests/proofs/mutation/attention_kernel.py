@@ -73,8 +73,8 @@ MUTANTS = [
     Mutant(
         "the output of earlier tiles is not brought to the new maximum",
         FORWARD,
-        "out_KQ[...] = out_KQ[...] * shrink_1Q + more_KQ",
-        "out_KQ[...] = out_KQ[...] + more_KQ",
+        "out_VQ[...] = out_VQ[...] * shrink_1Q + more_VQ",
+        "out_VQ[...] = out_VQ[...] + more_VQ",
         TEST_KERNEL,
         "no_sort",
     ),
