@@ -85,7 +85,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            return "does not fit"
+            return "-"
     return f"{peak_bytes(compiled) / 2**20:,.0f}"
 
 
