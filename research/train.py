@@ -75,7 +75,8 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.to_dict()
     program, parts = build_parts(config, devices)
-    check_best_metric(program, config)
+    if config.train.best_metric:
+        check_best_metric(program, config)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
     compile_start = time.monotonic()

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import WORD, VocabInfo
+from research.batch import WORD, VocabInfo, empty_examples, example_ids
 from research.data import counter_rng
-from research.data.loading.examples import empty_examples, example_ids
 
 
 def random_batch(

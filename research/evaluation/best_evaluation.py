@@ -28,8 +28,6 @@ def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluati
     constant) is the worst.
     """
     split, name = config.data.eval_split, config.train.best_metric
-    if not name:
-        return BestEvaluation()
     best, top = BestEvaluation(), -math.inf
     for line in lines:
         if f"{split}/loss" not in line or BEST_STEP in line:
@@ -52,5 +50,5 @@ def check_best_metric(program: Program, config: Any) -> None:
     predicted = HIGHER_IS_BETTER.get(getattr(program.objective, "predicts", ""), ())
     found = {"loss", *program.abstract_state.sums, *predicted}
     known = found.intersection({"loss"}.union(*HIGHER_IS_BETTER.values()))
-    if (name := config.train.best_metric) and name not in known:
+    if (name := config.train.best_metric) not in known:
         raise unknown(f"train.best_metric of {config.objective.name}", name, known)

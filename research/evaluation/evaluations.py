@@ -6,7 +6,7 @@ from typing import Any
 from research.data.pipeline import open_data
 from research.distributed import processes
 from research.errors import UserError
-from research.evaluation.best_evaluation import find_best
+from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
 from research.evaluation.metrics import HIGHER_IS_BETTER
 from research.moving_average import exchange_average
@@ -42,7 +42,7 @@ class Evaluations:
         self._config, self._writer, self._before_batch = config, writer, before_batch
         self._programs = {config.data.eval_split: program}
         self._zeros = make_eval_zeros(program)
-        self.best = find_best(writer.lines, config)
+        self.best = self._find_best()
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Evaluations:
     def run(self, state: State, step: int) -> None:
         """Writes the metrics of the state after a step."""
         self._writer.write(step, self._metrics(state, last=self._is_last(step)))
-        self.best = find_best(self._writer.lines, self._config)
+        self.best = self._find_best()
 
     def run_best(self, state: State, step: int) -> None:
         """Writes the metrics of the state after the best step, when no step follows."""
@@ -80,6 +80,11 @@ class Evaluations:
     def stop_early(self) -> bool:
         """Whether train.early_stopping_patience evaluations were not the best."""
         return 0 < self._config.train.early_stopping_patience <= self.best.num_later
+
+    def _find_best(self) -> BestEvaluation:
+        if not self._config.train.best_metric:
+            return BestEvaluation()
+        return find_best(self._writer.lines, self._config)
 
     def _is_last(self, step: int) -> bool:
         """Whether the state after this step is what the run results in."""

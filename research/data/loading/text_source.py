@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import BACKWARD, EVALUATION_STEP, Example, VocabInfo
+from research.batch import (
+    BACKWARD,
+    EVALUATION_STEP,
+    Example,
+    VocabInfo,
+    empty_examples,
+    example_ids,
+)
 from research.data import cache as caches
 from research.data import counter_rng
 from research.data.corpora import lexicon
@@ -16,7 +23,6 @@ from research.data.loading.contiguous_order import (
     divide_rows,
     reads_backward,
 )
-from research.data.loading.examples import empty_examples, example_ids
 from research.data.loading.labels import label_table
 from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
@@ -68,16 +74,14 @@ class TextSource:
         self.rates = dict(rates)
         self.indices = tuple(indices)
         self.vocab = vocab
-        self.seed = seed
-        self.batch_size = batch_size
+        self.seed, self.batch_size = seed, batch_size
         self.dupe_factor = dupe_factor
         text_spec = objective.text_spec(length)
         self.contiguous = text_spec.contiguous
         self.reverse = self.contiguous and text_spec.reverse
         self.sizes = np.array([len(index.start) for index in indices])
         self.num_examples = int(self.sizes.sum())
-        self._objective = objective
-        self._length = length
+        self._objective, self._length = objective, length
         self._width = text_spec.width
         self._random_start = text_spec.random_start
         has_tags = any(index.stream.has_tags for index in indices)

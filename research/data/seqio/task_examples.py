@@ -6,8 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from research.batch import DOCUMENT, PARAGRAPH, PART, SENTENCE, WORD, Example
-from research.data.loading.examples import empty_examples
+from research.batch import (
+    DOCUMENT,
+    PARAGRAPH,
+    PART,
+    SENTENCE,
+    WORD,
+    Example,
+    empty_examples,
+)
 
 
 def cut_texts(

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from research.batch import EVALUATION_STEP, VocabInfo
+from research.batch import EVALUATION_STEP, VocabInfo, empty_examples, example_ids
 from research.data import cache, counter_rng
-from research.data.loading.examples import empty_examples, example_ids
 from research.data.loading.text_source import (
     EVALUATION_SEED,
     ROWS_PER_CALL,
