@@ -82,8 +82,7 @@ class TextSource:
         self.sizes = np.array([len(index.start) for index in indices])
         self.num_examples = int(self.sizes.sum())
         self._objective, self._length = objective, length
-        self._width = text_spec.width
-        self._random_start = text_spec.random_start
+        self._width, self._random_start = text_spec.width, text_spec.random_start
         has_tags = any(index.stream.has_tags for index in indices)
         self._empty_fields = (text_spec.width, vocab.pad_id, has_tags)
         self._first = np.cumsum(self.sizes) - self.sizes
