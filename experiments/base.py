@@ -137,9 +137,9 @@ class Model:
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
     attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
-    # all logits at once; interval: a kernel for TPUs, and one for Hopper without T5's
-    # bias and attention_dropout; library: cuDNN's, without them too; auto: the kernel
-    # of TPUs, cuDNN's on GPUs, or dense. See Options
+    # all logits at once; interval: a kernel for TPUs, and one for Hopper without
+    # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
+    # auto: the kernel of TPUs, cuDNN's on GPUs, or dense. See Options
     remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
     scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
 

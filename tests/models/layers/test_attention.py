@@ -284,7 +284,7 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
     [
         ("cpu", {}, "dense"),
         ("tpu", {"position": "t5", "dropout": 0.1}, "interval"),
-        ("tpu", {"position": "relative"}, "dense"),
+        ("tpu", {"position": "relative"}, "interval"),
         ("gpu", {"dtype": "bfloat16"}, "library"),
         ("gpu", {}, "dense"),
         ("gpu", {"dtype": "bfloat16", "dropout": 0.1}, "dense"),
