@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from experiments import base
 from launch import user_code
 from research import fields, objectives
-from research.checkpoints.huggingface import restore as huggingface
+from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
 from research.files.json_files import parse_json, read_run_config
 from research.run.phases import run_phases
@@ -43,8 +43,10 @@ def load_config(
     _complete(config.objective)
     config.lock()
     source = str(overrides.get("train.init_from", config.train.init_from))
-    if source.startswith(huggingface.SOURCE):
-        overrides = huggingface.config_overrides(source, name) | dict(overrides)
+    if source.startswith(SOURCE):
+        from research.checkpoints.huggingface import restore  # imports all families
+
+        overrides = restore.config_overrides(source, name) | dict(overrides)
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)

@@ -28,7 +28,6 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import processes
-    from research.distributed.cluster import join_cluster
     from research.distributed.peers import Peers
     from research.run.setup import use_compilation_cache
     from research.train import train
@@ -40,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     silence_orbax()
     peers = Peers(lost_exit_code=cli.PREEMPTED)
     if cluster:
+        from research.distributed.cluster import join_cluster
+
         with peers.handle_sigterm():  # this one alone, until it is connected
             peers = join_cluster(
                 cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from research.data.corpora.tfds_corpus import PREFIX
+from research.data.corpora.corpus import TFDS_PREFIX
 from research.errors import UserError
 
 FILES = ("data.train", "data.valid", "data.test")
@@ -51,7 +51,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
         if key not in keys:
             raise UserError(f"--tasks={path}: {name} has no {key}")
     for key in FILES:
-        if key in keys and not str(keys[key]).startswith(PREFIX):
+        if key in keys and not str(keys[key]).startswith(TFDS_PREFIX):
             keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))
             if "://" not in keys[key] and not glob.glob(keys[key]):
                 raise UserError(f"--tasks={path}: {name}: no file {keys[key]}")

@@ -14,6 +14,7 @@ from research.checkpoints.checkpoint import (
     finished_steps,
     path_name,
 )
+from research.checkpoints.huggingface import SOURCE
 from research.checkpoints.huggingface import restore as huggingface
 from research.distributed import processes
 from research.errors import UserError
@@ -51,7 +52,7 @@ def restore_params(
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
-    if source.startswith(huggingface.SOURCE):
+    if source.startswith(SOURCE):
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
         saved = _saved_elsewhere(source, scope, params, checks)
     else:

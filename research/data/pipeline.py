@@ -10,7 +10,7 @@ import numpy as np
 
 from research.batch import VocabInfo
 from research.data import cache
-from research.data.loading import length_buckets, saved_batches
+from research.data.loading import length_buckets
 from research.data.loading.build import corpus_rates, open_text
 from research.data.loading.prefetch import prefetch
 from research.errors import UserError
@@ -204,9 +204,12 @@ def open_data(config: Any, objective: Any) -> Data:
       UserError: a name, split or value of config.data is wrong.
     """
     data = config.data
-    if data.task and saved_batches.has_saved_batches(data.task):
-        opened = saved_batches.open_saved_batches(config)
-        return _make_data(config, objective, *opened)
+    if data.task:
+        from research.data.loading import saved_batches  # of few runs
+
+        if saved_batches.has_saved_batches(data.task):
+            opened = saved_batches.open_saved_batches(config)
+            return _make_data(config, objective, *opened)
     if not corpus_rates(config) or _is_user_task(data.task):
         if "/" in data.task:
             raise UserError(

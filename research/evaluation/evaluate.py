@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from research.evaluation.predictions import Scores, item_margins, score_predictions
+from research.evaluation.metrics import Scores
 from research.run.setup import Program, eval_batches
 from research.step import host_means
 
@@ -52,10 +52,12 @@ def evaluate(
             predictions = [write_texts(program, params)]
     means, scores = host_means(jax.device_get(sums)), Scores([], {})
     if predictions:
+        from research.evaluation.predictions import item_margins, score_predictions
+
         scores = score_predictions(program.objective, predictions, program.data)
-    if scores.items and with_margins:
-        margins = item_margins(scores.items, program.objective, program.data)
-        scores = scores._replace(margins=margins)
+        if scores.items and with_margins:
+            margins = item_margins(scores.items, program.objective, program.data)
+            scores = scores._replace(margins=margins)
     return scores._replace(metrics=means | scores.metrics)
 
 

@@ -1,8 +1,10 @@
-"""Metrics that are not sums over examples, each by a library."""
+"""What is scored, and metrics that are not sums over examples, each by a library."""
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,24 @@ HIGHER_IS_BETTER = {
 }
 """By what an objective predicts (`research.evaluation.predictions`): its metrics, but
 for errors."""
+
+
+class Item(NamedTuple):
+    """One example: what was predicted, and what is right, None if that is unknown."""
+
+    id: str
+    prediction: Any
+    gold: Any
+    score: float | None  # 1 for right and 0 for wrong, or a part of that
+
+
+class Scores(NamedTuple):
+    """The items of an evaluation, in the order of the text, and the metrics of all."""
+
+    items: list[Item]
+    metrics: dict[str, float]
+    margins: Mapping[str, float] = MappingProxyType({})  # of metrics of items: half the
+    # width of their 95 % intervals over items, where they were asked for
 
 
 def of_classes(

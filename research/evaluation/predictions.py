@@ -23,38 +23,24 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.data.corpora.corpus import LABEL_SEPARATOR, Document, single_labels
-from research.data.corpora.task_formats import UNANSWERABLE
+from research.data.corpora.corpus import (
+    LABEL_SEPARATOR,
+    UNANSWERABLE,
+    Document,
+    single_labels,
+)
 from research.data.tokenizers.token_offsets import token_offsets
 from research.evaluation import answer_spans, metrics, squad
+from research.evaluation.metrics import Item, Scores
 from research.evaluation.multi_bootstrap import pseudo_values
 from research.evaluation.statistics import estimate
 
 JACKKNIFE_GROUPS = 20
 """Parts of the items of an evaluation, for the intervals of its metrics."""
-
-
-class Item(NamedTuple):
-    """One example: what was predicted, and what is right, None if that is unknown."""
-
-    id: str
-    prediction: Any
-    gold: Any
-    score: float | None  # 1 for right and 0 for wrong, or a part of that (see below)
-
-
-class Scores(NamedTuple):
-    """The items of an evaluation, in the order of the text, and the metrics of all."""
-
-    items: list[Item]
-    metrics: dict[str, float]
-    margins: Mapping[str, float] = MappingProxyType({})  # of metrics of items: half the
-    # width of their 95 % intervals over items, where they were asked for
 
 
 class Rows(NamedTuple):

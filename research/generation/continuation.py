@@ -8,9 +8,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from research import models
 from research.batch import INPUT_ARRAYS, NEVER, VocabInfo
 from research.generation.readouts import vocabulary_logits
+from research.models.encoder_decoder import EncoderDecoder
 from research.models.layers.cache import Cache
 from research.objectives.inputs import seq2seq
 
@@ -86,7 +86,7 @@ class Continuation(NamedTuple):
                 for name in INPUT_ARRAYS
             }
             at_R1 = jnp.full_like(at_R1, length)
-        if isinstance(net, models.EncoderDecoder):
+        if isinstance(net, EncoderDecoder):
             keys["encoded"] = encoded
         states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
         logits_RV = vocabulary_logits(net.readout(states))[:, 0]

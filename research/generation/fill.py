@@ -15,6 +15,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.generation.readouts import vocabulary_logits
 from research.generation.rows import map_rows
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 
@@ -104,7 +105,7 @@ def check_fills(objective: Any, network: Any) -> None:
     """
     masked = getattr(objective, "mask_fraction", 0) > 0 or objective.family == "joint"
     causal = getattr(network, "pattern", "full") == "causal"
-    if not masked or causal or isinstance(network, models.EncoderDecoder):
+    if not masked or causal or isinstance(network, EncoderDecoder):
         name = type(objective).__module__.rpartition(".")[-1]
         raise UserError(
             f"objective {name} does not predict masked tokens in place; mlm, electra, "

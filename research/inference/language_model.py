@@ -20,6 +20,8 @@ from research.generation.fill import Candidate, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
 from research.generation.text import NewText, make_writer
+from research.models.bilm import BiLM
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 from research.run.export import tokenizer_layout
@@ -86,7 +88,7 @@ class LanguageModel:
                 "pool is class, but an encoder-decoder has no class token; set mean"
             )
         direction = getattr(self.run.objective, "direction", "forward")
-        if direction == "backward" or isinstance(self.run.network, models.BiLM):
+        if direction == "backward" or isinstance(self.run.network, BiLM):
             raise UserError("a network that reads backward gives texts no vectors")
         rows = [self._with_specials(text) for text in texts]
         vectors = [np.zeros((0, self.run.network.options.width), np.float32)]
@@ -99,7 +101,7 @@ class LanguageModel:
 
     @property
     def _has_encoder(self) -> bool:
-        return isinstance(self.run.network, models.EncoderDecoder)
+        return isinstance(self.run.network, EncoderDecoder)
 
     @property
     def _layout(self) -> str:

@@ -12,13 +12,14 @@ from etils import epath
 from research import models, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
-from research.checkpoints.huggingface import restore
+from research.checkpoints.huggingface import SOURCE, restore
 from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
 from research.files.json_files import read_run_config
 from research.inference.language_model import LanguageModel
+from research.models.encoder_decoder import EncoderDecoder
 from research.run.restored import RestoredRun
 from research.run.setup import zero_batch
 
@@ -58,7 +59,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
     """
-    if str(source).startswith(restore.SOURCE):
+    if str(source).startswith(SOURCE):
         return _open_folder(str(source))
     workdir = epath.Path(source).expanduser()
     config = read_run_config(workdir)
@@ -79,7 +80,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
 def _without_heads(objective: Any, options: Any, vocab: VocabInfo, params: Any) -> Any:
     """The network of a classifier, whose heads are as wide as its text has labels."""
     if "encoder" in params:
-        return models.EncoderDecoder(options, vocab.size)
+        return EncoderDecoder(options, vocab.size)
     return models.Transformer(options, vocab.size, pattern=objective.pattern)
 
 

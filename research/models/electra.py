@@ -1,4 +1,4 @@
-"""Networks of two transformers that share parameters: ELECTRA, and a biLM."""
+"""ELECTRA: a generator and a discriminator, which may share parameters."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -86,32 +86,3 @@ def generator_options(options: Options, fraction: float) -> Options:
         feedforward=4 * width,
         embedding_width=options.table_width,
     )
-
-
-class BiLM(nn.Module):
-    """A biLM: a stack for each direction, with the same embeddings and readout.
-
-    Shared parameters belong to `forward`. Each direction has the methods of a
-    transformer (Peters et al. 2018, section 3.1, whose directions share the same two).
-
-    Attributes:
-      size: entries of the vocabulary.
-      pattern: the objective's promise about rank and reach, in both directions.
-      transform: the readout has BERT's layers before the table.
-    """
-
-    options: Options
-    size: int
-    pattern: str = "general"
-    transform: bool = False
-
-    def setup(self):
-        fields = (self.options, self.size, self.pattern, self.transform)
-        self.forward = Transformer(*fields)
-        token, embedding = self.forward.embeddings()
-        self.backward = Transformer(
-            *fields,
-            shared_token=token,
-            shared_embedding=embedding,
-            shared_output=self.forward.output,
-        )

@@ -9,7 +9,6 @@ import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
-from research.objectives.inputs.packed_rows import PackedRows
 
 if TYPE_CHECKING:  # it imports JAX, which commands that load no objective do not need
     from research.objectives.losses.cross_entropy import Term
@@ -154,6 +153,8 @@ def config_objective(config: Any) -> Objective:
     """
     objective, length = make_objective(**config.objective), config.data.length
     if config.data.packing == "best_fit":
+        from research.objectives.inputs.packed_rows import PackedRows  # of few configs
+
         objective = PackedRows(objective)
     if length < objective.min_length:
         raise UserError(

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, fraction, number
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt
@@ -177,7 +177,7 @@ class Objective:
         return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return models.EncoderDecoder(options, size=vocab.size)
+        return EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
 from research.batch import (
     ArraySpec,
     Example,
@@ -29,6 +28,7 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import check, choice, fraction, number
+from research.models.electra import TIE_CHOICES, GeneratorDiscriminator
 from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format, sentence_pairs
@@ -67,7 +67,7 @@ class Objective:
     # generator's has 1. For tasks that predict tokens both losses are of one size: 1
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
-    tie: str = choice("embedding", models.TIE_CHOICES)  # what both share; embedding:
+    tie: str = choice("embedding", TIE_CHOICES)  # what both share; embedding:
     # also positions and token types; all: needs networks of one size
     temperature: float = number(1.0, above=0)  # of the generator's samples
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
@@ -160,7 +160,7 @@ class Objective:
         """Raises UserError: model.token_types is 1, but pairs have two."""
         if self.format == "segment_pair":
             input_format.check_token_types(options, 2)
-        return models.GeneratorDiscriminator(
+        return GeneratorDiscriminator(
             options,
             size=vocab.size,
             fraction=self.generator_size,

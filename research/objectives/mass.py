@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, number
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
@@ -218,7 +218,7 @@ class Objective:
         }
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return models.EncoderDecoder(options, size=vocab.size)
+        return EncoderDecoder(options, size=vocab.size)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""

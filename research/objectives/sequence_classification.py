@@ -23,6 +23,7 @@ from research.batch import (
 from research.data.corpora.corpus import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
 from research.fields import check, choice, number
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -191,7 +192,7 @@ class Objective:
         hidden = "none" if self.head == "linear" else "tanh"
         heads = {"label": models.HeadSpec(size, hidden, dropout=True)}
         if self.format == "bart":
-            return models.EncoderDecoder(options, size=vocab.size, heads=heads)
+            return EncoderDecoder(options, size=vocab.size, heads=heads)
         return models.Transformer(
             options,
             size=vocab.size,

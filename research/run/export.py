@@ -17,6 +17,7 @@ from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
 from research.files.json_files import read_json, read_run_config
+from research.models.electra import generator_options
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 
 CARD = "README.md"
@@ -120,7 +121,7 @@ def networks(
     generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
     narrow = options
     if objective.tie != "all":
-        narrow = models.generator_options(options, objective.generator_size)
+        narrow = generator_options(options, objective.generator_size)
     rest = "full", vocabulary.vocab, ("electra",)
     return {
         DISCRIMINATOR: Network(options, discriminator, *rest),

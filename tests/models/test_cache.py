@@ -6,6 +6,7 @@ import pytest
 
 from research import models
 from research.batch import NEVER
+from research.models.encoder_decoder import EncoderDecoder
 from tests.testing.compiled_apply import apply
 
 PREFIX = 5
@@ -92,7 +93,7 @@ def test_a_decoder_keeps_the_keys_of_its_encoder(
     group, source = texts(make_group), make_group(2, 7, seed=1)
     source["segment"][1, 4:] = 0
     options = make_options(position=position, num_kv_heads=1, decoder_layers=3)
-    network = models.EncoderDecoder(options, 50)
+    network = EncoderDecoder(options, 50)
     run_whole = lambda net: net.states(group, net.encode(source))  # noqa: E731
     params = make_params(network, run_whole)
     whole = apply(network, params, run_whole)

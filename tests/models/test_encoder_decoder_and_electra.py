@@ -10,6 +10,8 @@ import pytest
 from research import models
 from research.errors import UserError
 from research.models import electra
+from research.models.electra import GeneratorDiscriminator
+from research.models.encoder_decoder import EncoderDecoder
 from tests.testing.compiled_apply import apply
 
 
@@ -24,7 +26,7 @@ def test_a_decoder_attends_to_its_past_and_to_the_encoders_same_segment(
     make_options, make_group, make_params
 ):
     options = make_options(layers=2, position="t5", init="t5", bias=False)
-    network = models.EncoderDecoder(options, size=50)
+    network = EncoderDecoder(options, size=50)
     encoder = make_group(1, 7, segment=np.array([[1, 1, 1, 2, 2, 2, 0]], np.int32))
     decoder = make_group(
         1, 6, causal=True, segment=np.array([[1, 1, 2, 2, 2, 0]], np.int32)
@@ -52,7 +54,7 @@ def test_a_decoder_attends_to_its_past_and_to_the_encoders_same_segment(
 def test_scored_states_of_a_decoder_are_the_gathered_ones(
     make_options, make_group, make_params, assert_close
 ):
-    network = models.EncoderDecoder(make_options(layers=2), size=50)
+    network = EncoderDecoder(make_options(layers=2), size=50)
     encoder, decoder = make_group(), make_group(length=6, causal=True, seed=1)
     scored = np.array([[5, 0], [2, 2]], np.int32)
 
@@ -75,7 +77,7 @@ def test_scored_states_of_a_decoder_are_the_gathered_ones(
 
 def test_a_decoder_may_have_its_own_depth_and_token_table(make_options, make_group):
     options = make_options(layers=2, decoder_layers=3, shared_embeddings=False)
-    network = models.EncoderDecoder(options, size=50)
+    network = EncoderDecoder(options, size=50)
     group = make_group()
     states = lambda net: net.readout(net.states(group, net.encode(group)))  # noqa: E731
     params = shapes_of(network, states)
@@ -96,7 +98,7 @@ def test_shared_stacks_are_two_stacks_of_the_same_parameters(
 ):
     two = make_options(layers=2, position=position)
     one = dataclasses.replace(two, shared_stacks=True)
-    networks = [models.EncoderDecoder(options, size=50) for options in (one, two)]
+    networks = [EncoderDecoder(options, size=50) for options in (one, two)]
     group = make_group()
 
     def states(net):
@@ -114,14 +116,14 @@ def test_shared_stacks_are_two_stacks_of_the_same_parameters(
     assert_close(found, expected)
     with pytest.raises(UserError, match=r"decoder_layers is 3.*shared_stacks"):
         options = dataclasses.replace(one, decoder_layers=3)
-        models.init(models.EncoderDecoder(options, size=50), states, jax.random.key(0))
+        models.init(EncoderDecoder(options, size=50), states, jax.random.key(0))
 
 
 def test_a_decoder_reads_and_writes_its_own_token_table(
     make_options, make_group, make_params
 ):
     options = make_options(layers=1, shared_embeddings=False)
-    network, group = models.EncoderDecoder(options, size=50), make_group()
+    network, group = EncoderDecoder(options, size=50), make_group()
 
     def outputs(net):
         encoded = net.encode(group)
@@ -142,7 +144,7 @@ def test_cross_attention_has_an_output_layer_for_each_token_type(
 ):
     """MASS's attention_setting v1 (MASS-unsupNMT's transformer.py, `out_lin`)."""
     options = make_options(layers=1, token_types=2, cross_output="token_type")
-    network, encoder = models.EncoderDecoder(options, size=50), make_group(seed=1)
+    network, encoder = EncoderDecoder(options, size=50), make_group(seed=1)
     row_type = np.array([[0], [1]], np.int32)
     group = make_group(token_type=np.tile(row_type, (1, 12)))
     states = lambda net: net.states(group, net.encode(encoder))  # noqa: E731
@@ -150,7 +152,7 @@ def test_cross_attention_has_an_output_layer_for_each_token_type(
     found = apply(network, params, states)
 
     shared = dataclasses.replace(options, cross_output="shared")
-    one_layer = models.EncoderDecoder(shared, size=50)
+    one_layer = EncoderDecoder(shared, size=50)
     cross = params["decoder"]["blocks"]["cross"]
     outs = [cross.pop("out_0"), cross.pop("out_1")]
     for row, out in enumerate(outs):
@@ -196,7 +198,7 @@ def test_a_generator_is_as_deep_with_heads_of_the_published_width(
 def test_generator_and_discriminator_share_only_embeddings(make_options, make_group):
     group = make_group()
     options = make_options(width=32, token_types=2, norm_placement="post")
-    network = models.GeneratorDiscriminator(options, size=50, fraction=0.25)
+    network = GeneratorDiscriminator(options, size=50, fraction=0.25)
     params = shapes_of(network, outputs_of_both(group))
     assert set(params) == {"generator", "discriminator"}
     assert set(params["generator"]) == {"stack", "output"}
@@ -213,7 +215,7 @@ def test_generator_and_discriminator_both_train_the_shared_embeddings(
     make_options, make_group, make_params
 ):
     group = make_group()
-    network = models.GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
+    network = GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
     params = make_params(network, outputs_of_both(group))
 
     def total(params, part):
@@ -231,7 +233,7 @@ def test_the_generators_readout_has_the_shared_table(
     make_options, make_group, make_params
 ):
     group = make_group()
-    network = models.GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
+    network = GeneratorDiscriminator(make_options(), size=50, fraction=0.5)
     params = make_params(network, outputs_of_both(group))
     readout, replaced = apply(network, params, outputs_of_both(group))
     np.testing.assert_array_equal(
@@ -251,7 +253,7 @@ def test_the_generators_readout_has_the_shared_table(
 )
 def test_tied_parameters_are_the_discriminators(make_options, make_group, tie, own):
     group, fraction = make_group(), 1.0 if tie == "all" else 0.5
-    network = models.GeneratorDiscriminator(
+    network = GeneratorDiscriminator(
         make_options(), size=50, fraction=fraction, tie=tie
     )
     params = shapes_of(network, outputs_of_both(group))
@@ -266,9 +268,7 @@ def test_tied_parameters_are_the_discriminators(make_options, make_group, tie, o
 
 def test_with_all_tied_both_have_the_same_states(make_options, make_group, make_params):
     group = make_group()
-    network = models.GeneratorDiscriminator(
-        make_options(), size=50, fraction=1.0, tie="all"
-    )
+    network = GeneratorDiscriminator(make_options(), size=50, fraction=1.0, tie="all")
     params = make_params(network, outputs_of_both(group))
     states = models.apply(
         network,
@@ -280,7 +280,7 @@ def test_with_all_tied_both_have_the_same_states(make_options, make_group, make_
 
 def test_a_discriminator_has_a_readout_too(make_options, make_group, make_params):
     group = make_group()
-    network = models.GeneratorDiscriminator(
+    network = GeneratorDiscriminator(
         make_options(), size=50, heads={"copy": 1}, transform=True, tie="none"
     )
 

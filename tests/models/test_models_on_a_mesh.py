@@ -7,6 +7,8 @@ import pytest
 
 from research import models
 from research.distributed import sharding
+from research.models.electra import GeneratorDiscriminator
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.losses import cross_entropy
 from tests.testing.model_options import model_options
 
@@ -43,7 +45,7 @@ def decoder(options, group):
 
 def encoder_decoder(options, group):
     """An encoder-decoder whose target is its input."""
-    network = models.EncoderDecoder(options, SIZE)
+    network = EncoderDecoder(options, SIZE)
 
     def loss(net):
         states = net.states(group, net.encode(group))
@@ -54,7 +56,7 @@ def encoder_decoder(options, group):
 
 def generator_discriminator(options, group):
     """ELECTRA."""
-    network = models.GeneratorDiscriminator(options, SIZE, fraction=0.5)
+    network = GeneratorDiscriminator(options, SIZE, fraction=0.5)
 
     def loss(net):
         readout = net.generator.readout(net.generator.states(group))

@@ -9,6 +9,7 @@ import pytest
 
 from research import models, objectives
 from research.errors import UserError
+from research.models.electra import TIE_CHOICES
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -127,7 +128,7 @@ def test_all_tokens_mlm_predicts_or_copies_every_token(monkeypatch):
 
 
 @pytest.mark.parametrize("task", electra.TASKS)
-@pytest.mark.parametrize("tie", models.TIE_CHOICES)
+@pytest.mark.parametrize("tie", TIE_CHOICES)
 def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     generator_size = 1.0 if tie == "all" else 0.25
     objective = objectives.make_objective(

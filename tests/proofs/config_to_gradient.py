@@ -4,7 +4,8 @@
 
 A file of research/, launch/ or experiments/ counts, with all its lines, if a function
 of it runs in any thread of `launch.train`. What only an import of the file runs does
-not count. A file is on the way to the gradient if, besides, a function of it waits for
+not count there; the files that are imported in the whole run are counted beside them.
+A file is on the way to the gradient if, besides, a function of it waits for
 the objective's `corrupt` or `loss`, or if it is of experiments/ or launch/config.py: a
 reader opens these who follows the config to the batch and to `jax.grad`. The text is
 tokenised anew unless --cache_dir names the cache of an earlier run.
@@ -84,7 +85,13 @@ def main() -> None:
     is_read = (f"{ROOT}/experiments/", f"{ROOT}/launch/config.py")
     read = {name for name in recorder.names if name.startswith(is_read)}
     way = (recorder.on_the_way | read) & recorder.names
-    for title, names in (("", recorder.names), (" on the way to the gradient", way)):
+    modules = [getattr(module, "__file__", None) for module in sys.modules.values()]
+    imported = recorder.names | {name for name in modules if name}
+    for title, names in (
+        (" imported or run", imported),
+        ("", recorder.names),
+        (" on the way to the gradient", way),
+    ):
         files = sorted(name for name in names if name.startswith(FOLDERS))
         num_lines = [Path(name).read_text().count("\n") for name in files]
         for name, count in zip(files, num_lines, strict=True):

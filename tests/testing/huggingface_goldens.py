@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 from research import models
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
+from research.models.encoder_decoder import EncoderDecoder
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 
@@ -60,7 +61,7 @@ def load(name: str, **changes: Any) -> Golden:
         heads = {"label": models.HeadSpec(2, hidden)}
     size = model.config["vocab_size"]
     if not model.family.patterns:
-        network = models.EncoderDecoder(options, size, heads=heads)
+        network = EncoderDecoder(options, size, heads=heads)
     else:
         pattern, transform = model.family.patterns[0], "MaskedLM" in architecture
         network = models.Transformer(

@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research.checkpoints.huggingface import SOURCE, rows
 from research.checkpoints.huggingface import folder as folders
-from research.checkpoints.huggingface import rows
 from research.checkpoints.huggingface.families import family_of
 from research.checkpoints.huggingface.family import Family
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
 
-SOURCE = "hf:"
-"""How `train.init_from` begins when it names such a model."""
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
 

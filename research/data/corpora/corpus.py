@@ -13,7 +13,11 @@ from research.errors import unknown
 # C corpora
 
 SPLITS = ("train", "valid", "test")
+TFDS_PREFIX = "tfds:"
+"""How the name of a data set of TensorFlow Datasets begins."""
 
+ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
+"""Labels of questions; one whose answer is not where the file says has no label."""
 
 LABEL_SEPARATOR = "\x1f"
 """Between the labels of a document that has several."""

@@ -4,7 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from research.data.corpora.corpus import Document, join_parts
+from research.data.corpora.corpus import (
+    ANSWERABLE,
+    UNANSWERABLE,
+    Document,
+    join_parts,
+)
 from research.data.corpora.row_formats import (
     Format,
     LineError,
@@ -28,9 +33,6 @@ CONLLU_COLUMNS = (
     "misc",
 )
 """Names of the columns (universaldependencies.org/format.html)."""
-
-ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
-"""Labels of questions; one whose answer is not where the file says has no label."""
 
 
 def parse_conll(file: BinaryIO, fmt: Format) -> Parsed:

@@ -5,12 +5,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from research.data import cache
-from research.data.corpora.corpus import Corpus, Document, join_parts, split_of
+from research.data.corpora.corpus import (
+    TFDS_PREFIX,
+    Corpus,
+    Document,
+    join_parts,
+    split_of,
+)
 from research.data.corpora.row_formats import AUTO, Format
 from research.data.corpora.task_formats import question_document
 from research.errors import UserError
 
-PREFIX = "tfds:"
 SPLIT = "/split="
 """Between a data set's name and one split of it, or a part of that, as in
 tfds:imdb_reviews/split=train[:90%]: an argument as TFDS writes it in names."""
@@ -34,7 +39,7 @@ def load_tfds_corpus(
     try:
         import tensorflow_datasets as tfds
 
-        builder = tfds.builder(name.removeprefix(PREFIX).partition(SPLIT)[0])
+        builder = tfds.builder(name.removeprefix(TFDS_PREFIX).partition(SPLIT)[0])
         builder.download_and_prepare()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
@@ -126,7 +131,7 @@ def _split_to_read(name: str, splits: Mapping, own: str, where: str) -> str:
     except (KeyError, ValueError, NotImplementedError) as error:
         raise UserError(
             f"{where}: it has no split {split!r}; it has {', '.join(splits)}, and a "
-            f"part of one is named as in {PREFIX}NAME{SPLIT}train[:90%]"
+            f"part of one is named as in {TFDS_PREFIX}NAME{SPLIT}train[:90%]"
         ) from error
     return split
 

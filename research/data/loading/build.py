@@ -9,15 +9,15 @@ import numpy as np
 
 from research.batch import TextSpec, VocabInfo
 from research.data import cache as caches
-from research.data.corpora import files, lexicon, stdlib_corpus, tfds_corpus
+from research.data.corpora import lexicon, stdlib_corpus
 from research.data.corpora.corpus import (
+    TFDS_PREFIX,
     Corpus,
     Document,
     join_corpora,
     sampling_rates,
 )
 from research.data.corpora.row_formats import AUTO, Format
-from research.data.loading.labels import known_labels
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
 from research.data.store.example_index import Index, build_index
@@ -58,6 +58,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     held_out = index_corpora(evaluated, data.eval_split)
     labels, named = (), getattr(data, data.eval_split)
     if text_spec.label:
+        from research.data.loading.labels import known_labels  # of tasks
+
         own = data.eval_split if named else ""
         labels = known_labels(text_spec.label, train, held_out, evaluated, own)
     _check_parts(text_spec, train)
@@ -186,9 +188,7 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"data.{split} set data.reader=native"
         )
     fmt = fmt._replace(optional=split == "test")
-    if named.startswith(tfds_corpus.PREFIX):
-        return [tfds_corpus.load_tfds_corpus(named, None, fmt, split)]
-    return [files.load_file_corpus(named, None, fmt, f"data.{split}")]
+    return [_load_named_corpus(named, None, fmt, split)]
 
 
 def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
@@ -218,6 +218,17 @@ def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
         )
     if name in stdlib_corpus.NAMES:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)
-    if name.startswith(tfds_corpus.PREFIX):
-        return tfds_corpus.load_tfds_corpus(name, held_out, fmt)
-    return files.load_file_corpus(name, held_out, fmt)
+    return _load_named_corpus(name, held_out, fmt)
+
+
+def _load_named_corpus(
+    name: str, held_out: float | None, fmt: Format, split: str = ""
+) -> Corpus:
+    """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
+    if name.startswith(TFDS_PREFIX):
+        from research.data.corpora.tfds_corpus import load_tfds_corpus
+
+        return load_tfds_corpus(name, held_out, fmt, split)
+    from research.data.corpora.files import load_file_corpus  # and all formats
+
+    return load_file_corpus(name, held_out, fmt, f"data.{split or 'corpus'}")

@@ -4,11 +4,13 @@ import math
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, VocabInfo
-from research.data.corpora.corpus import LABEL_SEPARATOR, Corpus, single_labels
-from research.data.corpora.task_formats import ANSWERABLE, UNANSWERABLE
+from research.data.corpora.corpus import (
+    ANSWERABLE,
+    LABEL_SEPARATOR,
+    UNANSWERABLE,
+    Corpus,
+    single_labels,
+)
 from research.data.store.example_index import Index
 from research.errors import UserError
 
@@ -113,16 +115,3 @@ def _first_with(name: str, corpora: Sequence[Corpus], split: str) -> str:
             if name == document.label or name in document.tags:
                 return f"data.{split}: {document.id}: "
     return ""
-
-
-def label_table(index: Index, vocab: VocabInfo) -> np.ndarray:
-    """From an index's label to an example's; the last entry is for -1, no label.
-
-    Labels of pairs stay; labels of documents become indices into `vocab.labels`; -1 for
-    all where that is empty, since the objective reads none.
-    """
-    if index.pair_labels:
-        return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
-    known = {name: number for number, name in enumerate(vocab.labels)}
-    numbers = (known.get(name, -1) for name in index.stream.label_names)
-    return np.array([*numbers, -1], np.int32)

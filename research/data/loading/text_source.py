@@ -23,7 +23,6 @@ from research.data.loading.contiguous_order import (
     divide_rows,
     reads_backward,
 )
-from research.data.loading.labels import label_table
 from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
 from research.data.store.example_index import Index
@@ -88,7 +87,7 @@ class TextSource:
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
-        self._labels = [label_table(index, vocab) for index in indices]
+        self._labels = [index.label_table(vocab.labels) for index in indices]
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(

@@ -2,12 +2,13 @@
 
 # N examples, n rows
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import NONADJACENT, TextSpec
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data import cache, counter_rng
 from research.data.store.packed_documents import Pieces
 from research.data.store.ranges import in_range, spans_in_shards
@@ -44,6 +45,18 @@ class Index(NamedTuple):
     fingerprint: str
     pair_labels: bool = False  # whether labels are those of pairs
     pieces: Pieces | None = None  # of packed rows
+
+    def label_table(self, known: Sequence[str]) -> np.ndarray:
+        """[n + 1] int32: what examples have for the n labels here, and last for none.
+
+        Labels of pairs stay; those of documents become indices into `known`, which is
+        empty where the objective reads none, or -1.
+        """
+        if self.pair_labels:
+            return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
+        numbers = {name: number for number, name in enumerate(known)}
+        found = (numbers.get(name, -1) for name in self.stream.label_names)
+        return np.array([*found, -1], np.int32)
 
     def read(
         self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None

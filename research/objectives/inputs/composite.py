@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models, objectives
+from research import objectives
 from research.batch import Example, TextSpec, VocabInfo
 from research.errors import UserError
+from research.models.merge import merge_networks
 from research.objectives.inputs import shared_input
 
 Fields = tuple[tuple[str, Any], ...]
@@ -73,7 +74,7 @@ class Parts(NamedTuple):
         """
         each = [part.network(options, vocab) for part in self.objectives.values()]
         same = all(network == each[0] for network in each)
-        return each[0] if same else models.merge_networks(each)
+        return each[0] if same else merge_networks(each)
 
 
 def corrupt_part(

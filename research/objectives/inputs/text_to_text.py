@@ -15,6 +15,7 @@ import numpy as np
 
 from research import models
 from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs
+from research.models.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -112,7 +113,7 @@ def prompt(
 def network(options: Any, vocab: VocabInfo, layout: str) -> Any:
     """The encoder and decoder, or the one stack."""
     if layout == "encoder_decoder":
-        return models.EncoderDecoder(options, size=vocab.size)
+        return EncoderDecoder(options, size=vocab.size)
     return models.Transformer(options, size=vocab.size, pattern=PATTERNS[layout])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from research import models
 from research.errors import UserError
+from research.models.encoder_decoder import EncoderDecoder
 
 SIZE = 300
 KEYS = {"cutoffs": [100, 250], "output_head": "bias", "scale_embeddings": True}
@@ -93,7 +94,7 @@ def test_illegal_clusters_are_refused(make_options, changes, line):
 
 
 def test_networks_without_clusters_refuse_them(make_options, make_group):
-    net = models.EncoderDecoder(make_options(**KEYS), size=SIZE)
+    net = EncoderDecoder(make_options(**KEYS), size=SIZE)
     with pytest.raises(UserError, match="networks of one stack"):
         jax.eval_shape(
             lambda: models.init(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from research import models
+from research.models.bilm import BiLM
 from tests.testing.compiled_apply import apply
 
 
@@ -151,7 +152,7 @@ def test_a_bilms_directions_share_embeddings_and_readout_but_no_stack(
     make_options, make_group, make_params
 ):
     group, options = make_group(), make_options(norm_placement="post", token_types=2)
-    network = models.BiLM(options, size=50, transform=True)
+    network = BiLM(options, size=50, transform=True)
 
     def both(net):
         directions = (net.forward, net.backward)

@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant(
         "data.valid=tfds:NAME is a file",
         "research/data/loading/build.py",
-        "if named.startswith(tfds_corpus.PREFIX):",
+        "if name.startswith(TFDS_PREFIX):",
         "if False:",
         "tests/data/loading/test_splits.py",
         "of_tfds_and_another_a_file",
