@@ -4,11 +4,11 @@
 
 A file of research/, launch/ or experiments/ counts, with all its lines, if a function
 of it runs in any thread of `launch.train`. What only an import of the file runs does
-not count there; the files that are imported in the whole run are counted beside them.
-A file is on the way to the gradient if, besides, a function of it waits for
-the objective's `corrupt` or `loss`, or if it is of experiments/ or launch/config.py: a
-reader opens these who follows the config to the batch and to `jax.grad`. The text is
-tokenised anew unless --cache_dir names the cache of an earlier run.
+not count there; all files that the whole run imports are counted beside them. A file is
+on the way to the gradient if, besides, a function of it waits for the objective's
+`corrupt` or `loss`, or if it is of experiments/ or launch/config.py: a reader opens
+these who follows the config to the batch and to `jax.grad`. The text is tokenised anew
+unless --cache_dir names the cache of an earlier run.
 """
 
 import argparse
