@@ -1,5 +1,6 @@
-"""The repository keeps its rules: style, imports, file sizes, experiments and pages."""
+"""The repository keeps its rules: style, imports, experiments and pages."""
 
+import argparse
 import ast
 import importlib
 import importlib.util
@@ -56,38 +57,46 @@ def test_no_file_has_a_name_without_meaning():
 @pytest.mark.parametrize(
     "path", PYTHON_FILES, ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_a_file_has_a_docstring_and_stays_short(path):
+def test_a_file_has_a_docstring(path):
     text = path.read_text()
-    tree = ast.parse(text)
-    assert not text.strip() or ast.get_docstring(tree)
-    assert text.count("\n") <= 300
+    assert not text.strip() or ast.get_docstring(ast.parse(text))
 
 
 @pytest.mark.parametrize("file", _experiment_files("."))
-def test_an_experiment_loads_and_is_a_short_diff(file):
+def test_an_experiment_loads_and_shows_its_command(file):
     config.load_config(file)
     if file != "experiments/base.py":
-        text = (ROOT / file).read_text()
-        code = text.split('"""', 2)[2]
-        assert code.count("\n") <= 30
-        assert f"--config={file}" in text, "the docstring lacks the command"
+        shown = ast.get_docstring(ast.parse((ROOT / file).read_text()))
+        assert f"--config={file}" in shown, "the docstring lacks the command"
 
 
-def test_make_compare_runs_the_sweep_and_the_report_of_the_same_objectives():
-    plan = subprocess.run(
-        ["make", "--dry-run", "compare"],
+def _plan(*targets: str) -> str:
+    """The commands that `make` would run for the targets, which must exist."""
+    done = subprocess.run(
+        ["make", "--dry-run", *targets],
         cwd=ROOT,
         capture_output=True,
         text=True,
         env=os.environ | {"MAKEFLAGS": ""},
-    ).stdout
-    for word in (
-        "launch.sweep --sweep=experiments/sweeps/objectives.py",
-        "launch.report --table=experiments/tables/objectives.py",
-        "--workdir=runs/compare",
-        "--scale=smoke",
-    ):
-        assert word in plan
+    )
+    assert done.returncode == 0, done.stderr
+    return re.sub(r"\\\n\s*", "", done.stdout)
+
+
+def _parser(module: str) -> argparse.ArgumentParser:
+    """The parser of `python -m module`."""
+    package = importlib.util.find_spec(module).submodule_search_locations
+    return importlib.import_module(module + ".__main__" * bool(package)).parser()
+
+
+def test_make_compare_reports_what_it_sweeps():
+    plan = _plan("compare")
+    sweep, report = (
+        _parser(module).parse_args(shlex.split(flags))
+        for module, flags in COMMAND.findall(plan)
+    )
+    assert Path(sweep.sweep).name == Path(report.table).name
+    assert sweep.workdir == report.workdir
 
 
 PAGES = [
@@ -158,14 +167,13 @@ def test_a_page_shows_commands_that_parse(page, module, flags):
     words = [*itertools.takewhile(lambda w: w not in ("&", "|"), shlex.split(flags))]
     if words == ["--help"]:
         return
-    args = importlib.import_module(module).parser().parse_args(words)
+    args = _parser(module).parse_args(words)
     own_example = f"# {getattr(args, 'config', '')}\n" in (ROOT / page).read_text()
     if "config" in args and not own_example:
         config.load_config(args.config, args.overrides)
 
 
-def test_pages_show_targets_of_the_makefile():
+def test_pages_show_targets_that_make_knows():
     lines = [line for page in PAGES for line in _code_lines(page)]
     targets = {name for line in lines for name in re.findall(r"\bmake ([\w-]+)", line)}
-    known = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert targets and targets <= set(known)
+    assert targets and _plan(*sorted(targets))

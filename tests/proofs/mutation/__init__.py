@@ -1,11 +1,14 @@
 """Mutation tests: bugs that others shipped, as small changes of this project's code.
 
 Each module of this folder is a group with a list `MUTANTS`. `make mutants` checks that
-the tests kill every one: they have to fail when it is applied.
+the tests kill every one: they have to fail when it is applied. A mutant names source
+text, so it is stale where that text has changed: `reason_stale` says why.
 """
 
+import ast
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +24,7 @@ class Mutant(NamedTuple):
     new: str
     test_file: str
     test_expression: str  # selects tests of `test_file`, as pytest's -k
-    pitfall: int = 0  # its number in the list of pitfalls of published code; 0: ours
+    pitfall: int = 0  # its number in docs/published_bugs.md; 0: a bug of our own
 
     def applied(self, text: str) -> str:
         """The file's text with the bug.
@@ -31,8 +34,21 @@ class Mutant(NamedTuple):
         """
         count = text.count(self.old)
         if count != 1:
-            raise ValueError(f"{self.file}: {self.old!r} occurs {count} times")
+            raise ValueError(f"{self.old!r} occurs {count} times, not once")
         return text.replace(self.old, self.new)
+
+    def reason_stale(self, root: Path = ROOT) -> str:
+        """Why it no longer applies to the project in `root`; "" if it applies."""
+        for file in (self.file, self.test_file):
+            if not (root / file).is_file():
+                return f"{file} is missing"
+        text = (root / self.file).read_text()
+        try:
+            changed = ast.parse(self.applied(text))
+        except (ValueError, SyntaxError) as error:
+            return str(error)
+        same = ast.dump(changed) == ast.dump(ast.parse(text))
+        return "the change leaves the code as it is" if same else ""
 
 
 def mutants_by_group() -> dict[str, list[Mutant]]:
@@ -46,5 +62,13 @@ def mutants_by_group() -> dict[str, list[Mutant]]:
     return {name: module.MUTANTS for name, module in modules.items()}
 
 
-def all_mutants() -> list[Mutant]:
-    return [mutant for group in mutants_by_group().values() for mutant in group]
+def stale_lines(
+    groups: dict[str, Iterable[Mutant]], root: Path = ROOT
+) -> dict[Mutant, str]:
+    """Each mutant that no longer applies -> a line with its file, group and bug."""
+    return {
+        mutant: f"{mutant.file}: {name}: {mutant.bug}: {reason}"
+        for name, group in groups.items()
+        for mutant in group
+        if (reason := mutant.reason_stale(root))
+    }

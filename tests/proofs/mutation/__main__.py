@@ -1,8 +1,10 @@
 """Applies each mutant to a copy of the project, and runs the tests that must kill it.
 
     python -m tests.proofs.mutation [--group=GROUP] [--only=WORD] [--parallel=NUMBER]
+    python -m tests.proofs.mutation --check
 
-First all these tests must pass without a mutant. Prints a line for each mutant, then
+Prints first which mutants no longer apply to the code, and with --check no more than
+that. The tests of all others must pass without a mutant. Prints a line for each, then
 the number killed; exits with 1 unless that is all of them.
 """
 
@@ -18,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.proofs.mutation import ROOT, Mutant, mutants_by_group
+from tests.proofs.mutation import ROOT, Mutant, mutants_by_group, stale_lines
 
 COPIED_FOLDERS = ("research", "experiments", "launch", "tests", "docs")
 COPIED_FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
@@ -29,11 +31,10 @@ TIMEOUT_S = 900
 """For the tests of one mutant."""
 
 
-def main() -> int:
-    groups = mutants_by_group()
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.proofs.mutation")
     parser.add_argument(
-        "--group", default="", help="mutants of one group", choices=groups
+        "--group", default="", help="mutants of one group", choices=mutants_by_group()
     )
     parser.add_argument(
         "--only", default="", help="mutants with this in their bug or file"
@@ -44,33 +45,57 @@ def main() -> int:
         default=os.cpu_count(),
         help="mutants at a time, each in a copy of its own (default: one a core)",
     )
-    args = parser.parse_args()
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only say which mutants no longer apply, in seconds",
+    )
+    return parser
+
+
+def main() -> int:
+    args = parser().parse_args()
     if args.parallel < 1:
-        parser.error(f"--parallel must be at least 1, got {args.parallel}")
-    chosen = [
-        mutant
-        for name, group in groups.items()
-        for mutant in group
-        if args.group in ("", name) and args.only in f"{mutant.bug} {mutant.file}"
-    ]
+        parser().error(f"--parallel must be at least 1, got {args.parallel}")
+    groups = {
+        name: [m for m in group if args.only in f"{m.bug} {m.file}"]
+        for name, group in mutants_by_group().items()
+        if args.group in ("", name)
+    }
+    mutants = [mutant for group in groups.values() for mutant in group]
+    if not mutants:
+        parser().error(
+            f"no mutant of these groups has {args.only!r} in its bug or file"
+        )
+    stale = stale_lines(groups)
+    for line in stale.values():
+        print(f"STALE: {line}", flush=True)
+    if args.check:
+        print(f"{len(mutants) - len(stale)} of {len(mutants)} mutants apply")
+        return int(bool(stale))
+    num_killed = run_mutants([m for m in mutants if m not in stale], args.parallel)
+    print(f"{num_killed} of {len(mutants)} mutants killed, {len(stale)} stale")
+    return int(num_killed < len(mutants))
+
+
+def run_mutants(chosen: list[Mutant], num_copies: int) -> int:
+    """The number of killed mutants: 0 if tests fail without any, or none is chosen."""
     if not chosen:
-        parser.error(f"no mutant of these groups has {args.only!r} in its bug or file")
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        copies = [Path(folder, str(number)) for number in range(args.parallel)]
+        copies = [Path(folder, str(number)) for number in range(num_copies)]
         for copy in copies:
             copy_project(copy)
         status, output = check_without_mutant(chosen, copies[0])
         if status:
             print(f"the tests fail without any mutant:\n{output}")
-            return 1
-        num_killed = sum(
+            return 0
+        return sum(
             report(mutant, f"[{number}/{len(chosen)}]", *result)
             for number, (mutant, result) in enumerate(
                 zip(chosen, check_mutants(chosen, copies), strict=True), 1
             )
         )
-    print(f"{num_killed} of {len(chosen)} mutants killed")
-    return int(num_killed < len(chosen))
 
 
 def copy_project(copy: Path) -> None:
@@ -146,7 +171,7 @@ def report(mutant: Mutant, number: str, status: int, output: str) -> bool:
     """Prints a mutant's line; returns whether it was killed."""
     result = {TESTS_FAILED: "killed", 0: "SURVIVED"}
     word = result.get(status, f"UNKNOWN (pytest status {status})")
-    pitfall = f" (pitfall {mutant.pitfall})" if mutant.pitfall else ""
+    pitfall = f" (published bug {mutant.pitfall})" if mutant.pitfall else ""
     print(f"{number} {word}: {mutant.bug}{pitfall}", flush=True)
     if status == TESTS_FAILED:
         failed = re.findall(r"^FAILED [^:]*::(.{0,100})", output, re.MULTILINE)
