@@ -40,13 +40,13 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
     import jax
     import jax.numpy as jnp
 
-    from research.models.layers.dense_attention import (
+    from research.networks.layers.dense_attention import (
         AttentionInputs,
         dense_attention,
         dense_mask,
     )
-    from research.models.layers.kernel_attention import interval_mask
-    from research.models.layers.positions import NUM_BUCKETS
+    from research.networks.layers.kernel_attention import interval_mask
+    from research.networks.layers.positions import NUM_BUCKETS
     from research.run.flops import peak_bytes
 
     mesh = jax.make_mesh((1,), ("data",), devices=devices[:1])

@@ -77,7 +77,7 @@ class Data:
 
 @dataclass
 class Model:
-    """The network; see research/models/options.py."""
+    """The network; see research/networks/modules/options.py."""
 
     layers: int = depth(4, least=1)  # blocks (of each of encoder and decoder)
     decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers

@@ -115,7 +115,7 @@ def _step_jobs(size: Size) -> Iterator[Any]:
     import jax
 
     from launch.hardware.step_speed import step_job
-    from research.models.layers.attention import PLATFORM_KERNELS
+    from research.networks.layers.attention import PLATFORM_KERNELS
 
     states: dict[str, Any] = {}
     kernel = PLATFORM_KERNELS.get(jax.default_backend())

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from research import models
+from research import networks
 from research.objectives.losses.cross_entropy import Term
 
 GRADIENT_NORM = "gradient_norm"
@@ -123,7 +123,7 @@ def gradient(
     """
 
     def loss_fn(params, batch, dropout_key, weights=None):
-        terms, carry = models.apply(
+        terms, carry = networks.apply(
             network,
             stop_frozen(params),
             lambda net: objective.loss(net, batch, key),
@@ -214,7 +214,7 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
 
     def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
         def in_network(fn: Callable) -> Any:
-            return models.apply(network, params, fn, None)
+            return networks.apply(network, params, fn, None)
 
         key = jax.random.key(seed)
         terms, carry = in_network(

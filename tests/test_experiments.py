@@ -14,7 +14,7 @@ import pytest
 
 from experiments import base
 from launch.config import load_config
-from research import models, objectives
+from research import networks, objectives
 from research.distributed import sharding
 from research.run.setup import build_program, train_batches
 from tests.testing.tiny_runs import random_state
@@ -59,7 +59,7 @@ def test_it_loads_at_every_size(name):
     for size in sizes(name):
         config = load_config(spec(name, size))
         objectives.make_objective(**config.objective)
-        models.Options(**config.model)
+        networks.Options(**config.model)
         assert config.is_locked
 
 

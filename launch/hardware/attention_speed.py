@@ -12,14 +12,14 @@ import numpy as np
 
 from launch.hardware.timing import Job, best_seconds
 from research.errors import UserError
-from research.models.layers.attention import library_kernel, platform
-from research.models.layers.dense_attention import (
+from research.networks.layers.attention import library_kernel, platform
+from research.networks.layers.dense_attention import (
     AttentionInputs,
     dense_attention,
     dense_mask,
 )
-from research.models.layers.kernel_attention import interval_mask
-from research.models.layers.library_attention import library_mask
+from research.networks.layers.kernel_attention import interval_mask
+from research.networks.layers.library_attention import library_mask
 
 PATTERNS = ("full", "causal", "prefix", "packed", "permuted")
 IMPLEMENTATIONS = ("dense", "interval", "library")
@@ -80,7 +80,7 @@ def attention_output(
     if implementation == "library":
         return library_mask(inputs, implementation=library_kernel()).attend(*states)
     if platform() == "gpu":
-        from research.models.layers.hopper_attention import hopper_mask
+        from research.networks.layers.hopper_attention import hopper_mask
 
         return hopper_mask(inputs, head_width=states[0].shape[3]).attend(*states)
     if platform() != "tpu":

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from research import models
+from research import networks
 from research.errors import UserError
 
 MESH_AXES = ("data", "fsdp", "tensor")
@@ -65,7 +65,7 @@ def make_mesh(sizes: Any, devices: Sequence[jax.Device] | None = None) -> Mesh:
 @contextlib.contextmanager
 def context(mesh: Mesh) -> Iterator[None]:
     """Enters the mesh and the logical axis rules together."""
-    with jax.set_mesh(mesh), models.logical_rules(LOGICAL_AXIS_RULES):
+    with jax.set_mesh(mesh), networks.logical_rules(LOGICAL_AXIS_RULES):
         yield
 
 

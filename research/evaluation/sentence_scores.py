@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from research import models, objectives
+from research import networks, objectives
 from research.distributed import sharding
 from research.errors import UserError, unknown
 from research.evaluation.score_windows import (
@@ -207,7 +207,7 @@ def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
         def loss(net):
             return objective.loss(net, batch | {"carry": None}, jax.random.key(0))[0]
 
-        return models.apply(network, params, loss)
+        return networks.apply(network, params, loss)
 
     def score_batch(params: Any, batch: dict) -> tuple[dict, Any]:
         weights = {name: batch[name] for name in batch if name.endswith("weight")}

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from research.batch import INPUT_ARRAYS, NEVER, VocabInfo
 from research.generation.readouts import vocabulary_logits
-from research.models.encoder_decoder import EncoderDecoder
-from research.models.layers.cache import Cache
+from research.networks.layers.cache import Cache
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import seq2seq
 
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import VocabInfo
 from research.distributed import sharding
 from research.errors import UserError
 from research.generation.readouts import vocabulary_logits
 from research.generation.rows import map_rows
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 
@@ -63,7 +63,7 @@ def make_fill(
             net = getattr(net, "generator", net)
             return net.readout(net.states(arrays, scored=arrays["scored"]))
 
-        logits_BPV = vocabulary_logits(models.apply(network, params, states))
+        logits_BPV = vocabulary_logits(networks.apply(network, params, states))
         log_p_BPV = jax.nn.log_softmax(logits_BPV, axis=-1)
         count = min(top_k, vocab.size)
         log_p_BPK, best_BPK = jax.lax.top_k(log_p_BPV[..., : vocab.size], count)

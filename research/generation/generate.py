@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import VocabInfo
 from research.distributed import sharding
 from research.errors import UserError
@@ -61,7 +61,7 @@ def make_generate(
     objective = find_writer(objective, options.part)
 
     def run(params, arrays, token_type, appended):
-        call = partial(models.apply, network, params)
+        call = partial(networks.apply, network, params)
         reader = continuation.Continuation(call, vocab, token_type, appended)
         logits, context = reader.read_prompt(
             arrays["group"], arrays["encoder"], arrays["end"], options.max_tokens

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from research import models
+from research import networks
 from research.objectives.losses.softmax import compute_logits
 
 
@@ -17,7 +17,7 @@ def vocabulary_logits(readout: Any) -> jax.Array:
     Of an adaptive softmax they are log p(word) = log p(cluster) + log p(word | cluster)
     (Grave et al. 2017, section 4).
     """
-    if not isinstance(readout, models.AdaptiveReadout):
+    if not isinstance(readout, networks.AdaptiveReadout):
         logits = compute_logits(readout.feature, readout.table, readout.bias)
         return logits[..., : readout.size]
     first = readout.cutoffs[0]

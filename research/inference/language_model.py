@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import input_group
 from research.data.tokenizers.masked_text import encode_with_masks
 from research.errors import UserError, unknown
@@ -20,8 +20,8 @@ from research.generation.fill import Candidate, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
 from research.generation.text import NewText, make_writer
-from research.models.bilm import BiLM
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.bilm import BiLM
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 from research.run.export import tokenizer_layout
@@ -120,7 +120,7 @@ class LanguageModel:
         @jax.jit
         def encode(params, arrays):
             fn = functools.partial(states, group=input_group(arrays))
-            states_BLD = models.apply(self.run.network, params, fn)
+            states_BLD = networks.apply(self.run.network, params, fn)
             weight_BL = arrays["weight"]
             return jnp.einsum("bl,bld->bd", weight_BL, states_BLD.astype(jnp.float32))
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import SOURCE, restore
@@ -19,7 +19,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.files.json_files import read_run_config
 from research.inference.language_model import LanguageModel
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.run.restored import RestoredRun
 from research.run.setup import zero_batch
 
@@ -67,7 +67,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
-    options = models.options_of_run(config["model"], workdir)
+    options = networks.options_of_run(config["model"], workdir)
     params = load_on_host(checkpoint, "params")["params"]
     if objective.family == "supervised":
         network = _without_heads(objective, options, vocabulary.vocab, params)
@@ -81,7 +81,7 @@ def _without_heads(objective: Any, options: Any, vocab: VocabInfo, params: Any) 
     """The network of a classifier, whose heads are as wide as its text has labels."""
     if "encoder" in params:
         return EncoderDecoder(options, vocab.size)
-    return models.Transformer(options, vocab.size, pattern=objective.pattern)
+    return networks.Transformer(options, vocab.size, pattern=objective.pattern)
 
 
 def _open_folder(source: str) -> LanguageModel:
@@ -98,7 +98,7 @@ def _open_folder(source: str) -> LanguageModel:
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
-    options = models.Options(**UNSAID | model.options)
+    options = networks.Options(**UNSAID | model.options)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
     if has_two:
         given = restore.config_overrides(source, "electra")
@@ -172,7 +172,7 @@ def _shapes(objective: Any, network: Any, length: int) -> dict[str, tuple[int, .
         return objective.loss(net, batch, jax.random.key(0))[0]
 
     def make() -> Any:
-        return models.unbox(models.init(network, loss, jax.random.key(0)))
+        return networks.unbox(networks.init(network, loss, jax.random.key(0)))
 
     leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(make))[0]
     return {path_name(path): leaf.shape for path, leaf in leaves}

@@ -86,7 +86,7 @@ class Objective(Protocol):
         """
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """The Flax module it trains, unbound; options: `research.models.Options`."""
+        """The Flax module it trains, unbound; options: `research.networks.Options`."""
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
         """Named sums and weights, never means; and the recurrent carry, or ()."""

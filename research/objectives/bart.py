@@ -10,7 +10,7 @@ import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import check, choice, fraction, number
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt

@@ -28,7 +28,7 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import check, choice, fraction, number
-from research.models.electra import TIE_CHOICES, GeneratorDiscriminator
+from research.networks.modules.electra import TIE_CHOICES, GeneratorDiscriminator
 from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format, sentence_pairs

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
@@ -82,7 +82,7 @@ class Objective:
                 f"objective.name=fim needs data.sentinels of at least {NUM_SENTINELS}, "
                 f"not {len(vocab.sentinel_ids)}"
             )
-        return models.Transformer(options, size=vocab.size, pattern=self.pattern)
+        return networks.Transformer(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""

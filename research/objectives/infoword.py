@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     ArraySpec,
     Example,
@@ -145,7 +145,7 @@ class Objective:
         return mlm.Objective()
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return models.Transformer(
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, transform=True
         )
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     DOCUMENT,
     INPUT_ARRAYS,
@@ -26,7 +26,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, choice, number
-from research.models.bilm import BiLM
+from research.networks.modules.bilm import BiLM
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
 from research.objectives.inputs.prompt import Prompt, pad_rows
@@ -200,7 +200,7 @@ class Objective:
         return Prompt(input_format.causal_input(*rows))
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
-        network = BiLM if self.direction == "both" else models.Transformer
+        network = BiLM if self.direction == "both" else networks.Transformer
         return network(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -16,7 +16,7 @@ from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check, check_sum, choice, fraction, number
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq

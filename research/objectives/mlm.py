@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     ArraySpec,
     Example,
@@ -258,7 +258,7 @@ class Objective:
             fields["heads"] = sentence_pairs.pooled_head(task, num_classes)
         if self.boundary_targets:
             fields["offsets"] = self.boundary_targets
-        return models.Transformer(
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, transform=True, **fields
         )
 

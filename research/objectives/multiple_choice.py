@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import PART, ArraySpec, Example, TextSpec, VocabInfo, input_specs
 from research.errors import UserError
 from research.fields import check, choice, number
@@ -126,8 +126,8 @@ class Objective:
         """Raises UserError: model.token_types are too few."""
         task_input.check_token_types(options, self.format)
         hidden = "none" if self.head == "linear" else "tanh"
-        heads = {"choice": models.HeadSpec(1, hidden, dropout=True)}
-        return models.Transformer(
+        heads = {"choice": networks.HeadSpec(1, hidden, dropout=True)}
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 

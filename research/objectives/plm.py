@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     BACKWARD,
     WORD,
@@ -272,7 +272,7 @@ class Objective:
         """Raises UserError: there are token types, but too few for the format."""
         if self.format == "pair":
             input_format.check_token_types(options, xlnet_segments.NUM_TOKEN_TYPES)
-        return models.Transformer(options, size=vocab.size, pattern=self.pattern)
+        return networks.Transformer(options, size=vocab.size, pattern=self.pattern)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""

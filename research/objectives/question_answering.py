@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
@@ -141,16 +141,16 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types are too few."""
         task_input.check_token_types(options, self.format)
-        heads = {"span": models.HeadSpec(2, "none")}
+        heads = {"span": networks.HeadSpec(2, "none")}
         if self.head == "joint":
-            own = {"end": models.HeadSpec(1, "gelu", hidden=512)}
+            own = {"end": networks.HeadSpec(1, "gelu", hidden=512)}
             own["unanswerable"] = own["end"]
             if self.format == "xlnet":
-                layer = models.HeadSpec(1, "tanh", hidden=options.width)
+                layer = networks.HeadSpec(1, "tanh", hidden=options.width)
                 own["end"] = dataclasses.replace(layer, norm=True)
                 own["unanswerable"] = dataclasses.replace(layer, dropout=True)
-            heads = {"start": models.HeadSpec(1, "none")} | own
-        return models.Transformer(
+            heads = {"start": networks.HeadSpec(1, "none")} | own
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     SENTENCE,
     ArraySpec,
@@ -170,7 +170,7 @@ class Objective:
         if self.task != "reorder":
             input_format.check_token_types(options, 2)
         heads = sentence_pairs.pooled_head(self.task, self.num_classes(vocab))
-        return models.Transformer(
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     PART,
     ArraySpec,
@@ -23,7 +23,7 @@ from research.batch import (
 from research.data.corpora.corpus import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
 from research.fields import check, choice, number
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -69,7 +69,7 @@ class Objective:
     # 382 of 512: the first 128 and the last 382 (Sun et al. 2019, section 5.3.1)
     stride: int = number(0, least=0)  # tokens from one chunk of a single text which is
     # too long to the next; data.length: chunks have no token in common. 0: no chunks
-    features: str = choice("last", models.FEATURES)  # states of which the head reads
+    features: str = choice("last", networks.FEATURES)  # states of which the head reads
     # that of the pooled position, as in token_classification; not with format bart
     lstm_layers: int = number(0, least=0, most=8)  # likewise
 
@@ -190,10 +190,10 @@ class Objective:
         task_input.check_token_types(options, self.format)
         size = 1 if self.task == "regression" else len(label_classes(vocab))
         hidden = "none" if self.head == "linear" else "tanh"
-        heads = {"label": models.HeadSpec(size, hidden, dropout=True)}
+        heads = {"label": networks.HeadSpec(size, hidden, dropout=True)}
         if self.format == "bart":
             return EncoderDecoder(options, size=vocab.size, heads=heads)
-        return models.Transformer(
+        return networks.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     SENTENCE,
     ArraySpec,
@@ -98,8 +98,8 @@ class Objective:
         """Raises UserError: task capital, but no pieces in both cases."""
         if self.task == "capital":
             _lowercase_ids(vocab)
-        heads = {self.task: models.HeadSpec(1, "none")}
-        return models.Transformer(
+        heads = {self.task: networks.HeadSpec(1, "none")}
+        return networks.Transformer(
             options, size=vocab.size, pattern=self.pattern, heads=heads
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     PARAGRAPH,
     ArraySpec,
@@ -247,7 +247,7 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is less than the languages need."""
         input_format.check_token_types(options, int(self._token_types.max()) + 1)
-        return models.Transformer(
+        return networks.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     ArraySpec,
     Example,
@@ -44,7 +44,7 @@ class Objective:
 
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
     head: str = choice("linear", ("linear", "crf"))
-    features: str = choice("last", models.FEATURES)  # states that the head reads: of
+    features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
     # that the head reads, with model.width units a direction; 0: none
@@ -107,10 +107,10 @@ class Objective:
         """Raises UserError: model.token_types are too few."""
         task_input.check_token_types(options, self.format)
         num_tags = max(1, len(vocab.labels))
-        heads = {"tag": models.HeadSpec(num_tags, "none", dropout=True)}
+        heads = {"tag": networks.HeadSpec(num_tags, "none", dropout=True)}
         if self.head == "crf":
-            heads["transition"] = models.HeadSpec(num_tags + 1, "none")
-        return models.Transformer(
+            heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
+        return networks.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     OTHER_DOCUMENT,
     SENTENCE,
@@ -198,7 +198,7 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: model.token_types is above 0, but fewer than 6."""
         input_format.check_token_types(options, NUM_TOKEN_TYPES)
-        return models.Transformer(
+        return networks.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,

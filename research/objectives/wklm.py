@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     ArraySpec,
     Example,
@@ -141,12 +141,12 @@ class Objective:
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: data.lexicon has no type with two entities."""
         replaceable_entries(vocab, self.entry_types)
-        return models.Transformer(
+        return networks.Transformer(
             options,
             size=vocab.size,
             pattern=self.pattern,
             transform=True,
-            heads={"entity": models.HeadSpec(1, "none")},
+            heads={"entity": networks.HeadSpec(1, "none")},
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from research import models, objectives
+from research import networks, objectives
 from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
 from research.checkpoints.huggingface.export import Network, write_network
 from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
@@ -17,7 +17,7 @@ from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
 from research.files.json_files import read_json, read_run_config
-from research.models.electra import generator_options
+from research.networks.modules.electra import generator_options
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 
 CARD = "README.md"
@@ -72,8 +72,8 @@ def _export(
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
-    options = models.options_of_run(config["model"], workdir)
-    for part, network in networks(config, options, params, vocabulary).items():
+    options = networks.options_of_run(config["model"], workdir)
+    for part, network in exported_networks(config, options, params, vocabulary).items():
         folder = to / part
         yield from write_network(folder, network, start_ids(network))
         write_tokenizer(
@@ -87,9 +87,9 @@ def _export(
         )
 
 
-def networks(
+def exported_networks(
     config: Mapping[str, Any],
-    options: models.Options,
+    options: networks.Options,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
 ) -> dict[str, Network]:
@@ -137,7 +137,7 @@ def start_ids(network: Network) -> dict[str, int]:
     return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
 
 
-def tokenizer_layout(pattern: str, options: models.Options) -> str:
+def tokenizer_layout(pattern: str, options: networks.Options) -> str:
     """Where the tokenizer puts special tokens, as this family's own does.
 
     Args:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from research import models
+from research import networks
 from research.errors import UserError
 
 
@@ -60,8 +60,8 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
 
 
 def _depths_and_top(params: Any) -> tuple[Any, int]:
-    """`models.layer_depths`, and the depth of heads."""
-    depths = models.layer_depths(params)
+    """`networks.layer_depths`, and the depth of heads."""
+    depths = networks.layer_depths(params)
     blocks = [len(depth) for depth in jax.tree.leaves(depths) if np.ndim(depth)]
     return depths, 2 + max(blocks, default=0)
 

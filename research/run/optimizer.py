@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from research import models
+from research import networks
 from research.errors import UserError
 from research.moving_average import with_moving_average
 from research.run.layer_rates import scale_by_depth, unfreeze_gradually
 
 QUERY_BIASES = ("content_bias", "position_bias", "segment_bias")
-"""Parameters of `research.models.layers.relative.RelativeTerms`."""
+"""Parameters of `research.networks.layers.relative.RelativeTerms`."""
 
 
 def make_schedule(config: Any, steps: int) -> optax.Schedule:
@@ -291,4 +291,4 @@ def _by_matrix(fn: Callable, updates: Any, *others: Any) -> Any:
     def apply(depth, *leaves):
         return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)
 
-    return jax.tree.map(apply, models.layer_depths(updates), updates, *others)
+    return jax.tree.map(apply, networks.layer_depths(updates), updates, *others)

@@ -19,7 +19,7 @@ class RestoredRun(NamedTuple):
 
     config: Any
     objective: Any
-    network: Any  # unbound, see `research.models.apply`
+    network: Any  # unbound, see `research.networks.apply`
     params: Any  # sharded over the mesh
     vocabulary: Vocabulary
     mesh: Mesh

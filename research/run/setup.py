@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.data.cache import resolve_cache_dir
 from research.data.loading.prefetch import prefetch
@@ -27,7 +27,7 @@ class Program(NamedTuple):
 
     seed: int
     objective: Any
-    network: Any  # unbound, see `research.models.apply`
+    network: Any  # unbound, see `research.networks.apply`
     data: Any  # `research.data.pipeline.Data`; None without text
     mesh: Mesh
     init: Callable[[jax.Array], State]
@@ -74,7 +74,7 @@ def build_program(
     objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, objective, mesh)
-    options = models.Options(**config.model)
+    options = networks.Options(**config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
@@ -91,7 +91,7 @@ def build_program(
     with sharding.context(mesh):
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed, eval_boxed = (jax.eval_shape(f, key) for f in (init, eval_init))
-    state, shardings = models.unbox(boxed), state_shardings(boxed, optimizer, mesh)
+    state, shardings = networks.unbox(boxed), state_shardings(boxed, optimizer, mesh)
     step = partial(_jit_step, config, objective, optimizer, shardings)
     step_with_remat = step_without_remat = step(network)
     if options.remat != "none":
@@ -106,7 +106,7 @@ def build_program(
         network=network,
         data=data,
         mesh=mesh,
-        init=jax.jit(lambda key: models.unbox(init(key)), out_shardings=shardings),
+        init=jax.jit(lambda key: networks.unbox(init(key)), out_shardings=shardings),
         step=step_with_remat,
         step_without_remat=step_without_remat,
         evaluate=jax.jit(
@@ -122,7 +122,7 @@ def build_program(
         abstract_key=_with_shardings(key_data, replicated),
         abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
         replicated_dims=sharding.replicated_dims(
-            models.logical_axes(boxed.params), state.params, mesh
+            networks.logical_axes(boxed.params), state.params, mesh
         ),
     )
 
@@ -155,7 +155,7 @@ def _jit_step(
         network,
         optimizer,
         accumulate=config.train.accumulate,
-        dropout=models.Options(**config.model).has_dropout,
+        dropout=networks.Options(**config.model).has_dropout,
         log_every=config.train.log_every,
         stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
     )
@@ -179,7 +179,7 @@ def make_init(
     """A function from a random key to the state before step 0.
 
     Only the parameters that the loss uses are created. They are boxed with their
-    logical axes: `models.unbox` gives the arrays, `state_shardings` reads the axes.
+    logical axes: `networks.unbox` gives the arrays, `state_shardings` reads the axes.
     """
 
     def loss_fn(net):
@@ -187,12 +187,12 @@ def make_init(
         return objective.loss(net, batch, jax.random.key(0))
 
     def init(key: jax.Array) -> State:
-        (terms, carry), boxed = models.init_with_output(network, loss_fn, key)
+        (terms, carry), boxed = networks.init_with_output(network, loss_fn, key)
         zero = jnp.zeros((), jnp.float32)
         return State(
             step=jnp.zeros((), jnp.int32),
             params=boxed,
-            opt_state=optimizer.init(models.unbox(boxed)),
+            opt_state=optimizer.init(networks.unbox(boxed)),
             carry=jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), carry),
             sums={name: (zero,) * 3 for name in [*terms, GRADIENT_NORM]},
         )
@@ -217,10 +217,10 @@ def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     replicated elsewhere (AdaFactor's rows and columns).
     """
     replicated = sharding.replicated(mesh)
-    shapes = models.unbox(boxed.params)
+    shapes = networks.unbox(boxed.params)
     params = jax.tree.map(
         lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh),
-        models.logical_axes(boxed.params),
+        networks.logical_axes(boxed.params),
         shapes,
         is_leaf=sharding.is_logical_axes,
     )

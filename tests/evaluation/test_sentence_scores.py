@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
 from research.evaluation import sentence_scores
 from research.evaluation.sentence_scores import Scorer, score
@@ -147,7 +147,7 @@ def random_run(name):
         return objective.loss(net, batch | {"carry": None}, jax.random.key(0))
 
     shapes = jax.eval_shape(
-        lambda: models.unbox(models.init(network, loss, jax.random.key(0)))
+        lambda: networks.unbox(networks.init(network, loss, jax.random.key(0)))
     )
     rng = np.random.default_rng(0)
     params = jax.tree.map(

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.distributed import sharding
 from research.run.setup import zero_batch
 from tests.testing.objective_cases import make_network
@@ -32,8 +32,8 @@ def make_model():
         batch = zero_batch(objective.batch_spec(12), 2) | {"carry": None}
         batch["example"] = jax.numpy.zeros(2, "int32")
         loss = lambda net: objective.loss(net, batch, jax.random.key(0))  # noqa: E731
-        boxed = jax.eval_shape(lambda: models.init(network, loss, jax.random.key(0)))
-        leaves, tree = jax.tree.flatten(models.unbox(boxed))
+        boxed = jax.eval_shape(lambda: networks.init(network, loss, jax.random.key(0)))
+        leaves, tree = jax.tree.flatten(networks.unbox(boxed))
         random = np.random.default_rng(0)
         return (
             objective,

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import NEVER
 from research.errors import UserError
 from research.generation.generate import find_writer, make_generate
@@ -167,7 +167,7 @@ def loss_of(model, make_batch, prompt, text):
     @jax.jit
     def terms(params):
         fn = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
-        return models.apply(network, params, fn)
+        return networks.apply(network, params, fn)
 
     name = type(objective).__module__.rpartition(".")[-1]
     return float(terms(params)[name].total)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.errors import UserError
 from research.inference.open_run import open_run
 from research.objectives.inputs import input_format
@@ -53,7 +53,7 @@ def states_by_hand(name, ids):
     group = make(token, length)
     if name == "xlnet":
         group["token_type"][0, -1] = 2
-    states = partial(models.apply, golden.network, fn=lambda net: net.states(group))
+    states = partial(networks.apply, golden.network, fn=lambda net: net.states(group))
     return jax.jit(states)(params)[0]
 
 

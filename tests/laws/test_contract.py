@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import attention_mask
 from tests.testing import fast_key
 from tests.testing.example_batches import keys, rows
@@ -172,13 +172,13 @@ def scorer(name, fields):
     objective, net = make_network(name, thawed(fields), layers=1)
 
     def terms(params, batch):
-        return models.apply(net, params, lambda net: objective.loss(net, batch, KEY))
+        return networks.apply(net, params, lambda net: objective.loss(net, batch, KEY))
 
     @jax.jit
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        (_, carry), params = models.init_with_output(net, score, KEY)
-        return models.unbox(params), jax.tree.map(jnp.zeros_like, carry)
+        (_, carry), params = networks.init_with_output(net, score, KEY)
+        return networks.unbox(params), jax.tree.map(jnp.zeros_like, carry)
 
     params, carry = init(on_device(make_batch(objective, LENGTH)[1]))
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.batch import INPUT_ARRAYS, NEVER, attention_mask
 from tests.testing import objective_cases
 from tests.testing.instrumented_network import (
@@ -283,7 +283,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
     @jax.jit
     def score(groups):
         def total(params):
-            states = models.apply(net, params, lambda net: run(net, groups))
+            states = networks.apply(net, params, lambda net: run(net, groups))
             both = zip(states, probes, strict=True)
             return sum(jnp.sum(state * probe) for state, probe in both), states
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from research import models
+from research import networks
 from research.batch import ArraySpec
 from research.distributed import sharding
 from research.run.setup import make_init, state_shardings
@@ -44,7 +44,7 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     init = make_init(objective, net, optax.sgd(1.0), specs, ROWS)
     boxed = jax.eval_shape(init, KEY)
-    shapes = models.unbox(boxed)
+    shapes = networks.unbox(boxed)
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 5, shapes.params

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import VocabInfo
 from tests.testing import markov_chain
 from tests.testing.example_batches import keys
@@ -41,7 +41,7 @@ class Case(NamedTuple):
     fields: dict[str, Any]
     optimal_loss: Callable
     steps: int
-    options: models.Options = OPTIONS
+    options: networks.Options = OPTIONS
     texts: Callable = markov_chain.chain_texts
     vocab: VocabInfo = VOCAB
     length: int = LENGTH
@@ -61,13 +61,13 @@ def train(case: Case) -> tuple[float, dict]:
 
     def loss(params, batch):
         score = lambda net: objective.loss(net, batch, key)[0]  # noqa: E731
-        term = next(iter(models.apply(network, params, score).values()))
+        term = next(iter(networks.apply(network, params, score).values()))
         return term.total / term.weight
 
     @jax.jit
     def init(batch):
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
-        return models.unbox(models.init(network, score, key))
+        return networks.unbox(networks.init(network, score, key))
 
     schedule = optax.schedules.warmup_cosine_decay_schedule(0, RATE, 50, case.steps)
     optimizer = optax.adam(schedule, b2=0.98)

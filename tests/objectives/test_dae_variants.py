@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
 from research.objectives.dae import (
     NOISE_MASKS,
@@ -290,7 +290,7 @@ def test_z_loss_adds_the_squared_log_partition():
         np.zeros((VOCAB.size, 2), np.float32),
         np.zeros(VOCAB.size, np.float32),
     )
-    readout = models.Readout(feature, table, bias, VOCAB.size)
+    readout = networks.Readout(feature, table, bias, VOCAB.size)
     without, with_z = (
         objectives.make_objective("dae", z_loss=z).loss(Network, batch, None)[0]["dae"]
         for z in (0, 0.1)

@@ -12,7 +12,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import SENTENCE
 from research.data import counter_rng
 from research.errors import UserError
@@ -40,11 +40,11 @@ def on_device(batch) -> dict:
 sample = jax.jit(electra.sample)
 
 
-def readout(logits: np.ndarray) -> models.Readout:
+def readout(logits: np.ndarray) -> networks.Readout:
     """A readout [B, K, E = V] of the given logits [B, K, V]."""
     size = logits.shape[-1]
     table, bias = jnp.eye(size), jnp.zeros(size)
-    return models.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
+    return networks.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_the_discriminator_loss_has_no_gradient_for_the_generator():
 
     def make():
         net_loss = lambda net: objective.loss(net, batch, KEY)  # noqa: E731
-        return models.unbox(models.init(network, net_loss, KEY))
+        return networks.unbox(networks.init(network, net_loss, KEY))
 
     random = np.random.default_rng(0)
     params = jax.tree.map(
@@ -262,7 +262,7 @@ def test_the_discriminator_loss_has_no_gradient_for_the_generator():
     def largest(params):
         def loss(params, name):
             net_loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
-            return models.apply(network, params, net_loss)[name].total
+            return networks.apply(network, params, net_loss)[name].total
 
         return {
             (name, part): jnp.max(jnp.abs(ravel_pytree(gradient[part])[0]))

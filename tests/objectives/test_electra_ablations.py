@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
-from research.models.electra import TIE_CHOICES
+from research.networks.modules.electra import TIE_CHOICES
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -29,11 +29,11 @@ def on_device(batch) -> dict:
     return jax.tree.map(jnp.asarray, batch | {"example": rows})
 
 
-def readout(logits: np.ndarray) -> models.Readout:
+def readout(logits: np.ndarray) -> networks.Readout:
     """A readout [B, K, E = V] of the given logits [B, K, V]."""
     size = logits.shape[-1]
     table, bias = jnp.eye(size), jnp.zeros(size)
-    return models.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
+    return networks.Readout(jnp.asarray(logits, jnp.float32), table, bias, size)
 
 
 def stubs(logits, batch, monkeypatch, guess):
@@ -138,7 +138,7 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     network = objective.network(options, VOCAB)
     batch = on_device(corrupt([10], 12)[0])
     loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
-    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
+    params = networks.unbox(jax.eval_shape(lambda: networks.init(network, loss, KEY)))
     predicts_tokens = task in ("replace_mlm", "all_tokens")
     assert ("output" in params["discriminator"]) == predicts_tokens
     heads = {k for k in params["discriminator"] if k.startswith("answer")}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
 from research.objectives import infoword
 from research.objectives.losses import contrastive
@@ -175,7 +175,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
     def loss(net):
         return objective.loss(net, batch, KEY)[0]
 
-    params = models.unbox(jax.eval_shape(lambda: models.init(network, loss, KEY)))
+    params = networks.unbox(jax.eval_shape(lambda: networks.init(network, loss, KEY)))
     rng = np.random.default_rng(0)
     params = jax.tree.map(
         lambda leaf: rng.normal(size=leaf.shape).astype(np.float32) / 4, params
@@ -185,7 +185,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
     def run(params, batch):
         def total(params):
             score = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
-            terms = models.apply(network, params, score)
+            terms = networks.apply(network, params, score)
             return sum(t.coef * t.total / t.weight for t in terms.values()), terms
 
         return jax.grad(total, has_aux=True)(params)
@@ -220,7 +220,7 @@ def test_negatives_are_targets_of_the_batch_and_the_loss_is_the_definition():
     assert stats.chisquare(found[drawn], expected).pvalue > SIGNIFICANCE
 
     negative = np.asarray(negative[:7])
-    readout = models.Readout(feature, table, bias, 96)
+    readout = networks.Readout(feature, table, bias, 96)
     term, found = jax.jit(lambda *a: contrastive.sampled_cross_entropy(readout, *a))(
         target, weight, negative
     )

@@ -9,7 +9,7 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import EVALUATION_STEP, ArraySpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
@@ -71,7 +71,7 @@ def bag_of_tokens(params) -> SimpleNamespace:
         return params["in"][jnp.take_along_axis(group["token"], scored, axis=1)]
 
     def readout(states):
-        return models.Readout(states, params["out"], params["bias"], VOCAB.size)
+        return networks.Readout(states, params["out"], params["bias"], VOCAB.size)
 
     return SimpleNamespace(states=states, readout=readout)
 
@@ -154,7 +154,7 @@ def test_a_schedule_changes_weights_without_recompiling():
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     optimizer = optax.sgd(0.1)
     begin = make_init(objective, network, optimizer, specs, ROWS)
-    now = jax.jit(lambda key: models.unbox(begin(key)))(KEY)
+    now = jax.jit(lambda key: networks.unbox(begin(key)))(KEY)
     step = jax.jit(
         make_step(
             objective,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import DOCUMENT, attention_mask
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
@@ -218,7 +218,9 @@ def test_both_directions_are_two_networks_with_shared_tables():
         return lambda net: objective.loss(net, batch, jax.random.key(0))[0]
 
     shapes = jax.eval_shape(
-        lambda: models.unbox(models.init(net, loss(both, example), jax.random.key(0)))
+        lambda: networks.unbox(
+            networks.init(net, loss(both, example), jax.random.key(0))
+        )
     )
     rng = np.random.default_rng(0)
     params = jax.tree.map(
@@ -228,7 +230,7 @@ def test_both_directions_are_two_networks_with_shared_tables():
 
     @functools.partial(jax.jit, static_argnums=(0, 1))
     def score(objective, net, params):
-        return models.apply(net, params, loss(objective, example))
+        return networks.apply(net, params, loss(objective, example))
 
     terms = score(both, net, params)
     for direction, alone in (("forward", forward), ("backward", backward)):

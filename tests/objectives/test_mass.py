@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
-from research.models.blocks import Encoded
+from research.networks.modules.blocks import Encoded
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab(size=400, sentinels=20)
@@ -108,7 +108,7 @@ def test_the_decoder_may_attend_to_unmasked_positions_alone():
 
         def readout(self, states):
             table = np.ones((VOCAB.size, 4), np.float32)
-            return models.Readout(states, table, np.zeros(VOCAB.size), VOCAB.size)
+            return networks.Readout(states, table, np.zeros(VOCAB.size), VOCAB.size)
 
     net = Net()
     objectives.make_objective("mass", **fields).loss(net, batch, None)

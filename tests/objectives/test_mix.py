@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import EVALUATION_STEP
 from research.errors import UserError
 from research.objectives import mix
@@ -210,7 +210,7 @@ def bag_of_tokens() -> SimpleNamespace:
         return jnp.asarray(table)[token + 1]
 
     def readout(states):
-        return models.Readout(states, table, bias, VOCAB.size)
+        return networks.Readout(states, table, bias, VOCAB.size)
 
     return SimpleNamespace(states=states, readout=readout)
 
@@ -270,7 +270,7 @@ def test_fields_that_the_loss_reads_are_equal_in_all_parts():
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
 
     def init():
-        return models.init(network, lambda net: objective.loss(net, batch, KEY), KEY)
+        return networks.init(network, lambda net: objective.loss(net, batch, KEY), KEY)
 
     with pytest.raises(UserError, match=r"coef is 50.0 in 'a', 10.0 in 'b'"):
         jax.eval_shape(init)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import WORD
 from research.errors import UserError
 from research.run.setup import zero_batch
@@ -154,8 +154,8 @@ def test_the_readout_has_a_layer_of_its_own():
         network, batch = objective.network(options, VOCAB), objective.batch_spec(16)
         batch = zero_batch(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
-        params = jax.eval_shape(lambda: models.init(network, score, key))
-        return set(models.unbox(params).get("output", {}))
+        params = jax.eval_shape(lambda: networks.init(network, score, key))
+        return set(networks.unbox(params).get("output", {}))
 
     assert layers("mlm") == {"dense", "norm", "bias"}
     assert layers("lm") == set()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import NEVER, NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import mlm
@@ -155,7 +155,7 @@ class Net:
     def readout(self, states):
         feature = jnp.ones((*states.shape[:2], 4))
         self.inputs["readout"] = states[..., 0]
-        return models.Readout(feature, jnp.ones((128, 4)), jnp.zeros(128), VOCAB.size)
+        return networks.Readout(feature, jnp.ones((128, 4)), jnp.zeros(128), VOCAB.size)
 
     def boundary(self, left, right, offset):
         self.inputs["boundary"] = left[..., 0], right[..., 0], offset

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from research import models, objectives
+from research import networks, objectives
 from research.data import counter_rng
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -52,7 +52,7 @@ def plm_loss():
         return jax.tree.map(jnp.asarray, arrays)
 
     shapes = jax.eval_shape(
-        lambda: models.unbox(models.init(net, loss(batch(ORDERS[:1])), KEY))
+        lambda: networks.unbox(networks.init(net, loss(batch(ORDERS[:1])), KEY))
     )
     rng = np.random.default_rng(0)
     params = jax.tree.map(
@@ -62,7 +62,7 @@ def plm_loss():
     @jax.jit
     def each(batch):
         one = lambda row: jax.tree.map(lambda leaf: leaf[None], row)  # noqa: E731
-        return jax.vmap(lambda row: models.apply(net, params, loss(one(row))))(batch)
+        return jax.vmap(lambda row: networks.apply(net, params, loss(one(row))))(batch)
 
     return lambda order: np.asarray(each(batch(order))), params, example.token[0]
 

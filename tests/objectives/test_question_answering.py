@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import ANSWER_END, ANSWER_START
 from research.data.corpora.corpus import ANSWERABLE, UNANSWERABLE
 from tests.testing.example_batches import keys, texts, vocab
@@ -163,12 +163,12 @@ def test_a_joint_heads_layers_are_electras_or_xlnets():
         )
         return objective.network(model_options(width=32), VOCAB).heads
 
-    electra = models.HeadSpec(1, "gelu", hidden=512)
-    start = {"start": models.HeadSpec(1, "none")}
+    electra = networks.HeadSpec(1, "gelu", hidden=512)
+    start = {"start": networks.HeadSpec(1, "none")}
     expected = start | {"end": electra, "unanswerable": electra}
     assert heads("bert", "joint") == expected
     assert heads("xlnet", "joint") == start | {
-        "end": models.HeadSpec(1, "tanh", hidden=32, norm=True),
-        "unanswerable": models.HeadSpec(1, "tanh", hidden=32, dropout=True),
+        "end": networks.HeadSpec(1, "tanh", hidden=32, norm=True),
+        "unanswerable": networks.HeadSpec(1, "tanh", hidden=32, dropout=True),
     }
-    assert heads("xlnet", "linear") == {"span": models.HeadSpec(2, "none")}
+    assert heads("xlnet", "linear") == {"span": networks.HeadSpec(2, "none")}

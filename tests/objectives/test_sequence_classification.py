@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import PART
 from research.data.corpora.corpus import LABEL_SEPARATOR
 from research.errors import UserError
@@ -88,7 +88,7 @@ def test_regression_is_the_squared_error_of_scaled_labels():
 def test_the_head(fields, size, activation):
     objective = objectives.make_objective("sequence_classification", **fields)
     network = objective.network(model_options(), vocab())
-    head = models.HeadSpec(size, activation, dropout=True)
+    head = networks.HeadSpec(size, activation, dropout=True)
     assert network.heads == {"label": head}
 
 
@@ -111,11 +111,11 @@ def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
             for array, spec in objective.batch_spec(16).items()
         }
         made = jax.eval_shape(
-            lambda: models.init(
+            lambda: networks.init(
                 network, lambda net: objective.loss(net, batch, None), jax.random.key(0)
             )
         )
-        leaves = jax.tree_util.tree_leaves_with_path(models.unbox(made))
+        leaves = jax.tree_util.tree_leaves_with_path(networks.unbox(made))
         return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
     saved, tuned = shapes("mlm", **pretraining), shapes("sequence_classification")

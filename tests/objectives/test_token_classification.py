@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
@@ -80,6 +80,6 @@ def test_a_crf_has_transitions_from_a_start_and_to_an_end():
         for head in ("crf", "linear")
     )
     heads = crf.network(model_options(), VOCAB).heads
-    tag = {"tag": models.HeadSpec(3, "none", dropout=True)}
-    assert heads == tag | {"transition": models.HeadSpec(4, "none")}
+    tag = {"tag": networks.HeadSpec(3, "none", dropout=True)}
+    assert heads == tag | {"transition": networks.HeadSpec(4, "none")}
     assert linear.network(model_options(), VOCAB).heads == tag

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import WORD, Lexicon
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
@@ -238,7 +238,7 @@ def test_a_mention_is_predicted_from_the_states_before_and_after_it():
 
     def readout(states):
         table, bias = jnp.zeros((size, 2)), jnp.zeros(size)
-        return models.Readout(states, table, bias, size)
+        return networks.Readout(states, table, bias, size)
 
     net = SimpleNamespace(states=states, head=head, readout=readout)
     terms = jax.jit(lambda batch: objective.loss(net, batch, None)[0])(batch)

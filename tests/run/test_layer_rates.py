@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.batch import INPUT_ARRAYS
 from research.errors import UserError
 from research.run.optimizer import make_optimizer
@@ -21,14 +21,14 @@ def params():
     options = model_options(
         layers=LAYERS, width=8, heads=2, feedforward=8, embedding_width=4
     )
-    network = models.Transformer(options, size=20, heads={"label": 2})
+    network = networks.Transformer(options, size=20, heads={"label": 2})
     group = {name: np.zeros((1, 4), np.int32) for name in INPUT_ARRAYS}
 
     def call(net):
         return net.head("label", net.states(group))
 
-    shapes = models.unbox(
-        jax.eval_shape(lambda: models.init(network, call, jax.random.key(0)))
+    shapes = networks.unbox(
+        jax.eval_shape(lambda: networks.init(network, call, jax.random.key(0)))
     )
     return jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from research.errors import UserError
-from research.models.layers.relative import RelativeFeatures, RelativeTerms
+from research.networks.layers.relative import RelativeFeatures, RelativeTerms
 from research.run.optimizer import (
     QUERY_BIASES,
     decayed_params,

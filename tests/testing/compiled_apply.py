@@ -2,13 +2,13 @@
 
 import jax
 
-from research import models
+from research import networks
 
 
 def apply(network, params, fn, dropout_key=None):
-    """`models.apply`, compiled. Ints in the result become arrays."""
+    """`networks.apply`, compiled. Ints in the result become arrays."""
 
     def run(params, key):
-        return models.apply(network, params, fn, key)
+        return networks.apply(network, params, fn, key)
 
     return jax.jit(run)(params, dropout_key)

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file
 
-from research import models
+from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 
@@ -26,8 +26,8 @@ UNUSED = {"transformer.mask_emb"}
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "river", "stone")
 PIECES += ("a", "small", "reads", "##s")
 HEADS = {
-    "BertForPreTraining": {"nsp": models.HeadSpec(2, "tanh")},
-    "AlbertForPreTraining": {"sop": models.HeadSpec(2, "tanh")},
+    "BertForPreTraining": {"nsp": networks.HeadSpec(2, "tanh")},
+    "AlbertForPreTraining": {"sop": networks.HeadSpec(2, "tanh")},
     "ElectraForPreTraining": {"replaced": 1},
 }
 
@@ -58,13 +58,13 @@ def load(name: str, **changes: Any) -> Golden:
     heads = HEADS.get(architecture, {})
     if "SequenceClassification" in architecture:
         hidden = "none" if architecture.startswith("Llama") else "tanh"
-        heads = {"label": models.HeadSpec(2, hidden)}
+        heads = {"label": networks.HeadSpec(2, hidden)}
     size = model.config["vocab_size"]
     if not model.family.patterns:
         network = EncoderDecoder(options, size, heads=heads)
     else:
         pattern, transform = model.family.patterns[0], "MaskedLM" in architecture
-        network = models.Transformer(
+        network = networks.Transformer(
             options,
             size,
             pattern=pattern,
@@ -72,7 +72,7 @@ def load(name: str, **changes: Any) -> Golden:
             heads=heads,
         )
     outputs, here = OUTPUTS[_kind(architecture, model)](model, inputs)
-    init = lambda: models.init(network, outputs, jax.random.key(0))  # noqa: E731
+    init = lambda: networks.init(network, outputs, jax.random.key(0))  # noqa: E731
     return Golden(model, network, outputs, golden, here, jax.eval_shape(init))
 
 
@@ -86,7 +86,7 @@ def copy_with_vocabulary(name: str, folder: Path) -> Path:
 
 def params_of(golden: Golden, source: Any = None) -> Any:
     """The network's parameters, read from its folder, or tensors like those in it."""
-    shapes = models.unbox(golden.boxed)
+    shapes = networks.unbox(golden.boxed)
     leaves = jax.tree_util.tree_flatten_with_path(shapes)[0]
     by_path = {path_name(path): leaf.shape for path, leaf in leaves}
     model = golden.model if source is None else golden.model._replace(tensors=source)

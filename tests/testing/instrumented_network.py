@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import INPUT_ARRAYS
 from tests.testing import fast_key
 from tests.testing.example_batches import keys
@@ -98,8 +98,8 @@ def make_case(name, fields, num_raw, seeds=(0,)):
 
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        (_, carry), params = models.init_with_output(net, score, KEY)
-        return carry, models.unbox(params)
+        (_, carry), params = networks.init_with_output(net, score, KEY)
+        return carry, networks.unbox(params)
 
     rng = np.random.default_rng(0)
     carry, shapes = jax.eval_shape(init, on_device(batches[0]))
@@ -133,7 +133,7 @@ def record_calls(objective, net, params, batch, **options) -> tuple[dict, list[C
     def score(net):
         return objective.loss(InstrumentedNetwork(net, calls, **options), batch, KEY)[0]
 
-    return models.apply(net, params, score), calls
+    return networks.apply(net, params, score), calls
 
 
 def target_weights(batch) -> dict[str, tuple[str, ...]]:

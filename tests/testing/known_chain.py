@@ -12,7 +12,7 @@ from flax import linen as nn
 
 from research.batch import INPUT_ARRAYS, attention_mask
 from research.distributed import sharding
-from research.models.layers.heads import Readout
+from research.networks.layers.heads import Readout
 from tests.testing.markov_chain import (
     NUM_STATES,
     POWERS,

@@ -3,9 +3,9 @@
 from typing import Any
 
 from experiments import base
-from research import models
+from research import networks
 
 
-def model_options(**changes: Any) -> models.Options:
+def model_options(**changes: Any) -> networks.Options:
     """The model section at its defaults, but for `changes`."""
-    return models.Options(**(base.get_config().model.to_dict() | changes))
+    return networks.Options(**(base.get_config().model.to_dict() | changes))

@@ -172,7 +172,7 @@ def _readout(network: Network) -> str | None:
 
 def _training(network: Network, again: Any) -> list[str]:
     """Rates of dropout that the config cannot say."""
-    from research.models.options import DROPOUT_PLACES
+    from research.networks.modules.options import DROPOUT_PLACES
 
     return [
         f"model.{place}_dropout {network.options.dropout_rate(place)}"

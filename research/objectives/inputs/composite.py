@@ -12,7 +12,7 @@ import numpy as np
 from research import objectives
 from research.batch import Example, TextSpec, VocabInfo
 from research.errors import UserError
-from research.models.merge import merge_networks
+from research.networks.modules.merge import merge_networks
 from research.objectives.inputs import shared_input
 
 Fields = tuple[tuple[str, Any], ...]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import (
     NEXT,
     NONADJACENT,
@@ -170,4 +170,4 @@ def label_terms(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]
 
 def pooled_head(name: str, num_classes: int) -> dict[str, Any]:
     """A classifier named `name`: BERT's pooler (dense, tanh), then a dense layer."""
-    return {name: models.HeadSpec(num_classes, "tanh")}
+    return {name: networks.HeadSpec(num_classes, "tanh")}

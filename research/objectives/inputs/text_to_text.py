@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from research import models
+from research import networks
 from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs
-from research.models.encoder_decoder import EncoderDecoder
+from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -114,7 +114,7 @@ def network(options: Any, vocab: VocabInfo, layout: str) -> Any:
     """The encoder and decoder, or the one stack."""
     if layout == "encoder_decoder":
         return EncoderDecoder(options, size=vocab.size)
-    return models.Transformer(options, size=vocab.size, pattern=PATTERNS[layout])
+    return networks.Transformer(options, size=vocab.size, pattern=PATTERNS[layout])
 
 
 def loss_terms(

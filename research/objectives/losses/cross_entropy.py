@@ -1,6 +1,6 @@
 """Cross-entropy over a vocabulary, binary cross-entropy, and the sums they return.
 
-A readout is a vocabulary head that is not yet multiplied out (`research.models`), so
+A readout is a vocabulary head that is not yet multiplied out (`research.networks`), so
 the loss and not the network decides whether the logits of all positions exist at once:
 see `softmax`.
 """
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research import models
+from research import networks
 from research.errors import UserError
 from research.objectives.losses.softmax import IMPLEMENTATIONS, SoftmaxOptions
 
@@ -57,7 +57,7 @@ def cross_entropy(
         known = ", ".join(IMPLEMENTATIONS)
         raise ValueError(f"implementation is one of {known}, not {implementation!r}")
     weight = weight.astype(jnp.float32)
-    if isinstance(readout, models.AdaptiveReadout):
+    if isinstance(readout, networks.AdaptiveReadout):
         if smoothing or z_loss:
             raise UserError("model.cutoffs excludes label smoothing and a z-loss")
         total, correct = _adaptive(implementation, readout, target, weight)

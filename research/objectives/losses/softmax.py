@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.models import constrain
+from research.networks import constrain
 
 CHUNK_LOGITS = 2**22
 """Logits of a chunk, over all devices."""

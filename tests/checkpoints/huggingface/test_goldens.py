@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.distributed import sharding
 from tests.testing import huggingface_goldens
 
@@ -43,7 +43,7 @@ def test_logits_and_loss_are_those_of_hugging_face(name):
     """For `STEPPED` also the parameters after one step of SGD."""
     golden = huggingface_goldens.load(name)
     params = huggingface_goldens.params_of(golden)
-    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    outputs = partial(networks.apply, golden.network, fn=golden.outputs)
     if name not in STEPPED:
         assert_equal_outputs(golden, *jax.jit(outputs)(params))
         return
@@ -68,7 +68,7 @@ def test_logits_and_loss_are_those_of_hugging_face(name):
 def test_so_they_are_where_layers_are_unrolled_and_rematerialised(name):
     golden = huggingface_goldens.load(name, scan_unroll=9, remat="full")
     params = huggingface_goldens.params_of(golden)
-    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    outputs = partial(networks.apply, golden.network, fn=golden.outputs)
     assert_equal_outputs(golden, *jax.jit(outputs)(params))
 
 
@@ -80,11 +80,11 @@ def test_so_they_are_on_a_mesh(name, unroll):
     mesh = sharding.make_mesh({"data": 2, "fsdp": 2, "tensor": 2})
     where = jax.tree.map(
         lambda axes, leaf: sharding.parameter_sharding(axes, leaf.shape, mesh),
-        models.logical_axes(golden.boxed),
+        networks.logical_axes(golden.boxed),
         params,
         is_leaf=sharding.is_logical_axes,
     )
-    outputs = partial(models.apply, golden.network, fn=golden.outputs)
+    outputs = partial(networks.apply, golden.network, fn=golden.outputs)
     with sharding.context(mesh):
         params = jax.device_put(params, where)
         sharded = [x for x in jax.tree.leaves(params) if not x.is_fully_replicated]

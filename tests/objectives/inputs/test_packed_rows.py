@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 from research.batch import (
     INPUT_ARRAYS,
     NEVER,
@@ -149,7 +149,7 @@ def make_totals(objective, net):
     of sum(coef * total)."""
 
     def score(params, batch):
-        terms, _ = models.apply(
+        terms, _ = networks.apply(
             net, params, lambda net: objective.loss(net, batch, KEY)
         )
         return sum(term.coef * term.total for term in terms.values()), terms
@@ -168,8 +168,8 @@ def random_params(objective, net, batch):
     rng = np.random.default_rng(0)
     batch = {**batch, "example": np.arange(len(batch["weight"]), dtype=np.int32)}
     shapes = jax.eval_shape(
-        lambda: models.unbox(
-            models.init_with_output(
+        lambda: networks.unbox(
+            networks.init_with_output(
                 net, lambda net: objective.loss(net, batch, KEY), KEY
             )[1]
         )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.batch import BACKWARD
 from research.errors import UserError
 from research.objectives import make_objective
@@ -38,11 +38,11 @@ def scorer(objective):
 
     @jax.jit
     def init(batch):
-        return models.unbox(models.init(net, loss(batch), KEY))
+        return networks.unbox(networks.init(net, loss(batch), KEY))
 
     @jax.jit
     def run(params, batch):
-        return models.apply(net, params, loss(batch))
+        return networks.apply(net, params, loss(batch))
 
     def score(batch):
         shapes = jax.eval_shape(init, batch)
@@ -220,4 +220,4 @@ def test_mems_need_relative_positions():
     net = objective.network(small, VOCAB)
     batch = make_batch(objective, texts(9, [9], VOCAB), 8, 0)
     with pytest.raises(UserError, match=r"model\.position=relative"):
-        models.init(net, lambda net: objective.loss(net, batch, KEY), KEY)
+        networks.init(net, lambda net: objective.loss(net, batch, KEY), KEY)

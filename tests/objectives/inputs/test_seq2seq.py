@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models, objectives
+from research import networks, objectives
 
 SIZE, ROWS = 11, 128
 
@@ -18,7 +18,7 @@ def test_smoothed_targets_have_a_part_of_every_entry_of_the_vocabulary(name):
     feature = random.normal(size=(2, 3, 4)).astype(np.float32)
     table = random.normal(size=(ROWS, 4)).astype(np.float32)
     bias = np.where(np.arange(ROWS) < SIZE, 0, -1e9).astype(np.float32)
-    readout = models.Readout(
+    readout = networks.Readout(
         jnp.asarray(feature), jnp.asarray(table), jnp.asarray(bias), SIZE
     )
     net = SimpleNamespace(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.errors import UserError
 from research.objectives.losses import softmax
 from research.objectives.losses.cross_entropy import cross_entropy
@@ -31,11 +31,11 @@ def parts(batch=3, positions=11, seed=0):
     ]
 
 
-def readout(arrays) -> models.AdaptiveReadout:
+def readout(arrays) -> networks.AdaptiveReadout:
     head, *tails = (
-        models.Readout(*each, size) for each, size in zip(arrays, SIZES, strict=True)
+        networks.Readout(*each, size) for each, size in zip(arrays, SIZES, strict=True)
     )
-    return models.AdaptiveReadout(head, tuple(tails), CUTOFFS)
+    return networks.AdaptiveReadout(head, tuple(tails), CUTOFFS)
 
 
 def log_probabilities(arrays) -> jax.Array:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research import models
+from research import networks
 from research.objectives.losses import cross_entropy
 from research.objectives.losses.copy_loss import copy_cross_entropy
 
@@ -41,7 +41,7 @@ def test_value_and_gradient_agree_with_the_definition(implementation, monkeypatc
     arrays, gate, token, target, weight = make_inputs()
 
     def loss(arrays, gate, weight):
-        readout = models.Readout(*arrays, SIZE)
+        readout = networks.Readout(*arrays, SIZE)
         term, correct = copy_cross_entropy(
             readout, gate, token, target, weight, implementation=implementation
         )
@@ -71,7 +71,7 @@ def test_value_and_gradient_agree_with_the_definition(implementation, monkeypatc
 
 def test_a_gate_of_1_copies_and_a_gate_of_0_does_not():
     arrays, gate, token, target, _ = make_inputs()
-    readout, weight = models.Readout(*arrays, SIZE), np.ones_like(gate)
+    readout, weight = networks.Readout(*arrays, SIZE), np.ones_like(gate)
     same = token == target
     closed, _ = copy_cross_entropy(readout, gate * 0 - 60, token, target, weight)
     softmax, _ = cross_entropy.cross_entropy(readout, target, weight)
@@ -87,7 +87,7 @@ def test_a_gate_of_1_copies_and_a_gate_of_0_does_not():
 
 def test_weight_0_has_gradient_0():
     arrays, gate, token, target, _ = make_inputs()
-    readout, weight = models.Readout(*arrays, SIZE), np.zeros_like(gate)
+    readout, weight = networks.Readout(*arrays, SIZE), np.zeros_like(gate)
 
     def total(feature, gate):
         changed = readout._replace(feature=feature)

@@ -3,7 +3,7 @@
 from tests.proofs.mutation import Mutant
 from tests.proofs.mutation.network import LOSSES, SOFTMAX
 
-ADAPTIVE = "research/models/layers/adaptive.py"
+ADAPTIVE = "research/networks/layers/adaptive.py"
 TEST_ADAPTIVE = "tests/objectives/losses/test_adaptive_softmax.py"
 
 MUTANTS = [
@@ -44,7 +44,7 @@ MUTANTS = [
         ADAPTIVE,
         "if not number:  # tied",
         "if number < 0:  # tied",
-        "tests/models/layers/test_adaptive.py",
+        "tests/networks/layers/test_adaptive.py",
         "has_a_table",
     ),
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = [
         ADAPTIVE,
         "sizes[0] += len(options.cutoffs)",
         "sizes[0] += 0",
-        "tests/models/layers/test_adaptive.py",
+        "tests/networks/layers/test_adaptive.py",
         "has_a_table",
     ),
 ]

@@ -7,11 +7,11 @@ FORWARD = "research/kernels/forward.py"
 BACKWARD = "research/kernels/backward.py"
 TILE = "research/kernels/tile.py"
 BIAS = "research/kernels/position_bias.py"
-MASK = "research/models/layers/kernel_attention.py"
+MASK = "research/networks/layers/kernel_attention.py"
 
 TEST_INTERVALS = "tests/kernels/test_intervals.py"
 TEST_KERNEL = "tests/kernels/test_interval_attention.py"
-TEST_MASK = "tests/models/layers/test_kernel_attention.py"
+TEST_MASK = "tests/networks/layers/test_kernel_attention.py"
 
 MUTANTS = [
     Mutant(

@@ -154,10 +154,10 @@ MUTANTS = [
     ),
     Mutant(
         "gradients flow into mems",
-        "research/models/blocks.py",
+        "research/networks/modules/blocks.py",
         "return after, lax.stop_gradient(x[:, slice(*memorize)])",
         "return after, x[:, slice(*memorize)]",
-        "tests/models/test_mems.py",
+        "tests/networks/test_mems.py",
         "no_gradient_flows_through_mems",
     ),
     Mutant(

@@ -105,10 +105,10 @@ MUTANTS = [
     ),
     Mutant(
         "the generator has as many heads as the discriminator",
-        "research/models/electra.py",
+        "research/networks/modules/electra.py",
         "heads=max(1, width // HEAD_WIDTH),",
         "heads=options.heads,",
-        "tests/models/test_encoder_decoder_and_electra.py",
+        "tests/networks/test_encoder_decoder_and_electra.py",
         "a_generator_is_as_deep",
     ),
     Mutant(

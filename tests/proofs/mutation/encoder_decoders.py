@@ -73,10 +73,10 @@ MUTANTS = [
     ),
     Mutant(
         "the encoder of shared stacks is causal",
-        "research/models/encoder_decoder.py",
+        "research/networks/modules/encoder_decoder.py",
         'self.encoder(x, group, pattern="full")',
         "self.encoder(x, group)",
-        "tests/models/test_encoder_decoder_and_electra.py",
+        "tests/networks/test_encoder_decoder_and_electra.py",
         "shared_stacks",
     ),
     Mutant(

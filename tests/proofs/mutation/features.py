@@ -2,8 +2,8 @@
 
 from tests.proofs.mutation import Mutant
 
-FEATURES = "research/models/layers/features.py"
-TEST_FEATURES = "tests/models/layers/test_features.py"
+FEATURES = "research/networks/layers/features.py"
+TEST_FEATURES = "tests/networks/layers/test_features.py"
 
 MUTANTS = [
     Mutant(

@@ -2,12 +2,12 @@
 
 from tests.proofs.mutation import Mutant
 
-CACHE = "research/models/layers/cache.py"
+CACHE = "research/networks/layers/cache.py"
 BEAMS = "research/generation/beams.py"
 TEXTS = "research/generation/texts.py"
 NEXT = "research/generation/next_token.py"
 CONTINUATION = "research/generation/continuation.py"
-TEST_CACHE = "tests/models/test_cache.py"
+TEST_CACHE = "tests/networks/test_cache.py"
 TEST_DECODING = "tests/generation/test_decoding.py"
 TEST_GENERATE = "tests/generation/test_generate.py"
 TEST_FILL = "tests/generation/test_fill.py"
@@ -23,7 +23,7 @@ MUTANTS = [
     ),
     Mutant(
         "the causal pattern of later calls counts queries from the first slot",
-        "research/models/layers/dense_attention.py",
+        "research/networks/layers/dense_attention.py",
         "query_index += 0 if inputs.start is None else inputs.start",
         "query_index += 0",
         TEST_CACHE,

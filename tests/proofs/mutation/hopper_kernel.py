@@ -10,7 +10,7 @@ FORWARD = "research/kernels/hopper/forward.py"
 BACKWARD = "research/kernels/hopper/backward.py"
 
 TEST_KERNEL = "tests/kernels/test_hopper_attention.py"
-TEST_MASK = "tests/models/layers/test_hopper_attention.py"
+TEST_MASK = "tests/networks/layers/test_hopper_attention.py"
 
 MUTANTS = [
     Mutant(
@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "a GPU runs the kernel for TPUs",
-        "research/models/layers/attention.py",
+        "research/networks/layers/attention.py",
         '    if platform() == "gpu":\n        from',
         '    if platform() == "cuda":\n        from',
         TEST_MASK,
@@ -119,7 +119,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper the scored queries have the plan of all",
-        "research/models/layers/kernel_attention.py",
+        "research/networks/layers/kernel_attention.py",
         "intervals = scored_intervals(self.intervals, scored_BP)",
         "intervals = self.intervals",
         TEST_MASK,
@@ -127,7 +127,7 @@ MUTANTS = [
     ),
     Mutant(
         "on Hopper dropout of attention weights is left out in silence",
-        "research/models/layers/kernel_attention.py",
+        "research/networks/layers/kernel_attention.py",
         "self.settings._replace(dropout=dropout_rate)",
         "self.settings",
         TEST_MASK,
@@ -192,7 +192,7 @@ MUTANTS = [
     ),
     Mutant(
         "a GPU before Hopper is given its kernel",
-        "research/models/layers/hopper_attention.py",
+        "research/networks/layers/hopper_attention.py",
         "if not capability.startswith(HOPPER):",
         "if not capability:",
         TEST_MASK,

@@ -34,7 +34,7 @@ MUTANTS = [
     ),
     Mutant(
         "heads of keys are repeated as a whole: query h reads key h mod num_kv_heads",
-        "research/models/layers/attention.py",
+        "research/networks/layers/attention.py",
         "key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))",
         "key, value = (jnp.tile(each, (1, 1, repeats, 1)) for each in (key, value))",
         TEST_GOLDENS,
@@ -42,7 +42,7 @@ MUTANTS = [
     ),
     Mutant(
         "rotary angles have base 10,000 whatever rope_theta",
-        "research/models/layers/attention.py",
+        "research/networks/layers/attention.py",
         "rotary_angles(each, options.key_width, options.rope_theta)",
         "rotary_angles(each, options.key_width)",
         TEST_GOLDENS,

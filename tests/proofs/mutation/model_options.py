@@ -2,18 +2,18 @@
 
 from tests.proofs.mutation import Mutant
 
-HEADS = "research/models/layers/heads.py"
+HEADS = "research/networks/layers/heads.py"
 
-TEST_ATTENTION = "tests/models/layers/test_attention.py"
-TEST_RELATIVE = "tests/models/layers/test_relative.py"
-TEST_HEADS = "tests/models/layers/test_heads.py"
-TEST_NETWORK = "tests/models/test_transformer.py"
-TEST_ENCODER_DECODER = "tests/models/test_encoder_decoder_and_electra.py"
+TEST_ATTENTION = "tests/networks/layers/test_attention.py"
+TEST_RELATIVE = "tests/networks/layers/test_relative.py"
+TEST_HEADS = "tests/networks/layers/test_heads.py"
+TEST_NETWORK = "tests/networks/test_transformer.py"
+TEST_ENCODER_DECODER = "tests/networks/test_encoder_decoder_and_electra.py"
 
 MUTANTS = [
     Mutant(
         "queries of the second stream read the mask token's row",
-        "research/models/transformer.py",
+        "research/networks/modules/transformer.py",
         "            query = self.query_embedding(rows, length - num_keys)",
         '            query = token(group["token"][:, num_keys:])',
         TEST_ATTENTION,
@@ -21,7 +21,7 @@ MUTANTS = [
     ),
     Mutant(
         "heads have the width of the stream over their number, whatever head_width",
-        "research/models/options.py",
+        "research/networks/modules/options.py",
         "return self.head_width or self.width // self.heads",
         "return self.width // self.heads",
         TEST_RELATIVE,
@@ -29,7 +29,7 @@ MUTANTS = [
     ),
     Mutant(
         "each layer has its own biases of relative positions though they are shared",
-        "research/models/blocks.py",
+        "research/networks/modules/blocks.py",
         "        if options.shared_relative_biases:\n",
         "        if False:\n",
         TEST_RELATIVE,
@@ -37,7 +37,7 @@ MUTANTS = [
     ),
     Mutant(
         "dropout is at the rate of model.dropout at every place",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         "rate = module.options.dropout_rate(place)",
         "rate = module.options.dropout",
         TEST_NETWORK,
@@ -45,7 +45,7 @@ MUTANTS = [
     ),
     Mutant(
         "there is no dropout inside feed-forward layers",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         '        y = dropout(self, y, "feedforward")\n',
         "",
         TEST_NETWORK,
@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "a step has no dropout unless model.dropout is above 0",
         "research/run/setup.py",
-        "dropout=models.Options(**config.model).has_dropout,",
+        "dropout=networks.Options(**config.model).has_dropout,",
         "dropout=config.model.dropout > 0,",
         "tests/run/test_setup.py",
         "one_place_alone",
@@ -101,7 +101,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder has the encoder's depth",
-        "research/models/encoder_decoder.py",
+        "research/networks/modules/encoder_decoder.py",
         "num_layers = options.decoder_layers or options.layers",
         "num_layers = options.layers",
         TEST_ENCODER_DECODER,
@@ -109,7 +109,7 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder with a token table of its own is read out by the encoder's",
-        "research/models/encoder_decoder.py",
+        "research/networks/modules/encoder_decoder.py",
         "return self.output(states, self.target_token.table_VE)",
         "return self.output(states, self.token.table_VE)",
         TEST_ENCODER_DECODER,
@@ -117,7 +117,7 @@ MUTANTS = [
     ),
     Mutant(
         "attention to an encoder has one output layer for all languages",
-        "research/models/blocks.py",
+        "research/networks/modules/blocks.py",
         'query["token_type"] = group["token_type"]',
         'query["token_type"] = 0 * group["token_type"]',
         TEST_ENCODER_DECODER,
@@ -133,7 +133,7 @@ MUTANTS = [
     ),
     Mutant(
         "Transformer-XL's token embeddings are not scaled",
-        "research/models/layers/embeddings.py",
+        "research/networks/layers/embeddings.py",
         "return x_BLE * options.width**0.5 if options.scale_embeddings else x_BLE",
         "return x_BLE",
         TEST_NETWORK,

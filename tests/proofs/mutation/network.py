@@ -2,23 +2,23 @@
 
 from tests.proofs.mutation import Mutant
 
-ATTENTION = "research/models/layers/attention.py"
-DENSE_ATTENTION = "research/models/layers/dense_attention.py"
-RELATIVE = "research/models/layers/relative.py"
-POSITIONS = "research/models/layers/positions.py"
+ATTENTION = "research/networks/layers/attention.py"
+DENSE_ATTENTION = "research/networks/layers/dense_attention.py"
+RELATIVE = "research/networks/layers/relative.py"
+POSITIONS = "research/networks/layers/positions.py"
 LOSSES = "research/objectives/losses/cross_entropy.py"
 SOFTMAX = "research/objectives/losses/softmax.py"
 
-TEST_ATTENTION = "tests/models/layers/test_attention.py"
-TEST_RELATIVE = "tests/models/layers/test_relative.py"
-TEST_POSITIONS = "tests/models/layers/test_positions.py"
-TEST_NETWORK = "tests/models/test_transformer.py"
+TEST_ATTENTION = "tests/networks/layers/test_attention.py"
+TEST_RELATIVE = "tests/networks/layers/test_relative.py"
+TEST_POSITIONS = "tests/networks/layers/test_positions.py"
+TEST_NETWORK = "tests/networks/test_transformer.py"
 TEST_LOSSES = "tests/objectives/losses/test_cross_entropy.py"
 
 MUTANTS = [
     Mutant(
         "fine-tuning starts from a new pooler: each head has its own",
-        "research/models/layers/heads.py",
+        "research/networks/layers/heads.py",
         "x = jnp.tanh(self.pooler(x))",
         'x = jnp.tanh(Dense(options, options.width, axes, name="dense")(x))',
         "tests/objectives/test_sequence_classification.py",
@@ -44,10 +44,10 @@ MUTANTS = [
     ),
     Mutant(
         "a decoder attends to the encoder's other documents",
-        "research/models/blocks.py",
+        "research/networks/modules/blocks.py",
         '{"segment": group["segment"]}, {"segment": encoded.segment}',
         '{"segment": group["segment"] > 0}, {"segment": encoded.segment > 0}',
-        "tests/models/test_encoder_decoder_and_electra.py",
+        "tests/networks/test_encoder_decoder_and_electra.py",
         "the_encoders_same_segment",
         pitfall=10,
     ),
@@ -105,7 +105,7 @@ MUTANTS = [
     ),
     Mutant(
         "learned positions are indices, whatever the position array contains",
-        "research/models/layers/embeddings.py",
+        "research/networks/layers/embeddings.py",
         'x = x + lookup(table, group["position"])',
         'x = x + lookup(table, jnp.arange(x.shape[1])[None] + 0 * group["position"])',
         TEST_POSITIONS,
@@ -137,10 +137,10 @@ MUTANTS = [
     ),
     Mutant(
         "GPT-2's residual layers are counted by blocks, not by what is added",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         "std = 0.02 * (2 * options.layers) ** -0.5",
         "std = 0.02 * options.layers**-0.5",
-        "tests/models/test_initial_values.py",
+        "tests/networks/test_initial_values.py",
         "gpt2_scales",
     ),
     Mutant(
@@ -153,23 +153,23 @@ MUTANTS = [
     ),
     Mutant(
         "the initialiser of a parameter is traced wherever it is read",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         '        if self.has_variable("params", name):\n',
         "        if False:\n",
-        "tests/models/layers/test_dense.py",
+        "tests/networks/layers/test_dense.py",
         "is_made_once",
     ),
     Mutant(
         "LayerNorm does not subtract the mean",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         "y = y - jnp.mean(y, axis=-1, keepdims=True)",
         "y = y - 0 * jnp.mean(y, axis=-1, keepdims=True)",
-        "tests/models/layers/test_dense.py",
+        "tests/networks/layers/test_dense.py",
         "norms_are_the_definitions",
     ),
     Mutant(
         "rows that pad the vocabulary have a probability",
-        "research/models/layers/heads.py",
+        "research/networks/layers/heads.py",
         "bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)",
         "bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, 0.0)",
         TEST_NETWORK,
@@ -210,10 +210,10 @@ MUTANTS = [
     ),
     Mutant(
         "XLM's biases start at 0, not as PyTorch's",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         "return uniform(fan_in**-0.5, *names)",
         "return constant(0.0, *names)",
-        "tests/models/test_initial_values.py",
+        "tests/networks/test_initial_values.py",
         "xlm_initialises",
     ),
     Mutant(

@@ -3,7 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 TEST_SPEED = "tests/launch/test_speed.py"
-TEST_LIBRARY = "tests/models/layers/test_library_attention.py"
+TEST_LIBRARY = "tests/networks/layers/test_library_attention.py"
 TEST_TRAFFIC = "tests/launch/hardware/test_hbm_traffic.py"
 TEST_COLLECTIVES = "tests/launch/hardware/test_hlo_collectives.py"
 TEST_ROOFLINE = "tests/launch/hardware/test_roofline.py"
@@ -29,7 +29,7 @@ MUTANTS = [
     ),
     Mutant(
         "the library's query without keys outputs the mean of all values",
-        "research/models/layers/library_attention.py",
+        "research/networks/layers/library_attention.py",
         "return jnp.where(has_keys_BLH1, out_BLHK, 0)",
         "return out_BLHK",
         TEST_LIBRARY,
@@ -125,26 +125,26 @@ MUTANTS = [
     ),
     Mutant(
         "attention auto takes a kernel that lacks what the network needs",
-        "research/models/layers/attention.py",
+        "research/networks/layers/attention.py",
         'return "dense" if options.lacks(name) else name',
         "return name",
-        "tests/models/layers/test_attention.py",
+        "tests/networks/layers/test_attention.py",
         "auto",
     ),
     Mutant(
         "attention auto gives cuDNN heads that it does not take",
-        "research/models/layers/attention.py",
+        "research/networks/layers/attention.py",
         "has_width = options.key_width <= 128 and options.key_width % 8 == 0",
         "has_width = options.key_width <= 128",
-        "tests/models/layers/test_attention.py",
+        "tests/networks/layers/test_attention.py",
         "auto",
     ),
     Mutant(
         "dense attention and the kernel drop different pairs",
-        "research/models/layers/dense.py",
+        "research/networks/layers/dense.py",
         "return counter_dropout(x, seed, row, column, rate)",
         "return counter_dropout(x, seed, row + 1, column, rate)",
-        "tests/models/layers/test_kernel_attention.py",
+        "tests/networks/layers/test_kernel_attention.py",
         "queries_behind",
     ),
     Mutant(

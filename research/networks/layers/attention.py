@@ -1,0 +1,212 @@
+"""The attention layer: projections, terms of positions, and attention itself.
+
+Stacks hand over `AttentionInputs`, the batch's integer arrays, to `prepare`, and blocks
+pass on its opaque result, whose mask is that of the implementation which
+`model.attention` chooses: dense, a kernel of ours, or JAX's own function.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
+# C token types
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.layers.cache import KeyValues
+from research.networks.layers.dense import Dense, dropout, gather_positions
+from research.networks.layers.dense_attention import (
+    AttentionInputs,
+    DenseMask,
+    dense_attention,
+    dense_mask,
+)
+from research.networks.layers.library_attention import library_mask
+from research.networks.layers.positions import apply_rotary, rotary_angles
+from research.networks.layers.relative import (
+    RelativeFeatures,
+    RelativeTerms,
+    relative_features,
+)
+from research.networks.modules.options import Options
+
+PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
+"""Platform -> the value of model.attention that "auto" takes there if it serves."""
+
+
+class PositionFeatures(NamedTuple):
+    """Functions of the positions or token types of queries or keys; None: not used."""
+
+    rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
+    relative: RelativeFeatures | None = None
+    output: jax.Array | None = None  # [B, L, C] one-hot, of the layer after attention
+
+
+class PreparedInputs(NamedTuple):
+    """What all layers of a stack derive from the same `AttentionInputs`; opaque."""
+
+    query: PositionFeatures
+    key: PositionFeatures
+    mask: Any  # of the implementation, with a method `at(scored)`
+    relative_biases: Mapping[str, jax.Array] | None = None  # of all layers together
+
+    def at(self, scored_BP: jax.Array) -> "PreparedInputs":
+        """The same for the queries at the scored positions alone."""
+        query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
+        return self._replace(query=query, mask=self.mask.at(scored_BP))
+
+
+def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
+    """Derives once per stack what is the same in all of its attention layers."""
+    rotary = relative = None, None  # of queries, of keys
+    if "position" in inputs.query:
+        if options.position == "rotary":
+            positions = inputs.query["position"], inputs.key["position"]
+            rotary = [
+                rotary_angles(each, options.key_width, options.rope_theta)
+                for each in positions
+            ]
+        if options.has_relative_terms:
+            relative = relative_features(options, inputs)
+    query, key = map(PositionFeatures, rotary, relative)
+    if "position" not in inputs.query and "token_type" in inputs.query:
+        by_type = jax.nn.one_hot(
+            inputs.query["token_type"], options.token_types, dtype=options.dtype
+        )
+        query = query._replace(output=by_type)
+    return PreparedInputs(query, key, _make_mask(options, inputs))
+
+
+def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """The mask of the implementation that `model.attention` chooses."""
+    name = choose_attention(options)
+    if name == "dense" or inputs.start is not None:  # a few queries a call
+        return dense_mask(inputs)
+    if name == "library":
+        return library_mask(inputs, implementation=library_kernel())
+    return _interval_kernel_mask(options, inputs)
+
+
+def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
+    """That of the platform's interval kernel."""
+    # Pallas takes a second to import.
+    if platform() == "gpu":
+        from research.networks.layers.hopper_attention import hopper_mask
+
+        return hopper_mask(inputs, head_width=options.key_width)
+    from research.networks.layers.kernel_attention import interval_mask
+
+    return interval_mask(inputs, interpret=platform() != "tpu")
+
+
+def choose_attention(options: Options) -> str:
+    """`model.attention`; for "auto" the platform's kernel if it serves, else "dense".
+
+    cuDNN serves bfloat16 and heads of a width up to 128 that 8 divides.
+    """
+    if options.attention != "auto":
+        return options.attention
+    name = PLATFORM_KERNELS.get(platform(), "dense")
+    if name == "library":
+        has_width = options.key_width <= 128 and options.key_width % 8 == 0
+        if options.dtype != "bfloat16" or not has_width:
+            return "dense"
+    return "dense" if options.lacks(name) else name
+
+
+def library_kernel() -> str:
+    """The implementation of JAX's own function for the platform."""
+    return "cudnn" if platform() == "gpu" else "xla"
+
+
+def platform() -> str:
+    """That of the mesh, whose devices need not be present; else of JAX."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
+class Attention(nn.Module):
+    """Multi-head attention, to the states themselves or to others."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(
+        self,
+        states_BLD: jax.Array,
+        inputs: PreparedInputs,
+        *,
+        source_BMD: jax.Array | KeyValues | None = None,
+        slots: tuple[KeyValues, jax.Array] | None = None,
+        with_keys: bool = False,
+    ) -> Any:
+        """[B, L, D] from states [B, L, D].
+
+        Args:
+          inputs: of these queries and keys.
+          source_BMD: states that keys and values are made of, or these themselves;
+            None: `states_BLD`.
+          slots: keys and values of all slots of a cache, and the slot from which on the
+            source's are written; None: the source's are all.
+          with_keys: returns the source's keys and values too.
+        """
+        options = self.options
+        num_heads, key_width = options.heads, options.key_width
+        t5 = options.init == "t5"
+        dense = partial(Dense, options, bias=options.position != "relative")
+
+        def project(name, state, count, init_scale=1.0):
+            axes = ("embed", "heads")
+            layer = dense(count * key_width, axes, scale=init_scale, name=name)
+            return layer(state).reshape(*state.shape[:2], count, key_width)
+
+        init_scale = key_width**-0.5 if t5 else 1.0
+        query = project("query", states_BLD, num_heads, init_scale)
+        own = source = states_BLD if source_BMD is None else source_BMD
+        num_kv_heads = options.num_kv_heads or num_heads
+        if not isinstance(source, KeyValues):
+            names = ("key", "value")
+            own = KeyValues(*(project(name, source, num_kv_heads) for name in names))
+        key, value = own if slots is None else slots[0].write(own, slots[1])
+        if num_kv_heads < num_heads:
+            repeats = num_heads // num_kv_heads
+            key, value = (jnp.repeat(each, repeats, axis=2) for each in (key, value))
+        if inputs.query.rotary is not None:
+            query = apply_rotary(query, *inputs.query.rotary)
+            key = apply_rotary(key, *inputs.key.rotary)
+        relative, scale = None, 1.0 if t5 else key_width**-0.5
+        if inputs.query.relative is not None:
+            features = inputs.query.relative, inputs.key.relative
+            terms = RelativeTerms(options, scale, name="relative")
+            query, key, relative = terms(query, key, *features, inputs.relative_biases)
+        else:
+            query = query * scale
+        out = self._attend(query, key, value, inputs.mask, relative)
+        out = out.reshape(*out.shape[:2], options.attention_width)
+        out = self._project_out(dense, out, inputs.query.output)
+        return (out, own) if with_keys else out
+
+    def _attend(self, query, key, value, mask, relative):
+        """Attention by the implementation that the mask is of."""
+        rate = self.options.dropout_rate("attention")
+        drops = rate > 0 and self.has_rng("dropout")
+        if not isinstance(mask, DenseMask):
+            own = {} if relative is None else {"relative": relative}
+            if drops:
+                own |= {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
+            return mask.attend(query, key, value, **own)
+        drop = partial(dropout, self, place="attention") if drops else None
+        return dense_attention(query, key, value, mask, relative=relative, drop=drop)
+
+    def _project_out(self, dense, out, types_BLC):
+        """The last layer; with `types_BLC` one-hot, one for each token type."""
+        axes = ("heads", "embed")
+        layer = partial(dense, self.options.width, axes, residual=True)
+        if types_BLC is None:
+            return layer(name="out")(out)
+        types = range(self.options.token_types)
+        out_CBLD = jnp.stack([layer(name=f"out_{n}")(out) for n in types])
+        return jnp.einsum("blc,cbld->bld", types_BLC, out_CBLD)

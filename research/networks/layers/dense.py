@@ -1,0 +1,234 @@
+"""Parameters; dense, norm and feed-forward layers, activations, dropout, gathering."""
+
+# B batch, L length, P scored positions, D width, F output width, N rows
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.ad_checkpoint import checkpoint_name
+
+from research.kernels.counter_dropout import counter_dropout, dropout_seeds
+from research.networks.modules.options import Options
+
+
+@jax.custom_vjp
+def gelu(x: jax.Array) -> jax.Array:
+    """x Phi(x); only x is saved for the gradient (Hendrycks and Gimpel 2016)."""
+    return (x * _normal_cdf(x)).astype(x.dtype)
+
+
+def _normal_cdf(x):
+    return 0.5 * (1 + jax.lax.erf(x.astype(jnp.float32) * 0.5**0.5))
+
+
+def _gelu_fwd(x):
+    return gelu(x), x
+
+
+def _gelu_bwd(x, grad):
+    x_float32 = x.astype(jnp.float32)
+    density = jnp.exp(-0.5 * x_float32 * x_float32) * (2 * jnp.pi) ** -0.5
+    return (((_normal_cdf(x) + x_float32 * density) * grad).astype(x.dtype),)
+
+
+gelu.defvjp(_gelu_fwd, _gelu_bwd)
+
+ACTIVATIONS = {
+    "gelu": gelu,
+    "gelu_tanh": lambda x: jax.nn.gelu(x, approximate=True),
+    "relu": jax.nn.relu,
+    "geglu": lambda x: jax.nn.gelu(x, approximate=True),
+    "swiglu": jax.nn.silu,
+}
+GATED = ("geglu", "swiglu")
+DENSE_PRODUCT = "product"
+"""Checkpoint name of a dense layer's product, which remat policies may save."""
+STATE_AXES = ("batch", "length", None)
+"""The logical axes of states [B, L, D]."""
+
+
+def gather_positions(array: jax.Array, scored_BP: jax.Array) -> jax.Array:
+    """[B, P, ...]: the entries of an array [B, L, ...] at the scored positions."""
+    index = jnp.expand_dims(scored_BP, range(2, array.ndim))
+    return jnp.take_along_axis(array, index, axis=1, mode="clip")
+
+
+def normal(options: Options, std: float, *names: str | None):
+    """An initialiser N(0, std) of a parameter with logical axis names.
+
+    With `model.init` truncated, values beyond two standard deviations are redrawn, as
+    in BERT's released code (the standard deviation then is 0.88 of `std`).
+    """
+    truncated = options.init == "truncated"
+    draw = nn.initializers.truncated_normal if truncated else nn.initializers.normal
+    return nn.with_logical_partitioning(draw(std), names)
+
+
+def constant(value: float, *names: str | None):
+    """An initialiser with one value, of a parameter with logical axis names."""
+    return nn.with_logical_partitioning(nn.initializers.constant(value), names)
+
+
+def uniform(bound: float, *names: str | None):
+    """An initialiser U(-bound, bound) of a parameter with logical axis names."""
+
+    def draw(key, shape, dtype=jnp.float32):
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return nn.with_logical_partitioning(draw, names)
+
+
+def bias_init(options: Options, fan_in: int, *names: str | None):
+    """The initialiser of the bias of a dense layer with `fan_in` inputs."""
+    if options.init == "xlm":
+        return uniform(fan_in**-0.5, *names)
+    return constant(0.0, *names)
+
+
+class Module(nn.Module):
+    """The base of modules that have parameters of their own."""
+
+    @nn.nowrap
+    def param(self, name: str, init: Callable, *args: Any) -> Any:
+        """The parameter of that name, which `init(key, *args)` makes if there is none.
+
+        Flax's own traces `init` again, to compare shapes, wherever a parameter is read:
+        a third of the time that it takes to trace a network with its gradient.
+        """
+        if self.has_variable("params", name):
+            return nn.meta.unbox(self.get_variable("params", name))
+        return super().param(name, init, *args)
+
+
+def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
+    """Dropout of x [..., L, D] at the rate of a place, if there is a "dropout" key.
+
+    Args:
+      place: one of `DROPOUT_PLACES` of the options.
+    """
+    rate = module.options.dropout_rate(place)
+    if not rate or not module.has_rng("dropout"):
+        return x
+    seed = dropout_seeds(module.make_rng("dropout"), *x.shape[:-2])[..., None, None]
+    row, column = (
+        jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - n) for n in (2, 1)
+    )
+    return counter_dropout(x, seed, row, column, rate)
+
+
+@jax.custom_vjp
+def dense_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., D] @ kernel [D, F] in x's dtype; the kernel's gradient is float32.
+
+    XLA:CPU is fast where both operands of a product are read along their rows, so on a
+    CPU the kernel's gradient takes a transposed copy of the narrower operand: 0.7 of
+    the time of JAX's own transpose of the product. Elsewhere it is a plain product.
+    """
+    return x @ kernel.astype(x.dtype)
+
+
+def _dense_matmul_fwd(x, kernel):
+    return dense_matmul(x, kernel), (x, kernel)
+
+
+def _dense_matmul_bwd(residuals, grad):
+    x, kernel = residuals
+    x_ND, grad_NF = (operand.reshape(-1, operand.shape[-1]) for operand in (x, grad))
+    matmul = partial(jnp.matmul, preferred_element_type=jnp.float32)
+    if x_ND.shape[1] <= grad_NF.shape[1]:
+        grad_kernel_DF = matmul(_materialize_on_cpu(x_ND.T), grad_NF)
+    else:
+        grad_kernel_FD = matmul(_materialize_on_cpu(grad_NF.T), x_ND)
+        grad_kernel_DF = _materialize_on_cpu(grad_kernel_FD).T
+    return grad @ kernel.T.astype(grad.dtype), grad_kernel_DF
+
+
+def _materialize_on_cpu(x):
+    """x, which XLA:CPU writes out in this layout instead of reading it transposed."""
+    return jax.lax.platform_dependent(
+        x, cpu=jax.lax.optimization_barrier, default=lambda x: x
+    )
+
+
+dense_matmul.defvjp(_dense_matmul_fwd, _dense_matmul_bwd)
+
+
+class Dense(Module):
+    """x @ kernel + bias over the last dimension.
+
+    Attributes:
+      axes: the logical names of the kernel's two dimensions.
+      scale: factor of the initial standard deviation with `model.init` t5.
+      residual: the output is added to the residual stream (GPT-2 scales its kernel).
+    """
+
+    options: Options
+    size: int
+    axes: tuple[str | None, str | None]
+    scale: float = 1.0
+    residual: bool = False
+    bias: bool = True
+
+    @nn.compact
+    def __call__(self, x):
+        options, fan_in = self.options, x.shape[-1]
+        kernel = self.param("kernel", self._kernel_init(fan_in), (fan_in, self.size))
+        y = checkpoint_name(dense_matmul(x, kernel), DENSE_PRODUCT)
+        if options.bias and self.bias:
+            init = bias_init(options, fan_in, self.axes[1])
+            bias = self.param("bias", init, (self.size,))
+            y += jnp.expand_dims(bias.astype(x.dtype), range(x.ndim - 1))
+        return y
+
+    def _kernel_init(self, fan_in):
+        options, std = self.options, 0.02
+        if options.init == "xlm":
+            return uniform(fan_in**-0.5, *self.axes)
+        if options.init == "t5":
+            std = self.scale * fan_in**-0.5
+        elif options.init == "gpt2" and self.residual:
+            std = 0.02 * (2 * options.layers) ** -0.5
+        return normal(options, std, *self.axes)
+
+
+class Norm(Module):
+    """LayerNorm or RMSNorm over the last dimension, computed in float32."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, x):
+        options = self.options
+        leading_dims = range(x.ndim - 1)
+        scale = self.param("scale", constant(1.0, "embed"), (x.shape[-1],))
+        y = x.astype(jnp.float32)
+        if options.norm == "layernorm":
+            y = y - jnp.mean(y, axis=-1, keepdims=True)
+        mean_square = jnp.mean(y * y, axis=-1, keepdims=True)
+        y = y * jax.lax.rsqrt(mean_square + options.norm_epsilon)
+        y = y * jnp.expand_dims(scale, leading_dims)
+        if options.norm == "layernorm" and options.bias:
+            bias = self.param("bias", constant(0.0, "embed"), (x.shape[-1],))
+            y = y + jnp.expand_dims(bias, leading_dims)
+        return y.astype(x.dtype)
+
+
+class FeedForward(nn.Module):
+    """Dense, activation (gated or not), dense."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, x):
+        options = self.options
+        activation = ACTIVATIONS[options.activation]
+        inner, outer = ("embed", "feedforward"), ("feedforward", "embed")
+        y = activation(Dense(options, options.feedforward, inner, name="in")(x))
+        if options.activation in GATED:
+            y *= Dense(options, options.feedforward, inner, name="gate")(x)
+        y = dropout(self, y, "feedforward")
+        return Dense(options, x.shape[-1], outer, residual=True, name="out")(y)

@@ -1,0 +1,85 @@
+"""Features: states of several layers, joined or mixed, and read by a BiLSTM."""
+
+# B batch, L length, N blocks, D width, F width of the features
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.layers.dense import Module, constant
+from research.networks.modules.options import Options
+
+FEATURES = ("last", "concat", "mix")
+"""The states that heads of fine-tuning read.
+
+last    of the last block.
+concat  of the last four blocks (of all, where there are fewer), joined: the best of
+        Devlin et al. 2019, table 7.
+mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_n, with
+        learned `layers`, at first equal, and `scale`, at first 1 (Peters et al. 2018,
+        equation 1; allennlp/modules/scalar_mix.py, without its norm of layers).
+"""
+
+MAX_CONCAT = 4
+
+
+class FeatureLayers(Module):
+    """The features of a row, and a BiLSTM on top of them.
+
+    The states of blocks are what the next block adds to: with norms before layers, only
+    those of the last block have the final norm.
+
+    Attributes:
+      features: one of `FEATURES`.
+      lstm_layers: of the BiLSTM, each with `options.width` units a direction (768 in
+        Devlin et al. 2019, section 5.3); 0: none. Initial values are flax's: LeCun's
+        normal, orthogonal for recurrent kernels, biases 0.
+    """
+
+    options: Options
+    features: str
+    lstm_layers: int
+
+    @nn.compact
+    def __call__(
+        self, x_BLD: jax.Array, inputs_NBLD: jax.Array, segment_BL: jax.Array
+    ) -> jax.Array:
+        """[B, L, F] from the last states and the inputs of all blocks.
+
+        Padding is at the end of rows, and the BiLSTM does not read it.
+        """
+        x = x_BLD
+        if self.features == "concat":
+            blocks = [*inputs_NBLD[1:], x_BLD]
+            x = jnp.concatenate(blocks[-MAX_CONCAT:], axis=-1)
+        elif self.features == "mix":
+            x = self._mix(jnp.concatenate([inputs_NBLD, x_BLD[None]]))
+        size_B = jnp.sum(segment_BL > 0, axis=1)
+        for number in range(self.lstm_layers):
+            forward = nn.RNN(self._cell(), name=f"forward_{number}")
+            backward = nn.RNN(
+                self._cell(), reverse=True, keep_order=True, name=f"backward_{number}"
+            )
+            both = [lstm(x, seq_lengths=size_B) for lstm in (forward, backward)]
+            x = jnp.concatenate(both, axis=-1).astype(x_BLD.dtype)
+        return x
+
+    def _mix(self, states_NBLD):
+        """ELMo's scalar mix, in float32."""
+        layers_N = self.param("layers", constant(0.0, None), (len(states_NBLD),))
+        scale = self.param("scale", constant(1.0), ())
+        weight_N = scale * jax.nn.softmax(layers_N)
+        x = jnp.einsum("n,nbld->bld", weight_N, states_NBLD.astype(jnp.float32))
+        return x.astype(states_NBLD.dtype)
+
+    def _cell(self):
+        def replicated(init, dims):
+            return nn.with_logical_partitioning(init, (None,) * dims)
+
+        return nn.OptimizedLSTMCell(
+            self.options.width,
+            kernel_init=replicated(nn.initializers.lecun_normal(), 2),
+            recurrent_kernel_init=replicated(nn.initializers.orthogonal(), 2),
+            bias_init=replicated(nn.initializers.zeros_init(), 1),
+            parent=None,
+        )

@@ -1,0 +1,210 @@
+"""Output heads: readouts over the vocabulary, and heads with few values."""
+
+# B batch, K scored positions, D width, E embedding width, V rows with padding
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.layers.dense import (
+    ACTIVATIONS,
+    Dense,
+    Module,
+    Norm,
+    bias_init,
+    constant,
+    dropout,
+    normal,
+    uniform,
+)
+from research.networks.layers.dense_attention import HIDDEN
+from research.networks.layers.embeddings import lookup
+from research.networks.modules.options import Options
+
+OFFSET_WIDTH = 200
+"""Width of the offset embeddings (Joshi et al. 2020, section 4.2)."""
+
+
+class Readout(NamedTuple):
+    """The factors of vocabulary logits, which are feature @ table.T + bias."""
+
+    feature: jax.Array  # [..., E]
+    table: jax.Array  # [V, E] float32
+    bias: jax.Array  # [V] float32, -1e9 at rows past `size`
+    size: int  # rows of the table that the softmax counts
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadSpec:
+    """The layers of a named head; an int n in its place means HeadSpec(n).
+
+    BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
+    head is HeadSpec(n, "none"). All heads with tanh share the network's pooler, so that
+    fine-tuning starts from the pooler of pretraining (google-research/bert,
+    modeling.py, BertModel), but for one with a width of its own. Heads of pretraining
+    have no dropout.
+
+    Raises:
+      ValueError: the activation is unknown, or a size is too small.
+    """
+
+    size: int  # output values
+    activation: str = ""  # of the hidden layer; "": model.activation; none: no layer;
+    # tanh: the hidden layer is the pooler, unless it has a width here
+    hidden: int = 0  # width of the hidden layer; 0: model.width
+    dropout: bool = False  # before the last layer, at rate model.head_dropout
+    norm: bool = False  # after the activation of the hidden layer
+
+    @property
+    def is_pooled(self) -> bool:
+        return self.activation == "tanh" and not self.hidden
+
+    def __post_init__(self):
+        legal = ("", "none", "tanh", *ACTIVATIONS)
+        if self.activation not in legal:
+            raise ValueError(f"activation is {self.activation!r}, not one of {legal}")
+        if self.size < 1 or self.hidden < 0:
+            raise ValueError(
+                f"size is {self.size} and hidden {self.hidden}: a head has at least 1 "
+                "value, and hidden is at least 0"
+            )
+
+
+class Head(nn.Module):
+    """A classifier of states with n values: dense, activation, dense.
+
+    Attributes:
+      pooler: the network's dense layer before tanh.
+    """
+
+    options: Options
+    spec: HeadSpec
+    pooler: nn.Module
+
+    @nn.compact
+    def __call__(self, states):
+        """Float32 [..., n] of states [..., any width]."""
+        options, spec = self.options, self.spec
+        axes = ("embed", None)
+        x = states
+        if spec.is_pooled:
+            x = jnp.tanh(self.pooler(x))
+        elif spec.activation != "none":
+            x = Dense(options, spec.hidden or options.width, axes, name="dense")(x)
+            name = spec.activation or options.activation
+            x = jnp.tanh(x) if name == "tanh" else ACTIVATIONS[name](x)
+        if spec.norm:
+            x = Norm(options, name="norm")(x)
+        if spec.dropout:
+            x = dropout(self, x, "head")
+        return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)
+
+
+def make_heads(
+    options: Options, heads: Mapping[str, int | HeadSpec] | tuple
+) -> tuple[nn.Module, dict[str, Head]]:
+    """The pooler and the named heads of a network, to be made in its `setup`."""
+    pooler = Dense(options, options.width, ("embed", None), name="pooler")
+    specs = {
+        name: HeadSpec(spec) if isinstance(spec, int) else spec
+        for name, spec in dict(heads).items()
+    }
+    return pooler, {
+        name: Head(options, spec, pooler, name=f"answer_{name}")
+        for name, spec in specs.items()
+    }
+
+
+class VocabHead(Module):
+    """The readout over the vocabulary.
+
+    Attributes:
+      size: entries of the vocabulary.
+      transform: whether it has BERT's layers before the table (dense, activation, norm)
+        and a bias, unless `model.output_head` names what it has.
+    """
+
+    options: Options
+    size: int
+    transform: bool = False
+
+    @nn.compact
+    def __call__(self, states, token_table_VE):
+        """The readout of states [..., D]; with tied embeddings by the token table."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
+        x, layers = states, options.output_head
+        if layers == "auto":
+            layers = "transform" if self.transform else "table"
+        if layers == "transform":
+            x = Dense(options, width, ("embed", None), name="dense")(x)
+            x = Norm(options, name="norm")(ACTIVATIONS[options.activation](x))
+        elif x.shape[-1] != width:
+            x = Dense(options, width, ("embed", None), name="project")(x)
+        if not options.tie_embeddings:
+            std = options.width**-0.5 if options.init == "t5" else 0.02
+            init = normal(options, std, "vocab", "embed")
+            if options.init == "xlm":
+                init = uniform(width**-0.5, "vocab", "embed")
+            table_VE = self.param("rows", init, table_VE.shape)
+        elif options.init == "t5":
+            x = x * options.width**-0.5
+        bias_V = jnp.zeros(num_rows)
+        if layers != "table":
+            init = bias_init(options, width, "vocab")
+            bias_V = self.param("bias", init, (num_rows,))
+        return _readout(options, x, table_VE, bias_V, self.size)
+
+
+class BoundaryHead(Module):
+    """SpanBERT's boundary objective: a token from the two states around its span.
+
+    Two layers (dense, activation, norm) of both states and an embedding of the token's
+    offset in the span, then the token table (without tied embeddings one of its own)
+    and a bias (Joshi et al. 2020, section 3.2; the released code).
+
+    Attributes:
+      size: entries of the vocabulary.
+      offsets: number of offsets that have an embedding.
+    """
+
+    options: Options
+    size: int
+    offsets: int
+
+    @nn.compact
+    def __call__(self, left_BKD, right_BKD, offset_BK, token_table_VE):
+        """The readout [B, K] of the tokens at offsets in 0..offsets - 1."""
+        options, table_VE = self.options, token_table_VE
+        num_rows, width = table_VE.shape
+        init = normal(options, 0.02, None, None)
+        offset_table = self.param("offset", init, (self.offsets, OFFSET_WIDTH))
+        offset = lookup(offset_table, offset_BK).astype(left_BKD.dtype)
+        x = jnp.concatenate([left_BKD, right_BKD, offset], axis=-1)
+        activation, axes = ACTIVATIONS[options.activation], (None, "embed")
+        x = Dense(options, options.width, axes, name="first")(x)
+        x = Norm(options, name="first_norm")(activation(x))
+        x = Dense(options, width, axes[::-1], name="second")(x)
+        x = Norm(options, name="second_norm")(activation(x))
+        if not options.tie_embeddings:
+            init = normal(options, 0.02, "vocab", "embed")
+            table_VE = self.param("rows", init, table_VE.shape)
+        bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
+        return _readout(options, x, table_VE, bias_V, self.size)
+
+
+def _readout(options, feature, table_VE, bias_V, size):
+    """The readout, whose softmax leaves out the rows that pad the vocabulary of `size`.
+
+    With `model.output_rows` table it counts them: T5's table of 32,100 pieces has
+    32,128 rows, all of them in the softmax (Mesh TensorFlow's transformer.py, where
+    `vocab_divisor` is 128).
+    """
+    if options.output_rows == "table":
+        return Readout(feature, table_VE, bias_V, len(table_VE))
+    bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)
+    return Readout(feature, table_VE, bias_V, size)

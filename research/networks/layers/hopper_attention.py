@@ -1,0 +1,71 @@
+"""Attention by the interval kernel for NVIDIA's Hopper."""
+
+# B batch, L queries, M keys, H heads, K head width
+
+import jax
+
+from research.errors import UserError
+from research.kernels.hopper.attention import (
+    BIAS_TILES,
+    DTYPES,
+    TILES,
+    hopper_attention,
+)
+from research.kernels.plan import Plan, Settings
+from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.kernel_attention import (
+    IntervalMask,
+    Kernel,
+    interval_mask,
+)
+
+HOPPER = "9."
+"""How the compute capabilities of Hopper begin."""
+
+
+def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> IntervalMask:
+    """The mask of all queries and keys, the same in every layer.
+
+    Raises:
+      UserError: the kernel has no such heads, or the GPU is none of Hopper's.
+    """
+    # A device that is compiled for need not be there.
+    capability = getattr(jax.devices()[0], "compute_capability", HOPPER)
+    if not capability.startswith(HOPPER):
+        raise _refused(f"compute capability 9 (Hopper), not {capability}")
+    if head_width not in TILES:
+        widths = " or ".join(map(str, TILES))
+        raise _refused(f"heads of width {widths}, not {head_width}")
+    tiles = TILES[head_width] if inputs.bias_table is None else BIAS_TILES
+    return interval_mask(inputs, Kernel(_attend, lambda *_: tiles))
+
+
+def _attend(
+    settings: Settings,
+    query_BLHK: jax.Array,
+    key_BMHK: jax.Array,
+    value_BMHK: jax.Array,
+    bias_PH: jax.Array | None,
+    plan: Plan,
+    seeds_BH: jax.Array | None,
+    *relative: jax.Array,
+) -> jax.Array:
+    """`hopper_attention`.
+
+    Raises:
+      UserError: it has none of this dtype, or no relative terms, whose gradient does
+        not fit into the registers of a warpgroup.
+    """
+    if relative or query_BLHK.shape[-1] != value_BMHK.shape[-1]:
+        keys = "model.position and model.token_type_encoding"
+        raise _refused(f"{keys} other than relative")
+    if query_BLHK.dtype not in DTYPES:
+        raise _refused(f"model.dtype bfloat16, not {query_BLHK.dtype}")
+    states = query_BLHK, key_BMHK, value_BMHK
+    return hopper_attention(settings, *states, bias_PH, plan, seeds_BH)
+
+
+def _refused(needed: str) -> UserError:
+    return UserError(
+        f"model.attention interval on a GPU needs {needed}; set model.attention=dense"
+    )

@@ -1,0 +1,198 @@
+"""Attention by an interval kernel: its mask, and its call on a mesh.
+
+Every pattern serves, with T5's bias, dropout, packing, mems, and other queries than
+keys; so does cross-attention, in which keys of the query's segment are an interval. The
+relative terms of Transformer-XL and XLNet are a second product of the logits, since
+sorted keys have no cheap shift: at the base size it is 12 times as wide as that of
+queries and keys. The kernel for TPUs alone has them.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, F width of relative terms, P scored
+# positions or pieces
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from research.kernels.counter_dropout import dropout_seeds
+from research.kernels.interval_attention import interval_attention
+from research.kernels.intervals import Intervals, run_intervals, sorted_intervals
+from research.kernels.plan import (
+    Plan,
+    Settings,
+    Tiles,
+    default_tiles,
+    make_plan,
+)
+from research.networks.layers.dense import gather_positions
+from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.positions import bucket_steps
+
+
+class Kernel(NamedTuple):
+    """That of a kind of device."""
+
+    attend: Callable[..., jax.Array]  # takes what `interval_attention` takes
+    choose_tiles: Callable[[int, int], Tiles]  # for numbers of queries and keys
+
+
+class IntervalMask(NamedTuple):
+    """The mask and T5's bias as the kernel takes them."""
+
+    kernel: Kernel
+    intervals: Intervals  # of the queries
+    num_keys: int
+    positions: tuple[jax.Array, jax.Array] | None  # of queries and keys, for the bias
+    bias: jax.Array | None  # [steps, H] float32, of those in `settings`
+    settings: Settings
+    plan: Plan  # of all that precedes
+
+    def at(self, scored_BP: jax.Array) -> "IntervalMask":
+        """The same for the scored queries alone."""
+        intervals = scored_intervals(self.intervals, scored_BP)
+        positions = self.positions
+        if positions is not None:
+            positions = gather_positions(positions[0], scored_BP), positions[1]
+        return _with_plan(self._replace(intervals=intervals, positions=positions))
+
+    def attend(
+        self,
+        query_BLHK: jax.Array,
+        key_BMHK: jax.Array,
+        value_BMHK: jax.Array,
+        *,
+        relative: tuple[jax.Array, jax.Array] | None = None,
+        dropout_rate: float = 0.0,
+        dropout_key: jax.Array | None = None,
+    ) -> jax.Array:
+        """[B, L, H, K]: softmax attention, on each device of the rows and heads it has.
+
+        Args:
+          query_BLHK: already scaled.
+          relative: optional factors q_rel [B, L, H, F] and k_rel [B, M, F] of extra
+            logits q_rel @ k_rel; no gradient flows to k_rel.
+          dropout_rate: of the probabilities; above 0 it needs a key.
+        """
+        settings, seeds_BH = self.settings._replace(dropout=dropout_rate), None
+        if dropout_rate:
+            rows, _, heads, _ = query_BLHK.shape
+            seeds_BH = dropout_seeds(dropout_key, rows, heads)
+        attend = partial(self.kernel.attend, settings)
+        states = query_BLHK, key_BMHK, value_BMHK
+        others = [
+            (self.bias, (None, "heads")),
+            (self.plan, ("batch",)),
+            (seeds_BH, ("batch", "heads")),
+        ]
+        if relative is not None:
+            dims = ("batch", None, "heads"), ("batch",)
+            others += zip(relative, dims, strict=True)
+        return on_each_device(attend, states, others)
+
+
+def interval_mask(
+    inputs: AttentionInputs,
+    kernel: Kernel | None = None,
+    *,
+    interpret: bool = False,
+) -> IntervalMask:
+    """The mask of all queries and keys, the same in every layer.
+
+    Args:
+      kernel: that for TPUs unless given.
+      interpret: the kernels run as JAX operations, on any device.
+    """
+    query, key, mems = inputs.query, inputs.key, inputs.mems_segment
+    intervals, num_keys = key_intervals(inputs), key["segment"].shape[1]
+    num_keys += 0 if mems is None else mems.shape[1]
+    positions = bias_PH = None
+    bounds: tuple[int, ...] = ()
+    if inputs.bias_table is not None:
+        bounds, buckets = bucket_steps(causal=inputs.pattern == "causal")
+        bias_PH = inputs.bias_table.astype(jnp.float32)[np.array(buckets)]
+        positions = query["position"], key["position"]
+    settings = Settings(Tiles(0, 0), bounds, interpret)  # tiles follow
+    own = intervals, num_keys, positions, bias_PH, settings
+    of_tpus = Kernel(interval_attention, default_tiles)
+    return _with_plan(IntervalMask(kernel or of_tpus, *own, None))
+
+
+def _with_plan(mask: IntervalMask) -> IntervalMask:
+    """The mask with the tiles and the plan of its queries."""
+    num_queries = mask.intervals.start.shape[1]
+    tiles = mask.kernel.choose_tiles(num_queries, mask.num_keys)
+    plan = make_plan(mask.intervals, mask.num_keys, tiles, mask.positions)
+    lengths = num_queries, mask.num_keys
+    settings = mask.settings._replace(tiles=tiles, lengths=lengths)
+    return mask._replace(settings=settings, plan=plan)
+
+
+def key_intervals(inputs: AttentionInputs) -> Intervals:
+    """The interval of keys of each query.
+
+    Keys are sorted, unless the pattern is full or causal self-attention: then they are
+    in order already, as the positions of a segment are consecutive. Mems are sorted
+    with the keys: any of them may be padding.
+    """
+    query, key, pattern = inputs.query, inputs.key, inputs.pattern
+    mems_segment = inputs.mems_segment
+    lengths = {group["segment"].shape[1] for group in (query, key)}
+    is_self = "rank" in key and len(lengths) == 1
+    if is_self and pattern != "general" and mems_segment is None:
+        return run_intervals(key["segment"], causal=pattern == "causal")
+    reach, rank = query.get("reach"), key.get("rank")
+    if pattern != "general":
+        factor = int(pattern == "causal")  # the index; else 0
+        reach, rank = (
+            factor * jax.lax.broadcasted_iota(jnp.int32, x["segment"].shape, 1)
+            for x in (query, key)
+        )
+    return sorted_intervals(query["segment"], reach, key["segment"], rank, mems_segment)
+
+
+def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:
+    """Those of the scored queries alone."""
+    index = partial(gather_positions, scored_BP=scored_BP)
+    own = jax.tree.map(index, intervals._replace(key_order=None))
+    return own._replace(key_order=intervals.key_order)
+
+
+def on_each_device(
+    attend: Callable[..., jax.Array],
+    states: Sequence[jax.Array],
+    others: Sequence[tuple[Any, tuple[str | None, ...]]],
+) -> jax.Array:
+    """`attend(*states, *others)`, on each device of the rows and heads it has.
+
+    Args:
+      states: query [B, L, H, K], key and value [B, M, H, K].
+      others: further arguments, each with what its leading dims are: "batch", "heads".
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    arguments = *states, *(argument for argument, _ in others)
+    if mesh.empty:
+        return attend(*arguments)
+    rows, heads = nn.logical_to_mesh_axes(("batch", "heads"))
+    rows = _axes_that_divide(mesh, rows, states[0].shape[0])
+    heads = _axes_that_divide(mesh, heads, states[1].shape[2])
+    axes = {"batch": rows, "heads": heads, None: None}
+    specs = [jax.P(*(axes[dim] for dim in dims)) for _, dims in others]
+    of_states = jax.P(rows, None, heads)
+    return jax.shard_map(
+        attend,
+        in_specs=(*(of_states,) * 3, *specs),
+        out_specs=of_states,
+        check_vma=False,  # a kernel's outputs do not say on what they depend
+    )(*arguments)
+
+
+def _axes_that_divide(mesh: Any, axes: Any, size: int) -> Any:
+    """The mesh axes if they divide the size, else None: each device has all of it."""
+    names = () if axes is None else (axes,) if isinstance(axes, str) else axes
+    return axes if size % math.prod(mesh.shape[name] for name in names) == 0 else None

@@ -1,0 +1,76 @@
+"""Attention by JAX's own function: cuDNN's kernel on a GPU, XLA's products elsewhere.
+
+The mask is an array [B, 1, L, M], so every pattern serves, packed rows too; on a GPU no
+[B, H, L, M] array exists. cuDNN's function has neither relative terms nor, through
+JAX's interface, dropout, and a bias by position would be such an array.
+"""
+
+# B batch, L queries, M keys, H heads, K head width, P scored positions
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from research.errors import UserError
+from research.networks.layers.dense_attention import AttentionInputs, attention_mask
+
+
+class LibraryMask(NamedTuple):
+    """The mask as `jax.nn.dot_product_attention` takes it."""
+
+    mask: jax.Array  # [B, 1, L, M] bool
+    causal: bool  # query l attends to no key after l, so their tiles are left out
+    implementation: str  # xla | cudnn
+
+    def at(self, scored_BP: jax.Array) -> "LibraryMask":
+        """The same for the scored queries alone."""
+        index = scored_BP[:, None, :, None]
+        mask = jnp.take_along_axis(self.mask, index, axis=2, mode="clip")
+        return self._replace(mask=mask, causal=False)
+
+    def attend(
+        self, query_BLHK: jax.Array, key_BMHK: jax.Array, value_BMHK: jax.Array
+    ) -> jax.Array:
+        """[B, L, H, K]: softmax attention; a query without keys outputs 0.
+
+        Args:
+          query_BLHK: already scaled.
+
+        Raises:
+          UserError: cuDNN has no kernel for this dtype or head width.
+        """
+        if self.implementation == "cudnn" and query_BLHK.dtype != jnp.bfloat16:
+            raise UserError(
+                f"model.attention library on a GPU has no {query_BLHK.dtype}; set "
+                "model.dtype=bfloat16 or model.attention=dense"
+            )
+        try:
+            out_BLHK = jax.nn.dot_product_attention(
+                query_BLHK,
+                key_BMHK,
+                value_BMHK,
+                mask=self.mask,
+                scale=1.0,
+                is_causal=self.causal,
+                implementation=self.implementation,
+            )
+        except NotImplementedError as error:
+            raise UserError(
+                f"model.attention library: {error}; set model.attention=dense"
+            ) from error
+        has_keys_BLH1 = jnp.any(self.mask, axis=-1)[:, 0, :, None, None]
+        return jnp.where(has_keys_BLH1, out_BLHK, 0)
+
+
+def library_mask(inputs: AttentionInputs, *, implementation: str) -> LibraryMask:
+    """The mask of all queries and keys, the same in every layer.
+
+    Args:
+      implementation: xla | cudnn.
+    """
+    assert inputs.mems_segment is None, "mems need relative positions"
+    assert inputs.bias_table is None, "model.position t5 is refused"
+    # XLA would make a second mask.
+    causal = inputs.pattern == "causal" and implementation == "cudnn"
+    return LibraryMask(attention_mask(inputs)[:, None], causal, implementation)

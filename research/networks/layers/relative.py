@@ -1,0 +1,175 @@
+"""Relative terms of attention logits: Transformer-XL's positions, XLNet's segments.
+
+The logit of a query q at position i and a key k at position j is
+(q + u) . k + (q + v) . W r(i - j), where r(d) are sines and cosines of d (Dai et al.
+2019, section 3.3). With relative token types it also has the term (q + b) . s, where s
+is one of two vectors: for keys of the query's own type, and for keys of another (Yang
+et al. 2019, section 2.5). The projection W and the vectors s are parameters of each
+layer; so are the biases u, v and b, unless all layers share them
+(`model.shared_relative_biases`).
+
+Since sin(i - j) = sin i cos j - cos i sin j, and likewise for cosines, the second term
+is the product of a function of the query with a function of the position j alone. So it
+is exact for any positions and needs neither a table of distances nor a gather. Dropout
+of r (`model.position_dropout`) is that of the function of the position j, once for a
+stack: a sine or cosine that is dropped is missing at all distances from j, where the
+released codes drop those of one distance.
+"""
+
+# B batch, L queries, M keys, N mems, H heads, K head width, D width, C token types
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.networks.layers.dense import Module, dense_matmul, normal
+from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.positions import sinusoid_angles
+from research.networks.modules.options import Options
+
+
+class RelativeFeatures(NamedTuple):
+    """Functions of the queries or keys of a stack; None: not part of the logits."""
+
+    sinusoids: jax.Array | None = None  # [B, L, D] cos, sin of relative positions
+    token_type: jax.Array | None = None  # [B, L, C] one-hot, of relative token types
+
+
+def relative_features(
+    options: Options, inputs: AttentionInputs
+) -> tuple[RelativeFeatures, RelativeFeatures]:
+    """The features of queries, and of mems and keys; all of them have positions.
+
+    Mems precede the first position at the distance of the first two positions from each
+    other, so that in rows with decreasing positions they have larger positions. Their
+    token type is 0.
+    """
+    query, key = RelativeFeatures(), RelativeFeatures()
+    query_position_BL = inputs.query["position"]
+    key_position_BM = inputs.key["position"]
+    dtype, mems = jnp.dtype(options.dtype), inputs.mems_segment
+    num_mems = 0 if mems is None else mems.shape[1]
+    one_hot = partial(jax.nn.one_hot, num_classes=options.token_types, dtype=dtype)
+    if options.position == "relative":
+        # Relative to the first position: float32 cannot tell large neighbours apart.
+        first_B1 = query_position_BL[:, :1]
+        position_BL = query_position_BL - first_B1
+        step_B1 = position_BL[:, 1:2] if position_BL.shape[1] > 1 else 1 + position_BL
+        mems_BN = step_B1 * jnp.arange(-num_mems, 0)[None]
+        position_BM = jnp.concatenate([mems_BN, key_position_BM - first_B1], axis=1)
+        sinusoids = partial(_sinusoids, width=options.width)
+        query = query._replace(sinusoids=sinusoids(position_BL))
+        key = key._replace(sinusoids=sinusoids(position_BM).astype(dtype))
+    if options.token_type_encoding == "relative":
+        mems_BN = jnp.zeros((len(query_position_BL), num_mems), jnp.int32)
+        type_BM = jnp.concatenate([mems_BN, inputs.key["token_type"]], axis=1)
+        query = query._replace(token_type=one_hot(inputs.query["token_type"]))
+        key = key._replace(token_type=one_hot(type_BM))
+    return query, key
+
+
+def _sinusoids(position_BL, width):
+    angle_BLD = sinusoid_angles(position_BL, width // 2)
+    return jnp.concatenate([jnp.cos(angle_BLD), jnp.sin(angle_BLD)], axis=-1)
+
+
+def relative_biases(module: Module) -> dict[str, jax.Array]:
+    """The biases u, v and b [heads x head width], as parameters of the module."""
+    options, names = module.options, []
+    if options.position == "relative":
+        names += ["position_bias", "content_bias"]
+    if options.token_type_encoding == "relative":
+        names += ["segment_bias"]
+    init, shape = normal(options, 0.02, "heads"), (options.attention_width,)
+    return {name: module.param(name, init, shape) for name in names}
+
+
+class RelativeTerms(Module):
+    """The parameters of one layer's relative terms.
+
+    Attributes:
+      scale: factor of all logits.
+    """
+
+    options: Options
+    scale: float
+
+    @nn.compact
+    def __call__(
+        self,
+        query_BLHK: jax.Array,
+        key_BMHK: jax.Array,
+        query_features: RelativeFeatures,
+        key_features: RelativeFeatures,
+        shared_biases: Mapping[str, jax.Array] | None = None,
+    ):
+        """The factors of the logits.
+
+        Args:
+          shared_biases: as `relative_biases` makes them; None: each layer has its own.
+
+        Returns:
+          query [B, L, H, any] and key [B, M, H, any], whose product is the content term
+            and that of token types;
+          q_rel [B, L, H, D] and k_rel [B, M, D], whose product is the position term, or
+            None without relative positions.
+        """
+        options, query, relative = self.options, query_BLHK, None
+        biases = shared_biases or relative_biases(self)
+        biases_11HK = {
+            name: bias.astype(query.dtype).reshape(
+                1, 1, options.heads, options.key_width
+            )
+            for name, bias in biases.items()
+        }
+        if options.position == "relative":
+            query_rel = self._position_query(
+                query + biases_11HK["position_bias"], query_features.sinusoids
+            )
+            relative = query_rel, key_features.sinusoids
+            query = query + biases_11HK["content_bias"]
+        query, key = query * self.scale, key_BMHK
+        if options.token_type_encoding == "relative":
+            type_logits_BLHC = self._token_type_logits(
+                query_BLHK + biases_11HK["segment_bias"], query_features.token_type
+            )
+            type_BMHC = jnp.broadcast_to(
+                key_features.token_type[:, :, None],
+                (*key.shape[:3], options.token_types),
+            )
+            query = jnp.concatenate([query, type_logits_BLHC], axis=-1)
+            key = jnp.concatenate([key, type_BMHC], axis=-1)
+        return query, key, relative
+
+    def _position_query(self, query_BLHK, sinusoids_BLD):
+        """[B, L, H, D]: W^T (q + v), rotated by the angles of the query's position."""
+        options = self.options
+        init = normal(options, 0.02, "embed", "heads")
+        kernel = self.param("kernel", init, (options.width, options.attention_width))
+        kernel_HKD = jnp.moveaxis(
+            kernel.reshape(-1, options.heads, options.key_width), 0, 2
+        )
+        by_head = jax.vmap(dense_matmul, in_axes=(2, 0), out_axes=2)
+        both_BLHD = by_head(query_BLHK * self.scale, kernel_HKD).astype(jnp.float32)
+        sine, cosine = jnp.split(both_BLHD, 2, axis=-1)
+        cos, sin = jnp.split(sinusoids_BLD[:, :, None], 2, axis=-1)
+        rotated = (cosine * cos + sine * sin, cosine * sin - sine * cos)
+        return jnp.concatenate(rotated, axis=-1).astype(query_BLHK.dtype)
+
+    def _token_type_logits(self, query_BLHK, token_type_BLC):
+        """[B, L, H, C]: what is added to the logits of keys of each token type.
+
+        The logits of the other types are subtracted from all: a constant added to all
+        logits cancels in the softmax.
+        """
+        options = self.options
+        init = normal(options, 0.02, None, "heads")
+        vectors = self.param("segment", init, (2, options.attention_width))
+        same, other = vectors.astype(query_BLHK.dtype)
+        difference_HK = (same - other).reshape(options.heads, options.key_width)
+        logits_BLH = jnp.einsum("blhk,hk->blh", query_BLHK * self.scale, difference_HK)
+        return logits_BLH[..., None] * token_type_BLC[:, :, None]

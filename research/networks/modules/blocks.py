@@ -1,0 +1,273 @@
+"""A stack of blocks, with what all of them read."""
+
+# B batch, L length, M length of the encoder, P scored positions, N mems, D width
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from research.batch import input_group
+from research.networks.layers.attention import Attention, PreparedInputs, prepare
+from research.networks.layers.cache import Cache, KeyValues
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Dense,
+    FeedForward,
+    Module,
+    Norm,
+    dropout,
+    gather_positions,
+    normal,
+)
+from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.positions import NUM_BUCKETS
+from research.networks.layers.relative import relative_biases
+from research.networks.modules.layer_scan import run_layers
+from research.networks.modules.options import Options
+
+
+class Mems(NamedTuple):
+    """Transformer-XL's memory: earlier inputs of all blocks, without gradient."""
+
+    state: jax.Array  # [B, layers, N, D]
+    segment: jax.Array  # [B, N]; 0: no query attends to it
+
+
+class Encoded(NamedTuple):
+    """The encoder's output, to which the decoder attends."""
+
+    states: Any  # [B, M, D], or `KeyValues` of all of the decoder's layers
+    segment: jax.Array  # [B, M]
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention if there is an encoder, feed-forward."""
+
+    options: Options
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BLD: jax.Array,
+        self_inputs: PreparedInputs,
+        *,
+        num_keys: int | None = None,
+        mems: jax.Array | None = None,
+        cross: tuple[jax.Array | KeyValues, PreparedInputs] | None = None,
+        scored: jax.Array | None = None,
+        cache: tuple[KeyValues, jax.Array] | None = None,
+    ) -> Any:
+        """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
+
+        Args:
+          self_inputs: of all L queries.
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: [B, N, D] earlier inputs of this block, keys before the others.
+          cross: the encoder's states [B, M, D], or keys and values of these, and the
+            inputs of attention to them.
+          scored: [B, P].
+          cache: the keys and values of all slots, and where this call's begin. With it
+            the result is a pair: the states, and a list of the keys and values of
+            self-attention and of cross-attention.
+        """
+        options, kept = self.options, []
+        pre_norm = options.norm_placement == "pre"
+
+        def before(x, name):
+            return Norm(options, name=name)(x) if pre_norm else x
+
+        def add(x, y, name):
+            x = x + dropout(self, y, "residual")
+            return x if pre_norm else Norm(options, name=name)(x)
+
+        def at_scored(states):
+            return states if scored is None else gather_positions(states, scored)
+
+        def attend(name, x, inputs, source, slots=None):
+            inputs = inputs if scored is None else inputs.at(scored)
+            attention = partial(Attention(options, name=name), x, inputs)
+            if cache is None:
+                return attention(source_BMD=source)
+            y, keys = attention(source_BMD=source, slots=slots, with_keys=True)
+            kept.append(keys)
+            return y
+
+        x, num_mems = x_BLD, 0 if mems is None else mems.shape[1]
+        with_mems = x if mems is None else jnp.concatenate([mems, x], axis=1)
+        y = before(with_mems, "attention_norm")
+        source = y if num_keys is None else y[:, : num_mems + num_keys]
+        y = attend("attention", at_scored(y[:, num_mems:]), self_inputs, source, cache)
+        x = add(at_scored(x), y, "attention_norm")
+        if cross is not None:
+            encoded, cross_inputs = cross
+            y = attend("cross", before(x, "cross_norm"), cross_inputs, encoded)
+            x = add(x, y, "cross_norm")
+        y = FeedForward(options, name="feedforward")(before(x, "feedforward_norm"))
+        x = add(x, y, "feedforward_norm")
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        return x if cache is None else (x, kept)
+
+
+class Stack(Module):
+    """Consecutive blocks, with their parameters stacked over the layers.
+
+    If only some positions are scored, the last block computes only those, since nothing
+    reads the others.
+
+    Attributes:
+      pattern: the objective's promise about rank and reach: full | causal | general.
+      is_shared: the stack is encoder and decoder: its blocks have cross-attention,
+        which calls without an encoder's output do not use.
+    """
+
+    options: Options
+    pattern: str
+    is_shared: bool = False
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BLE: jax.Array,
+        group: Mapping,
+        *,
+        encoded: Encoded | None = None,
+        scored: jax.Array | None = None,
+        num_keys: int | None = None,
+        mems: Mems | None = None,
+        memorize: tuple[int, int] = (0, 0),
+        cache: Cache | None = None,
+        pattern: str | None = None,
+        with_inputs: bool = False,
+    ) -> Any:
+        """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
+
+        With mems a pair: these, and the inputs [B, layers, any, D] of all blocks at the
+        positions to memorize. With a cache a pair, too: these, and the next cache.
+        With `with_inputs`: these, and the inputs [layers, B, L, D] of all blocks.
+
+        Args:
+          encoded: output of the encoder, for cross-attention; None: that of the cache.
+          scored: [B, P].
+          num_keys: only the first so many positions serve as keys; None: all.
+          mems: earlier inputs of all blocks, which serve as keys too.
+          memorize: first position to memorize, and the one after the last.
+          cache: of the tokens before, which serve as keys too.
+          pattern: of this group, if it is not the stack's.
+        """
+        options, x = self.options, x_BLE
+        if x.shape[-1] != options.width:
+            axes = (None, "embed")
+            x = Dense(options, options.width, axes, name="project")(x)
+        x = nn.with_logical_constraint(x, STATE_AXES)
+        if cache is not None:
+            encoded = encoded or cache.encoded
+            cache = cache.write_group(group, num_keys)
+        self_inputs = self._self_inputs(group, num_keys, mems, cache, pattern)
+        cross, block = None, Block(options, parent=None)
+        if encoded is not None:
+            cross = encoded.states, self._cross_inputs(group, encoded)
+
+        def run_block(x, layer, scored=None):
+            params, dropout_key, mems_BND, keys, cross_keys = layer
+            cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
+            after = block.apply(
+                {"params": params},
+                x,
+                self_inputs,
+                num_keys=num_keys,
+                mems=mems_BND,
+                cross=cross_of_layer,
+                scored=scored,
+                cache=None if cache is None else (keys, cache.used),
+                rngs={} if dropout_key is None else {"dropout": dropout_key},
+            )
+            if cache is not None:
+                return after
+            if mems is None:
+                return after, x if with_inputs else None
+            return after, lax.stop_gradient(x[:, slice(*memorize)])
+
+        init = partial(self._init_blocks, block, x, group, self_inputs, cross)
+        params = self.param("blocks", partial(init, mems=mems, num_keys=num_keys))
+        layers = params, *self._by_layer(mems, cache, encoded)
+        x, outputs = run_layers(options, run_block, x, layers, scored)
+        x = Norm(options, name="norm")(x) if options.norm_placement == "pre" else x
+        x = dropout(self, x, "output")
+        if cache is not None:
+            own, *of_encoder = outputs
+            encoded = encoded and encoded._replace(states=of_encoder[0])
+            return x, cache.write_states(own, encoded)
+        if with_inputs:
+            return x, outputs
+        return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
+
+    def _by_layer(self, mems, cache, encoded):
+        """What each layer reads beside its parameters, stacked over the layers.
+
+        Returns:
+          dropout keys, mems, and the keys and values in the cache of self-attention and
+          of cross-attention; each None if there is none.
+        """
+        options, dropout_keys, mems_state = self.options, None, None
+        if options.has_dropout and self.has_rng("dropout"):
+            dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
+        if mems is not None:
+            mems_state = jnp.moveaxis(lax.stop_gradient(mems.state), 1, 0)
+        keys = None if cache is None else cache.states
+        cross_keys = None if encoded is None else encoded.states
+        if not isinstance(cross_keys, KeyValues):  # states, which all layers share
+            cross_keys = None
+        return dropout_keys, mems_state, keys, cross_keys
+
+    def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
+        """Parameters of all blocks, stacked over the layers."""
+        if self.is_shared and cross is None:
+            cross = x, self._cross_inputs(group, Encoded(x, group["segment"]))
+
+        def init_block(key):
+            mems_BND = None if mems is None else mems.state[:, 0]
+            more = {"num_keys": num_keys, "mems": mems_BND, "cross": cross}
+            return block.init(key, x, self_inputs, **more)["params"]
+
+        count = 1 if self.options.shared_layers else self.options.layers
+        params = jax.vmap(init_block)(jax.random.split(key, count))
+        return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
+
+    def _self_inputs(self, group, num_keys, mems, cache, pattern):
+        """What all layers' self-attention reads, and parameters that they share."""
+        options, bias_table = self.options, None
+        if options.position == "t5":
+            std = options.width**-0.5 if options.init == "t5" else 0.02
+            init = normal(options, std, None, "heads")
+            bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
+        query = input_group(group)
+        key = {name: array[:, :num_keys] for name, array in query.items()}
+        mems_segment = start = None
+        if mems is not None:
+            mems_segment = mems.segment
+        if cache is not None:
+            key, start = cache.group, cache.used
+        inputs = AttentionInputs(
+            query, key, pattern or self.pattern, mems_segment, bias_table, start
+        )
+        prepared = prepare(options, inputs)
+        if options.shared_relative_biases:
+            prepared = prepared._replace(relative_biases=relative_biases(self))
+        if options.position == "relative":
+            relative = prepared.key.relative
+            sinusoids = dropout(self, relative.sinusoids, "position")
+            relative = relative._replace(sinusoids=sinusoids)
+            prepared = prepared._replace(key=prepared.key._replace(relative=relative))
+        return prepared
+
+    def _cross_inputs(self, group, encoded):
+        # Only segments: ranks and positions of the two sides are on different scales.
+        query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
+        if self.options.cross_output == "token_type":
+            query["token_type"] = group["token_type"]
+        return prepare(self.options, AttentionInputs(query, key))

@@ -1,0 +1,88 @@
+"""ELECTRA: a generator and a discriminator, which may share parameters."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from flax import linen as nn
+
+from research.errors import UserError, unknown
+from research.networks.layers.heads import HeadSpec
+from research.networks.modules.options import Options
+from research.networks.modules.transformer import Transformer
+
+HEAD_WIDTH = 64
+"""Width of the generator's attention heads (Clark et al. 2020, the released code)."""
+
+TIE_CHOICES = ("none", "token", "embedding", "all")
+"""What generator and discriminator may share: nothing; token embeddings; those of
+positions and token types as well; everything except heads and readouts."""
+
+
+class GeneratorDiscriminator(nn.Module):
+    """ELECTRA: a small generator with a readout, a discriminator with head "replaced".
+
+    Shared parameters belong to the discriminator, which thus is a complete transformer
+    to fine-tune. The generator's embeddings have the discriminator's embedding width. A
+    readout or a head exists only if a loss calls it: the discriminator's readout serves
+    objectives that recover tokens with it (Clark et al. 2020, section 3.5).
+
+    Attributes:
+      size: entries of the vocabulary.
+      fraction: the generator's width over the discriminator's; 1 with tie "all".
+      tie: one of `TIE_CHOICES` (section 3.2).
+      transform: the discriminator's readout has BERT's layers before the table; the
+        generator's always does.
+      heads: the discriminator's, beside "replaced".
+
+    Raises:
+      UserError: `tie` is unknown, or "all" with a fraction other than 1.
+    """
+
+    options: Options
+    size: int
+    fraction: float = 0.25
+    tie: str = "embedding"
+    transform: bool = True
+    heads: Mapping[str, int | HeadSpec] | tuple = ()
+
+    def setup(self):
+        if self.tie not in TIE_CHOICES:
+            raise unknown("objective.tie", self.tie, TIE_CHOICES)
+        if self.tie == "all" and self.fraction != 1:
+            raise UserError(
+                f"objective.generator_size is {self.fraction}; to tie all weights of "
+                "the generator to the discriminator's it must be 1"
+            )
+        options, shared = self.options, {}
+        self.discriminator = Transformer(
+            options,
+            self.size,
+            pattern="full",
+            transform=self.transform,
+            heads={"replaced": 1, **dict(self.heads)},
+        )
+        token, embedding = self.discriminator.embeddings()
+        if self.tie != "none":
+            shared["shared_token"] = token
+        if self.tie in ("embedding", "all"):
+            shared["shared_embedding"] = embedding
+        if self.tie == "all":
+            shared["shared_stack"] = self.discriminator.stack
+        else:
+            options = generator_options(options, self.fraction)
+        self.generator = Transformer(
+            options, self.size, pattern="full", transform=True, **shared
+        )
+
+
+def generator_options(options: Options, fraction: float) -> Options:
+    """The generator's options: narrower, as deep, and with the same embedding width."""
+    width = max(1, round(options.width * fraction))
+    return dataclasses.replace(
+        options,
+        width=width,
+        heads=max(1, width // HEAD_WIDTH),
+        head_width=0,
+        feedforward=4 * width,
+        embedding_width=options.table_width,
+    )

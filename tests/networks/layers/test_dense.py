@@ -1,0 +1,92 @@
+"""Dense layers, norms and activations: custom gradients equal those of JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from research.networks.layers import dense
+
+
+def random_arrays(*shapes):
+    random = np.random.default_rng(0)
+    return [np.float32(random.normal(size=shape)) for shape in shapes]
+
+
+@pytest.mark.parametrize("width", [3, 7])
+def test_the_gradient_of_a_dense_matmul_is_jaxs(width, assert_close):
+    x, kernel, grad = random_arrays((2, 4, 5), (5, width), (2, 4, width))
+    ours, theirs = (
+        jax.vjp(fn, x, kernel) for fn in (dense.dense_matmul, lambda x, k: x @ k)
+    )
+    assert_close(ours[0], theirs[0], 1e-6)
+    assert_close(ours[1](grad), theirs[1](grad), 1e-6)
+
+
+def test_a_kernels_gradient_is_summed_in_float32():
+    x, kernel, grad = random_arrays((1, 4096, 2), (2, 3), (1, 4096, 3))
+    x, grad = jnp.abs(x).astype(jnp.bfloat16), jnp.abs(grad).astype(jnp.bfloat16)
+    y, vjp = jax.vjp(dense.dense_matmul, x, kernel)
+    assert y.dtype == jnp.bfloat16
+    grad_x, grad_kernel = vjp(grad)
+    assert (grad_x.dtype, grad_kernel.dtype) == (jnp.bfloat16, jnp.float32)
+    expected = np.einsum("bld,blf->df", *(np.float64(a) for a in (x, grad)))
+    np.testing.assert_allclose(grad_kernel, expected, rtol=1e-5)
+
+
+def test_a_parameter_is_made_once_and_then_read():
+    """To trace `init` wherever it is read would take a third of a network's trace."""
+    made = []
+
+    class Scale(dense.Module):
+        @nn.compact
+        def __call__(self):
+            def init(key):
+                made.append(key)
+                return np.float32(1)
+
+            return self.param("scale", init)
+
+    assert Scale().init(jax.random.key(0)) == {"params": {"scale": 1}}
+    assert Scale().apply({"params": {"scale": np.float32(2)}}) == 2
+    assert len(made) == 1
+
+
+def test_gelu_and_its_gradient_are_the_exact_ones():
+    x = np.linspace(-30, 30, 2001, dtype=np.float32)
+
+    def definition(x):
+        return x * jax.scipy.stats.norm.cdf(x)
+
+    for ours, theirs in (
+        (dense.gelu, definition),
+        (jax.vmap(jax.grad(dense.gelu)), jax.vmap(jax.grad(definition))),
+    ):
+        np.testing.assert_allclose(ours(x), theirs(x), atol=1e-5)
+
+
+def norm(options, x):
+    module = dense.Norm(options)
+    return module.apply({"params": {"scale": jnp.full(x.shape[-1], 2.0)}}, x)
+
+
+def test_norms_are_the_definitions(make_options):
+    (x,) = random_arrays((2, 3, 8))
+    centred = x - x.mean(-1, keepdims=True)
+    options = make_options(bias=False)
+    np.testing.assert_allclose(
+        norm(options, x), 2 * centred / x.std(-1, keepdims=True), atol=1e-5
+    )
+    root_mean_square = np.sqrt((x * x).mean(-1, keepdims=True))
+    options = make_options(norm="rmsnorm")
+    np.testing.assert_allclose(norm(options, x), 2 * x / root_mean_square, atol=1e-5)
+
+
+def test_norms_ignore_the_scale_of_their_input(make_options):
+    (x,) = random_arrays((1, 2, 8))
+    for changes in ({"bias": False}, {"norm": "rmsnorm"}):
+        options = make_options(norm_epsilon=0.0, **changes)
+        np.testing.assert_allclose(
+            norm(options, x), norm(options, 1000 * x), rtol=1e-4, atol=1e-4
+        )

@@ -1,0 +1,87 @@
+"""Attention by JAX's own function equals dense attention; on a GPU it is cuDNN's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax._src.cudnn import fused_attention_stablehlo as cudnn
+
+from research.errors import UserError
+from research.networks.layers.dense_attention import (
+    AttentionInputs,
+    dense_attention,
+    dense_mask,
+)
+from research.networks.layers.library_attention import library_mask
+from research.run.flops import count_flops
+
+
+@pytest.mark.parametrize("pattern", ["full", "causal", "general"])
+def test_it_equals_dense_attention(pattern, make_group, assert_close):
+    """Values and gradients of packed, padded rows, and of the scored queries alone."""
+    random = np.random.default_rng(0)
+    segment = np.array([[1] * 3 + [2] * 4 + [0], [1] * 8], np.int32)
+    order = random.permuted(np.tile(np.arange(8, dtype=np.int32), (2, 1)), axis=1)
+    group = make_group(2, 8, segment=segment, rank=order, reach=order - 1)
+    inputs = AttentionInputs(group, group, pattern)
+    states = [np.float32(random.normal(size=(2, 8, 2, 4))) for _ in range(3)]
+    scored = np.array([[6, 7, 0], [1, 5, 4]], np.int32)
+
+    def both(attend, mask):
+        def total(query, key, value):
+            few = jnp.take_along_axis(query, scored[:, :, None, None], axis=1)
+            outputs = (
+                attend(query, key, value, mask),
+                attend(few, key, value, mask.at(scored)),
+            )
+            return sum(jnp.sum(jnp.sin(2 * out)) for out in outputs), outputs
+
+        return jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)(*states)
+
+    def library(query, key, value, mask):
+        return mask.attend(query, key, value)
+
+    actual = both(library, library_mask(inputs, implementation="xla"))
+    assert_close(actual, both(dense_attention, dense_mask(inputs)))
+    assert not actual[0][1][0][0, 7].any(), "padding attends to nothing"
+
+
+@pytest.mark.parametrize("pattern", ["full", "causal"])
+def test_on_a_gpu_it_is_cudnn_with_the_flops_of_dense_attention(
+    pattern, make_group, monkeypatch
+):
+    """Nothing is run: the gradient is traced, and lowered for a GPU."""
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
+    group = make_group(2, 128)
+    shape = jax.ShapeDtypeStruct((2, 128, 4, 16), jnp.bfloat16)
+
+    def gradient(*states):
+        mask = library_mask(
+            AttentionInputs(group, group, pattern), implementation="cudnn"
+        )
+        return jax.vjp(mask.attend, *states)[1](states[0])
+
+    assert count_flops(gradient, *(shape,) * 3) == 6 * 2 * 2 * 4 * 128**2 * 16
+    kernels = str(jax.make_jaxpr(gradient)(*(shape,) * 3))
+    masks = {name for name in ("CAUSAL", "NO_MASK") if f"MaskType.{name}" in kernels}
+    assert masks == {"CAUSAL" if pattern == "causal" else "NO_MASK"}
+
+
+def test_what_cudnn_does_not_have_is_said_in_one_line(make_group, monkeypatch):
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91100)
+    group = make_group(1, 8)
+    mask = library_mask(AttentionInputs(group, group), implementation="cudnn")
+    for dtype, message in (("float32", "has no float32"), ("bfloat16", "head dim")):
+        state = jnp.zeros((1, 8, 2, 4), dtype)  # a width of 4 is no multiple of 8
+        with pytest.raises(UserError, match=f"model.attention library.*{message}"):
+            mask.attend(state, state, state)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"position": "relative"}, {"position": "t5"}, {"dropout": 0.1}],
+    ids=str,
+)
+def test_what_the_library_does_not_have_is_refused(changes, make_options):
+    with pytest.raises(UserError, match="attention library has no"):
+        make_options(attention="library", **changes)

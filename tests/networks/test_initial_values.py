@@ -1,0 +1,83 @@
+"""Initial values: each scheme of `model.init` has its published deviations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+
+T5 = {"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False}
+
+
+def initial_params(options, group):
+    """The initial parameters of a network with these options and its readout."""
+    network = networks.Transformer(options, size=500)
+    fn = lambda net: net.readout(net.states(group))  # noqa: E731
+    init = jax.jit(lambda key: networks.init(network, fn, key))
+    return networks.unbox(init(jax.random.key(0)))
+
+
+def test_truncated_initial_values_stay_within_two_deviations(make_options, make_group):
+    group = make_group()
+    options = make_options(width=64, feedforward=256, token_types=2, init="truncated")
+    made = initial_params(options, group)
+    drawn = [x for p, x in jax.tree.leaves_with_path(made) if jnp.std(x) > 0]
+    assert len(drawn) == 3 + 6
+    # The standard deviation of N(0, 1) truncated at 2 is 0.8796.
+    for leaf in drawn:
+        assert np.abs(leaf).max() <= 0.04
+        np.testing.assert_allclose(np.std(leaf), 0.02 * 0.8796, rtol=0.15)
+
+
+def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_group):
+    group = make_group()
+    options = make_options(init="gpt2", layers=8, width=64, feedforward=256)
+    params = initial_params(options, group)
+    block = params["stack"]["blocks"]
+    for kernel, std in (
+        (block["attention"]["out"]["kernel"], 0.02 / 4),
+        (block["feedforward"]["out"]["kernel"], 0.02 / 4),
+        (block["attention"]["query"]["kernel"], 0.02),
+        (block["feedforward"]["in"]["kernel"], 0.02),
+        (params["place"]["position"], 0.01),
+    ):
+        np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
+    first, second = (block["feedforward"]["in"]["kernel"][n] for n in (0, 1))
+    assert np.abs(first - second).max() > 0.01
+
+
+def test_t5_initialises_by_fan_in(make_options, make_group):
+    group = make_group()
+    options = make_options(width=64, feedforward=256, activation="relu", **T5)
+    params = initial_params(options, group)
+    block = params["stack"]["blocks"]
+    for kernel, std in (
+        (params["token"]["rows"], 1.0),
+        (block["attention"]["query"]["kernel"], (64 * 32) ** -0.5),
+        (block["attention"]["key"]["kernel"], 64**-0.5),
+        (block["attention"]["out"]["kernel"], 64**-0.5),
+        (block["feedforward"]["in"]["kernel"], 64**-0.5),
+        (block["feedforward"]["out"]["kernel"], 256**-0.5),
+    ):
+        np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
+    assert not [p for p, _ in jax.tree.leaves_with_path(params) if "bias" in str(p)]
+
+
+def test_xlm_initialises_dense_layers_as_pytorch_does(make_options, make_group):
+    group = make_group()
+    options = make_options(
+        width=64, feedforward=256, token_types=8, init="xlm", output_head="bias"
+    )
+    params = initial_params(options, group)
+    block, place = params["stack"]["blocks"], params["place"]
+    for table in (params["token"]["rows"], place["position"], place["kind"]):
+        np.testing.assert_allclose(np.std(table), 64**-0.5, rtol=0.1)
+    for leaf, fan_in in (
+        (block["attention"]["query"]["kernel"], 64),
+        (block["feedforward"]["out"]["kernel"], 256),
+        (block["feedforward"]["out"]["bias"], 256),
+        (params["output"]["bias"], 64),
+    ):
+        bound = fan_in**-0.5
+        assert 0.9 * bound < np.abs(leaf).max() <= bound
+        np.testing.assert_allclose(np.std(leaf), bound / 3**0.5, rtol=0.1)

@@ -1,0 +1,60 @@
+"""Options: values that do not fit together are refused; a rate is a place's own."""
+
+import jax
+import pytest
+
+from research import networks
+from research.errors import UserError
+from research.networks.modules.options import DROPOUT_PLACES
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"width": 30, "heads": 4}, r"model\.heads is 4.*divide model\.width 30"),
+        ({"num_kv_heads": 3}, r"num_kv_heads is 3; it must divide model\.heads 2"),
+        ({"position": "rotary", "head_width": 3}, r"rotary needs an even width.*not 3"),
+        ({"cross_output": "token_type"}, r"cross_output token_type needs.*at least 2"),
+        ({"shared_relative_biases": True}, r"model\.position relative, not learned"),
+        ({"position_dropout": 0.1}, r"model\.position relative, not learned"),
+        ({"attention_dropout": -0.1}, r"attention_dropout is at least 0, or -1.*-0\.1"),
+        ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
+        ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),
+        (
+            {"token_type_encoding": "relative"},
+            r"model\.token_types of at least 2, not 0",
+        ),
+    ],
+)
+def test_the_error_names_the_wrong_key(changes, message, make_options):
+    with pytest.raises(UserError, match=message):
+        make_options(**changes)
+
+
+def test_a_place_without_a_rate_of_its_own_has_that_of_dropout(make_options):
+    options = make_options(dropout=0.3, attention_dropout=0.0, output_dropout=-1)
+    rates = {place: options.dropout_rate(place) for place in DROPOUT_PLACES}
+    assert {place for place, rate in rates.items() if rate == 0.3} == {
+        "embedding",
+        "residual",
+        "output",
+        "head",
+    }
+    assert set(rates.values()) == {0.0, 0.3}
+    assert make_options(attention_dropout=0.1).has_dropout
+    assert not make_options(attention_dropout=0.0).has_dropout
+
+
+def test_keys_of_a_decoder_beside_an_encoder_are_refused_without_one(
+    make_options, make_group
+):
+    for name, value in (
+        ("decoder_layers", 3),
+        ("shared_embeddings", False),
+        ("shared_stacks", True),
+    ):
+        network = networks.Transformer(make_options(**{name: value}), size=50)
+        with pytest.raises(UserError, match=rf"model\.{name} is {value}.*no decoder"):
+            networks.init(network, lambda net: net.states(make_group()), KEY)
