@@ -9,7 +9,7 @@ import pytest
 
 from research import networks
 from research.errors import UserError
-from research.networks import electra
+from research.networks.modules import electra
 from research.networks.modules.electra import GeneratorDiscriminator
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from tests.testing.compiled_apply import apply
