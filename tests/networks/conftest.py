@@ -1,4 +1,4 @@
-"""Fixtures of the tests of models: small networks and random groups of arrays."""
+"""Fixtures of the tests of networks: small networks and random groups of arrays."""
 
 import jax
 import numpy as np

@@ -98,20 +98,20 @@ def test_shared_stacks_are_two_stacks_of_the_same_parameters(
 ):
     two = make_options(layers=2, position=position)
     one = dataclasses.replace(two, shared_stacks=True)
-    networks = [EncoderDecoder(options, size=50) for options in (one, two)]
+    both_networks = [EncoderDecoder(options, size=50) for options in (one, two)]
     group = make_group()
 
     def states(net):
         return net.states(group, net.encode(group))
 
-    params = make_params(networks[0], states)
+    params = make_params(both_networks[0], states)
     assert "encoder" not in params and "cross" in params["decoder"]["blocks"]
     own = ("attention", "attention_norm", "feedforward", "feedforward_norm")
     blocks = {name: params["decoder"]["blocks"][name] for name in own}
     both = params | {"encoder": params["decoder"] | {"blocks": blocks}}
     found, expected = (
         apply(network, each, states)
-        for network, each in zip(networks, (params, both), strict=True)
+        for network, each in zip(both_networks, (params, both), strict=True)
     )
     assert_close(found, expected)
     with pytest.raises(UserError, match=r"decoder_layers is 3.*shared_stacks"):
