@@ -15,7 +15,10 @@ setup(
     packages=find_namespace_packages(
         include=["research*", "experiments*", "launch*"],
     ),
-    package_data={"experiments": ["claims/*.toml", "claims/results/*.json"]},
+    package_data={
+        "experiments": ["claims/*.toml", "claims/results/*.json"],
+        "research": ["run/first_keys.json"],
+    },
     install_requires=[
         "absl-py>=2.1",
         "etils[epath]>=1.9",

@@ -1,6 +1,5 @@
 """The config of a run: an experiment's file, its objective's defaults, overrides."""
 
-import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,14 +9,15 @@ from ml_collections import ConfigDict
 
 from experiments import base
 from launch import user_code
-from research import fields, objectives
+from research import objectives
 from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
-from research.files.json_files import parse_json, read_run_config
+from research.files.json_files import parse_json
+from research.parts import check_section
+from research.run import sections
+from research.run.identity import read_run_config
 from research.run.phases import run_phases
-
-OPEN_SECTIONS = ("data.mixture", "objective.parts")
-"""Sections whose keys are the user's own; JSON replaces one as a whole."""
+from research.run.sections import OPEN_SECTIONS, SECTIONS
 
 
 def load_config(
@@ -37,11 +37,12 @@ def load_config(
     _check_names(spec, config)
     if not isinstance(overrides, Mapping):
         overrides = dict(_pair(item) for item in overrides)
-    name = overrides.get("objective.name", config.objective.name)
-    if name != config.objective.name:
-        config.objective = ConfigDict({"name": name})
-    _complete(config.objective)
+    _complete(spec, config)
+    for section, key, _ in sections.choices():
+        if f"{section}.{key}" in overrides:
+            _choose_part(config, section, key, str(overrides[f"{section}.{key}"]))
     config.lock()
+    name = config.objective.name
     source = str(overrides.get("train.init_from", config.train.init_from))
     if source.startswith(SOURCE):
         from research.checkpoints.huggingface import restore  # imports all families
@@ -232,44 +233,67 @@ def _check_names(spec: str, config: ConfigDict) -> None:
         raise UserError(f"{spec}: the config has no objective.name")
 
 
-def _complete(section: ConfigDict) -> None:
-    """Adds the objective's defaults for fields that are not set.
+def _complete(spec: str, config: ConfigDict) -> None:
+    """Gives each section the keys of the parts that it chooses.
 
-    A default of () becomes an empty section where users name the keys themselves.
+    A file begins with the keys of the default parts. Those that the chosen ones do not
+    have are left out, unless the file has set them.
+
+    Raises:
+      UserError: a part or a key does not exist; names it.
     """
-    for field in dataclasses.fields(objectives.objective_class(section.name)):
-        if field.name in section:
-            continue
-        if f"objective.{field.name}" in OPEN_SECTIONS and field.default == ():
-            section[field.name] = ConfigDict()
-        elif field.default is not dataclasses.MISSING:
-            section[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            section[field.name] = field.default_factory()
+    begun = base.every_key()
+    for name in filter(None, SECTIONS):
+        values = config[name].to_dict()
+        complete = sections.section_defaults(name, values)
+        for key in values.keys() - complete.keys():
+            dotted = f"{name}.{key}"
+            sizes = [size[dotted] for size in base.SIZES.values() if dotted in size]
+            begun_with = [begun[name].get(key), *sizes]
+            if key not in begun[name] or plain(values[key]) not in begun_with:
+                known = [f"{name}.{each}" for each in complete]
+                raise unknown(f"config key of {spec}", dotted, known)
+        _set_section(config, name, complete)
+
+
+def _choose_part(config: ConfigDict, section: str, key: str, part: str) -> None:
+    """Sets a key that chooses a part, and gives the section that part's keys."""
+    values = config[section].to_dict()
+    _set_section(config, section, sections.with_part(section, values, key, part))
+
+
+def _set_section(config: ConfigDict, name: str, values: Mapping[str, Any]) -> None:
+    config[name] = ConfigDict(
+        {
+            key: ConfigDict(value, allow_dotted_keys=True)
+            if isinstance(value, dict)
+            else value
+            for key, value in values.items()
+        }
+    )
 
 
 def _check_sections(config: ConfigDict, *, where: str = "") -> None:
-    """Checks all keys but the objective's against their declaration in base.py.
+    """Checks all keys but the objective's against their declaration.
 
     Args:
       where: begins the error's line, if it is not empty.
 
     Raises:
-      UserError: the experiment set an unknown key, or a value is not legal.
+      UserError: a key is unknown, or a value is not legal.
     """
-    for name, section in base.SECTIONS.items():
-        known = [field.name for field in dataclasses.fields(section)]
-        for key in config[name]:
-            if key not in known:
-                raise unknown(
-                    "config key", f"{name}.{key}", [f"{name}.{k}" for k in known]
-                )
-    try:
-        fields.check(base.Run(config.seed))
-        for name, section in base.SECTIONS.items():
-            fields.check(section(**config[name]), prefix=f"{name}.")
-    except ValueError as error:
-        raise UserError(f"{where}{error}") from error
+    flat = flatten(config)
+    for name in SECTIONS.keys() - {"objective"}:
+        prefix = sections.dotted(name)
+        values = {
+            key.removeprefix(prefix): value
+            for key, value in flat.items()
+            if (key.startswith(prefix) if name else "." not in key)
+        }
+        try:
+            check_section(SECTIONS[name], values, prefix, keys=flat)
+        except UserError as error:
+            raise UserError(f"{where}{error}") from error
 
 
 def _pair(item: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ def __post_init__(self):
 import dataclasses
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,15 +65,28 @@ def check(instance: Any, *, prefix: str = "") -> None:
     Raises:
       ValueError: names the first field that is wrong, what is legal, and its value.
     """
-    for field in dataclasses.fields(instance):
-        value, name = getattr(instance, field.name), f"{prefix}{field.name}"
+    fields = dataclasses.fields(instance)
+    values = {field.name: getattr(instance, field.name) for field in fields}
+    check_values(fields, values, prefix=prefix)
+
+
+def check_values(
+    fields: Iterable[dataclasses.Field], values: Mapping[str, Any], *, prefix: str = ""
+) -> None:
+    """Checks the value of each field against its declaration, as `check` does.
+
+    Raises:
+      ValueError: names the first field that is wrong, what is legal, and its value.
+    """
+    for field in fields:
+        value, name = values[field.name], f"{prefix}{field.name}"
         if expected := _TYPES.get(type(field.default)):
             is_legal, words = expected
             if not is_legal(value):
                 raise ValueError(f"{name} is {words}, not {value!r}")
-        values, bounds = field.metadata.get("values"), field.metadata.get("bounds")
-        if values is not None and value not in values:
-            raise ValueError(f"{name} is {_listed(values)}, not {value!r}")
+        legal, bounds = field.metadata.get("values"), field.metadata.get("bounds")
+        if legal is not None and value not in legal:
+            raise ValueError(f"{name} is {_listed(legal)}, not {value!r}")
         if field.metadata.get("text") and not value.isprintable():
             raise ValueError(f"{name} is one line of printable text, not {value!r}")
         if bounds:

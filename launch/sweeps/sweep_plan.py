@@ -14,6 +14,7 @@ from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
 from research.files.json_files import check_object, digest, read_json, write_json
+from research.run.identity import identity, neutral_values
 from research.run.workdir import check_reachable
 
 SCALES = ("smoke", "small", "paper")
@@ -136,9 +137,9 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
     try:
         for row in _read(workdir, {"trials": list})["trials"]:
             check_object(row, TRIAL_FIELDS)
-            if more := sorted(row.keys() - TRIAL_FIELDS.keys()):
-                raise ValueError(f"{more[0]!r} is no field of a trial")
-            if _trial_id(row["config"]) != row["id"]:
+            if unknown_fields := sorted(row.keys() - TRIAL_FIELDS.keys()):
+                raise ValueError(f"{unknown_fields[0]!r} is no field of a trial")
+            if trial_id(row["config"]) != row["id"]:
                 raise ValueError(f"id {row['id']!r} is not that of its config")
             texts = {k: v for k, v in row["config"].items() if isinstance(v, str)}
             linked = {key: text for key, text in texts.items() if text in trials}
@@ -146,7 +147,10 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
                 raise ValueError(f"parents of {row['id']} are not those of its config")
             parents = {key: trials[parent] for key, parent in row["parents"].items()}
             folder = absolute_path(workdir) / row["id"]
-            trials[row["id"]] = Trial(**row | {"parents": parents, "folder": folder})
+            own, neutral = row["config"], neutral_values(row["config"])
+            own |= {key: neutral[key] for key in neutral if key not in own}
+            more = {"parents": parents, "folder": folder, "config": own}
+            trials[row["id"]] = Trial(**row | more)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
@@ -219,24 +223,23 @@ def _add_trial(
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
     resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
-    ids[pair] = trial_id = _trial_id(resolved)
+    ids[pair] = own_id = trial_id(resolved)
     trial = Trial(
-        id=trial_id,
+        id=own_id,
         name=Path(experiment.partition(":")[0]).stem,
         experiment=experiment,
         overrides=overrides,
         parents=parents,
         config=resolved,
-        folder=workdir / trial_id,
+        folder=workdir / own_id,
     )
-    return trials.setdefault(trial_id, trial)
+    return trials.setdefault(own_id, trial)
 
 
-def _trial_id(resolved: Mapping[str, Any]) -> str:
+def trial_id(resolved: Mapping[str, Any]) -> str:
     """A trial's id, the name of its folder, from its flat config: 12 hex digits."""
-    return digest(
-        {key: value for key, value in resolved.items() if key not in KEYS_OUTSIDE_ID}
-    )
+    own = identity(resolved)
+    return digest({k: v for k, v in own.items() if k not in KEYS_OUTSIDE_ID})
 
 
 def _is_item(value: Any) -> bool:

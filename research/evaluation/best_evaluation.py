@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from research.distributed import processes
 from research.errors import unknown
-from research.evaluation.metrics import HIGHER_IS_BETTER
+from research.metrics import HIGHER_IS_BETTER
 from research.run.metric_writer import BEST_STEP
 from research.run.setup import Program
 

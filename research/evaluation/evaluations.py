@@ -8,7 +8,7 @@ from research.distributed import processes
 from research.errors import UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
-from research.evaluation.metrics import HIGHER_IS_BETTER
+from research.metrics import HIGHER_IS_BETTER
 from research.moving_average import exchange_average
 from research.run.metric_writer import BEST_STEP, MetricWriter
 from research.run.setup import Program, make_eval_zeros

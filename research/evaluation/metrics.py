@@ -8,19 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ROUGE = ("rouge1", "rouge2", "rougeL")
+from research.metrics import ROUGE
+
 CHUNK_PREFIXES = ("B-", "I-", "E-", "S-")
-HIGHER_IS_BETTER = {
-    "class": ("accuracy", "f1", "matthews"),
-    "set": ("f1_micro", "f1_macro", "exact"),
-    "number": ("pearson", "spearman"),
-    "choice": ("accuracy",),
-    "tags": ("word_accuracy", "precision", "recall", "f1"),
-    "span": ("exact_match", "f1"),
-    "text": ("exact_match", "bleu", "chrf", *ROUGE),
-}
-"""By what an objective predicts (`research.evaluation.predictions`): its metrics, but
-for errors."""
 
 
 class Item(NamedTuple):

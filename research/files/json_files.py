@@ -91,17 +91,6 @@ def read_json(
     return content
 
 
-def read_run_config(workdir: epath.Path) -> dict[str, Any]:
-    """The config of a run.
-
-    Raises:
-      UserError: the folder is no run, or its config.json is damaged.
-    """
-    if not (workdir / "config.json").exists():
-        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
-    return read_json(workdir / "config.json", "train the run again")
-
-
 def check_object(
     content: Any, fields: Mapping[str, Any], *, values: Any = None
 ) -> None:

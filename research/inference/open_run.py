@@ -17,9 +17,9 @@ from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
-from research.files.json_files import read_run_config
 from research.inference.language_model import LanguageModel
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.run.identity import read_run_config
 from research.run.restored import RestoredRun
 from research.run.setup import zero_batch
 

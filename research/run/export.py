@@ -16,8 +16,9 @@ from research.checkpoints.partial_restore import find_checkpoint, load_on_host
 from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
-from research.files.json_files import read_json, read_run_config
+from research.files.json_files import read_json
 from research.networks.modules.electra import generator_options
+from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 
 CARD = "README.md"

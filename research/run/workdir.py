@@ -14,6 +14,7 @@ from research.distributed.file_lock import file_lock
 from research.errors import UserError
 from research.files.json_files import digest, read_json, write_json
 from research.run.claim_file import hold_claim
+from research.run.identity import complete_config, flatten, identity
 
 LOCK_FILE = ".lock"
 """In the workdir: locked while a run writes it, with the run's host and process."""
@@ -108,26 +109,15 @@ def check_reachable(path: epath.PathLike) -> None:
         raise UserError(f"--workdir={text} cannot be read ({reason})") from error
 
 
-def _flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Dotted key -> value; tuples become lists, as in JSON."""
-    flat = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
 def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
     """Refuses to resume with another config than the one that a workdir began with.
 
     Raises:
       UserError: names the first key that differs.
     """
-    old, new = _flatten(old), _flatten(new)
+    old, new = fixed_keys(complete_config(old, path / "config.json")), fixed_keys(new)
     for key in sorted(old.keys() | new.keys()):
-        if key not in CHANGEABLE_KEYS and old.get(key) != new.get(key):
+        if old.get(key) != new.get(key):
             raise UserError(
                 f"{path} is of another run: {key} is {old.get(key)!r} there and "
                 f"{new.get(key)!r} now; give another --workdir, or delete this one"
@@ -160,8 +150,9 @@ def config_digest(config: dict) -> str:
 
 
 def fixed_keys(config: dict) -> dict[str, Any]:
-    """Dotted key -> value of the keys that a restart may not change."""
-    return {k: v for k, v in _flatten(config).items() if k not in CHANGEABLE_KEYS}
+    """Dotted key -> value, of the `identity`, that a restart may not change."""
+    own = identity(flatten(config))
+    return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}
 
 
 def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import base
 from launch import config
 from research import fields, objectives
 from research.errors import UserError
 from research.files.json_files import digest
+from research.run import sections
 
 MLM = "experiments/mlm.py"
 VALUES = {
@@ -236,15 +236,19 @@ def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
 
 
 def test_every_key_declares_what_is_legal_and_has_a_legal_default():
-    sections = [base.Run, *base.SECTIONS.values()]
-    for section in sections:
+    parts = [
+        folder.part_class(name, key)
+        for _, key, folder in sections.choices()
+        for name in folder.names()
+    ]
+    for section in sections.SECTIONS.values():
         fields.check(section())
-    for section in [*sections, *map(objectives.objective_class, objectives.names())]:
+    for section in [*sections.SECTIONS.values(), *parts]:
         for field in dataclasses.fields(section):
             if type(field.default) in (int, float):
                 assert field.metadata.get("bounds"), f"{section}.{field.name}"
             if type(field.default) is str:
-                assert field.metadata.keys() & {"values", "text"}, field.name
+                assert field.metadata.keys() & {"values", "text", "folder"}, field.name
 
 
 def test_a_size_of_a_file_that_has_sizes(tmp_path):

@@ -97,7 +97,7 @@ def test_a_run_of_another_version_is_named(electra, tmp_path):
     shutil.copytree(electra[0], tmp_path / "old")
     path = tmp_path / "old" / "config.json"
     config = json.loads(path.read_text())
-    del config["model"]["shared_stacks"]
+    config["model"]["joined_stacks"] = config["model"].pop("shared_stacks")
     path.write_text(json.dumps(config))
-    with pytest.raises(UserError, match=r"old is of another version: .*shared_stacks"):
+    with pytest.raises(UserError, match=r"of another version: .*joined_stacks.*shared"):
         list(export_run(tmp_path / "old", tmp_path / "to"))

@@ -1,11 +1,12 @@
 """The optimizer's section of a config, and the values that are legal there."""
 
 from experiments import base
+from research.run import sections
 
 
 def legal_values(key):
-    """The values that experiments/base.py declares for a key of the section."""
-    return base.Optimizer.__dataclass_fields__[key].metadata["values"]
+    """The values that are declared for a key of the section."""
+    return sections.Optimizer.__dataclass_fields__[key].metadata["values"]
 
 
 def section(**changes):

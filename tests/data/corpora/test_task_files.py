@@ -7,11 +7,11 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from experiments import base
 from research.data.corpora import files
 from research.data.corpora.corpus import LABEL_SEPARATOR, split_of
 from research.data.corpora.row_formats import Format
 from research.errors import UserError
+from research.run import sections
 
 
 def read(path, *fmt, split="train"):
@@ -237,4 +237,4 @@ def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
 
 
 def test_the_config_knows_every_format_of_files():
-    assert ("auto", *files.PARSERS) == base.FORMATS
+    assert ("auto", *files.PARSERS) == sections.FORMATS

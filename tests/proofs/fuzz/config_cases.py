@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from experiments import base
 from launch import cli, config
 from launch.hardware.placeholder_vocab import placeholder_vocab
-from research import objectives
+from research import objectives, parts
+from research.run import sections
 from research.run.setup import build_program
 from tests.proofs.fuzz import command, values
 
@@ -34,10 +35,10 @@ SMALL = {
 }
 """So that a network takes little time; a case may override these."""
 
-KEYS = {"seed": dataclasses.fields(base.Run)[0]} | {
-    f"{name}.{field.name}": field
-    for name, section in base.SECTIONS.items()
-    for field in dataclasses.fields(section)
+KEYS = {
+    sections.dotted(name) + key: field
+    for name in sections.SECTIONS.keys() - {"objective"}
+    for key, field in parts.section_fields(sections.SECTIONS[name], {}).items()
 }
 UNKNOWN_KEYS = ("train.step", "x", "", ".", "train", "data.mixture.a", "objective.x")
 

@@ -1,0 +1,152 @@
+"""What a config is, however many keys the program has: trial ids, resume, old runs.
+
+A run keeps its identity when the program grows. It is made of the keys of
+first_keys.json, which every config had when runs were first kept, and of each later key
+that differs from its neutral value. A key's neutral value is what runs without the key
+did: its default, or `neutral` in the metadata of its field if the default has changed.
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+
+from research.errors import UserError, unknown
+from research.files.json_files import parse_json, read_json
+from research.parts import default_of, section_fields
+from research.run.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
+
+UNDECLARED = object()
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> value; tuples become lists, as in JSON."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys and values by which a config is told from others.
+
+    Args:
+      flat: dotted key -> value, of a config of this version or of an earlier one; it
+        may have an open section as one dict.
+    """
+    first, neutral = _first_values(flat.get("objective.name", "")), neutral_values(flat)
+    same = {key: value for key, value in first.items() if not isinstance(value, dict)}
+    return same | {
+        key: value
+        for key, value in flat.items()
+        if key in first or _plain(value) != neutral.get(key, UNDECLARED)
+    }
+
+
+def neutral_values(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted key -> neutral value, of all keys that a config of these parts has.
+
+    Raises:
+      UserError: it has a part that does not exist.
+    """
+    found = {}
+    for name in SECTIONS:
+        for key, field in _declared(name, flat).items():
+            value = _plain(field.metadata.get("neutral", default_of(field)))
+            found[dotted(name) + key] = {} if is_open(name, key) else value
+    return found
+
+
+def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[str, Any]:
+    """A run's config as this version has it: keys that it lacks are neutral.
+
+    Args:
+      content: of config.json, nested, of this version or of an earlier one.
+      path: of the file, for errors.
+
+    Raises:
+      UserError: a section is missing, or a key is not known to this version.
+    """
+    for name in filter(None, SECTIONS):
+        if not isinstance(content.get(name), dict):
+            raise UserError(f"{path} is damaged ({name} is missing); train it again")
+    flat = flatten(content)
+    try:
+        neutral = neutral_values(flat)
+    except UserError as error:
+        raise UserError(f"{path} is of another version: {error}") from error
+    first = _first_values(flat.get("objective.name", ""))
+    for key, value in flat.items():
+        is_open = key.startswith(tuple(f"{name}." for name in OPEN_SECTIONS))
+        if key in neutral or is_open:
+            continue
+        if key in first and (_is_of_another_part(key) or first[key] == value):
+            continue  # an optimizer's key that the chosen one does not read
+        raise UserError(
+            f"{path} is of another version: {unknown('config key', key, neutral)}"
+        )
+    completed: dict[str, Any] = {}
+    for key, value in neutral.items():
+        name, _, own = key.rpartition(".")
+        section = completed.setdefault(name, {}) if name else completed
+        given = content[name] if name else content
+        section[own] = given.get(own, value)
+    return completed
+
+
+def read_run_config(workdir: epath.Path) -> dict[str, Any]:
+    """The config of a run, by `complete_config`.
+
+    Raises:
+      UserError: the folder is no run, or its config.json is damaged or has a key that
+        is not known.
+    """
+    path = workdir / "config.json"
+    if not path.exists():
+        raise UserError(f"--workdir={workdir} is no run: it has no config.json")
+    return complete_config(read_json(path, "train the run again"), path)
+
+
+@functools.cache
+def _first_keys() -> dict[str, Any]:
+    return parse_json(Path(__file__).with_name("first_keys.json").read_bytes())
+
+
+def _first_values(objective: str) -> dict[str, Any]:
+    """The keys that a config with this objective had at first, with their defaults."""
+    content = _first_keys()
+    own = content["objectives"].get(objective, {})
+    return content["keys"] | {f"objective.{key}": value for key, value in own.items()}
+
+
+def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a section, given what the config chooses."""
+    prefix = dotted(name)
+    own = SECTIONS[name].__dataclass_fields__
+    values = {key: flat[prefix + key] for key in own if prefix + key in flat}
+    return section_fields(SECTIONS[name], values, prefix)
+
+
+def _is_of_another_part(key: str) -> bool:
+    """Whether a part that the config might choose has the key."""
+    name, _, own = key.rpartition(".")
+    folders = (
+        field.metadata["folder"]
+        for field in SECTIONS[name].__dataclass_fields__.values()
+        if "folder" in field.metadata
+    )
+    return any(
+        own in folder.part_class(each, key).__dataclass_fields__
+        for folder in folders
+        for each in folder.names()
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A tuple as a list, as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value

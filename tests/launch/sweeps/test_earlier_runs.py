@@ -1,0 +1,77 @@
+"""Runs of an earlier version resume, open and fill their table."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from launch import table
+from launch.config import flatten, load_config
+from launch.sweeps.sweep_plan import make_plan, read_plan
+from research import train as loop
+from research.inference.open_run import open_run
+from tests.testing.tiny_runs import train
+
+GOLDEN = Path(__file__).parents[2] / "goldens" / "runs" / "first_runs.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(folder, filter="data")
+    (folder / "experiments").symlink_to(Path(loop.__file__).parents[1] / "experiments")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_folder(earlier, monkeypatch):
+    monkeypatch.chdir(earlier)
+
+
+def _trial(earlier, name):
+    """The folder of the sweep's first trial of this objective with checkpoints."""
+    trials = json.loads((earlier / "sweep" / "sweep.json").read_text())["trials"]
+    folders = [
+        earlier / "sweep" / t["id"] for t in trials if t["name"].startswith(name)
+    ]
+    return next((f for f in folders if (f / "checkpoints").exists()), folders[0])
+
+
+def test_a_finished_sweep_has_nothing_left_to_run(earlier):
+    planned = make_plan("sweep.py", "sweep", scale="smoke", shared={})
+    for trials in (planned, read_plan("sweep")):
+        assert len(trials) == 3
+        for trial in trials:
+            assert trial.done
+            trial.check_result()
+
+
+def test_its_table_is_the_same(earlier, capsys):
+    table.run(table.parser().parse_args(["--table=table.py", "--workdir=sweep"]))
+    assert capsys.readouterr().out == (earlier / "table.md").read_text()
+
+
+def test_a_stopped_run_goes_on_to_the_result_of_one_that_was_not(earlier):
+    settings = json.loads((_trial(earlier, "lm") / "config.json").read_text())
+    flat = flatten(ConfigDict(settings, allow_dotted_keys=True))
+    resumed = train(load_config("experiments/lm.py", flat), "stopped")
+    whole = json.loads((_trial(earlier, "lm") / "result.json").read_text())
+    assert resumed["steps"] == 6
+    for name, value in whole["metrics"].items():
+        assert resumed["metrics"][name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_a_run_opens(earlier):
+    model = open_run(_trial(earlier, "mlm"))
+    assert np.isfinite(model.encode(["the old river"])).all()
+
+
+def test_an_exported_model_gives_the_same_vectors(earlier):
+    model = open_run("hf:exported")
+    texts = (earlier / "texts.txt").read_text().splitlines()
+    vectors = np.load(earlier / "vectors.npy")
+    np.testing.assert_allclose(model.encode(texts), vectors, rtol=1e-5, atol=1e-6)

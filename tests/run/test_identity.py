@@ -1,0 +1,96 @@
+"""A config keeps its identity when keys are added; a changed value still changes it."""
+
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from launch.config import flatten
+from launch.sweeps.sweep_plan import trial_id
+from research import fields
+from research.errors import UserError
+from research.run import identity, sections
+from research.run.workdir import CHANGEABLE_KEYS, check_same_config, config_digest
+
+GOLDENS = Path(__file__).parents[1] / "goldens" / "runs"
+CONFIGS = json.loads(gzip.decompress((GOLDENS / "first_configs.json.gz").read_bytes()))
+
+
+def _flat(content):
+    """The flat config of a trial, of the content of config.json."""
+    return flatten(ConfigDict(content, allow_dotted_keys=True))
+
+
+def _add_key(monkeypatch, name):
+    """Adds a key to a section, as a later version might."""
+
+    @dataclasses.dataclass
+    class Longer(sections.SECTIONS[name]):
+        added_key: float = fields.number(0.5, least=0)
+
+    monkeypatch.setitem(sections.SECTIONS, name, Longer)
+
+
+@pytest.mark.parametrize("spec", CONFIGS)
+def test_configs_of_an_earlier_version_keep_their_ids_and_digests(spec):
+    config = CONFIGS[spec]["config"]
+    assert trial_id(_flat(config)) == CONFIGS[spec]["id"]
+    assert config_digest(config) == CONFIGS[spec]["digest"]
+    completed = identity.complete_config(config, "config.json")
+    assert trial_id(_flat(completed)) == CONFIGS[spec]["id"]
+    assert config_digest(completed) == CONFIGS[spec]["digest"]
+
+
+@pytest.mark.parametrize("name", sections.SECTIONS)
+def test_an_added_key_changes_the_identity_only_where_it_differs(name, monkeypatch):
+    _add_key(monkeypatch, name)
+    key = f"{sections.dotted(name)}added_key"
+    for case in CONFIGS.values():
+        completed = identity.complete_config(case["config"], "config.json")
+        section = completed[name] if name else completed
+        assert section["added_key"] == 0.5
+        assert trial_id(_flat(completed)) == case["id"]
+        assert config_digest(completed) == case["digest"]
+        check_same_config(Path("run"), case["config"], completed)
+        section["added_key"] = 0.25
+        assert trial_id(_flat(completed)) != case["id"]
+        assert config_digest(completed) != case["digest"]
+        with pytest.raises(UserError, match=rf"{key} is .* there and 0\.25 now"):
+            check_same_config(Path("run"), case["config"], completed)
+
+
+@pytest.mark.parametrize("key", sorted(identity.neutral_values({})))
+def test_a_changed_value_of_any_key_changes_the_identity(key):
+    config = identity.complete_config(next(iter(CONFIGS.values()))["config"], "")
+    before = config_digest(config)
+    name, _, own = key.rpartition(".")
+    folder = next((f for s, k, f in sections.choices() if (s, k) == (name, own)), None)
+    if folder:
+        pytest.skip("another part has other keys: see the configs of each objective")
+    (config[name] if name else config)[own] = "another"
+    assert (config_digest(config) != before) == (key not in CHANGEABLE_KEYS)
+
+
+def test_a_key_that_is_not_known_is_refused_by_name():
+    config = json.loads(json.dumps(next(iter(CONFIGS.values()))["config"]))
+    config["model"]["wdith"] = 3
+    words = r"run/config\.json is of another version: .*'model\.wdith'.*model\.width"
+    with pytest.raises(UserError, match=words):
+        identity.complete_config(config, "run/config.json")
+
+
+def test_a_default_may_change_while_its_neutral_value_stays(monkeypatch):
+    @dataclasses.dataclass
+    class Changed(sections.Train):
+        added_key: float = dataclasses.field(default=0.7, metadata={"neutral": 0.5})
+
+    monkeypatch.setitem(sections.SECTIONS, "train", Changed)
+    for case in CONFIGS.values():
+        completed = identity.complete_config(case["config"], "config.json")
+        assert completed["train"]["added_key"] == 0.5
+        assert config_digest(completed) == case["digest"]
+        completed["train"]["added_key"] = 0.7
+        assert config_digest(completed) != case["digest"]
