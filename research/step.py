@@ -210,7 +210,6 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
     predictions share once. What a loss samples depends on the seed and the example
     alone.
     """
-    predicts = callable(getattr(objective, "predict", None))  # not a field
 
     def evaluate(params: Any, carry: Any, sums: dict, batch: dict):
         def in_network(fn: Callable) -> Any:
@@ -221,8 +220,6 @@ def make_evaluate(objective: Any, network: Any, *, seed: int) -> Callable:
             lambda net: objective.loss(net, batch | {"carry": carry}, key)
         )
         sums = jax.tree.map(jnp.add, sums, term_sums(terms))
-        if not predicts:
-            return sums, carry, {}
-        return sums, carry, in_network(lambda net: objective.predict(net, batch))
+        return sums, carry, in_network(lambda net: objective.predictions(net, batch))
 
     return evaluate

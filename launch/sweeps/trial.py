@@ -51,7 +51,7 @@ class Trial:
     def gives_scores(self) -> bool:
         """Whether `launch.score` can score texts by its objective."""
         objective = config_objective(load_config(base.__file__, self.config))
-        return bool(getattr(objective, "score_methods", {}))
+        return bool(objective.score_methods)
 
     @property
     def done(self) -> bool:

@@ -47,7 +47,7 @@ def check_best_metric(program: Program, config: Any) -> None:
     Raises:
       UserError: they have not; it names those that they have.
     """
-    predicted = HIGHER_IS_BETTER.get(getattr(program.objective, "predicts", ""), ())
+    predicted = HIGHER_IS_BETTER.get(program.objective.predicts, ())
     found = {"loss", *program.abstract_state.sums, *predicted}
     known = found.intersection({"loss"}.union(*HIGHER_IS_BETTER.values()))
     if (name := config.train.best_metric) not in known:

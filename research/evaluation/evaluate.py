@@ -45,7 +45,7 @@ def evaluate(
             predictions.append(jax.device_get(predicted))
     if predictions and (order := program.data.eval.evaluation_order()) is not None:
         predictions = [_in_text_order(predictions, order)]
-    if writes_texts and getattr(program.objective, "predicts", "") == "text":
+    if writes_texts and program.objective.predicts == "text":
         from research.evaluation.written_texts import write_texts  # of few objectives
 
         if program.data.documents is not None or program.data.task is not None:
@@ -64,7 +64,7 @@ def evaluate(
 def _in_text_order(
     batches: Sequence[Mapping[str, np.ndarray]], order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What `predict` returned for batches of several lengths, as one batch.
+    """`predictions` of batches of several lengths, as one batch.
 
     Args:
       order: `evaluation_order` of their pipeline.

@@ -46,7 +46,7 @@ class Evaluations:
         self.item_scores: dict[str, list[float]] = {}
         self.margins: dict[str, float] = {}
         self.origin: dict[str, str] = {}
-        self._predicts = hasattr(program.objective, "predicts")
+        self._predicts = bool(program.objective.predicts)
         if self._predicts and config.data.test and config.data.eval_split != "test":
             self._programs["test"] = _with_test_split(program, config)
             data = self._programs["test"].data

@@ -11,7 +11,7 @@ tags     tag [B, L], where weight [B, L] is above 0: of each word of the row
 span     start [B, K], end [B, K, E] and score [B, K, E]: positions of candidates;
          null [B], the score of no answer; context [B, 2]: its first position and
          number of tokens
-text     written [B, T], padded, by `written_texts` in place of `predict`
+text     written [B, T], padded, by `written_texts` in place of `predictions`
 
 A document may have several rows: of span these are windows over its context, of class,
 set and number chunks of its text, over which the logits are averaged.
@@ -61,7 +61,7 @@ def score_predictions(
     """The items of an evaluation and their metrics.
 
     Args:
-      batches: what `predict` returned for each batch of an evaluation, in the order of
+      batches: `predictions` of each batch of an evaluation, in the order of
         the text.
       data: a `research.data.pipeline.Data` made from text, or from a seqio task that
         has inputs and targets: then the task's own metrics are added, as TASK/METRIC.

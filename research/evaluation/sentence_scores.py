@@ -75,10 +75,8 @@ class Scorer:
         self.run, self.best = run, best
         self.method = check_method(run.objective, method)
         self.meaning = run.objective.score_methods[self.method]
-        self._objective, self._own_method = objectives.scored_part(
-            run.objective, self.method
-        )
-        objective = objectives.for_scoring(self._objective)
+        self._objective, self._own_method = run.objective.scored_part(self.method)
+        objective = self._objective.for_scoring()
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
 
     def __call__(
@@ -181,13 +179,12 @@ def check_method(objective: Any, method: str) -> str:
     Raises:
       UserError: the objective gives no score, or not by this method.
     """
-    methods = getattr(objective, "score_methods", {})
-    name = type(objective).__module__.rpartition(".")[-1]
+    methods, name = objective.score_methods, objective.name
     if not methods:
         able = [
             each
             for each in objectives.names()
-            if hasattr(objectives.objective_class(each), "score_methods")
+            if objectives.make_objective(each).score_methods
         ]
         raise UserError(
             f"objective {name} gives texts no score; these do: {', '.join(able)}"

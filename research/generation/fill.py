@@ -15,7 +15,6 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.generation.readouts import vocabulary_logits
 from research.generation.rows import map_rows
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
 
@@ -56,11 +55,11 @@ def make_fill(
       UserError: the objective predicts no masked tokens in place; of the function: a
         text is too long for learned positions.
     """
-    check_fills(objective, network)
+    check_fills(objective)
 
     def run(params, arrays):
         def states(net):
-            net = getattr(net, "generator", net)
+            net = objective.token_predictor(net)
             return net.readout(net.states(arrays, scored=arrays["scored"]))
 
         logits_BPV = vocabulary_logits(networks.apply(network, params, states))
@@ -97,17 +96,14 @@ def _candidates(best_PK: np.ndarray, log_p_PK: np.ndarray) -> list[list[Candidat
     ]
 
 
-def check_fills(objective: Any, network: Any) -> None:
+def check_fills(objective: Any) -> None:
     """Checks that an objective predicts masked tokens in place.
 
     Raises:
       UserError: it does not.
     """
-    masked = getattr(objective, "mask_fraction", 0) > 0 or objective.family == "joint"
-    causal = getattr(network, "pattern", "full") == "causal"
-    if not masked or causal or isinstance(network, EncoderDecoder):
-        name = type(objective).__module__.rpartition(".")[-1]
+    if not objective.fills_masks:
         raise UserError(
-            f"objective {name} does not predict masked tokens in place; mlm, electra, "
-            "unilm and their relatives do"
+            f"objective {objective.name} does not predict masked tokens in place; mlm, "
+            "electra, unilm and their relatives do"
         )

@@ -129,18 +129,17 @@ def find_writer(objective: Any, part: str) -> Any:
     Raises:
       UserError: the objective writes no text, or not by this part; or several parts do.
     """
-    itself = {"": objective} if hasattr(objective, "prompt") else {}
-    writers = getattr(objective, "writing_parts", itself)
+    writers = objective.writers
     if part in writers:
         return writers[part]
     if not part and len(writers) == 1:
         return next(iter(writers.values()))
-    name = type(objective).__module__.rpartition(".")[-1]
+    name = objective.name
     if not writers:
         able = (
             each
             for each in objectives.names()
-            if hasattr(objectives.objective_class(each), "prompt")
+            if objectives.objective_class(each).prompt is not None
         )
         raise UserError(
             f"objective {name} does not write text; {', '.join(able)} do (masked "

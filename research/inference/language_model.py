@@ -20,7 +20,6 @@ from research.generation.fill import Candidate, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
 from research.generation.text import NewText, make_writer
-from research.networks.modules.bilm import BiLM
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
@@ -87,8 +86,7 @@ class LanguageModel:
             raise UserError(
                 "pool is class, but an encoder-decoder has no class token; set mean"
             )
-        direction = getattr(self.run.objective, "direction", "forward")
-        if direction == "backward" or isinstance(self.run.network, BiLM):
+        if self.run.objective.reads_backward:
             raise UserError("a network that reads backward gives texts no vectors")
         rows = [self._with_specials(text) for text in texts]
         vectors = [np.zeros((0, self.run.network.options.width), np.float32)]
@@ -114,7 +112,7 @@ class LanguageModel:
         """(params, arrays) -> the weighted sum of states [B, D]."""
 
         def states(net, group):
-            net = getattr(net, "discriminator", net)
+            net = self.run.objective.text_encoder(net)
             return net.encode(group).states if self._has_encoder else net.states(group)
 
         @jax.jit

@@ -1,16 +1,21 @@
-"""The objective protocol: it hides part of a text and scores the recovery of it."""
+"""Objectives: each hides part of a text and scores the recovery of it."""
 
+import abc
 import dataclasses
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any, Protocol
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
+from research.fields import check
 
-if TYPE_CHECKING:  # it imports JAX, which commands that load no objective do not need
+if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
+    from research.objectives.inputs.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
 
 FAMILIES = (
@@ -25,32 +30,13 @@ FAMILIES = (
 )
 
 
-class Objective(Protocol):
-    """A frozen dataclass whose fields are its hyperparameters and config keys.
+class Objective(abc.ABC):
+    """The base of all objectives, with defaults for what few of them have.
 
-    Each module of this folder defines exactly one, a class named `Objective`. Legal
-    values are declared with the fields (`research.fields`).
-
-    Some objectives have more members than these:
-
-    - `reads_separators`, True where the separator after a document is read and scored
-      in place of an eos of its own; `appends_queries`, True where an input ends with a
-      query for each scored slot (`inputs.packed_rows`).
-    - `for_evaluation()`, where the carry of an evaluation is another one.
-    - `predict(net, batch)`, which returns arrays [B, ...], and `predicts`, what they
-      are: see `research.evaluation.predictions`.
-    - `row_length(first_length, length)` [n]: the data.length that raw examples of
-      `length` tokens need, of which `first_length` are in the first part. Then
-      `corrupt` may be told any length that holds a batch's texts (data.length_buckets).
-    - `prompt(texts, vocab)`: the rows that are read before the first new token of a
-      text that it writes, see `inputs.prompt`.
-    - `score_methods`: names of the ways to score a text -> what the score is
-      (`corruption.scoring`), the default first; and
-      `score_rows(example, scored, vocab, length, method)`: rows that hide nothing but
-      what the scored tokens [B, R] of the texts need. Their loss is that of
-      `for_scoring()`, if there is one, which is -log p without smoothing or tasks. An
-      objective with parts has `scored_part(method)` in place of both, and in place of
-      `prompt` has `writing_parts`, the parts that have it, by name.
+    An objective is a frozen dataclass whose fields are its hyperparameters and config
+    keys, with their legal values (`research.fields`). Each module of this folder
+    defines exactly one, a class named `Objective`. No field has the name of a member of
+    this class.
     """
 
     family: str
@@ -59,18 +45,61 @@ class Objective(Protocol):
     pattern: str
     """"full", "causal" or "general": what holds for rank and reach of every batch."""
 
-    supports_accumulation: bool
-    """Whether micro-batches may be scored separately; False if examples interact."""
-
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
+    supports_accumulation: bool = True
+    """Whether micro-batches may be scored separately; False if examples interact."""
+
+    reads_separators: bool = False
+    """Whether the separator after a document is read and scored, in place of an eos of
+    the row's own."""
+
+    appends_queries: bool = False
+    """Whether inputs end with a query for each scored slot (`inputs.query_stream`)."""
+
+    reads_backward: bool = False
+    """Whether states of the network read text from its end."""
+
+    fills_masks: bool = False
+    """Whether the state at a mask token predicts the token that it hides."""
+
+    predicts: str = ""
+    """What an evaluation predicts of each example, one of the kinds that
+    `research.evaluation.predictions` knows; "": nothing."""
+
+    score_methods: Mapping[str, str] = types.MappingProxyType({})
+    """Ways to score a text -> what the score is (`corruption.scoring`), the default
+    first; none: texts have no score."""
+
+    row_length: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    """row_length(first_length, length) [n]: the data.length that raw examples of
+    `length` [n] tokens need, of which `first_length` [n] are in the first part. Then
+    `corrupt` may be given any length that holds a batch's texts (data.length_buckets).
+    None: all rows have one length."""
+
+    prompt: Callable[[Sequence[Sequence[int]], VocabInfo], "Prompt"] | None = None
+    """prompt(texts, vocab): the rows that are read before the first new token of a text
+    that the objective writes. None: it writes no text."""
+
+    def __post_init__(self):
+        """Raises ValueError: a field has a value that is not legal."""
+        check(self)
+
+    @property
+    def name(self) -> str:
+        """The config's objective.name."""
+        return type(self).__module__.rpartition(".")[-1]
+
+    @abc.abstractmethod
     def text_spec(self, length: int) -> TextSpec:
         """The text that one example takes, for a network input of `length` tokens."""
 
+    @abc.abstractmethod
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Specs of its batch's arrays (but `example`, which the pipeline adds)."""
 
+    @abc.abstractmethod
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
@@ -85,29 +114,61 @@ class Objective(Protocol):
           The arrays of `batch_spec`, each with a leading B.
         """
 
+    @abc.abstractmethod
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """The Flax module it trains, unbound; options: `research.networks.Options`."""
 
+    @abc.abstractmethod
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
         """Named sums and weights, never means; and the recurrent carry, or ()."""
 
+    def for_evaluation(self) -> "Objective":
+        """The objective that scores the batches of an evaluation, whose carry may be
+        another one."""
+        return self
 
-def for_evaluation(objective: Objective) -> Objective:
-    """The objective that scores the batches of an evaluation: itself, or its own."""
-    return getattr(objective, "for_evaluation", lambda: objective)()
+    def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
+        """Arrays [B, ...] that `predicts` is made of; none, or of a text, are none."""
+        return {}
 
+    def token_predictor(self, net: Any) -> Any:
+        """The bound network that predicts tokens: all of `net`, or one of its parts."""
+        return net
 
-def scored_part(objective: Objective, method: str) -> tuple[Objective, str]:
-    """The objective whose `score_rows` and loss a method uses, and its name there.
+    def text_encoder(self, net: Any) -> Any:
+        """The bound network whose states describe a text: all of `net`, or a part."""
+        return net
 
-    It is the objective itself, or one of its parts.
-    """
-    return getattr(objective, "scored_part", lambda own: (objective, own))(method)
+    def scored_part(self, method: str) -> tuple["Objective", str]:
+        """The objective whose `score_rows` and loss one of `score_methods` uses, which
+        may be a part of this one, and the method's name there."""
+        return self, method
 
+    def score_rows(
+        self,
+        example: Example,
+        scored: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+        method: str,
+    ) -> Any:
+        """Rows that hide nothing but what the scored tokens [B, R] of texts need.
 
-def for_scoring(objective: Objective) -> Objective:
-    """The objective whose loss is minus the score of a text: itself, or its own."""
-    return getattr(objective, "for_scoring", lambda: objective)()
+        Returns:
+          `corruption.scoring.ScoreRows`; their loss is that of `for_scoring()`.
+        """
+        raise NotImplementedError(f"objective {self.name} has no score_methods")
+
+    def for_scoring(self) -> "Objective":
+        """The objective whose loss is -log p of a text: no smoothing, no other tasks,
+        no carry."""
+        return self
+
+    @property
+    def writers(self) -> dict[str, "Objective"]:
+        """The objectives whose prompts are continued, by the name of the part; "" is
+        this one."""
+        return {} if self.prompt is None else {"": self}
 
 
 def names() -> list[str]:
@@ -170,7 +231,7 @@ def config_objective(config: Any) -> Objective:
 
 def _check_length_buckets(data: Any, objective: Objective, name: str) -> None:
     lengths = [*data.length_buckets]
-    if not hasattr(objective, "row_length"):
+    if objective.row_length is None:
         raise UserError(
             f"data.length_buckets: rows of objective {name} have one length; set "
             "data.length_buckets=[]"

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from research import objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
-from research.fields import check, choice, fraction, number
+from research.fields import choice, fraction, number
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
@@ -28,7 +29,7 @@ NOISE_RATES = (
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, a text after its noises, eos; writes bos, the clean text, eos.
 
     Each noise has a rate, 0 for none. The decoder starts with eos (fairseq). Infilled
@@ -53,11 +54,10 @@ class Objective:
 
     family = "DAE"
     pattern = "full"
-    supports_accumulation = True
     score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if not any(getattr(self, name) for name in NOISE_RATES):
             raise ValueError(f"no noise: set one of {', '.join(NOISE_RATES)} above 0")
 

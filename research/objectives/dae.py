@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from research import objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.spans import Lengths, span_corruption_lengths
 from research.objectives.inputs import infilling, seq2seq, text_to_text
@@ -35,7 +36,7 @@ RANDOM_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Fills the encoder; the decoder starts with pad, and both sides end with eos.
 
     noise_mask: spans (T5's: a text starts clear and ends hidden), iid (each token
@@ -70,11 +71,10 @@ class Objective:
     z_loss: float = number(0.0, least=0)  # factor of log(Z)^2 (T5's code: 1e-4)
 
     family = "DAE"
-    supports_accumulation = True
     score_methods: ClassVar = scoring.INFILL_METHODS
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.noise_mask == "prefix" and self.rate > 0.5:
             raise ValueError(
                 f"rate is at most 0.5 where noise_mask is prefix, not {self.rate}"

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from research import objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -27,7 +28,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.fields import check, choice, fraction, number
+from research.fields import choice, fraction, number
 from research.networks.modules.electra import TIE_CHOICES, GeneratorDiscriminator
 from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import mask_random_tokens
@@ -49,7 +50,7 @@ FORMATS = ("stream", "segment_pair")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, text, eos, or bos, A, eos, B, eos, sentences of one document.
 
     A has about half of the row; where no B is left, or in a tenth of the rows, the row
@@ -76,16 +77,25 @@ class Objective:
 
     family = "contrastive"
     pattern = "full"
-    supports_accumulation = True
     score_methods: ClassVar = {"originals": scoring.ENERGY}
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.tie == "all" and self.generator_size != 1:
             raise ValueError(
                 "tie all needs networks of one size: generator_size is 1, "
                 f"not {self.generator_size}"
             )
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0
+
+    def token_predictor(self, net: Any) -> Any:
+        return net.generator
+
+    def text_encoder(self, net: Any) -> Any:
+        return net.discriminator
 
     def num_scored(self, length: int) -> int:
         """K: 19 at length 128, 79 at 512 (the released code's)."""

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, fraction
+from research.fields import fraction
 from research.objectives import lm
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
@@ -26,20 +26,16 @@ NUM_SENTINELS = 3
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads L - 3 tokens; texts that are not rearranged are scored as by `lm`."""
 
     rate: float = fraction(0.5)  # fraction of texts whose middle comes last
 
     family = "LM"
     pattern = "causal"
-    supports_accumulation = True
     score_methods: ClassVar = lm.Objective.score_methods
     score_rows: ClassVar = lm.Objective().score_rows  # as of texts in their order
     min_length = 4  # three sentinels and a token
-
-    def __post_init__(self):
-        check(self)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("stream", length - NUM_SENTINELS)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -25,7 +25,7 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
-from research.fields import check, check_sum, fraction, number
+from research.fields import check_sum, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import mask_random_tokens, max_masked
@@ -39,7 +39,7 @@ from research.objectives.losses.cross_entropy import (
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
     The score of the two is the dot product of their class tokens' states. A text of one
@@ -64,8 +64,12 @@ class Objective:
     min_length = 4  # bos, an n-gram and a token beside it, eos
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0
 
     def num_scored(self, length: int) -> int:
         """K: 20 at length 128, 77 at 512."""

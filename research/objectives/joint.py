@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
 from research.errors import UserError
-from research.fields import check, number
+from research.fields import number
 from research.objectives.corruption import scoring
 from research.objectives.inputs import composite, input_format
 from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(composite.Composite):
     """Reads one text, from which each part derives its own, see `shared_input`.
 
     Each part has its arrays, named `<part>_<array>`, and its own pass through the one
@@ -42,9 +42,9 @@ class Objective:
     family = "joint"
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
-        names = self._parts.objectives
+        names = self.members
         for name in names:
             for other in names:
                 if other.startswith(name + "_"):
@@ -59,25 +59,13 @@ class Objective:
         return composite.make_parts(parts, schedule_key="weight")
 
     @property
-    def pattern(self) -> str:
-        return self._parts.pattern
-
-    @property
-    def supports_accumulation(self) -> bool:
-        return self._parts.supports_accumulation
-
-    @property
-    def min_length(self) -> int:
-        return self._parts.min_length
-
-    def text_spec(self, length: int) -> TextSpec:
-        """Raises UserError: no text serves all parts."""
-        return self._parts.text_spec(length)
+    def members(self) -> dict[str, Any]:
+        return self._parts.members
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         specs = {
             f"{name}_{array}": spec
-            for name, part in self._parts.objectives.items()
+            for name, part in self.members.items()
             for array, spec in part.batch_spec(length).items()
         }
         return specs | {"step": ArraySpec(())}
@@ -87,7 +75,7 @@ class Objective:
     ) -> dict[str, np.ndarray]:
         """Corrupts the clean text for each part separately."""
         batch, base = {"step": example.step.astype(np.int32)}, self.text_spec(length)
-        for index, (name, part) in enumerate(self._parts.objectives.items()):
+        for index, (name, part) in enumerate(self.members.items()):
             arrays = composite.corrupt_part(part, example, base, key, vocab, length)
             for array in arrays:
                 if self.token_types and array.endswith("token_type"):
@@ -96,35 +84,27 @@ class Objective:
             batch |= {f"{name}_{array}": value for array, value in arrays.items()}
         return batch
 
-    @property
-    def score_methods(self) -> dict[str, str]:
-        return self._parts.score_methods
-
     def scored_part(self, method: str) -> tuple[Any, str]:
-        """See `composite.Parts`.
-
-        Raises:
-          UserError: token types are the parts', which rows of one part do not have.
-        """
+        """Raises UserError: token types are the parts', which one part's rows lack."""
         if self.token_types:
             scoring.refuse(f"objective joint with token_types {self.token_types}")
-        return self._parts.scored_part(method)
+        return super().scored_part(method)
 
     @property
-    def writing_parts(self) -> dict[str, Any]:
+    def writers(self) -> dict[str, Any]:
         """Raises UserError: token types are the parts', which no prompt has."""
         if self.token_types:
             raise UserError(
                 f"objective joint with token_types {self.token_types} writes no text: "
                 "its parts' token types are not those of a prompt"
             )
-        return self._parts.writing_parts
+        return super().writers
 
     def network(self, options: Any, vocab: VocabInfo) -> Any:
         """Raises UserError: the parts' networks differ, or have too few token types."""
-        needed = self.token_types * len(self._parts.objectives)
+        needed = self.token_types * len(self.members)
         input_format.check_token_types(options, needed)
-        return self._parts.network(options, vocab)
+        return super().network(options, vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of all parts; coefficients are multiplied by the part's weight.
@@ -133,7 +113,7 @@ class Objective:
         """
         step = jnp.max(batch["step"])  # the same in all rows
         terms, carries = {}, {}
-        for name, part in self._parts.objectives.items():
+        for name, part in self.members.items():
             part_terms, carry = part.loss(net, self._part_batch(name, batch), key)
             if jax.tree.leaves(carry):
                 carries[name] = carry

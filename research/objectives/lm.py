@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     DOCUMENT,
     INPUT_ARRAYS,
@@ -25,7 +25,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.networks.modules.bilm import BiLM
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
@@ -36,7 +36,7 @@ DIRECTIONS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads L tokens and scores each of them; bos is the input before the first.
 
     Direction "both" has one network for each direction, with a shared token table and
@@ -67,11 +67,10 @@ class Objective:
 
     family = "LM"
     reads_separators = True
-    supports_accumulation = True
     score_methods: ClassVar = {"left_to_right": scoring.LIKELIHOOD}
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         others = (self.direction, self.prefix, self.documents)
         if self.mem_len and others != ("forward", "none", "joined"):
             raise ValueError(
@@ -90,6 +89,10 @@ class Objective:
     @property
     def pattern(self) -> str:
         return "causal" if self.prefix == "none" else "general"
+
+    @property
+    def reads_backward(self) -> bool:
+        return self.direction != "forward"
 
     @property
     def min_length(self) -> int:

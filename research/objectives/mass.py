@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from research import objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, check_sum, choice, fraction, number
+from research.fields import check_sum, choice, fraction, number
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
@@ -31,7 +32,7 @@ ANY_END = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, text, eos with a span that is masked; scores the span.
 
     At each position the decoder reads the token before its target, with the position of
@@ -63,12 +64,11 @@ class Objective:
 
     family = "DAE"
     pattern = "full"
-    supports_accumulation = True
     score_methods: ClassVar = scoring.INFILL_METHODS
     min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
 
     def span_size(self, num_raw):

@@ -13,20 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, choice
+from research.fields import choice
 from research.objectives import names
 from research.objectives.inputs import composite
-from research.objectives.inputs.packed_layout import has_queries, reads_separators
 from research.objectives.losses.cross_entropy import Term
 
 BASE_OBJECTIVES = tuple(name for name in names() if name != "mix")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(composite.Composite):
     """Reads the longest text of its parts, of which each part reads the beginning.
 
     Where the parts of a stream differ in length, rows start at random tokens (see
@@ -47,7 +46,7 @@ class Objective:
     family = "joint"
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         object.__setattr__(self, "parts", composite.parse_parts(self.parts))
         schedules = self._parts.schedules.values()
         steps = [0, *(step for points in schedules for step, _ in points)]
@@ -65,32 +64,12 @@ class Objective:
         )
 
     @property
-    def pattern(self) -> str:
-        return self._parts.pattern
-
-    @property
-    def supports_accumulation(self) -> bool:
-        return self._parts.supports_accumulation
-
-    @property
-    def reads_separators(self) -> bool:
-        return any(map(reads_separators, self._parts.objectives.values()))
-
-    @property
-    def appends_queries(self) -> bool:
-        return any(map(has_queries, self._parts.objectives.values()))
-
-    @property
-    def min_length(self) -> int:
-        return self._parts.min_length
-
-    def text_spec(self, length: int) -> TextSpec:
-        """Raises UserError: no text serves all parts."""
-        return self._parts.text_spec(length)
+    def members(self) -> dict[str, Any]:
+        return self._parts.members
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: the parts' arrays differ in name, rank or type."""
-        parts = self._parts.objectives
+        parts = self.members
         specs = {name: part.batch_spec(length) for name, part in parts.items()}
         signatures = {
             name: {array: (len(s.shape), s.dtype) for array, s in arrays.items()}
@@ -126,7 +105,7 @@ class Objective:
             for name, spec in self.batch_spec(length).items()
         }
         drawn, base = self.draw_parts(key, example.step), self.text_spec(length)
-        for number, part in enumerate(self._parts.objectives.values()):
+        for number, part in enumerate(self.members.values()):
             row = np.flatnonzero(drawn == number)
             rows = Example(*(array[row] for array in example))
             arrays = composite.corrupt_part(part, rows, base, key[row], vocab, length)
@@ -146,28 +125,13 @@ class Objective:
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
-    @property
-    def score_methods(self) -> dict[str, str]:
-        return self._parts.score_methods
-
-    def scored_part(self, method: str) -> tuple[Any, str]:
-        """See `composite.Parts`."""
-        return self._parts.scored_part(method)
-
-    @property
-    def writing_parts(self) -> dict[str, Any]:
-        return self._parts.writing_parts
-
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return self._parts.network(options, vocab)
-
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective.
 
         Raises:
           UserError: a field that the loss reads is not the same in all parts.
         """
-        (first, objective), *others = self._parts.objectives.items()
+        (first, objective), *others = self.members.items()
         read = set()
         result = _recording_reads(objective, read).loss(net, batch, key)
         fields = {field.name for field in dataclasses.fields(objective)} & read

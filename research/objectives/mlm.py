@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -22,7 +22,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.fields import check, check_sum, choice, fraction, free_text, number
+from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, mask_units, scoring
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
@@ -49,7 +49,7 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
 
     rate * tokens of a row are chosen, where tokens count its specials.
@@ -91,11 +91,10 @@ class Objective:
 
     family = "MLM"
     pattern = "full"
-    supports_accumulation = True
     score_methods: ClassVar = cloze.METHODS
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         check_sum(self, "rate", "shuffle_rate")
         if self.rounding == "independent" and self.unit in mask_units.MAX_WORDS:
@@ -134,6 +133,10 @@ class Objective:
         independent = self.rounding == "independent"
         most = max_masked(self.rate, length, independent=independent)
         return min(most, self.max_predictions or most)
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0 and self.predict_at == "masked"
 
     @property
     def min_length(self) -> int:

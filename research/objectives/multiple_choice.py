@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import PART, ArraySpec, Example, TextSpec, VocabInfo, input_specs
 from research.errors import UserError
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.objectives.inputs import input_format, sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import Term
 
@@ -21,7 +21,7 @@ HIDDEN = -1e9
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads a document's first part with each other part; labels count those from 0.
 
     One logit a choice, and a softmax over the choices (XLNet's run_race.py, GPT's
@@ -37,10 +37,6 @@ class Objective:
 
     family = "supervised"
     predicts = "choice"
-    supports_accumulation = True
-
-    def __post_init__(self):
-        check(self)
 
     @property
     def pattern(self) -> str:
@@ -143,7 +139,7 @@ class Objective:
         terms = sentence_pairs.label_terms("choice", self._logits(net, batch), batch)
         return {"choice": terms["choice"], "accuracy": terms["choice_accuracy"]}, ()
 
-    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """logits [B, C], HIDDEN where there is no choice."""
         return {"logits": self._logits(net, batch)}
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     BACKWARD,
     WORD,
@@ -26,7 +26,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, choice, fraction, number
+from research.fields import choice, fraction, number
 from research.objectives.corruption import scoring, xlnet_spans
 from research.objectives.inputs import input_format, recurrence, xlnet_segments
 from research.objectives.inputs.prompt import Prompt, pad_rows
@@ -38,7 +38,7 @@ NUM_SCORE_ORDERS = 8
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads text, specials of which bos (the class token) is last, and K queries.
 
     A row is cut into parts, each with its own permutation (zihangdai/xlnet,
@@ -76,14 +76,13 @@ class Objective:
     family = "PLM"
     pattern = "general"
     appends_queries = True
-    supports_accumulation = True
     score_methods: ClassVar = {
         "left_to_right": scoring.LIKELIHOOD,
         "random_orders": scoring.LIKELIHOOD,
     }
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.mem_len and self.num_permutations < 2:
             raise ValueError(
                 "mem_len above 0 needs num_permutations of at least 2: mems are of all "

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
@@ -21,7 +21,7 @@ from research.batch import (
     input_specs,
 )
 from research.data.corpora.corpus import UNANSWERABLE
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -37,7 +37,7 @@ UNANSWERABLE_COEF = 0.5
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads a question and a window over its context, which XLNet reads first.
 
     The target of a window without the whole answer is the pooled position
@@ -75,10 +75,6 @@ class Objective:
     family = "supervised"
     pattern = "full"
     predicts = "span"
-    supports_accumulation = True
-
-    def __post_init__(self):
-        check(self)
 
     @property
     def min_length(self) -> int:
@@ -177,7 +173,7 @@ class Objective:
         span = Term(jnp.sum(weight * loss), total)
         return {"span": span, "exact": exact} | terms, ()
 
-    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """start [B, K], end, score [B, K, E] of candidates; null [B]; context [B, 2].
 
         K and E are `n_best`, or the length of the row. Of head joint scores are log p.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     SENTENCE,
     ArraySpec,
@@ -24,7 +24,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
-from research.fields import check, choice, fraction, free_text, number
+from research.fields import choice, fraction, free_text, number
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.cross_entropy import Term
@@ -34,7 +34,7 @@ TASKS = (*sentence_pairs.NUM_CLASSES, "reorder", "discourse")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads spans between bos and eos; the class is predicted at bos.
 
     nsp, sop, sop_released, structural, distance: see `sentence_pairs`.
@@ -54,10 +54,6 @@ class Objective:
 
     family = "sentence"
     pattern = "full"
-    supports_accumulation = True
-
-    def __post_init__(self):
-        check(self)
 
     @property
     def min_length(self) -> int:

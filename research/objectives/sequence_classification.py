@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     PART,
     ArraySpec,
@@ -22,7 +22,7 @@ from research.batch import (
 )
 from research.data.corpora.corpus import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import (
@@ -38,7 +38,7 @@ LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads a document's parts, the first and all others; what is unlabelled weighs 0.
 
     single      one label of several: cross-entropy.
@@ -74,10 +74,9 @@ class Objective:
     lstm_layers: int = number(0, least=0, most=8)  # likewise
 
     family = "supervised"
-    supports_accumulation = True
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.lm_coef and (self.format != "gpt" or self.pool == "mean"):
             raise ValueError("lm_coef is 0 with formats other than gpt, and pool mean")
         has_features = self.features != "last" or self.lstm_layers
@@ -104,7 +103,7 @@ class Objective:
 
     @property
     def predicts(self) -> str:
-        """What `predict` returns: see research.evaluation.predictions."""
+        """What `predictions` returns: see research.evaluation.predictions."""
         return LABEL_TYPES[self.task]
 
     def text_spec(self, length: int) -> TextSpec:
@@ -243,7 +242,7 @@ class Objective:
             terms |= {"labels": term, "accuracy": accuracy}
         return terms, ()
 
-    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """logits [B, N], of regression in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}

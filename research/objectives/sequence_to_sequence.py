@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from research import objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.objectives.inputs import seq2seq, task_input, text_to_text
 from research.objectives.inputs.prompt import Prompt
 from research.objectives.losses.cross_entropy import Term
@@ -22,7 +23,7 @@ FORMATS = ("t5", "bart")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads a document's first part; the target is all others; each ends with eos.
 
     t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
@@ -49,10 +50,9 @@ class Objective:
 
     family = "supervised"
     predicts = "text"
-    supports_accumulation = True
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.target_length < self.min_length:
             raise ValueError(
                 f"target_length is at least {self.min_length} with format "

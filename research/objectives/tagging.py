@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     SENTENCE,
     ArraySpec,
@@ -23,7 +23,7 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
-from research.fields import check, choice
+from research.fields import choice
 from research.objectives.inputs import input_format
 from research.objectives.inputs.input_format import SINGLE_FORMATS
 from research.objectives.losses.cross_entropy import (
@@ -37,7 +37,7 @@ TABLE_SIZE = 2**20
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, text, eos; scores each token whose label its spelling does not reveal.
 
     capital: tokens are read in lower case, where the vocabulary has such a piece;
@@ -52,11 +52,7 @@ class Objective:
 
     family = "sentence"
     pattern = "full"
-    supports_accumulation = True
     min_length = 3  # bos, a token, eos
-
-    def __post_init__(self):
-        check(self)
 
     def text_spec(self, length: int) -> TextSpec:
         if self.task == "capital":

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     PARAGRAPH,
     ArraySpec,
@@ -25,7 +25,7 @@ from research.batch import (
 )
 from research.data import counter_rng
 from research.errors import UserError
-from research.fields import check, check_sum, choice, fraction, free_text, number
+from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
     TOKEN_SETS,
@@ -38,7 +38,7 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads eos, x, eos, eos, y, eos; of a corpus in one language L tokens as they are.
 
     `token_type` is the language. Positions restart at 0 with the second side. Tokens of
@@ -64,16 +64,19 @@ class Objective:
     # data.alpha both kinds of corpora are sampled equally often
 
     family = "MLM"
-    supports_accumulation = True
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         assert len(self._token_types)  # raises if languages cannot be parsed
 
     @property
     def pattern(self) -> str:
         return "full" if self.predict == "masked" else "causal"
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0 and self.predict == "masked"
 
     @property
     def min_length(self) -> int:

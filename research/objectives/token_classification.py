@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -19,14 +19,14 @@ from research.batch import (
     scored_specs,
 )
 from research.errors import UserError
-from research.fields import check, choice, number
+from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses import crf
 from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads the words of a document; the first token of a word has its tag.
 
     The last layer reads that token's state alone (Devlin et al. 2019, 5.3). Words past
@@ -51,10 +51,6 @@ class Objective:
 
     family = "supervised"
     predicts = "tags"
-    supports_accumulation = True
-
-    def __post_init__(self):
-        check(self)
 
     @property
     def pattern(self) -> str:
@@ -136,7 +132,7 @@ class Objective:
         terms = {"tag": Term(jnp.sum(loss), total)}
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
-    def predict(self, net: Any, batch: dict) -> dict[str, jax.Array]:
+    def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """tag [B, L] int32, the most likely; weight [B, L], 1 where words begin."""
         logits_BLN = net.head("tag", net.features(batch))
         tag = self._tags(net, logits_BLN, batch)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     OTHER_DOCUMENT,
     SENTENCE,
@@ -26,7 +26,7 @@ from research.batch import (
     scored_specs,
 )
 from research.data import counter_rng
-from research.fields import check, check_sum, choice, fraction, number
+from research.fields import check_sum, choice, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
@@ -47,7 +47,7 @@ NUM_TOKEN_TYPES = 6
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, first segment, eos, second segment, eos: L - 3 tokens.
 
     The mode of a row depends on its key alone. A bidirectional row is a pair as in
@@ -80,12 +80,11 @@ class Objective:
 
     family = "LM"
     pattern = "general"
-    supports_accumulation = True
     score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
         if abs(sum(self._mode_rates) - 1) > 1e-6:
             raise ValueError(
@@ -97,6 +96,10 @@ class Objective:
     def _mode_rates(self) -> tuple[float, ...]:
         """In order of the modes."""
         return self.bidirectional, self.seq2seq, self.forward, self.backward
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0
 
     def num_scored(self, length: int) -> int:
         """K: 20 at length 128, 77 at 512."""

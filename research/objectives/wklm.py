@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks
+from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -27,7 +27,7 @@ from research.batch import (
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
-from research.fields import check, check_sum, fraction, free_text, number
+from research.fields import check_sum, fraction, free_text, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, mask_units
 from research.objectives.corruption.masking import mask_random_tokens, max_masked
@@ -41,7 +41,7 @@ from research.objectives.losses.cross_entropy import (
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Reads bos, L - 2 tokens, eos; a text that grows is truncated at its end.
 
     Each mention is replaced with probability `replace_rate`, but never two in
@@ -64,14 +64,17 @@ class Objective:
 
     family = "contrastive"
     pattern = "full"
-    supports_accumulation = True
     score_methods: ClassVar = cloze.METHODS
     score_rows: ClassVar = staticmethod(cloze.score_rows)
     min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.mask_fraction > 0
 
     def num_scored(self, length: int) -> int:
         """K: 26 at length 512."""

@@ -85,7 +85,7 @@ def build_program(
     }
     rest = network, optimizer, batch_specs[config.data.length], config.train.batch
     init = eval_init = make_init(objective, *rest)
-    evaluated = objectives.for_evaluation(objective)
+    evaluated = objective.for_evaluation()
     if evaluated is not objective:
         eval_init = make_init(evaluated, *rest)
     with sharding.context(mesh):

@@ -29,7 +29,7 @@ def objective_of(system: System):
     config = system.config(system.sizes[0])
     made = objectives.make_objective(**config.objective)
     if part := PARTS.get(system.name):
-        made = made._parts.objectives[part]
+        made = made.members[part]
     return made, config.data.length
 
 

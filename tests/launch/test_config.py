@@ -112,7 +112,7 @@ def test_parts_of_an_objective_are_overridden_as_a_whole(tmp_path):
     assert config.flatten(staged) == config.flatten(loaded)
     other = config.load_config(str(file), ['objective.parts={"only": {}}'])
     mixed = objectives.make_objective(**other.objective)
-    assert list(mixed._parts.objectives) == ["only"]
+    assert list(mixed.members) == ["only"]
 
 
 def test_a_value_inside_an_open_section_is_overridden_alone():

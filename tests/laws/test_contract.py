@@ -160,6 +160,20 @@ def test_fields_are_plain_values(name, fields):
     assert dataclasses.is_dataclass(objective) and hash(objective) is not None
     for field in dataclasses.fields(objective):
         assert isinstance(field.default, str | int | float | tuple)
+        assert field.name not in {*dir(objectives.Objective), "family", "pattern"}
+
+
+@all_cases
+def test_what_an_objective_can_do_is_declared_and_defined(name, fields):
+    objective = make_objective(name, fields)
+    for method in objective.score_methods:
+        part, _ = objective.scored_part(method)
+        assert type(part).score_rows is not objectives.Objective.score_rows
+    for part in objective.writers.values():
+        assert part.prompt is not None
+    if objective.predicts not in ("", "text"):  # a text is written
+        defined = type(objective).predictions
+        assert defined is not objectives.Objective.predictions
 
 
 @cache

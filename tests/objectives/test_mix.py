@@ -228,7 +228,7 @@ def test_its_loss_is_the_sum_of_its_parts_losses():
     whole = run(objective, batch)
     assert whole.weight == batch["weight"].sum()
     drawn, total = objective.draw_parts(key, example.step), 0.0
-    for number, part in enumerate(objective._parts.objectives.values()):
+    for number, part in enumerate(objective.members.values()):
         own = np.flatnonzero(drawn == number)
         base, spec = objective.text_spec(LENGTH), part.text_spec(LENGTH)
         text = rows(example, own)
@@ -289,6 +289,4 @@ def test_no_objective_has_a_field_that_parts_reserve():
 
 
 def test_the_default_base_objective_is_mlm():
-    assert type(mix.Objective()._parts.objectives["all"]) is objectives.objective_class(
-        "mlm"
-    )
+    assert type(mix.Objective().members["all"]) is objectives.objective_class("mlm")

@@ -108,7 +108,7 @@ def test_a_joint_heads_best_candidate_and_loss_are_those_of_a_search(name, n_bes
     )
     batch = objective.corrupt(example(), keys(6), vocab(labels=labels), LENGTH)
     net = RandomHeads()
-    found = jax.device_get(objective.predict(net, batch))
+    found = jax.device_get(objective.predictions(net, batch))
     terms, _ = objective.loss(net, batch, None)
     loss = unanswerable = 0.0
     for row in range(5):
@@ -140,7 +140,7 @@ def test_a_joint_heads_best_candidate_and_loss_are_those_of_a_search(name, n_bes
 def test_a_linear_heads_candidates_are_the_best_starts_and_ends_of_the_context():
     objective = objectives.make_objective("question_answering", n_best=3)
     batch, net = objective.corrupt(example(), keys(6), VOCAB, LENGTH), RandomHeads()
-    found = jax.device_get(objective.predict(net, batch))
+    found = jax.device_get(objective.predictions(net, batch))
     for row in range(5):
         begin, size = batch["context"][row]
         logits = np.asarray(net.head("span", net.state[row]))

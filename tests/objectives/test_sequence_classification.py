@@ -71,7 +71,7 @@ def test_regression_is_the_squared_error_of_scaled_labels():
     expected = (0.5 - 4.25 / 5) ** 2 + (0.25 - 0.5 / 5) ** 2
     assert float(terms["squared_error"].total) == pytest.approx(expected)
     assert float(terms["squared_error"].weight) == 2
-    assert np.ravel(objective.predict(Net(), batch)["logits"])[:2].tolist() == [
+    assert np.ravel(objective.predictions(Net(), batch)["logits"])[:2].tolist() == [
         2.5,
         1.25,
     ]

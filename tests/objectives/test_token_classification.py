@@ -54,7 +54,7 @@ def test_a_crf_reads_the_words_alone_and_predicts_the_best_sequence():
     batch = objective.corrupt(TEXTS, keys(4), VOCAB, 30)
     is_word = batch["weight"] > 0
     batch["target"] = np.where(is_word, 2, 0)
-    tag = objective.predict(FixedHeads(), batch)["tag"]
+    tag = objective.predictions(FixedHeads(), batch)["tag"]
     size = is_word.sum(axis=1)
     assert (np.asarray(tag)[0][is_word[0]] == 2).all() and size[0] > 3
     terms, _ = objective.loss(FixedHeads(), batch, None)

@@ -28,7 +28,7 @@ def make_mixture():
 
 def denoisers() -> list:
     """The denoisers, in the order of the numbers that `draw_parts` returns."""
-    return list(make_mixture()._parts.objectives.values())
+    return list(make_mixture().members.values())
 
 
 def test_the_denoisers_are_the_seven_of_the_paper():

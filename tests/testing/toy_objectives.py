@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from research import objectives
 from research.batch import ArraySpec, TextSpec, VocabInfo
 from research.data import counter_rng
 
@@ -46,7 +47,7 @@ TIMED = ("step", "document")
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(objectives.Objective):
     """Its batch is the raw text, and random numbers drawn from each row's key."""
 
     unit: str = "stream"
@@ -55,8 +56,8 @@ class Objective:
     timed: bool = False  # the batch also holds the step and document of its rows
 
     pattern = "full"
-    supports_accumulation = True
     min_length = 1
+    network = loss = None  # its batches train nothing
 
     def text_spec(self, length):
         return TextSpec(

@@ -1,7 +1,8 @@
-"""What `joint` and `mix` share: named parts with one text and network, schedules."""
+"""Objectives made of others; and named parts with schedules, of `joint` and `mix`."""
 
 # B batch, S entries of a schedule
 
+import abc
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -22,59 +23,101 @@ Schedule = tuple[tuple[int, float], ...]
 """(step, value), sorted by step."""
 
 
-class Parts(NamedTuple):
-    """Objectives by name, which read one text and train one network."""
+class Composite(objectives.Objective):
+    """An objective made of others, its members, which train one network.
 
-    objectives: dict[str, Any]
-    schedules: dict[str, Schedule]  # of each part's weight or mixing rate
+    What it can do is what its members can do, each by its name, such as NAME.METHOD of
+    `score_methods`. A member that is the only one has the name "", and its abilities
+    have their own names.
+    """
+
+    @property
+    @abc.abstractmethod
+    def members(self) -> Mapping[str, objectives.Objective]:
+        """The objectives by name."""
 
     @property
     def pattern(self) -> str:
-        """The pattern of all parts; "general" where they differ."""
-        patterns = {part.pattern for part in self.objectives.values()}
+        """The pattern of all members; "general" where they differ."""
+        patterns = {member.pattern for member in self.members.values()}
         return patterns.pop() if len(patterns) == 1 else "general"
 
     @property
     def supports_accumulation(self) -> bool:
-        return all(part.supports_accumulation for part in self.objectives.values())
+        return all(member.supports_accumulation for member in self.members.values())
+
+    @property
+    def reads_separators(self) -> bool:
+        return any(member.reads_separators for member in self.members.values())
+
+    @property
+    def appends_queries(self) -> bool:
+        return any(member.appends_queries for member in self.members.values())
+
+    @property
+    def reads_backward(self) -> bool:
+        return all(member.reads_backward for member in self.members.values())
+
+    @property
+    def fills_masks(self) -> bool:
+        return any(member.fills_masks for member in self.members.values())
 
     @property
     def min_length(self) -> int:
-        return max(part.min_length for part in self.objectives.values())
+        return max(member.min_length for member in self.members.values())
+
+    def text_spec(self, length: int) -> TextSpec:
+        """Raises UserError: no text serves all members, see `common_text_spec`."""
+        return shared_input.common_text_spec(self.members, length)
+
+    def network(self, options: Any, vocab: VocabInfo) -> Any:
+        """Raises UserError: the members' networks cannot be merged."""
+        each = [member.network(options, vocab) for member in self.members.values()]
+        same = all(network == each[0] for network in each)
+        return each[0] if same else merge_networks(each)
+
+    def token_predictor(self, net: Any) -> Any:
+        filling = (member for member in self.members.values() if member.fills_masks)
+        return next(filling).token_predictor(net)
+
+    def text_encoder(self, net: Any) -> Any:
+        return next(iter(self.members.values())).text_encoder(net)
 
     @property
     def score_methods(self) -> dict[str, str]:
-        """PART.METHOD -> what the score is, of the parts that give texts scores."""
         return {
-            f"{name}.{method}": meaning
-            for name, part in self.objectives.items()
-            for method, meaning in getattr(part, "score_methods", {}).items()
+            _qualified(name, method): meaning
+            for name, member in self.members.items()
+            for method, meaning in member.score_methods.items()
         }
 
-    def scored_part(self, method: str) -> tuple[Any, str]:
-        """The part of one of `score_methods`, and the method's name there."""
-        name, _, own = method.rpartition(".")
-        return self.objectives[name], own
+    def scored_part(self, method: str) -> tuple[objectives.Objective, str]:
+        parts = {
+            _qualified(name, own): (member, own)
+            for name, member in self.members.items()
+            for own in member.score_methods
+        }
+        member, own = parts[method]
+        return member.scored_part(own)
 
     @property
-    def writing_parts(self) -> dict[str, Any]:
-        """The parts that write text, by name."""
-        parts = self.objectives.items()
-        return {name: part for name, part in parts if hasattr(part, "prompt")}
+    def writers(self) -> dict[str, objectives.Objective]:
+        return {
+            _qualified(name, part): writer
+            for name, member in self.members.items()
+            for part, writer in member.writers.items()
+        }
 
-    def text_spec(self, length: int) -> TextSpec:
-        """Raises UserError: no text serves all parts, see `common_text_spec`."""
-        return shared_input.common_text_spec(self.objectives, length)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """One network for all parts.
+def _qualified(name: str, own: str) -> str:
+    return ".".join(filter(None, (name, own)))
 
-        Raises:
-          UserError: their networks cannot be merged.
-        """
-        each = [part.network(options, vocab) for part in self.objectives.values()]
-        same = all(network == each[0] for network in each)
-        return each[0] if same else merge_networks(each)
+
+class Parts(NamedTuple):
+    """What `joint` and `mix` are made of, by name."""
+
+    members: dict[str, objectives.Objective]
+    schedules: dict[str, Schedule]  # of each part's weight or mixing rate
 
 
 def corrupt_part(
@@ -146,7 +189,7 @@ def make_parts(
         value = fields.pop(schedule_key, 1.0)
         objective = base_objective or fields.pop("objective", name)
         made[name] = part = _make_part(name, objective, fields)
-        if objectives.for_evaluation(part) is not part:
+        if part.for_evaluation() is not part:
             raise ValueError(f"part {name!r} cannot have other mems in an evaluation")
         schedules[name] = parse_schedule(value, f"{schedule_key} of part {name!r}")
     return Parts(made, schedules)

@@ -70,7 +70,7 @@ def make_layout(objective: Any, length: int) -> Layout:
       UserError: examples of the objective cannot be joined.
     """
     roles = _check_packable(objective, length)
-    separator = reads_separators(objective)
+    separator = objective.reads_separators
     max_raw = length - PIECE_SPECIALS
     own_length = _least_lengths(objective, max_raw + 1)
     layout = Layout(roles, {}, {}, own_length, {})
@@ -86,7 +86,7 @@ def make_layout(objective: Any, length: int) -> Layout:
         layout.num_keys[group] = length if nearly_all else most
     for name, role in roles.items():
         size = layout.num_keys[role.group]
-        if role.by_slot or has_queries(objective):
+        if role.by_slot or objective.appends_queries:
             corrupted = layout.corrupted_length(num_raw + separator).tolist()
             slots = np.array(
                 [specs(n)[_target(role.group)].shape[0] for n in corrupted]
@@ -97,23 +97,12 @@ def make_layout(objective: Any, length: int) -> Layout:
     return layout
 
 
-def reads_separators(objective: Any) -> bool:
-    """Whether the separator after a document is a token that the objective reads."""
-    return getattr(objective, "reads_separators", False)
-
-
-def has_queries(objective: Any) -> bool:
-    """Whether its inputs end with a query for each scored position."""
-    return getattr(objective, "appends_queries", False)
-
-
 def _check_packable(objective: Any, length: int) -> dict[str, Role]:
     """The roles of the arrays.
 
     Raises:
       UserError: see `make_layout`.
     """
-    name = type(objective).__module__.rpartition(".")[2]
     spec = objective.text_spec(length)
     roles, problem = {}, ""
     if spec.contiguous:
@@ -132,9 +121,9 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
             problem = f"has arrays that cannot be joined ({', '.join(others)})"
     if problem:
         raise UserError(
-            f"data.packing=best_fit joins examples of single documents, but objective "
-            f"{name} {problem}; set data.packing=none, or fields by which it reads a "
-            "plain stream"
+            "data.packing=best_fit joins examples of single documents, but objective "
+            f"{objective.name} {problem}; set data.packing=none, or fields by which it "
+            "reads a plain stream"
         )
     return roles
 
@@ -163,7 +152,7 @@ def _target(group: str) -> str:
 
 def _num_keys(objective: Any, group: str, specs: Mapping[str, ArraySpec]) -> int:
     """Positions of a group, without queries."""
-    num_queries = specs[_target(group)].shape[0] if has_queries(objective) else 0
+    num_queries = specs[_target(group)].shape[0] if objective.appends_queries else 0
     return specs[group + "token"].shape[0] - num_queries
 
 

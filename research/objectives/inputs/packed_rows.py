@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research import objectives
 from research.batch import (
     PIECE,
     PIECE_SPECIALS,
@@ -21,36 +22,38 @@ from research.batch import (
     VocabInfo,
 )
 from research.data import counter_rng
+from research.objectives.inputs import composite
 from research.objectives.inputs.joined_pieces import Chunk, JoinedPieces, find_keys
-from research.objectives.inputs.packed_layout import (
-    Layout,
-    make_layout,
-    reads_separators,
-)
+from research.objectives.inputs.packed_layout import Layout, make_layout
+from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
-class PackedRows:
-    """An objective whose rows are packed; all other members are those of `objective`.
+class PackedRows(composite.Composite):
+    """An objective whose rows are packed.
 
     Packing is the same for all objectives: a piece of n tokens takes
     `batch.piece_columns(n)` of the `length` columns of a row, whatever its arrays take.
     """
 
-    objective: Any
+    objective: objectives.Objective
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.objective, name)
+    @property
+    def members(self) -> dict[str, objectives.Objective]:
+        return {"": self.objective}
+
+    @property
+    def name(self) -> str:
+        return self.objective.name
+
+    @property
+    def family(self) -> str:
+        return self.objective.family
 
     @property
     def min_length(self) -> int:
         shortest = self.objective.text_spec(self.objective.min_length).length
         return shortest + PIECE_SPECIALS
-
-    def for_evaluation(self) -> "PackedRows":
-        return self
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("packed", length - PIECE_SPECIALS)
@@ -68,12 +71,13 @@ class PackedRows:
           UserError: as the objective's own; or its examples cannot be joined.
         """
         layout = make_layout(self.objective, length)
-        pieces = _split(
-            example, key, vocab, separators=reads_separators(self.objective)
-        )
+        pieces = _split(example, key, vocab, separators=self.reads_separators)
         chunks = self._corrupt_pieces(pieces, example, vocab, layout)
         joined = JoinedPieces(chunks, pieces.row, layout)
         return joined.arrays(len(key), vocab.pad_id)
+
+    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
+        return self.objective.loss(net, batch, key)
 
     def _corrupt_pieces(
         self, pieces: "Pieces", example: Example, vocab: VocabInfo, layout: Layout

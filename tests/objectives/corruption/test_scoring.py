@@ -188,17 +188,17 @@ def test_mems_are_replaced_by_the_separator_that_precedes_documents(text):
 
 def test_the_loss_of_a_score_is_that_of_log_p_alone():
     smooth = {"label_smoothing": 0.1, "z_loss": 1e-4}
-    dae = objectives.for_scoring(objectives.make_objective("dae", **smooth))
+    dae = objectives.make_objective("dae", **smooth).for_scoring()
     assert dae.label_smoothing == dae.z_loss == 0
     bart = objectives.make_objective("bart", label_smoothing=0.1)
-    assert objectives.for_scoring(bart).label_smoothing == 0
+    assert bart.for_scoring().label_smoothing == 0
     mass = objectives.make_objective("mass", label_smoothing=0.1)
-    assert objectives.for_scoring(mass).label_smoothing == 0
+    assert mass.for_scoring().label_smoothing == 0
     mlm = objectives.make_objective("mlm", boundary_targets=4)
-    assert objectives.for_scoring(mlm).boundary_targets == 0
+    assert mlm.for_scoring().boundary_targets == 0
     for name in ("lm", "plm"):
         mems = objectives.make_objective(name, mem_len=4)
-        assert objectives.for_scoring(mems).mem_len == 0
+        assert mems.for_scoring().mem_len == 0
 
 
 def test_variants_without_a_score_are_refused(text):

@@ -89,10 +89,10 @@ def test_the_config_says_whether_rows_are_packed():
     plain = objectives.config_objective(config("mlm", packing="none", rate=0.3))
     assert packed == PackedRows(plain)
     assert packed.text_spec(LENGTH).unit == "packed"
-    assert packed.rate == 0.3 and packed.score_methods == plain.score_methods
+    assert packed.score_methods == plain.score_methods
     with pytest.raises(UserError, match="needs at least 4"):
         objectives.config_objective(config("mlm", length=3))
-    assert objectives.for_evaluation(packed) is packed
+    assert packed.for_evaluation() is packed
 
 
 @pytest.mark.parametrize(

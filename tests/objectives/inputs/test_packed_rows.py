@@ -88,7 +88,7 @@ def piece_keys() -> np.ndarray:
 
 def make_batches(objective):
     """The batch of the pieces alone, in rows of any length, and of the packed rows."""
-    separators = getattr(objective, "reads_separators", False)
+    separators = objective.reads_separators
     width = objective.text_spec(LENGTH_ALONE).width
     pieces, packed = pieces_and_rows(separators, width)
     alone = objective.corrupt(pieces, piece_keys(), VOCAB, LENGTH_ALONE)

@@ -4,14 +4,6 @@ from tests.proofs.mutation import Mutant
 
 MUTANTS = [
     Mutant(
-        "an evaluation of XLM calls its field `predict`",
-        "research/step.py",
-        'callable(getattr(objective, "predict", None))',
-        'hasattr(objective, "predict")',
-        "tests/test_step.py",
-        "does_not_depend_on_the_batch_size",
-    ),
-    Mutant(
         "a scored text is read behind bos, which XLM does not have",
         "research/objectives/tlm.py",
         'rows.arrays["token"][:, 0] = vocab.eos_id',

@@ -160,8 +160,8 @@ MUTANTS = [
     Mutant(
         "ELECTRA's discriminator fills in masks, which it never reads",
         "research/generation/fill.py",
-        'getattr(net, "generator", net)',
-        'getattr(net, "discriminator", net)',
+        "objective.token_predictor(net)",
+        "objective.text_encoder(net)",
         TEST_FILL,
         "best_tokens and electra",
     ),

@@ -54,7 +54,7 @@ MUTANTS = [
     Mutant(
         "an evaluation has the mems of training",
         "research/run/setup.py",
-        "evaluated = objectives.for_evaluation(objective)",
+        "evaluated = objective.for_evaluation()",
         "evaluated = objective",
         "tests/run/test_setup.py",
         "more_mems_than_training",
