@@ -26,6 +26,7 @@ from launch.sweeps.sweep_plan import SCALES
 from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
 from research.evaluation.statistics import Estimate
+from research.files.output_files import write_output
 
 INTRODUCTION = """# Claims
 
@@ -198,7 +199,7 @@ def draw_figure(claims: dict[str, Claim], folder: Path, path: Path) -> None:
             line = forest.Line(name, scaled, _word(comparison))
             groups.setdefault(label, []).append(line)
     if groups:
-        path.write_text(forest.draw_forest(groups) + "\n")
+        write_output(path, forest.draw_forest(groups) + "\n", "--figure")
 
 
 def _name(claim: Claim) -> str:

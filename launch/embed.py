@@ -12,6 +12,7 @@ token. A text is cut behind the model's length.
 import argparse
 import io
 import json
+import sys
 from pathlib import Path
 
 from launch import cli
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
 
     import numpy as np
 
-    from research.files.json_files import replace_bytes
+    from research.files.output_files import write_output
     from research.inference.open_run import open_run
 
     vectors = open_run(args.workdir).encode(texts, args.pool)
@@ -42,9 +43,9 @@ def run(args: argparse.Namespace) -> None:
         pairs = zip(texts, vectors.tolist(), strict=True)
         lines = (json.dumps({"text": t, "vector": v}) + "\n" for t, v in pairs)
         content = "".join(lines).encode()
-    to.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(to, content)
-    print(f"{to}: {len(vectors)} vectors of width {vectors.shape[1]}")
+    write_output(args.to, content, "--to")
+    width = vectors.shape[1]
+    print(f"{args.to}: {len(vectors)} vectors of width {width}", file=sys.stderr)
 
 
 def parser() -> cli.Parser:

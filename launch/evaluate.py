@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
-    from research.files.json_files import replace_text, write_json
+    from research.files.json_files import write_json
+    from research.files.output_files import replace_text
     from research.run.restored import run_params
     from research.run.setup import (
         build_program,
@@ -48,16 +49,16 @@ def run(args: argparse.Namespace) -> int:
     folder = workdir / "evaluations" / name
     facts = {"config": config.to_dict(), "data": program.data.eval.fingerprint}
     found = {"metrics": scores.metrics, "margins": dict(scores.margins)}
+    for metric, value in scores.metrics.items():
+        margin = scores.margins.get(metric)
+        over_items = "" if margin is None else f" ± {margin:.2g}"
+        print(f"{split}/{metric} {value:.6g}{over_items}", flush=True)
     write_json(folder / "metrics.json", found | facts)
     if scores.items:
         lines = (
             json.dumps(item._asdict(), ensure_ascii=False) for item in scores.items
         )
         replace_text(folder / "predictions.jsonl", "\n".join(lines) + "\n")
-    for metric, value in scores.metrics.items():
-        margin = scores.margins.get(metric)
-        over_items = "" if margin is None else f" ± {margin:.2g}"
-        print(f"{split}/{metric} {value:.6g}{over_items}")
     print(folder)
     return DONE
 

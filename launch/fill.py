@@ -9,14 +9,13 @@ with its `text`, `token` and `probability`.
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from launch import cli
 
 
 def run(args: argparse.Namespace) -> None:
-    from etils import epath
-
     from research.data.corpora.files import read_texts
     from research.errors import UserError
 
@@ -24,7 +23,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--top_k is at least 1, not {args.top_k}")
     texts = read_texts(Path(args.texts))
 
-    from research.files.json_files import replace_text
+    from research.files.output_files import write_output
     from research.inference.open_run import open_run
 
     filled = open_run(args.workdir).fill(texts, args.top_k)
@@ -38,10 +37,8 @@ def run(args: argparse.Namespace) -> None:
     if not args.to:
         print("".join(lines), end="")
         return
-    to = epath.Path(args.to)
-    to.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(to, "".join(lines))
-    print(f"{to}: {len(lines)} texts")
+    write_output(args.to, "".join(lines), "--to")
+    print(f"{args.to}: {len(lines)} texts", file=sys.stderr)
 
 
 def parser() -> cli.Parser:

@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--batch is at least 1, not {args.batch}")
     prompts = _prompts(args)
 
-    from etils import epath
-
-    from research.files.json_files import replace_text
+    from research.files.output_files import write_output
     from research.generation.text import make_writer
 
     written = make_writer(_open(args), options, batch=args.batch)(prompts)
@@ -60,10 +58,8 @@ def run(args: argparse.Namespace) -> None:
     for prompt, texts in zip(prompts, written, strict=True):
         line = {"prompt": prompt, "texts": [text._asdict() for text in texts]}
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
-    to = epath.Path(args.to)
-    to.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(to, "".join(lines))
-    print(f"{to}: {len(lines)} prompts")
+    write_output(args.to, "".join(lines), "--to")
+    print(f"{args.to}: {len(lines)} prompts", file=sys.stderr)
 
 
 def _options(args: argparse.Namespace) -> Options:

@@ -8,12 +8,14 @@ runs are missing is empty and says which command runs them; then the exit code i
 """
 
 import argparse
-from pathlib import Path
+
+from etils import epath
 
 from launch import cli, user_code
 from launch.reports import cells, formats, report_pages, tables
 from launch.reports.report import make_report
 from launch.sweeps import sweep_plan
+from research.files.output_files import replace_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,13 +25,15 @@ def run(args: argparse.Namespace) -> int:
     with user_code.name_line_in_errors(args.table):
         table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
         report = make_report(table, trials)
-    folder = Path(args.workdir)
-    for file, (_, svg) in report.figures.items():
-        (folder / file).write_text(svg)
-    (folder / "report.md").write_text(report_pages.markdown_page(report))
-    (folder / "report.html").write_text(report_pages.html_page(report))
-    (folder / "numbers.csv").write_text(formats.numbers(report.table, report.grid))
-    print(formats.markdown(report.table, report.grid))
+    print(formats.markdown(report.table, report.grid), flush=True)
+    folder = epath.Path(args.workdir)
+    files = {file: svg for file, (_, svg) in report.figures.items()} | {
+        "report.md": report_pages.markdown_page(report),
+        "report.html": report_pages.html_page(report),
+        "numbers.csv": formats.numbers(report.table, report.grid),
+    }
+    for name, text in files.items():
+        replace_text(folder / name, text)
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
     return cli.DONE if cells.is_complete(report.grid) else cli.FAILED
 

@@ -69,7 +69,8 @@ def _score_run(
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.score_tasks import LAST_WORD, TASKS
     from research.evaluation.sentence_scores import Scorer, check_method
-    from research.files.json_files import replace_text, write_json
+    from research.files.json_files import write_json
+    from research.files.output_files import replace_text
     from research.objectives import config_objective
     from research.run.restored import restore_run
     from research.run.setup import use_compilation_cache

@@ -6,16 +6,19 @@ prints the latter. On a CPU the size is tiny, so that only the command is tried.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from etils import epath
+
 from experiments import base
 from launch.cli import Parser, main
 from launch.config import load_config
 from launch.reports.speed_page import page
+from research.files.json_files import write_json
+from research.files.output_files import replace_text
 
 BARE_ELECTRA = {
     "objective.format": "stream",
@@ -69,9 +72,9 @@ def run(args: argparse.Namespace) -> None:
     folder = Path(args.folder)
     folder.mkdir(parents=True, exist_ok=True)
     figures = {"size": name} | measure(SIZES[name], args.seconds)
-    (folder / "speed.json").write_text(json.dumps(figures, indent=2) + "\n")
+    write_json(folder / "speed.json", figures)
     text = "\n".join(page(figures)) + "\n"
-    (folder / "speed.md").write_text(text)
+    replace_text(epath.Path(folder / "speed.md"), text)
     print(text)
 
 

@@ -7,12 +7,12 @@ code is 1.
 """
 
 import argparse
-from pathlib import Path
 
 from launch import cli, user_code
 from launch.reports import cells, formats, tables
 from launch.sweeps import sweep_plan
 from research.errors import unknown
+from research.files.output_files import write_output
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,8 +26,7 @@ def run(args: argparse.Namespace) -> int:
         grid = cells.fill_table(table, trials)
         text = formats.FORMATS[args.format](table, grid)
     if args.output:
-        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-        Path(args.output).write_text(text)
+        write_output(args.output, text, "--output")
     else:
         print(text, end="")
     return cli.DONE if cells.is_complete(grid) else cli.FAILED

@@ -13,28 +13,38 @@ CSV_HEADER = ("row", "column", "mean", "margin", "count", "one_seed")
 CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted_p")
 CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source", "stand_in")
 CSV_HEADER += ("missing_runs",)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""With these a cell begins that spreadsheets compute (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
 NUMBERS_HEADER += ("value", "commit", "data")
 
 
 def comma_separated(table: Table, grid: Grid) -> str:
     """One line for each cell, at full precision, for other programs."""
-    return _csv(CSV_HEADER, _cell_lines(table, grid))
+    return lines_as_csv([CSV_HEADER, *_cell_lines(table, grid)])
 
 
 def numbers(table: Table, grid: Grid) -> str:
     """One line for each number of each trial, from which the table can be made anew."""
-    return _csv(NUMBERS_HEADER, _number_lines(grid))
+    return lines_as_csv([NUMBERS_HEADER, *_number_lines(grid)])
 
 
-def _csv(header: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
-    """Lines as CSV; what is unknown (None or nan) is empty."""
+def lines_as_csv(lines: Iterable[Iterable[Any]]) -> str:
+    """Lines as CSV; what is unknown (None or nan) is empty.
+
+    A text that a spreadsheet would read as a formula begins with an apostrophe.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
     for line in lines:
-        writer.writerow("" if item is None or item != item else item for item in line)
+        writer.writerow(map(_cell, line))
     return out.getvalue()
+
+
+def _cell(item: Any) -> Any:
+    if item is None or item != item:
+        return ""
+    return f"'{item}" if isinstance(item, str) and item.startswith(FORMULA) else item
 
 
 def _cell_lines(table: Table, grid: Grid) -> Iterator[list[Any]]:

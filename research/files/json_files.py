@@ -1,14 +1,14 @@
-"""JSON files that are complete or absent, and the one reader of what may be damaged."""
+"""JSON files: written whole, and the one reader of what may be damaged."""
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from research.errors import UserError
+from research.files.output_files import replace_text
 
 NUMBER = (int, float)
 """The type of a field that is any number."""
@@ -36,18 +36,6 @@ def write_json(path: epath.PathLike, content: Any) -> None:
     text = json.dumps(content, indent=2) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, text)
-
-
-def replace_text(path: epath.Path, text: str) -> None:
-    """Writes a text in UTF-8 by `replace_bytes`."""
-    replace_bytes(path, text.encode("utf-8"))
-
-
-def replace_bytes(path: epath.Path, content: bytes) -> None:
-    """Writes a temporary file and renames it, so that no reader sees a part of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -17,6 +17,7 @@ from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
 from research.files.json_files import read_json
+from research.files.output_files import new_folder
 from research.networks.modules.electra import generator_options
 from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
@@ -67,25 +68,30 @@ def export_run(
 
 def _export(
     workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
-) -> Iterator[str]:
+) -> list[str]:
+    """Writes the networks of a checkpoint; the folder appears when all are there."""
     saved = load_on_host(checkpoint, "params", "facts")
     leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     options = networks.options_of_run(config["model"], workdir)
-    for part, network in exported_networks(config, options, params, vocabulary).items():
-        folder = to / part
-        yield from write_network(folder, network, start_ids(network))
-        write_tokenizer(
-            folder,
-            vocabulary,
-            layout=tokenizer_layout(network.pattern, network.options),
-            max_length=data["length"],
-        )
-        (folder / CARD).write_text(
-            model_card(workdir, config, saved["facts"]), encoding="utf-8"
-        )
+    parts, lines = exported_networks(config, options, params, vocabulary), []
+    with new_folder(to) as unfinished:
+        for part, network in parts.items():
+            folder = unfinished / part
+            first, *others = write_network(folder, network, start_ids(network))
+            lines += [f"{to / part}: {first}", *others]
+            write_tokenizer(
+                folder,
+                vocabulary,
+                layout=tokenizer_layout(network.pattern, network.options),
+                max_length=data["length"],
+            )
+            (folder / CARD).write_text(
+                model_card(workdir, config, saved["facts"]), encoding="utf-8"
+            )
+    return lines
 
 
 def exported_networks(

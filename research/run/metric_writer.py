@@ -8,7 +8,8 @@ from typing import Any
 
 from etils import epath
 
-from research.files.json_files import NUMBER, read_json_lines, replace_text
+from research.files.json_files import NUMBER, read_json_lines
+from research.files.output_files import replace_text
 
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 

@@ -32,7 +32,7 @@ def test_vectors_of_lines_are_those_of_encode(source, tmp_path, capsys):
     (tmp_path / "texts.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.txt"]
     assert embed(*flags, f"--to={tmp_path}/new/mean.npy") == DONE
-    assert capsys.readouterr().out.endswith("mean.npy: 3 vectors of width 16\n")
+    assert capsys.readouterr().err.endswith("mean.npy: 3 vectors of width 16\n")
     flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.jsonl.gz"]
     assert embed(*flags, "--pool=class", f"--to={tmp_path}/class.jsonl") == DONE
     model = open_run(source)

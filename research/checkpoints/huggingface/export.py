@@ -63,7 +63,7 @@ def write_network(
         config["id2label"] = {str(n): f"LABEL_{n}" for n in range(count)}
         config["label2id"] = {f"LABEL_{n}": n for n in range(count)}
     folders.write_folder(folder, config | dict(extra or {}), tensors)
-    lines = [f"{folder}: {name}, {sum(t.size for t in tensors.values()):,} numbers"]
+    lines = [f"{name}, {sum(t.size for t in tensors.values()):,} numbers"]
     if left:
         lines.append(f"left out, since {name} has no such head: {', '.join(left)}")
     if changed:

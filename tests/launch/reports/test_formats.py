@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from launch.reports import cell_text, cells, formats, notes
+from launch.reports import cell_text, cells, csv_files, formats, notes
 from launch.sweeps import sweep_plan
 from research.evaluation.comparison import compare
 from research.evaluation.statistics import estimate
@@ -187,3 +187,9 @@ def test_markdown_shows_text_as_it_is(grid):
     row = {"a|b<img src=x>": grid["lm"]}
     text = formats.markdown(table, row)
     assert r"| a\|b\<img src=x> |" in text and "\n\\<script>alert" in text
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+x", "-x", "@x", "\tx"])
+def test_no_cell_of_csv_is_a_formula(text):
+    (line,) = csv.reader(io.StringIO(csv_files.lines_as_csv([[text, -1.5]])))
+    assert line == [f"'{text}", "-1.5"]

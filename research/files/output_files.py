@@ -1,0 +1,99 @@
+"""Files and folders that are written: they appear whole, or stay as they were."""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from etils import epath
+
+from research.errors import UserError
+
+SPECIAL_FOLDERS = ("/dev/", "/proc/")
+"""Paths below these are streams of this process or devices, also where a stream is a
+regular file (`/dev/stdout` of a command whose output a shell redirects)."""
+
+
+def write_output(path: epath.PathLike, content: str | bytes, flag: str) -> None:
+    """Writes a file that the user names; text is UTF-8. Creates its folder.
+
+    Links are followed. What exists and is no regular file (a device, a pipe) is written
+    to; a file appears whole, or stays as it was.
+
+    Args:
+      flag: that names the path, such as --to, for the error.
+
+    Raises:
+      UserError: it cannot be written; says why.
+    """
+    content = content.encode("utf-8") if isinstance(content, str) else content
+    text = os.fspath(path)
+    try:
+        if "://" in text:
+            replace_bytes(epath.Path(text), content)
+        elif text.startswith(SPECIAL_FOLDERS) or _is_special(text):
+            with open(text, "wb") as file:
+                file.write(content)
+        else:
+            target = Path(os.path.realpath(Path(text).expanduser()))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            replace_bytes(epath.Path(target), content)
+    except OSError as error:
+        raise UserError(
+            f"{flag}={text} cannot be written ({error.strerror or error})"
+        ) from error
+
+
+def _is_special(path: str) -> bool:
+    """Whether it exists and is neither a regular file nor a folder."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def replace_text(path: epath.Path, text: str) -> None:
+    """Writes a text in UTF-8 by `replace_bytes`."""
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: epath.PathLike, content: bytes) -> None:
+    """Writes a file beside and renames it, so that no reader sees a part of it.
+
+    A link of this name is replaced, not followed: the path is a name in a folder that
+    another may have made.
+
+    Raises:
+      OSError: there is no room, or no permission; nothing is changed then.
+    """
+    path = epath.Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        if "://" in os.fspath(path):
+            temporary.write_bytes(content)
+        else:
+            with open(temporary, "xb") as file:
+                file.write(content)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path`, which becomes `path` when the block has ended well.
+
+    Args:
+      path: it does not exist, or is an empty folder.
+    """
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    unfinished.mkdir()
+    try:
+        yield unfinished
+        os.replace(unfinished, path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise

@@ -1,0 +1,84 @@
+"""Outputs appear whole, and nothing that a path happens to name is destroyed."""
+
+import os
+import stat
+import threading
+
+import pytest
+from etils import epath
+
+from research.errors import UserError
+from research.files.output_files import new_folder, replace_text, write_output
+
+
+def test_a_device_is_written_to_and_stays_a_device():
+    before = os.stat("/dev/null")
+    write_output("/dev/null", "text", "--to")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert os.stat("/dev/null").st_ino == before.st_ino
+
+
+def test_a_pipe_receives_what_is_written(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    received = []
+    reader = threading.Thread(
+        target=lambda: received.append((tmp_path / "pipe").read_text())
+    )
+    reader.start()
+    write_output(tmp_path / "pipe", "text", "--to")
+    reader.join(10)
+    assert received == ["text"]
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+
+
+def test_a_link_that_the_user_names_is_followed(tmp_path):
+    (tmp_path / "own.txt").write_text("before")
+    (tmp_path / "link").symlink_to("own.txt")
+    write_output(tmp_path / "link", "after", "--to")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "own.txt").read_text() == "after"
+
+
+def test_a_link_in_a_folder_of_results_is_replaced(tmp_path):
+    (tmp_path / "own.txt").write_text("before")
+    (tmp_path / "report.md").symlink_to("own.txt")
+    replace_text(epath.Path(tmp_path / "report.md"), "after")
+    assert (tmp_path / "own.txt").read_text() == "before"
+    assert (tmp_path / "report.md").read_text() == "after"
+
+
+@pytest.mark.parametrize("name", ["folder", "file/inside"])
+def test_what_cannot_be_written_is_one_line_and_leaves_nothing(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("before")
+    with pytest.raises(UserError, match=rf"--to=.*{name} cannot be written \(.+\)"):
+        write_output(tmp_path / name, "text", "--to")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+def test_a_full_disk_keeps_what_was_there(tmp_path, monkeypatch):
+    path = epath.Path(tmp_path / "report.md")
+    replace_text(path, "before")
+
+    def full(self, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(path), "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_text(path, "after")
+    assert path.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "to") as unfinished:
+        (unfinished / "config.json").write_text("{}")
+        raise ZeroDivisionError
+    assert not any(tmp_path.iterdir())
+    (tmp_path / "to").mkdir()  # an empty folder is taken
+    with new_folder(tmp_path / "to") as unfinished:
+        (unfinished / "config.json").write_text("{}")
+        assert not any((tmp_path / "to").iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["to"]
+    assert (tmp_path / "to" / "config.json").exists()
