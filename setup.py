@@ -1,4 +1,4 @@
-"""Installs `research`, `experiments` and `launch`; extras say what they add."""
+"""Installs `palimpsest`, `research`, `experiments` and `launch`, with their extras."""
 
 from pathlib import Path
 
@@ -15,6 +15,8 @@ setup(
     packages=find_namespace_packages(
         include=["research*", "experiments*", "launch*"],
     ),
+    py_modules=["palimpsest"],
+    entry_points={"console_scripts": ["palimpsest=palimpsest:main"]},
     package_data={
         "experiments": ["claims/*.toml", "claims/results/*.json"],
         "research": ["run/first_keys.json"],

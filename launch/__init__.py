@@ -2,9 +2,11 @@
 
 import gc
 import sys
+from pathlib import Path
 
 from launch import signals
 
-if sys.argv[0] == "-m":  # `python -m launch.NAME`, before it imports anything
+# `python -m launch.NAME` or `palimpsest NAME`, before it imports anything.
+if sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "palimpsest":
     signals.install()
     gc.set_threshold(100_000)  # imports and traces make many objects and no garbage

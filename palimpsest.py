@@ -1,0 +1,135 @@
+"""Palimpsest under its own name: `palimpsest train ...`, `import palimpsest`.
+
+    palimpsest COMMAND [flags]     as python -m launch.COMMAND
+    palimpsest COMMAND --help      what it does, with its flags
+    palimpsest experiments         what --config=NAME may name
+    palimpsest completion bash     for ~/.bashrc: eval "$(palimpsest completion bash)"
+
+In Python, `palimpsest.open_run(source)` opens a run or a published model.
+"""
+
+import ast
+import importlib.metadata
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from launch import cli
+from research.errors import UserError, unknown
+
+COMPARE = {
+    "sweep": ["--sweep=experiments/sweeps/objectives.py", "--workdir=runs/compare"],
+    "report": ["--table=experiments/tables/objectives.py", "--workdir=runs/compare"],
+}
+"""What `compare` runs, as `make compare` does; its flags are those of the sweep."""
+
+COMPLETION = """_palimpsest() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}"
+    if [ "$COMP_CWORD" = 1 ]; then
+        COMPREPLY=($(compgen -W "{commands}" -- "$word"))
+    else
+        COMPREPLY=($(compgen -f -- "$word"))
+    fi
+}}
+complete -o filenames -F _palimpsest palimpsest
+"""
+
+
+def __getattr__(name: str) -> Any:
+    """`palimpsest.open_run` and `__version__`, which import only what they need."""
+    if name == "open_run":
+        from research.inference.open_run import open_run
+
+        return open_run
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module 'palimpsest' has no attribute {name!r}")
+
+
+def version() -> str:
+    """The installed version; that of setup.py where it is not installed."""
+    try:
+        return importlib.metadata.version("palimpsest")
+    except importlib.metadata.PackageNotFoundError:
+        text = Path(__file__).with_name("setup.py").read_text("utf-8")
+        return text.split('version="')[1].partition('"')[0]
+
+
+def commands() -> dict[str, str]:
+    """The commands and what each does, found by listing launch/."""
+    found = {"compare": "Compares five objectives, as `make compare` does."}
+    found["experiments"] = "Lists the experiments and what each is."
+    found["completion"] = "Prints a shell's completion of the commands: bash."
+    for name, tree in _modules("launch"):
+        if any(getattr(each, "name", "") == "parser" for each in tree.body):
+            found[name] = _first_line(tree)
+    return dict(sorted(found.items()))
+
+
+def experiments() -> dict[str, str]:
+    """The experiments and what each is, found by listing experiments/."""
+    found = dict(_modules("experiments"))
+    return {name: _first_line(tree) for name, tree in found.items() if name != "base"}
+
+
+def _modules(package: str) -> list[tuple[str, ast.Module]]:
+    """Names and syntax trees of a package's modules; nothing is imported."""
+    folders = importlib.util.find_spec(package).submodule_search_locations
+    files = sorted(Path(folders[0]).glob("[!_]*.py"))
+    return [(file.stem, ast.parse(file.read_text("utf-8"))) for file in files]
+
+
+def _first_line(tree: ast.Module) -> str:
+    return ast.get_docstring(tree).partition("\n")[0].partition(": `")[0]
+
+
+def main() -> None:
+    """Runs the command of the first argument."""
+    arguments = sys.argv[1:]
+    try:
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
+            print(f"{__doc__}\n{_listed(commands())}")
+        elif arguments[0] in ("--version", "version"):
+            print(f"palimpsest {version()}")
+        elif arguments[0] == "experiments":
+            print(_listed(experiments()))
+        elif arguments[0] == "completion":
+            if arguments[1:] != ["bash"]:
+                raise UserError("completion of which shell? write: completion bash")
+            print(COMPLETION.format(commands=" ".join(commands())), end="")
+        elif arguments[0] == "compare":
+            _compare(arguments[1:])
+        elif arguments[0] in commands():
+            _run(arguments[0], arguments[1:])
+        else:
+            raise unknown("command", arguments[0], commands())
+    except UserError as error:
+        sys.exit(cli.print_exit(*cli.exit_code_for(error)))
+
+
+def _compare(flags: list[str]) -> None:
+    """The sweep, and if that has ended well the report."""
+    sweep = [*COMPARE["sweep"], "--scale=smoke", "--parallel=2", *flags]
+    try:
+        _run("sweep", sweep)
+    except SystemExit as end:
+        if end.code:
+            raise
+    workdir = [flag for flag in flags if flag.startswith("--workdir=")]
+    _run("report", [*COMPARE["report"], *workdir])
+
+
+def _run(command: str, flags: list[str]) -> None:
+    sys.argv = [f"palimpsest {command}", *flags]
+    runpy.run_module(f"launch.{command}", run_name="__main__")
+
+
+def _listed(lines: dict[str, str]) -> str:
+    width = max(map(len, lines))
+    return "\n".join(f"  {name:{width}}  {text}" for name, text in lines.items())
+
+
+if __name__ == "__main__":
+    main()

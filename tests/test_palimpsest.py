@@ -1,0 +1,63 @@
+"""The command `palimpsest` and the module of that name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import palimpsest
+from research.inference.open_run import open_run
+
+ROOT = Path(palimpsest.__file__).parent
+
+
+def run(monkeypatch, *arguments):
+    """The exit code of `palimpsest ARGUMENTS`."""
+    monkeypatch.setattr(sys, "argv", ["palimpsest", *arguments])
+    try:
+        palimpsest.main()
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+def test_a_command_is_every_module_that_has_a_parser(monkeypatch, capsys):
+    files = (ROOT / "launch").glob("*.py")
+    runnable = {file.stem for file in files if "cli.main(" in file.read_text()}
+    assert runnable <= palimpsest.commands().keys()
+    assert run(monkeypatch) == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {name} " in printed for name in palimpsest.commands())
+
+
+def test_a_command_has_the_flags_of_its_module(monkeypatch, capsys):
+    assert run(monkeypatch, "table", "--help") == 0
+    assert "--table" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["tabel"], ["completion"], ["table", "--tabel"]])
+def test_a_mistake_is_one_line(arguments, monkeypatch, capsys):
+    assert run(monkeypatch, *arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_compare_stops_where_the_sweep_fails(monkeypatch, capsys):
+    assert run(monkeypatch, "compare", "--scale=none") == 2
+    assert "scale" in capsys.readouterr().err
+
+
+def test_bash_completes_a_command():
+    script = palimpsest.COMPLETION.format(commands=" ".join(palimpsest.commands()))
+    lines = "COMP_WORDS=(palimpsest tra); COMP_CWORD=1; _palimpsest; echo $COMPREPLY"
+    done = subprocess.run(
+        ["bash", "-c", script + lines], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "train\n"
+
+
+def test_the_module_opens_runs():
+    assert palimpsest.open_run is open_run
+    assert palimpsest.__version__ == palimpsest.version()
+    with pytest.raises(AttributeError, match="opn_run"):
+        _ = palimpsest.opn_run
