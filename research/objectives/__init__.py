@@ -2,8 +2,6 @@
 
 import abc
 import dataclasses
-import importlib
-import pkgutil
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ import numpy as np
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
 from research.fields import check
+from research.parts import Folder
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
     from research.objectives.inputs.prompt import Prompt
@@ -171,10 +170,12 @@ class Objective(abc.ABC):
         return {} if self.prompt is None else {"": self}
 
 
+FOLDER = Folder("research.objectives", "Objective", share_keys=False)
+
+
 def names() -> list[str]:
-    """All objectives: the modules of this folder, without its packages."""
-    modules = pkgutil.iter_modules(__path__)
-    return sorted(module.name for module in modules if not module.ispkg)
+    """All objectives, sorted."""
+    return FOLDER.names()
 
 
 def objective_class(name: str) -> type:
@@ -183,9 +184,7 @@ def objective_class(name: str) -> type:
     Raises:
       UserError: there is no objective of this name.
     """
-    if name not in names():
-        raise unknown("objective.name", name, names())
-    return importlib.import_module(f"research.objectives.{name}").Objective
+    return FOLDER.part_class(name, "objective.name")
 
 
 def make_objective(name: str, **fields: Any) -> Objective:

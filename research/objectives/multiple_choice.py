@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.batch import PART, ArraySpec, Example, TextSpec, VocabInfo, input_specs
 from research.errors import UserError
 from research.fields import choice, number
@@ -21,7 +21,7 @@ HIDDEN = -1e9
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(task_input.Task):
     """Reads a document's first part with each other part; labels count those from 0.
 
     One logit a choice, and a softmax over the choices (XLNet's run_race.py, GPT's
@@ -35,17 +35,12 @@ class Objective(objectives.Objective):
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
     head: str = choice("tanh", ("tanh", "linear"))  # see sequence_classification
 
-    family = "supervised"
     predicts = "choice"
-
-    @property
-    def pattern(self) -> str:
-        return "causal" if self.format == "gpt" else "full"
 
     @property
     def min_length(self) -> int:
         """Of each choice the specials, a token of the question and one of its own."""
-        return self.choices * (task_input.num_specials(self.format, 2) + 2)
+        return self.choices * (self.num_specials(2) + 2)
 
     def text_spec(self, length: int) -> TextSpec:
         return TextSpec("parts", 2 * length, label="choice")
@@ -64,22 +59,20 @@ class Objective(objectives.Objective):
             them.
         """
         width = length // self.choices
-        room = width - task_input.num_specials(self.format, 2)
+        room = width - self.num_specials(2)
         begin, size, number = self._choices(example)
         rows = []
         for n in range(self.choices):
             used = size[:, n] > 0
             of_choice = np.minimum(size[:, n], room - 1)
             of_first = np.minimum(example.first_length, room - of_choice) * used
-            laid = task_input.lay_out(
+            laid, arrays = self.lay_out(
                 example,
                 np.stack([0 * begin[:, n], begin[:, n]], axis=1),
                 np.stack([of_first, of_choice], axis=1).astype(np.int64),
                 vocab,
                 width,
-                self.format,
             )
-            arrays = task_input.network_input(laid.text, self.format)
             arrays["segment"] *= n + 1
             pooled = np.where(used, laid.pooled + n * width, 0)
             rows.append(arrays | {"scored": pooled[:, None].astype(np.int32)})

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
@@ -37,7 +37,7 @@ UNANSWERABLE_COEF = 0.5
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(task_input.Task):
     """Reads a question and a window over its context, which XLNet reads first.
 
     The target of a window without the whole answer is the pooled position
@@ -72,17 +72,11 @@ class Objective(objectives.Objective):
     # predicted where its score is higher, of head linear higher than the best span's by
     # more, if training questions are without answer (ELECTRA: -2.75)
 
-    family = "supervised"
-    pattern = "full"
+    num_parts = 2
     predicts = "span"
 
-    @property
-    def min_length(self) -> int:
-        """The specials of question and context, and a token."""
-        return task_input.num_specials(self.format, 2) + 1
-
     def text_spec(self, length: int) -> TextSpec:
-        room = length - task_input.num_specials(self.format, 2)
+        room = length - self.num_specials(2)
         max_first = max(1, min(self.max_query, room // 2))
         return TextSpec(
             "parts", room, stride=self.stride, max_first=max_first, label="answer"
@@ -109,7 +103,7 @@ class Objective(objectives.Objective):
         context = 1  # its place among the parts
         if self.format == "xlnet":
             begin, size, context = begin[:, ::-1], size[:, ::-1], 0
-        laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
+        laid, batch = self.lay_out(example, begin, size, vocab, length)
         shift = laid.begin[:, context] - begin[:, context]
         inside = np.arange(example.flags.shape[1]) >= begin[:, context, None]
         ends = [example.flags & bit > 0 for bit in (ANSWER_START, ANSWER_END)]
@@ -127,7 +121,7 @@ class Objective(objectives.Objective):
             if self.format == "xlnet":
                 impossible = ~whole[:, 0]
             joint["unanswerable"] = (impossible & labelled).astype(np.int32)
-        return task_input.network_input(laid.text, self.format) | {
+        return batch | {
             **joint,
             "answer": np.where(labelled[:, None], answer, 0).astype(np.int32),
             "answer_weight": labelled.astype(np.float32),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.batch import (
     PART,
     ArraySpec,
@@ -38,7 +38,7 @@ LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(task_input.Task):
     """Reads a document's parts, the first and all others; what is unlabelled weighs 0.
 
     single      one label of several: cross-entropy.
@@ -73,8 +73,6 @@ class Objective(objectives.Objective):
     # that of the pooled position, as in token_classification; not with format bart
     lstm_layers: int = number(0, least=0, most=8)  # likewise
 
-    family = "supervised"
-
     def __post_init__(self):
         super().__post_init__()
         if self.lm_coef and (self.format != "gpt" or self.pool == "mean"):
@@ -93,21 +91,12 @@ class Objective(objectives.Objective):
             raise ValueError("tail is 0 with a stride, whose chunks are the whole text")
 
     @property
-    def pattern(self) -> str:
-        return "causal" if self.format == "gpt" else "full"
-
-    @property
-    def min_length(self) -> int:
-        """The specials of one part, and a token."""
-        return task_input.num_specials(self.format, 1) + 1
-
-    @property
     def predicts(self) -> str:
         """What `predictions` returns: see research.evaluation.predictions."""
         return LABEL_TYPES[self.task]
 
     def text_spec(self, length: int) -> TextSpec:
-        one, two = (task_input.num_specials(self.format, parts) for parts in (1, 2))
+        one, two = map(self.num_specials, (1, 2))
         room = length - one
         return TextSpec(
             "parts",
@@ -120,7 +109,7 @@ class Objective(objectives.Objective):
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
         """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
-        one, two = (task_input.num_specials(self.format, parts) for parts in (1, 2))
+        one, two = map(self.num_specials, (1, 2))
         return length + np.where(first_length < length, two, one)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -147,11 +136,11 @@ class Objective(objectives.Objective):
             example = _join_tails(example)
         spec = self.text_spec(length)
         begin, size = task_input.two_parts(example, spec.length, spec.separators)
-        laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
+        laid, batch = self.lay_out(example, begin, size, vocab, length)
         values = self._label_values(vocab)
         labelled = (example.label >= 0) & (laid.text.length > 0)
         label = np.where(labelled, values[np.maximum(example.label, 0)], 0)
-        batch = task_input.network_input(laid.text, self.format) | {
+        batch |= {
             "pooled": laid.pooled[:, None].astype(np.int32),
             "label": label.astype(values.dtype),
             "label_weight": labelled.astype(np.float32),

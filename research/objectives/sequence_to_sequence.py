@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from research import objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import choice, number
 from research.objectives.inputs import seq2seq, task_input, text_to_text
@@ -23,7 +22,7 @@ FORMATS = ("t5", "bart")
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(task_input.Task):
     """Reads a document's first part; the target is all others; each ends with eos.
 
     t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
@@ -48,7 +47,6 @@ class Objective(objectives.Objective):
     length_penalty: float = number(0.6, least=0)  # of beam search, alpha of Wu et al.
     # 2016 (T5's beam_search.gin: 4 beams, 0.6)
 
-    family = "supervised"
     predicts = "text"
 
     def __post_init__(self):
@@ -63,23 +61,14 @@ class Objective(objectives.Objective):
     def pattern(self) -> str:
         return text_to_text.PATTERNS[self.layout]
 
-    @property
-    def min_length(self) -> int:
-        """The specials of a part, and a token."""
-        return 1 + self._num_specials
-
-    @property
-    def _num_specials(self) -> int:
-        return 2 if self.format == "bart" else 1
-
     def text_spec(self, length: int) -> TextSpec:
-        first = length - self._num_specials
-        second = self.target_length - self._num_specials
+        first = length - self.num_specials(1)
+        second = self.target_length - self.num_specials(1)
         return TextSpec("parts", first + second, max_first=first)
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
         """[n]: columns of inputs of `length` raw tokens, `first_length` in one part."""
-        return first_length + self._num_specials
+        return first_length + self.num_specials(1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         joined = length + self.target_length

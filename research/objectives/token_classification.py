@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import networks, objectives
+from research import networks
 from research.batch import (
     ArraySpec,
     Example,
@@ -26,7 +26,7 @@ from research.objectives.losses.cross_entropy import Term
 
 
 @dataclass(frozen=True)
-class Objective(objectives.Objective):
+class Objective(task_input.Task):
     """Reads the words of a document; the first token of a word has its tag.
 
     The last layer reads that token's state alone (Devlin et al. 2019, 5.3). Words past
@@ -49,25 +49,14 @@ class Objective(objectives.Objective):
     lstm_layers: int = number(0, least=0, most=8)  # of a BiLSTM that reads these, and
     # that the head reads, with model.width units a direction; 0: none
 
-    family = "supervised"
     predicts = "tags"
 
-    @property
-    def pattern(self) -> str:
-        return "causal" if self.format == "gpt" else "full"
-
-    @property
-    def min_length(self) -> int:
-        """The specials of one part, and a token."""
-        return task_input.num_specials(self.format, 1) + 1
-
     def text_spec(self, length: int) -> TextSpec:
-        room = length - task_input.num_specials(self.format, 1)
-        return TextSpec("document", room, label="tags")
+        return TextSpec("document", length - self.num_specials(1), label="tags")
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
         """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
-        return length + task_input.num_specials(self.format, 1)
+        return length + self.num_specials(1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         return input_specs(length) | scored_specs(length, gathered=False)
@@ -87,14 +76,14 @@ class Objective(objectives.Objective):
             )
         whole = example._replace(first_length=example.length)
         begin, size = task_input.two_parts(whole, self.text_spec(length).length)
-        laid = task_input.lay_out(example, begin, size, vocab, length, self.format)
+        _, batch = self.lay_out(example, begin, size, vocab, length)
         width = min(example.tag.shape[1], self.text_spec(length).length)
         tag = np.full((len(size), length), -1, np.int32)
         first = int(self.format != "xlnet")
         tag[:, first : first + width] = example.tag[:, :width]
         inside = np.arange(length) < first + size[:, :1]
         is_word = (tag >= 0) & inside
-        return task_input.network_input(laid.text, self.format) | {
+        return batch | {
             "target": np.where(is_word, tag, 0),
             "weight": is_word.astype(np.float32),
         }

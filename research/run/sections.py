@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from research import objectives
 from research.fields import RATES, choice, fraction, free_text, number
 from research.metrics import HIGHER_IS_BETTER
 from research.parts import Folder, default_of, part, section_fields
@@ -17,7 +18,6 @@ from research.parts import Folder, default_of, part, section_fields
 SPLITS = ("train", "valid", "test")
 FORMATS = ("auto", "txt", "jsonl", "tsv", "csv", "parquet", "conll", "conllu", "squad")
 BEST_METRICS = ("", "loss", *dict.fromkeys(itertools.chain(*HIGHER_IS_BETTER.values())))
-OBJECTIVES = Folder("research.objectives", "Objective", share_keys=False)
 
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -238,7 +238,7 @@ class Train:
 class Objective:
     """What is hidden and scored; a module of research/objectives."""
 
-    name: str = part("mlm", OBJECTIVES)
+    name: str = part("mlm", objectives.FOLDER)
 
 
 SECTIONS = {

@@ -21,11 +21,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research import objectives
 from research.batch import Example, VocabInfo
 from research.objectives.inputs import input_format
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet")
+
+
+class Task(objectives.Objective):
+    """An objective of tasks, with a field `format`; what it hides is a label.
+
+    Attributes:
+      num_parts: of the text that a row needs.
+    """
+
+    family = "supervised"
+    format: str
+    num_parts = 1
+
+    @property
+    def pattern(self) -> str:
+        return "causal" if self.format == "gpt" else "full"
+
+    @property
+    def min_length(self) -> int:
+        """The specials of a row, and a token."""
+        return self.num_specials(self.num_parts) + 1
+
+    def num_specials(self, num_parts: int) -> int:
+        """The special tokens of a row of so many parts, of which there are 1 or 2."""
+        return num_specials(self.format, num_parts)
+
+    def lay_out(
+        self,
+        example: Example,
+        begin: np.ndarray,
+        size: np.ndarray,
+        vocab: VocabInfo,
+        length: int,
+    ) -> tuple["TaskInput", dict[str, np.ndarray]]:
+        """The rows, see the function `lay_out`, and the network's arrays of them."""
+        laid = lay_out(example, begin, size, vocab, length, self.format)
+        return laid, network_input(laid.text, self.format)
 
 
 class TaskInput(NamedTuple):
@@ -37,7 +75,12 @@ class TaskInput(NamedTuple):
 
 
 def num_specials(format: str, num_parts: int) -> int:
-    """The special tokens of a row of so many parts, of which there are 1 or 2."""
+    """The special tokens of a row of so many parts, of which there are 1 or 2.
+
+    With format t5 they are an eos after each part (`sequence_to_sequence`).
+    """
+    if format == "t5":
+        return num_parts
     return 2 * num_parts if format in ("roberta", "bart") else num_parts + 1
 
 

@@ -246,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         "a network that was pretrained causally is bidirectional in fine-tuning",
-        "research/objectives/sequence_classification.py",
+        "research/objectives/inputs/task_input.py",
         'return "causal" if self.format == "gpt" else "full"',
         'return "full"',
         "tests/objectives/test_sequence_classification.py",
