@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from research import metrics
 from research.distributed import processes
 from research.errors import unknown
-from research.metrics import HIGHER_IS_BETTER
 from research.run.metric_writer import BEST_STEP
 from research.run.setup import Program
 
@@ -28,12 +28,12 @@ def find_best(lines: Sequence[Mapping[str, float]], config: Any) -> BestEvaluati
     constant) is the worst.
     """
     split, name = config.data.eval_split, config.train.best_metric
+    sign = metrics.signs()[name]
     best, top = BestEvaluation(), -math.inf
     for line in lines:
         if f"{split}/loss" not in line or BEST_STEP in line:
             continue
-        value = line.get(f"{split}/{name}", math.nan)
-        value = -value if name == "loss" else value
+        value = sign * line.get(f"{split}/{name}", math.nan)
         if value > top or not best.step:
             best, top = BestEvaluation(line["step"]), max(top, value)
         else:
@@ -47,8 +47,8 @@ def check_best_metric(program: Program, config: Any) -> None:
     Raises:
       UserError: they have not; it names those that they have.
     """
-    predicted = HIGHER_IS_BETTER.get(program.objective.predicts, ())
+    predicted = metrics.values_of(program.objective.predicts)
     found = {"loss", *program.abstract_state.sums, *predicted}
-    known = found.intersection({"loss"}.union(*HIGHER_IS_BETTER.values()))
+    known = found.intersection(metrics.signs())
     if (name := config.train.best_metric) not in known:
         raise unknown(f"train.best_metric of {config.objective.name}", name, known)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from research.evaluation.metrics import Scores
+from research.metrics import Scores
 from research.run.setup import Program, eval_batches
 from research.step import host_means
 

@@ -8,7 +8,7 @@ from research.distributed import processes
 from research.errors import UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
-from research.metrics import HIGHER_IS_BETTER
+from research.metrics import values_of
 from research.moving_average import exchange_average
 from research.run.metric_writer import BEST_STEP, MetricWriter
 from research.run.setup import Program, make_eval_zeros
@@ -97,7 +97,7 @@ class Evaluations:
           last: the run results in this state: the test split is evaluated, too.
         """
         params, metrics = exchange_average(state).params, {}
-        of_texts = self._config.train.best_metric in HIGHER_IS_BETTER["text"]
+        of_texts = self._config.train.best_metric in values_of("text")
         for split, program in self._programs.items():
             if split == "test" and len(self._programs) > 1 and not last:
                 continue

@@ -34,10 +34,10 @@ from research.data.corpora.corpus import (
     single_labels,
 )
 from research.data.tokenizers.token_offsets import token_offsets
-from research.evaluation import answer_spans, metrics, squad
-from research.evaluation.metrics import Item, Scores
+from research.evaluation import answer_spans
 from research.evaluation.multi_bootstrap import pseudo_values
 from research.evaluation.statistics import estimate
+from research.metrics import Item, Scores, chrf, measure, squad
 
 JACKKNIFE_GROUPS = 20
 """Parts of the items of an evaluation, for the intervals of its metrics."""
@@ -69,12 +69,10 @@ def score_predictions(
     if data.task is not None:
         texts, own = data.task.score_texts(batches[0]["written"])
         items = [_written_item(*text) for text in texts]
-        return Scores(items, (_measure_texts(items, ()) if items else {}) | own)
-    examples = _rows_of_documents(batches, data)
-    make_items, measure = _KINDS[objective.predicts]
-    items = [make_items(objective, rows, data) for rows in examples]
-    known = [item for item in items if item.gold is not None]
-    return Scores(items, measure(known, data.vocab.labels) if known else {})
+        return Scores(items, measure("text", items, ()) | own)
+    examples, make_item = _rows_of_documents(batches, data), _ITEMS[objective.predicts]
+    items = [make_item(objective, rows, data) for rows in examples]
+    return Scores(items, _measure_known(items, objective, data))
 
 
 def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, float]:
@@ -85,15 +83,15 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
     Those that are not defined on some of these parts are left out.
     """
     known = [item for item in items if item.gold is not None]
-    measure, groups = _KINDS[objective.predicts][1], min(JACKKNIFE_GROUPS, len(known))
+    groups = min(JACKKNIFE_GROUPS, len(known))
     if groups < 2:
         return {}
     shuffled = np.random.default_rng(0).permutation(len(known))
-    names = list(measure(known, data.vocab.labels))
+    names = list(_measure_known(known, objective, data))
 
     def metric(chosen: np.ndarray) -> np.ndarray:
         part = [known[index] for index in shuffled[chosen]]
-        found = measure(part, data.vocab.labels)
+        found = _measure_known(part, objective, data)
         return np.array([found.get(name, math.nan) for name in names])
 
     with warnings.catch_warnings():  # a part may have one label alone
@@ -103,6 +101,15 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
         name: estimate(own).margin for name, own in zip(names, values, strict=True)
     }
     return {name: margin for name, margin in margins.items() if math.isfinite(margin)}
+
+
+def _measure_known(
+    items: Sequence[Item], objective: Any, data: Any
+) -> dict[str, float]:
+    """The metrics of the items that have a gold answer."""
+    known, labels = [i for i in items if i.gold is not None], data.vocab.labels
+    kind = objective.predicts
+    return measure(kind, known, single_labels(labels) if kind == "set" else labels)
 
 
 def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
@@ -224,50 +231,15 @@ def _text_item(objective: Any, rows: Rows, data: Any) -> Item:
 
 
 def _written_item(id: str, prediction: str, gold: str) -> Item:
-    return Item(id, prediction, gold, metrics.chrf(prediction, gold))
+    return Item(id, prediction, gold, chrf.of_one_text(prediction, gold))
 
 
-def _measure_classes(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    return metrics.of_classes(*_columns(items), labels)
-
-
-def _measure_sets(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    predictions, golds = (list(map(set, column)) for column in _columns(items))
-    return metrics.of_sets(predictions, golds, single_labels(labels))
-
-
-def _measure_numbers(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    return metrics.of_numbers(*_columns(items))
-
-
-def _measure_tags(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    return metrics.of_tags(*_columns(items))
-
-
-def _measure_choices(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    return {"accuracy": float(np.mean([item.score for item in items]))}
-
-
-def _measure_spans(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    matches = [squad.exact_match(item.prediction, item.gold) for item in items]
-    f1 = [item.score for item in items]
-    return {"exact_match": float(np.mean(matches)), "f1": float(np.mean(f1))}
-
-
-def _measure_texts(items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
-    return metrics.of_texts(*_columns(items))
-
-
-def _columns(items: Sequence[Item]) -> tuple[list, list]:
-    return [item.prediction for item in items], [item.gold for item in items]
-
-
-_KINDS: dict[str, tuple[Callable, Callable]] = {
-    "class": (_class_item, _measure_classes),
-    "set": (_set_item, _measure_sets),
-    "number": (_number_item, _measure_numbers),
-    "choice": (_choice_item, _measure_choices),
-    "tags": (_tags_item, _measure_tags),
-    "span": (_span_item, _measure_spans),
-    "text": (_text_item, _measure_texts),
+_ITEMS: dict[str, Callable[[Any, Rows, Any], Item]] = {
+    "class": _class_item,
+    "set": _set_item,
+    "number": _number_item,
+    "choice": _choice_item,
+    "tags": _tags_item,
+    "span": _span_item,
+    "text": _text_item,
 }

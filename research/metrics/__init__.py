@@ -1,14 +1,118 @@
-"""Names of the metrics of predictions."""
+"""Metrics of an evaluation: each module measures one, and says which way is better.
 
-ROUGE = ("rouge1", "rouge2", "rougeL")
-HIGHER_IS_BETTER = {
-    "class": ("accuracy", "f1", "matthews"),
-    "set": ("f1_micro", "f1_macro", "exact"),
-    "number": ("pearson", "spearman"),
-    "choice": ("accuracy",),
-    "tags": ("word_accuracy", "precision", "recall", "f1"),
-    "span": ("exact_match", "f1"),
-    "text": ("exact_match", "bleu", "chrf", *ROUGE),
-}
-"""By what an objective predicts (`research.evaluation.predictions`): its metrics, but
-for errors."""
+Of what an objective predicts (`research.evaluation.predictions`) all metrics of that
+kind are measured. A module is found by listing this folder: nothing else names it.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from research.parts import Folder
+
+HIGHER, LOWER = "higher", "lower"
+"""What is better."""
+
+METRICS = Folder("research.metrics", "Metric")
+
+
+class Item(NamedTuple):
+    """One example: what was predicted, and what is right, None if that is unknown."""
+
+    id: str
+    prediction: Any
+    gold: Any
+    score: float | None  # 1 for right and 0 for wrong, or a part of that
+
+
+class Scores(NamedTuple):
+    """The items of an evaluation, in the order of the text, and the metrics of all."""
+
+    items: list[Item]
+    metrics: dict[str, float]
+    margins: Mapping[str, float] = MappingProxyType({})  # of metrics of items: half the
+    # width of their 95 % intervals over items, where they were asked for
+
+
+class Value(NamedTuple):
+    """One number that a metric measures."""
+
+    name: str
+    better: str = HIGHER
+    least: float = 0.0
+    most: float = 1.0  # 100 for a percentage; inf: it has no upper bound
+    unit: str = ""  # "": a fraction, a percentage or a coefficient
+    mean_of_scores: bool = False  # whether it is the mean of the items' scores
+    undefined: str = ""  # where it is not defined and left out; "": nowhere
+    undefined_counts: float | None = None  # what tables count there, by convention
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return 1 if self.better == HIGHER else -1
+
+    def percent(self, value: float) -> float:
+        """A value, or a margin, as tables show it: of 100, if it has an upper bound."""
+        return value if math.isinf(self.most) else value * (100 / self.most)
+
+
+class Metric:
+    """The base of all metrics; a module has several values if one call gives them all.
+
+    A metric is a frozen dataclass without fields. Each module of this folder defines
+    exactly one, a class named `Metric`; it imports its library where it measures.
+    """
+
+    kinds: tuple[str, ...]
+    """The kinds of predictions that it measures; () of what needs no predictions."""
+
+    values: tuple[Value, ...]
+
+    def measure(self, items: Sequence[Item], labels: Sequence[str]) -> dict[str, float]:
+        """The values by name, without those that are not defined.
+
+        Args:
+          items: one or more, all with gold.
+          labels: all single ones that the training text has.
+        """
+        raise NotImplementedError
+
+
+@functools.cache
+def all_metrics() -> tuple[Metric, ...]:
+    return tuple(METRICS.part_class(name, "metric")() for name in METRICS.names())
+
+
+def values_of(kind: str) -> dict[str, Value]:
+    """Name -> value, of all metrics of a kind of predictions."""
+    of_kind = (metric for metric in all_metrics() if kind in metric.kinds)
+    return {value.name: value for metric in of_kind for value in metric.values}
+
+
+def signs() -> dict[str, int]:
+    """Name -> 1 where higher is better, -1 where lower is, of all values.
+
+    Those of one name agree, whatever kind of predictions they are of.
+    """
+    return {v.name: v.sign for metric in all_metrics() for v in metric.values}
+
+
+def measure(
+    kind: str, items: Sequence[Item], labels: Sequence[str]
+) -> dict[str, float]:
+    """All metrics of a kind of predictions, see `Metric.measure`; {} of no items.
+
+    Those that are no finite numbers are left out.
+    """
+    found: dict[str, float] = {}
+    for metric in all_metrics() if items else ():
+        if kind in metric.kinds:
+            found |= metric.measure(items, labels)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def columns(items: Sequence[Item]) -> tuple[list[Any], list[Any]]:
+    """The predictions, and the golds."""
+    return [item.prediction for item in items], [item.gold for item in items]

@@ -4,20 +4,19 @@ The keys of an objective stand in its file.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from research import objectives
+from research.errors import unknown
 from research.fields import RATES, choice, fraction, free_text, number
-from research.metrics import HIGHER_IS_BETTER
+from research.metrics import signs
 from research.parts import Folder, default_of, part, section_fields
 
 SPLITS = ("train", "valid", "test")
 FORMATS = ("auto", "txt", "jsonl", "tsv", "csv", "parquet", "conll", "conllu", "squad")
-BEST_METRICS = ("", "loss", *dict.fromkeys(itertools.chain(*HIGHER_IS_BETTER.values())))
 
 dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -220,13 +219,15 @@ class Train:
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
     keep_checkpoints: int = number(2, least=1)  # newest checkpoints that stay
-    best_metric: str = choice("", BEST_METRICS)  # of evaluations: the checkpoint of the
-    # best one stays, too; it is tested at the end, and is what opens the run. "": the
-    # newest is; loss: the lowest is best; others: the highest
+    best_metric: str = free_text("")  # of evaluations, see research/metrics: the
+    # checkpoint of the best one stays, too; it is tested at the end, and is what opens
+    # the run. "": the newest is
     early_stopping_patience: int = number(0, least=0)  # evaluations in a row that are
     # not better than the best one, after which training stops; 0: it never does
 
     def __post_init__(self):
+        if self.best_metric and self.best_metric not in signs():
+            raise unknown("train.best_metric", self.best_metric, signs())
         if self.early_stopping_patience and not (self.best_metric and self.eval_every):
             raise ValueError(
                 "train.early_stopping_patience needs train.best_metric and "

@@ -171,6 +171,7 @@ def find(name, *values, split="valid"):
 def test_the_first_of_the_best_values_is_best():
     assert find("accuracy", 0.1, 0.3, 0.2, 0.3, split="test") == BestEvaluation(2, 2)
     assert find("loss", 3.0, 2.0, 4.0) == BestEvaluation(2, 1)
+    assert find("mean_absolute_error", 0.3, None, 0.2, 0.4) == BestEvaluation(3, 1)
     assert find("pearson", None, float("nan"), -0.5) == BestEvaluation(3, 0)
     assert find("pearson", None, None) == BestEvaluation(1, 1)
     assert find("loss") == BestEvaluation()
@@ -179,7 +180,7 @@ def test_the_first_of_the_best_values_is_best():
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"train.best_metric": "acuracy"}, "train.best_metric is .*loss, accuracy"),
+        ({"train.best_metric": "acuracy"}, "unknown train.best_metric .*mean accuracy"),
         ({"train.early_stopping_patience": 1}, "needs train.best_metric and"),
         ({**KEYS, "train.eval_every": 0}, "needs train.best_metric and train.eval_ev"),
     ],
@@ -187,6 +188,31 @@ def test_the_first_of_the_best_values_is_best():
 def test_a_wrong_value_is_refused(folder, keys, words):
     with pytest.raises(UserError, match=words):
         tiny_config(folder, **keys)
+
+
+def test_the_lowest_error_of_predictions_is_best_and_opens_the_run(folder, tmp_path):
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(tiny_runs.WORDS, 8)) for _ in range(200)]
+    lines = ["text\tlabel", *(f"{text}\t{text.count('river')}" for text in texts)]
+    (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
+    keys = {
+        "data.train": str(tmp_path / "rows.tsv"),
+        "data.valid": str(tmp_path / "rows.tsv"),
+        "data.fields": "text",
+        "data.label": "label",
+        "objective.task": "regression",
+        "optimizer.learning_rate": 0.3,  # too high: no later evaluation is surely best
+        "train.best_metric": "mean_absolute_error",
+        "train.early_stopping_patience": 2,
+        "train.eval_every": 1,
+    }
+    result = train(tiny_config(folder, "finetune", **keys), tmp_path / "run")
+    *lines, last = (x for x in read_metrics(tmp_path / "run") if "valid/loss" in x)
+    errors = {line["step"]: line["valid/mean_absolute_error"] for line in lines}
+    best = result["best_step"]
+    assert 0 < best == min(errors, key=errors.get) <= result["steps"] - 2
+    assert last["valid/mean_absolute_error"] == errors[best]
+    assert find_checkpoint(tmp_path / "run").name == str(best)
 
 
 def test_a_metric_that_the_objective_lacks_is_refused(folder, program):

@@ -9,15 +9,14 @@ import pytest
 from research import objectives
 from research.data.pipeline import open_data
 from research.distributed import sharding
-from research.evaluation import metrics
 from research.evaluation.evaluate import evaluate
 from research.evaluation.predictions import (
     JACKKNIFE_GROUPS,
-    Item,
     item_margins,
     score_predictions,
 )
 from research.evaluation.statistics import estimate, wilson_interval
+from research.metrics import Item, measure
 from research.run.setup import build_program, make_eval_zeros
 from tests.testing import small_data
 from tests.testing.tiny_runs import random_state
@@ -243,7 +242,8 @@ def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label)
     if task == "single":
         assert predictions == [names[each.argmax()] for each in pooled]
         golds = [each.label for each in documents]
-        assert scores.metrics == metrics.of_classes(predictions, golds, names)
+        assert golds == [item.gold for item in scores.items]
+        assert scores.metrics == measure("class", scores.items, names)
     elif task == "multi":
         sets = [
             [name for name, on in zip("xy", row > 0, strict=True) if on]
@@ -253,7 +253,8 @@ def test_the_chunks_of_a_text_have_the_mean_of_their_logits(folder, task, label)
     else:
         assert predictions == pytest.approx([float(each[0]) for each in pooled])
         golds = [float(each.label) for each in documents]
-        assert scores.metrics == metrics.of_numbers(predictions, golds)
+        assert golds == [item.gold for item in scores.items]
+        assert scores.metrics == measure("number", scores.items, names)
 
 
 class _Choices:

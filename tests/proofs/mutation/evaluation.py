@@ -40,18 +40,18 @@ MUTANTS = [
     ),
     Mutant(
         "articles are removed before punctuation",
-        "research/evaluation/squad.py",
+        "research/metrics/squad.py",
         '_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION))',
         '_ARTICLES.sub(" ", answer.lower()).translate(_PUNCTUATION)',
-        "tests/evaluation/test_squad.py",
+        "tests/metrics/test_squad.py",
         "normalisation_and_f1",
     ),
     Mutant(
         "an answer without words is right in version 1.1",
-        "research/evaluation/squad.py",
+        "research/metrics/squad.py",
         "if no_answers and not (found and right):",
         "if not (found and right):",
-        "tests/evaluation/test_squad.py",
+        "tests/metrics/test_squad.py",
         "versions_differ",
     ),
     Mutant(

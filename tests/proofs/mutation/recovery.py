@@ -253,6 +253,14 @@ MUTANTS = [
         "first_of_the_best",
     ),
     Mutant(
+        "the highest error is the best one",
+        "research/evaluation/best_evaluation.py",
+        "value = sign * line.get(",
+        "value = line.get(",
+        TEST_BEST,
+        "first_of_the_best",
+    ),
+    Mutant(
         "the last evaluation of the best checkpoint competes with it",
         "research/evaluation/best_evaluation.py",
         " or BEST_STEP in line:",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from research.evaluation import squad
+from research.metrics import squad
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,31 @@
 """Exact match and F1 of answers as SQuAD's scripts count them (evaluate-v1.1, v2.0)."""
 
 import collections
+import dataclasses
 import re
 import string
 from collections.abc import Sequence
 
+import numpy as np
+
+from research import metrics
+from research.metrics import Value
+
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric(metrics.Metric):
+    """The score of an item is its F1."""
+
+    kinds = ("span",)
+    values = (Value("exact_match"), Value("f1", mean_of_scores=True))
+
+    def measure(self, items, labels):
+        matches = [exact_match(item.prediction, item.gold) for item in items]
+        f1 = float(np.mean([item.score for item in items]))
+        return {"exact_match": float(np.mean(matches)), "f1": f1}
 
 
 def normalize(answer: str) -> str:

@@ -1,0 +1,20 @@
+"""Accuracy: the fraction of examples whose prediction is right.
+
+The accuracy of an objective's term is that of predicted tokens.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from research import metrics
+from research.metrics import Value
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric(metrics.Metric):
+    kinds = ("class", "choice")
+    values = (Value("accuracy", mean_of_scores=True),)
+
+    def measure(self, items, labels):
+        return {"accuracy": float(np.mean([item.score for item in items]))}

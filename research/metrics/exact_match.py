@@ -1,0 +1,18 @@
+"""The fraction of written texts that are the right one, letter by letter."""
+
+import dataclasses
+
+import numpy as np
+
+from research import metrics
+from research.metrics import Value
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric(metrics.Metric):
+    kinds = ("text",)
+    values = (Value("exact_match"),)
+
+    def measure(self, items, labels):
+        right = [item.prediction == item.gold for item in items]
+        return {"exact_match": float(np.mean(right))}
