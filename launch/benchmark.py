@@ -44,7 +44,8 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     from research.data.progress import progress
     from research.distributed import sharding
     from research.distributed.peers import Peers
-    from research.run.parts import Part, compile_step, steps_and_batches
+    from research.run.compiled_phases import compile_step, steps_and_batches
+    from research.run.phases import Phase
     from research.run.setup import build_program
     from research.train import Loop
 
@@ -52,15 +53,15 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     began = time.monotonic()
     step, cost = compile_step(program)
     compile_seconds = time.monotonic() - began
-    part = Part(turns * steps + 1, config, program, step)
-    batches = steps_and_batches([part], 0)
+    phase = Phase(turns * steps + 1, config, program, step)
+    batches = steps_and_batches([phase], 0)
     tokens = config.train.batch * config.data.length
     bare, looped = [], []
     with (
         sharding.context(program.mesh),
         progress("benchmark", turns * steps) as report,
     ):
-        loop = Loop(program, [part], config, workdir, Peers())
+        loop = Loop(program, [phase], config, workdir, Peers())
         _, batch = next(batches)
         for _ in range(1 + steps):  # the first ones are slower
             loop.state = jax.block_until_ready(step(loop.state, batch))

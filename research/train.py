@@ -19,16 +19,16 @@ from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
 from research.files.json_files import write_json
 from research.run import provenance
-from research.run.metric_writer import MetricWriter
-from research.run.parts import (
-    Part,
-    build_parts,
-    compile_parts,
+from research.run.compiled_phases import (
+    build_phases,
+    compile_phases,
     cost_facts,
     run_lines,
     steps_and_batches,
     tokens_seen,
 )
+from research.run.metric_writer import MetricWriter
+from research.run.phases import Phase
 from research.run.setup import Program, count_parameters, first_state
 from research.run.workdir import (
     check_same_run,
@@ -74,19 +74,19 @@ def train(
 def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict:
     """`train`, as the one writer of the workdir."""
     start_time, config_dict = time.monotonic(), config.to_dict()
-    program, parts = build_parts(config, devices)
+    program, phases = build_phases(config, devices)
     if config.train.best_metric:
         check_best_metric(program, config)
     origin = provenance.gather_provenance(program.data.fingerprint)
     provenance.write_provenance(workdir, config_dict, origin)
     compile_start = time.monotonic()
-    parts = compile_parts(parts)
+    phases = compile_phases(phases)
     compile_seconds = time.monotonic() - compile_start
     compiled = f"compiled in {compile_seconds:.1f} s"
-    for line in (*run_lines(program, parts, config), compiled):
+    for line in (*run_lines(program, phases, config), compiled):
         processes.print_from_process_0(line)
     with sharding.context(program.mesh):
-        loop = Loop(program, parts, config, workdir, peers)
+        loop = Loop(program, phases, config, workdir, peers)
         if jax.process_index() == 0:  # now that the run is that of its checkpoints
             write_json(workdir / "config.json", config_dict)
             if program.data.vocabulary:
@@ -99,7 +99,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
         "token_entropy": program.data.token_entropy,
         "parameters": count_parameters(program.abstract_state.params),
         "tokens_scored": loop.tokens_scored,
-        **cost_facts(parts, loop.steps_done),
+        **cost_facts(phases, loop.steps_done),
         "compile_seconds": compile_seconds,
         "train_seconds": loop.seconds,
         "wall_seconds": time.monotonic() - start_time,
@@ -120,9 +120,14 @@ class Loop:
     """
 
     def __init__(
-        self, program: Program, parts: list[Part], config: Any, workdir: Any, peers: Any
+        self,
+        program: Program,
+        phases: list[Phase],
+        config: Any,
+        workdir: Any,
+        peers: Any,
     ):
-        self.program, self.parts, self.config = program, parts, config
+        self.program, self.phases, self.config = program, phases, config
         self.workdir, self.peers = epath.Path(workdir), peers
         self.checkpoints = Checkpoints(workdir, keep=config.train.keep_checkpoints)
         restored = self.checkpoints.restore(program.abstract_state)
@@ -152,7 +157,7 @@ class Loop:
     def run(self) -> None:
         """Trains to the last step and closes all files."""
         num_steps = self.config.train.steps
-        batches = steps_and_batches(self.parts, self.steps_done)
+        batches = steps_and_batches(self.phases, self.steps_done)
         try:
             if self.steps_done and self._is_due(self.config.train.eval_every):
                 lacks = self.evaluations.lacks(self.steps_done)
@@ -253,7 +258,7 @@ class Loop:
         self.clock = now
         if partial:
             return
-        seen, before = (tokens_seen(self.parts, n) for n in (step, self.logged_step))
+        seen, before = (tokens_seen(self.phases, n) for n in (step, self.logged_step))
         tokens_per_second = (seen - before) / self.window_seconds
         self.logged_step, self.window_seconds = step, 0.0
         self.tokens_scored += num_scored(sums)

@@ -13,8 +13,8 @@ from launch.hardware.placeholder_vocab import placeholder_vocab
 from launch.hardware.random_batch import random_batch
 from launch.hardware.timing import DOES_NOT_FIT, Job, best_seconds, is_out_of_memory
 from research.distributed import sharding
+from research.run.compiled_phases import compile_step
 from research.run.flops import Cost
-from research.run.parts import compile_step
 from research.run.setup import build_program, initial_state
 
 

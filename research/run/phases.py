@@ -20,10 +20,13 @@ parameters do not depend on them."""
 
 
 class Phase(NamedTuple):
-    """Steps that share one config."""
+    """Steps that share one config, and what they need (see `compiled_phases`)."""
 
     stop: int  # the step before which it ends
     config: Any  # the run's, with the values of this phase
+    program: Any = None  # `research.run.setup.Program`
+    step: Any = None  # compiled
+    costs: Any = None  # of that step, by the length of the batch
 
 
 def run_phases(config: Any) -> list[Phase]:

@@ -16,8 +16,9 @@ from research.evaluation.best_evaluation import (
 )
 from research.evaluation.evaluate import evaluate
 from research.evaluation.evaluations import Evaluations
-from research.run import parts as run_parts
+from research.run import compiled_phases
 from research.run.metric_writer import latest_metrics, read_metrics
+from research.run.phases import Phase
 from research.run.restored import run_params
 from research.run.setup import make_eval_zeros
 from research.run.workdir import read_result
@@ -47,7 +48,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def program(folder):
-    return run_parts.build_program(tiny_config(folder, **KEYS), jax.devices()[:1])
+    return compiled_phases.build_program(tiny_config(folder, **KEYS), jax.devices()[:1])
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def runs(folder, program, tmp_path_factory):
     """The results of two runs by their workdirs; compiled once. One was killed twice:
     after step 6, which is not saved, and after its last evaluation."""
     config, kills = tiny_config(folder, **KEYS), ["step 6", "end"]
-    (part,) = run_parts.compile_parts([run_parts.Part(12, config, program)])
+    (phase,) = compiled_phases.compile_phases([Phase(12, config, program)])
     log, metrics = loop.Loop._log, Evaluations._metrics
     run_best = Evaluations.run_best
 
@@ -75,8 +76,8 @@ def runs(folder, program, tmp_path_factory):
 
     whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "build_parts", lambda *_: (program, [part]))
-        patch.setattr(loop, "compile_parts", lambda parts: parts)
+        patch.setattr(loop, "build_phases", lambda *_: (program, [phase]))
+        patch.setattr(loop, "compile_phases", lambda phases: phases)
         patch.setattr(loop.Loop, "_log", log_or_die)
         patch.setattr(Evaluations, "_metrics", measure)
         patch.setattr(Evaluations, "run_best", run_best_and_die)
@@ -151,7 +152,7 @@ def test_the_average_of_the_best_step_opens_the_run(runs, program):
 
 def test_the_average_is_sharded_like_the_parameters(folder):
     config = tiny_config(folder, **{"optimizer.ema_decay": 0.5, "mesh.fsdp": 4})
-    state = run_parts.build_program(config, jax.devices()[:4]).abstract_state
+    state = compiled_phases.build_program(config, jax.devices()[:4]).abstract_state
     assert state.opt_state[-1].average == state.params
     assert not all(leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state))
 

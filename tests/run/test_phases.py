@@ -13,8 +13,13 @@ def values(spec, *overrides):
     """(stop, length, batch, dropout) of each phase."""
     phases = run_phases(load_config(f"experiments/{spec}", overrides))
     return [
-        (stop, config.data.length, config.train.batch, config.model.dropout)
-        for stop, config in phases
+        (
+            phase.stop,
+            phase.config.data.length,
+            phase.config.train.batch,
+            phase.config.model.dropout,
+        )
+        for phase in phases
     ]
 
 

@@ -58,7 +58,7 @@ COMMANDS = {
     )
 }
 LONG = (
-    "research.train.build_parts",
+    "research.train.build_phases",
     "research.distributed.cluster.join_cluster",
     "launch.prepare.open_data",
     "launch.backends.scheduler.Scheduler.run",

@@ -20,7 +20,8 @@ from launch.backends import scheduler
 from launch.backends.attempt_log import ProcessRecord
 from launch.config import flatten
 from research.distributed.file_lock import file_lock
-from research.run import parts
+from research.run import compiled_phases
+from research.run.phases import Phase
 from tests.proofs.fuzz import command
 from tests.proofs.fuzz.command_cases import finished_sweep, replaced
 from tests.proofs.fuzz.damage import DAMAGES, ODD_VALUES, damage
@@ -96,28 +97,28 @@ def every_damage(rng: random.Random) -> Iterator[DamageCase]:
 
 
 class FinishedRun(NamedTuple):
-    """A finished run of seconds in `workdir`, and its compiled parts."""
+    """A finished run of seconds in `workdir`, and its compiled phases."""
 
     workdir: Path
     argv: list[str]  # of launch.train, but for the workdir
     program: Any
-    parts: list[parts.Part]
+    phases: list[Phase]
     metrics: dict[str, float]
 
     def replaced(self) -> list[Any]:
-        """Patches with which a command takes these parts and compiles none."""
-        program = self.program, self.parts
+        """Patches with which a command takes these phases and compiles none."""
+        program = self.program, self.phases
         return [
-            mock.patch("research.train.build_parts", lambda *_: program),
-            mock.patch("research.train.compile_parts", lambda _: self.parts),
-            *replaced("research.train.build_parts"),
+            mock.patch("research.train.build_phases", lambda *_: program),
+            mock.patch("research.train.compile_phases", lambda _: self.phases),
+            *replaced("research.train.build_phases"),
         ]
 
 
 @functools.cache
 def finished_run(folder: Path) -> FinishedRun:
     config = tiny_runs.tiny_config(tiny_runs.write_corpus(folder))
-    program, built = parts.build_parts(config, jax.devices()[:1])
+    program, built = compiled_phases.build_phases(config, jax.devices()[:1])
     texts = {
         k: v if isinstance(v, str) else json.dumps(v)
         for k, v in flatten(config).items()
@@ -126,7 +127,9 @@ def finished_run(folder: Path) -> FinishedRun:
         "--config=experiments/mlm.py",
         *(f"--config.{k}={v}" for k, v in texts.items()),
     ]
-    run = FinishedRun(folder / "run", argv, program, parts.compile_parts(built), {})
+    run = FinishedRun(
+        folder / "run", argv, program, compiled_phases.compile_phases(built), {}
+    )
     outcome = command.run(train, [*argv, f"--workdir={run.workdir}"], run.replaced())
     assert outcome.code == 0, outcome
     return run._replace(metrics=_metrics(run.workdir))

@@ -81,10 +81,10 @@ MUTANTS = [
     ),
     Mutant(
         "each length of a run's batches costs as if all its steps had it",
-        "research/run/parts.py",
+        "research/run/compiled_phases.py",
         "(numbers[length], cost)",
         "(stop - start, cost)",
-        "tests/run/test_parts.py",
+        "tests/run/test_compiled_phases.py",
         "several_lengths",
     ),
     Mutant(

@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant(
         "the id of a trial leads out of the workdir",
         "launch/sweeps/sweep_plan.py",
-        'if _trial_id(row["config"]) != row["id"]:',
+        'if trial_id(row["config"]) != row["id"]:',
         "if False:",
         TEST_TABLES,
         "damaged_plan",
@@ -159,7 +159,7 @@ MUTANTS = [
     Mutant(
         "a signal while a command imports ends it by other codes, or a traceback",
         "launch/__init__.py",
-        'if sys.argv[0] == "-m":',
+        'if sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "palimpsest":',
         "if False:",
         TEST_COMMAND,
         "while_a_command_starts",

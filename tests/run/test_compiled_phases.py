@@ -9,7 +9,7 @@ import pytest
 from research import train as loop
 from research.distributed import sharding
 from research.errors import PreemptedError, UserError
-from research.run import parts as run_parts
+from research.run import compiled_phases
 from research.run.flops import step_flops
 from research.run.metric_writer import read_metrics
 from tests.testing import tiny_runs
@@ -30,23 +30,25 @@ PHASES = {
 
 
 def test_each_phase_reads_the_batches_of_a_run_of_its_own_length(folder):
-    program, parts = run_parts.build_parts(tiny_config(folder, **PHASES))
+    program, phases = compiled_phases.build_phases(tiny_config(folder, **PHASES))
     short, long = (
-        run_parts.build_program(
+        compiled_phases.build_program(
             tiny_config(folder, **{"data.length": length, "train.batch": batch})
         )
         for length, batch in ((16, 8), (32, 16))
     )
-    marked = [part._replace(step=mark) for part, mark in zip(parts, "sl", strict=True)]
+    marked = [
+        phase._replace(step=mark) for phase, mark in zip(phases, "sl", strict=True)
+    ]
     with sharding.context(program.mesh):
-        found = list(run_parts.steps_and_batches(marked, 1))
+        found = list(compiled_phases.steps_and_batches(marked, 1))
     assert [mark for mark, _ in found] == ["s", "s", "l", "l", "l"]
     sources = (short, short, long, long, long)
     for step, (source, (_, batch)) in enumerate(zip(sources, found, strict=True), 1):
         jax.tree.map(
             np.testing.assert_array_equal, batch, source.data.train.batch(step)
         )
-    both = {part.program.data.fingerprint for part in parts}
+    both = {phase.program.data.fingerprint for phase in phases}
     assert len(both) == 2 and program.data.fingerprint not in both
 
 
@@ -66,7 +68,10 @@ def test_a_run_resumes_in_any_of_its_phases(folder, tmp_path):
     tokens = [line["tokens_seen"] for line in whole if "tokens_seen" in line]
     assert tokens == [2 * 8 * 16, 3 * 8 * 16 + 16 * 32, 3 * 8 * 16 + 3 * 16 * 32]
     assert result["tokens_seen"] == tokens[-1]
-    flops = [step_flops(part.program)[0] for part in run_parts.build_parts(config)[1]]
+    flops = [
+        step_flops(phase.program)[0]
+        for phase in compiled_phases.build_phases(config)[1]
+    ]
     assert result["flops_per_step"] == pytest.approx(sum(flops) / 2)
     assert result["flops_per_token"] == pytest.approx(sum(flops) * 3 / tokens[-1])
 
@@ -78,8 +83,8 @@ def test_steps_of_several_lengths_cost_what_each_costs(tmp_path):
     changes = {"data.corpus": str(tmp_path / "corpus.jsonl"), "train.steps": 8}
     changes |= {"data.length": 64, "data.length_buckets": [8]}
     config = tiny_config(tmp_path, "finetune", **changes)
-    program, (part,) = run_parts.build_parts(config)
-    numbers = part.program.data.train.buckets.count_steps(0, 8)
+    program, (phase,) = compiled_phases.build_phases(config)
+    numbers = phase.program.data.train.buckets.count_steps(0, 8)
     assert sum(numbers.values()) == 8 and all(numbers.values())
     flops = {
         length: step_flops(program._replace(abstract_batches={length: batch}))[0]
