@@ -14,7 +14,7 @@ from launch.hardware.tpu_topology import set_environment, topology_devices
 
 HEADS, HEAD_WIDTH = 12, 64
 RELATIVE_WIDTH = HEADS * HEAD_WIDTH
-"""Of XLNet's relative terms: that of the network."""
+"""The width of XLNet's relative terms is that of the network."""
 LENGTHS = (512, 2048, 8192, 32768)
 PATTERNS = (
     "causal",

@@ -67,7 +67,7 @@ def padding(pipeline) -> str:
 
 
 def cut_fraction(pipeline) -> float:
-    """Of the documents that would fit in a row, those in more than one, in percent."""
+    """The percentage of documents that would fit in a row but are in more than one."""
     (index,) = pipeline.source.indices
     begin, size = index.stream.document_offsets[:-1], text_sizes(index.stream)
     fits = (size > 0) & (size <= index.length.max())

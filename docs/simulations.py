@@ -18,7 +18,7 @@ NUM_SIMULATIONS, BLOCK = 10_000, 100
 NUM_ITEMS, NUM_DRAWS, LEVEL = 100, 500, 0.05
 NUM_COMPARISONS = 10
 POWER_COMPONENTS = Components(seed=1.0, item=0.25 * NUM_ITEMS, interaction=1.0)
-"""Of a difference between two arms; each brings half, beside what they share."""
+"""Variances of a difference between two arms; each adds half to what they share."""
 SHARED_BY_SEED = 1.5
 """Variance of a seed that both arms share: three quarters of that of an arm's seeds."""
 

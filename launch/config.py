@@ -148,7 +148,7 @@ def _replaced(section: dict, key: str, value: Any, name: str) -> dict:
     Args:
       key: dotted, relative to `section`; names in an open section may contain dots.
       value: JSON text or a value.
-      name: of the open section, for the error.
+      name: the open section's name, for the error.
 
     Raises:
       UserError: `section` has no such key.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 MAX_INT = 2**31 - 1
-"""Of a field without an upper bound of its own: arrays have int32 indices."""
+"""The upper bound of a field that declares none: arrays have int32 indices."""
 
 
 def choice(default: str, values: Sequence[str]) -> Any:
@@ -60,7 +60,7 @@ def check(instance: Any, *, prefix: str = "") -> None:
     """Checks every field of a dataclass instance against its declaration.
 
     Args:
-      prefix: of the field's name in the error, such as "train.".
+      prefix: what the field's name begins with in the error, such as "train.".
 
     Raises:
       ValueError: names the first field that is wrong, what is legal, and its value.

@@ -23,7 +23,7 @@ class Folder:
     Attributes:
       package: as in "research.objectives"; its modules are the parts, its packages are
         what they share.
-      class_name: of the dataclass that each module defines.
+      class_name: the name of the dataclass that each module defines.
       more: values of the key that chooses which are no parts, as in ("auto",).
       share_keys: whether a key that two of the parts have means the same in both, so
         that it keeps its value where another part is chosen.
@@ -74,7 +74,7 @@ def section_fields(
 
     Args:
       section: a dataclass, some of whose fields may be made by `part`.
-      values: of the fields that choose, the default where one is missing.
+      values: by key; a key that chooses and is missing has its default.
       prefix: of keys in errors, such as "model.".
 
     Raises:

@@ -18,7 +18,7 @@ SIZES = {
     "L 24, H 1024, A 16": (24, 1024, 16),
 }
 DIVISORS = {"smoke": (3, 8), "small": (2, 2), "paper": (1, 1)}
-"""Of layers and of the width."""
+"""Divisors of the number of layers and of the width, by scale."""
 
 
 def sweep(scale, tasks):

@@ -89,9 +89,9 @@ RECORD_FIELDS = {
     "process_start": str,
     "step": (int, type(None)),
 }
-"""Of the file of a `ProcessRecord`: JSON types by name."""
+"""The JSON type of each field in the file of a `ProcessRecord`."""
 LATER_FIELDS = {"process_start": "", "step": None}
-"""Of files that earlier versions did not give them: their values."""
+"""The values of fields that files of earlier versions lack."""
 
 
 def process_start(pid: int) -> str:

@@ -30,7 +30,7 @@ LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 """The label values that Kubernetes accepts."""
 
 COORDINATOR_PORT = 8476
-"""Of process 0, in jobs without a TPU; GKE itself configures those on a slice."""
+"""The port of process 0 in jobs without a TPU; on a slice GKE configures it."""
 
 EXCLUSIVE = {
     "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"

@@ -155,7 +155,7 @@ class Backend:
         return GENERATIONS.get(generation, generation), tpu_slice.topology
 
     def _actor_options(self, name: str) -> dict[str, Any]:
-        """Of the actor of a job, which needs resources if it runs the job itself."""
+        """Options of a job's actor, which needs resources if it runs the job."""
         resources = self._host_resources()
         single_host = self.resources.hosts == 1 and not self.resources.slice
         options = {

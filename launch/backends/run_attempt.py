@@ -70,7 +70,7 @@ def run(
 
     Args:
       command: "python" as its first word stands for this process' interpreter.
-      folder: of the job.
+      folder: the job's folder.
       attempt: a name that sorts by time, the same on all hosts of the attempt.
       rank: of this process in the attempt.
       stop_requested: whether the backend wants the command to stop; polled.

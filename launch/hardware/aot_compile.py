@@ -31,7 +31,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
 
     Args:
       topology: name of the slice, as `tpu_topology.topology_devices` takes it.
-      devices: of the slice; they may be descriptions.
+      devices: the slice's devices, which may be descriptions.
 
     Returns:
       the object that `launch.compile` prints, and `tree`: parameter name -> shape. A
@@ -99,7 +99,7 @@ def _try_compile(lowered: Any) -> tuple[Any, int | None]:
     """The compiled step and its peak bytes; None in place of what is not known.
 
     Raises:
-      Exception: of the compiler, if it is not about memory.
+      Exception: the compiler's, if it is not about memory.
     """
     try:
         compiled = lowered.compile()

@@ -4,7 +4,7 @@ import platform
 from pathlib import Path
 
 PRODUCT_SIZE = 2048
-"""Of the square float32 matrices whose product is timed: what the processor can do."""
+"""The size of the square float32 matrices whose product is timed."""
 PRODUCT_FLOPS = 2 * PRODUCT_SIZE**3
 
 

@@ -20,7 +20,7 @@ class Times(NamedTuple):
 
 
 def step_times(facts: dict[str, Any], chip: Chip) -> Times:
-    """Those of the facts that `aot_compile.compile_facts` has of a step that compiled.
+    """Bounds of a step's time, from the facts of `aot_compile.compile_facts`.
 
     Every matrix product has the rate of bfloat16, which float32 does not reach; other
     FLOPs, whose rate no maker publishes, take no time. A kernel that leaves out hidden

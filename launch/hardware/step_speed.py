@@ -46,7 +46,7 @@ def step_job(name: str, config: Any, states: dict[str, Any]) -> Job:
     """Times the step of a config; rows are halved until it fits the device.
 
     Args:
-      name: of the network, for the record; the same name: the same parameters.
+      name: for the record; networks of one name have the same parameters.
       states: name -> the state that the last step of that network returned; it has one
         network at most, since the others' memory is needed.
     """

@@ -12,13 +12,13 @@ import jax
 from research.errors import UserError
 
 COMPILE_FRACTION = 0.7
-"""Of the limit of time: what is not compiled by then is not measured."""
+"""The fraction of the time limit after which nothing more is compiled or measured."""
 MAX_THREADS = 8
 DOES_NOT_FIT = "does not fit"
 NO_TIME = "no time was left"
 
 TURNS, TURN_SECONDS, MAX_CALLS = 3, 0.5, 100
-"""Of a timing: a turn is as many calls as take about that long."""
+"""A timing has TURNS turns of TURN_SECONDS, of MAX_CALLS calls at most."""
 
 
 class Job(NamedTuple):

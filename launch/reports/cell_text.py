@@ -48,7 +48,7 @@ def format_difference(
     """The difference to the baseline, and the paper's, if there is one.
 
     Args:
-      sign_alone: of the paper's, since ours is on another data set.
+      sign_alone: shows the paper's sign alone, since ours is on other data.
     """
     if cell is None or cell.comparison is None:
         return DASH

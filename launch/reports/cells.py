@@ -150,7 +150,7 @@ def _column_groups(table: Table) -> dict[str, tuple[str, ...]]:
 
 
 def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numbers:
-    """Those of the trials that have one; None if there are none, or runs are missing.
+    """The trials' numbers; None if no trial has one, or runs are missing.
 
     Raises:
       UserError: the column is no number, or seeds are not told apart.
@@ -269,7 +269,7 @@ def _pair(own: Sequence[Number], other: Sequence[Number]) -> list[list[Any]]:
 def _comparisons(
     table: Table, numbers: Mapping[tuple[str, str], Numbers]
 ) -> dict[tuple[str, str], Comparison]:
-    """Those of all tested cells with the baseline's, corrected as one family."""
+    """All tested cells compared with the baseline's, corrected as one family."""
     tested = {column.name for column in table.columns if column.tested}
     family = {}
     for (row, name), own in numbers.items():

@@ -87,7 +87,7 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
 
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
-"""Of a figure's horizontal axis, by `Curve.over`."""
+"""The label of a figure's horizontal axis, by `Curve.over`."""
 
 
 def cost_of_steps(trial: Trial, over: str) -> tuple[list[float], list[float]]:

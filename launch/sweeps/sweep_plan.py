@@ -32,7 +32,7 @@ HEADER_FIELDS = {
     **{name: dict for name in ("resources", "flags")},
     "trials": list,
 }
-"""Of `sweep.json`, and of each of its trials: JSON type by name."""
+"""The JSON type of each field of `sweep.json`; TRIAL_FIELDS has those of its trials."""
 
 REMEDY = "delete it and start the sweep again with --sweep"
 
@@ -210,7 +210,7 @@ def _add_trial(
     """Adds the trial of a pair (experiment, overrides) after its parents, once.
 
     Args:
-      ids: of the pairs that were added before, whose configs are resolved already.
+      ids: repr of a pair -> trial id, of the pairs whose configs are resolved already.
     """
     pair = repr((experiment, own))
     if pair in ids:

@@ -44,7 +44,7 @@ class Checkpoints:
     process 0 writes what is not an array, chooses what to restore, and deletes.
 
     Args:
-      workdir: of the run.
+      workdir: the run's folder.
       keep: how many of the newest are kept.
     """
 

@@ -44,7 +44,7 @@ def restore_params(
       params: this run's initial parameters, which stay where the source has none.
       vocabulary: hash of this run's vocabulary; the other run must have the same, since
         its token embeddings belong to those tokens.
-      num_pieces: of the vocabulary's model file.
+      num_pieces: how many pieces the vocabulary's model file has.
 
     Returns:
       the parameters, and the names of those that are missing in the source.

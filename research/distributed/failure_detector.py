@@ -30,7 +30,7 @@ NEWS_TIMEOUT_S = 5.0
 """Seconds within which the processes tell each other why they end."""
 
 PREFIX = "palimpsest"
-"""Of our keys; Orbax and JAX keep others in the same store."""
+"""The prefix of our keys; Orbax and JAX keep others in the same store."""
 
 LONGEST_MS = 2**31 - 1
 
@@ -42,7 +42,7 @@ class ConnectedPeers(Peers):
       client: of JAX's coordinator, connected; the coordinator's processes are
         recoverable, else JAX aborts all of them when one is lost.
       index: of this process.
-      num_processes: of the run, at least 2.
+      num_processes: how many processes the run has, at least 2.
       lost_exit_code: exit code for a run that is to be started again.
     """
 

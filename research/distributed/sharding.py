@@ -134,7 +134,7 @@ def replicated_dims(logical_axes: Any, shapes: Any, mesh: Mesh) -> list[str]:
 
 
 def _dims(names: P, shape: tuple[int, ...]) -> Iterator[tuple[str | None, int, Any]]:
-    """Of each dim: its logical axis name, its size, and the mesh axis of the rules."""
+    """The logical axis name, the size and the mesh axis of each dim."""
     rules = dict(LOGICAL_AXIS_RULES)
     for name, size in zip(names, shape, strict=True):
         yield name, size, rules[name] if name is not None else None

@@ -22,14 +22,14 @@ class Evaluations:
     something: so a sweep can choose by one split and report another.
 
     Args:
-      writer: of the metrics; has those of the evaluations so far.
+      writer: writes the metrics, and has those of the evaluations so far.
       before_batch: called before each batch.
 
     Attributes:
       best: the best evaluation so far, by train.best_metric.
       item_scores: of each split, the scores of its single items.
-      margins: of the last metrics, over items (`predictions.item_margins`).
-      origin: of the test split, for the provenance.
+      margins: half widths of the last metrics' intervals over items.
+      origin: where the test split comes from, for the provenance.
     """
 
     def __init__(

@@ -17,7 +17,8 @@ from research.errors import UserError
 from research.evaluation.sentence_scores import Scorer
 
 MAX_NEW_TOKENS = 256
-"""Of a generated text, unless the task says how many (lm_eval, huggingface.py)."""
+"""Tokens of a generated text, unless the task says how many (lm_eval,
+huggingface.py)."""
 
 
 def language_model(model: Any, method: str = "") -> Any:
@@ -25,7 +26,7 @@ def language_model(model: Any, method: str = "") -> Any:
 
     Args:
       model: what `open_run` gives; `run` is read, and `generate` to write texts.
-      method: of the objective's `score_methods`; "": its first.
+      method: one of the objective's `score_methods`; "": its first.
 
     Raises:
       UserError: lm_eval is not installed, or the objective gives no score.

@@ -65,8 +65,8 @@ def task_table(
     """The table of a task.
 
     Args:
-      judged: of a `score_tasks.Task`.
-      scores: of the texts of each item.
+      judged: `score_tasks.Task.judged`.
+      scores: for each item, those of its texts.
       meaning: what a score is, of the objective's `score_methods`.
     """
     if judged == CHOOSE:

@@ -34,7 +34,7 @@ MIN_LENGTH = 16
 """Rows have this length, doubled until the text fits, and at most data.length."""
 
 BATCH_POSITIONS = 8192
-"""Of a batch: rows times their length."""
+"""The most tokens of a batch: rows times their length."""
 
 WINDOWS_PER_CALL = 64
 """Windows of which rows are made at once, on the host."""
@@ -64,7 +64,7 @@ class Scorer:
     Args:
       run: has config, objective, network, params, vocabulary and mesh, such as a
         `research.run.restored.RestoredRun`.
-      method: of the objective's `score_methods`; "": the first of them.
+      method: one of the objective's `score_methods`; "": its first.
       best: whether to find out if each scored token is the most likely one.
 
     Raises:

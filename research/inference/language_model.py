@@ -190,7 +190,7 @@ class LanguageModel:
         Of a causal model it is log p(text): see `sentence_scores.Scorer`.
 
         Args:
-          method: of the objective's `score_methods`; "": its first.
+          method: one of the objective's `score_methods`; "": its first.
 
         Raises:
           UserError: the objective gives texts no score, or not by this method; a text

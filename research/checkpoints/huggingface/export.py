@@ -21,7 +21,7 @@ class Network:
 
     Attributes:
       params: by path, as NumPy arrays.
-      pattern: of its attention masks; "" for an encoder-decoder.
+      pattern: the attention pattern; "" for an encoder-decoder.
       prefers: model types that are chosen before others with the same network.
     """
 

@@ -106,8 +106,8 @@ class Family:
 
     Attributes:
       patterns: the attention masks that it has; () for an encoder-decoder.
-      prefix: of the keys of the body, which a file of the body alone lacks.
-      vocab_key: of the rows of the token table.
+      prefix: what the body's keys begin with, except in a file of the body alone.
+      vocab_key: the config key of the number of rows of the token table.
       options: values that differ from `COMMON`.
       constants: keys of config.json that can have one value only -> that value.
       extra: keys that are written beside all these.

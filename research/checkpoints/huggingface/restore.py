@@ -144,9 +144,9 @@ def restore(
     """The parameters with these paths and shapes, as far as `hf:DIR` has them.
 
     Args:
-      scope: of a folder of two networks, the one to start from; "": discriminator.
+      scope: which network of a folder of two to start from; "": discriminator.
       vocabulary: hash of the run's vocabulary; "": it is not ours to check.
-      num_pieces: of the vocabulary's model file.
+      num_pieces: how many pieces the vocabulary's model file has.
 
     Raises:
       UserError: the folder cannot be read, or is of another vocabulary.

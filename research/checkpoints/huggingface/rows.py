@@ -130,7 +130,7 @@ def find(
     """The parameter at `path`, from the first row that has its tensors.
 
     Args:
-      num_layers: of the parameter, if it is stacked.
+      num_layers: how many layers are stacked in the parameter.
     """
     for candidate in rows:
         if path not in candidate.paths:
