@@ -15,9 +15,10 @@ leaves pairs of two documents without a label.
 
 GELU is the released modeling.py's, by tanh.
 
-Departs: pairs are packed once, not once for each masking; an n-gram ends at a separator
-(create_masked_lm_predictions lets it cross). The released version 1 has dropout,
-version 2 none; this is version 1.
+The released version 1 has dropout, version 2 none; this is version 1.
+
+Departs (docs/fidelity.md has the values): model.dropout; clipping; n-grams; order of
+the copies; packing; case.
 """
 
 from experiments import base, bert

@@ -11,9 +11,11 @@ Look at: the six rows of Table 1, one of --config.objective.mask_rate, delete_ra
 infill_rate, rotate_rate or permute_rate at a time. The command of fairseq's issue 1899
 has random_fraction=0.1 and poisson_lambda=3.5.
 
-Departs: the optimizer is not in the paper, it is that command's (Adam to 4e-4, with
-fairseq's epsilon of 1e-8); the batch of base is not published either. White space is
-text, line ends included; fairseq strips and encodes each line by itself.
+The optimizer is not in the paper, but that command's.
+
+Departs (docs/fidelity.md has the values): objective.poisson_lambda;
+objective.random_fraction; end of a sentence; random tokens; end of a line; rate of the
+second step, in parts of peak / warm-up.
 """
 
 from experiments import base

@@ -13,8 +13,7 @@ Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls 
 GELU is the first release's, by erf (fe35475 of google-research/bert, October 2018, as
 the models of the paper); since February 2019 (bee6030) its modeling.py has tanh.
 
-Departs: pairs are packed once, not once for each masking; a vocabulary that is trained
-here is cased.
+Departs (docs/fidelity.md has the values): clipping; order of the copies; packing; case.
 """
 
 from experiments import base

@@ -13,8 +13,8 @@ BERT), which is the easier task.
 
 Base has 100K steps of 2,560 rows of 128 tokens, then 100K of 384 rows of 512.
 
-Departs: the paper segments by LTP, not by a lexicon, and starts from Chinese BERT. It
-does not tell whether its second half has a schedule of its own; here one spans both.
+Departs (docs/fidelity.md has the values): objective.entry_types; clipping; order of the
+copies; packing; case; trust ratio; initial parameters.
 """
 
 from experiments import base, bert

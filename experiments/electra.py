@@ -12,8 +12,8 @@ Look at: objective.task with chosen (15 %), replace_mlm and all_tokens (both wit
 objective.coef=1), the paper's table 5; objective.generator_size, figure 3;
 objective.tie, section 3.2 (all with objective.generator_size=1).
 
-Departs: masked positions are distinct, which the released code's are not
-(pretrain_helpers.py, mask).
+Departs (docs/fidelity.md has the values): clipping; positions that are masked; initial
+values of the discriminator's last layer and of projections; case.
 """
 
 from experiments import base, bert

@@ -12,10 +12,11 @@ lexicon (lines of an entry, a tab and its type). Each task has token types of it
 Look at: train/masked/mlm where tasks join, and the tasks' accuracies beside those of a
 run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
 
-Departs: in each step all tasks read one text, a pair of segments, where the paper
-alternates batches of the tasks; the fraction of a task's batches is its weight here.
-The paper has four stages, and a seventh task on a search engine's logs. Its batch is
-393,216 tokens. The vocabulary is cased.
+In each step all tasks read a pair of segments; the fraction of a task's batches is its
+weight here. Its batch is 393,216 tokens.
+
+Departs (docs/fidelity.md has the values): model.token_types; tasks of a step; stages;
+tasks that are left out; phrases and entities; warm-up; case.
 """
 
 from experiments import base

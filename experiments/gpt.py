@@ -8,9 +8,10 @@ Look at: valid/lm beside that of experiments/gpt2.py, which differs in the place
 norms, in the initialisation of residuals and in byte-level pieces; with warm-up the gap
 closes.
 
-Departs: the vocabulary is trained on the given corpus, with the special pieces of this
-project, and text is not tokenised by spaCy first; a row starts with bos. Steps are
-those of 100 epochs of BooksCorpus as ELECTRA counts them (flops_computation.py).
+Steps are those of 100 epochs of BooksCorpus as ELECTRA counts them
+(flops_computation.py).
+
+Departs (docs/fidelity.md has the values): dropout of embeddings; start of a row; text.
 """
 
 from experiments import base

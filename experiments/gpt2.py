@@ -9,10 +9,11 @@ indentation and repeated spaces are tokens too, cut as in the released encoder.
 
 Look at: valid/lm with documents apart, which cannot use the text before a document.
 
-Departs: the optimizer is GPT's, since the paper gives neither its learning rate
-("manually tuned") nor its number of steps; 600,000 steps are those of open
-reproductions. A row begins with bos, not with the token before it. Sizes are the first
-two of four; "large" has 24 layers (345M).
+The paper gives neither its learning rate ("manually tuned") nor its number of steps;
+the optimizer is GPT's, and 600,000 steps are those of open reproductions. Sizes are the
+first two of four; "large" has 24 layers (345M).
+
+Departs (docs/fidelity.md has the values): start of a row.
 """
 
 from experiments import base

@@ -11,9 +11,10 @@ Look at: train/infonce beside log(batch), with a larger train.batch; objective.c
 the objective without n-grams; objective.negatives=1000, which scores masked tokens
 against others of the batch, as the paper scores them against samples (BERT-NCE).
 
-Departs: masked tokens are scored against the whole vocabulary; one pass masks the
-n-gram and single tokens; n-grams of the same document are no negatives. The weights of
-the two losses are ours, and the budget is BERT's.
+The paper gives no weights of the two losses; what is not in it is BERT's.
+
+Departs (docs/fidelity.md has the values): model.token_types; data.dupe_factor; masked
+tokens; passes; negatives of an n-gram.
 """
 
 from experiments import base, bert

@@ -12,9 +12,11 @@ each; the decoder's is also the softmax's, with a bias.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
-Departs: an example is a passage of whole sentences, not one sentence; bos and eos are
-two tokens (XLM's bos is eos); the batch is the released command's 3,000 tokens, for one
-device.
+The batch is the released command's 3,000 tokens, for one device.
+
+Departs (docs/fidelity.md has the values): objective.text_unit; shortest sentence; rate
+of the first step, in parts of peak / warm-up; clipping; first token of a sentence;
+languages of a batch.
 """
 
 from experiments import base

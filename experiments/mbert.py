@@ -12,8 +12,10 @@ the languages apart.
 Look at: what the smallest language gains, against data.alpha=1: the first valid/loss of
 a run on that language alone, with train.init_from and data.vocabulary naming this one.
 
-Departs: text is packed into pairs once, not once for each masking. The budget is
-BERT's, 90 % of the steps at length 128; that of the released model is not published.
+The budget of the released model is not published; it is BERT's, 90 % of the steps at
+length 128.
+
+Departs (docs/fidelity.md has the values): clipping; order of the copies; packing.
 """
 
 from experiments import base, bert

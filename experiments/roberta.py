@@ -11,9 +11,8 @@ Look at: the paper's Tables 1 and 2: data.dupe_factor=10 (static masking),
 objective.format with doc_sentences, segment_pair, sentence_pair, and
 objective.sentence_task=nsp.
 
-Departs: a random token is never the mask token (fairseq: one in 50,265). White space is
-text, line ends included; the released preprocessing strips and encodes each line by
-itself (fairseq, examples/roberta/multiprocessing_bpe_encoder.py).
+Departs (docs/fidelity.md has the values): random tokens; end of a line; rate of the
+second step, in parts of peak / warm-up.
 """
 
 from experiments import base

@@ -9,9 +9,10 @@ precedes, or is from another document, in a third of the rows each.
 Look at: valid/structural_accuracy above 1/3; objective.shuffle_rate=0 and
 objective.sentence_task=nsp are the paper's ablations.
 
-Departs: all six orders of a trigram are equally likely, the original included; a
-vocabulary that is trained here is cased. There is no official code for pretraining: the
-optimizer is BERT's, with the paper's warm-up of a tenth of the steps.
+There is no official code for pretraining: the optimizer is BERT's, with the paper's
+warm-up of a tenth of the steps.
+
+Departs (docs/fidelity.md has the values): case.
 """
 
 from experiments import base, bert

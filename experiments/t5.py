@@ -16,8 +16,9 @@ target, rate and mean_span. Their baseline
 is noise_mask=iid at train.steps=524288 and train.batch=128; base and large are the
 published models' 1M steps of 2,048 rows.
 
-Departs: one corpus instead of the multi-task mixture of the published models; dropout
-is drawn for each position (Mesh TensorFlow: once for all positions of a row).
+Departs (docs/fidelity.md has the values): dropout over positions; initial kernels of
+the feed-forward layer; initial relative biases; denominator of the loss; text of a row;
+tasks.
 """
 
 from experiments import base

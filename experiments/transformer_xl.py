@@ -11,11 +11,12 @@ Look at: valid/lm with --config.objective.mem_len=0, which is higher the shorter
 Base and large have the adaptive softmax and input of WikiText-103's rows: clusters from
 ids 20,000, 40,000 and 200,000 on, whose tables are narrower by 4 each in large.
 
-Departs: as many pieces instead of WikiText-103's 267,735 words, so that any text can be
-read: their ids follow frequency as words' do; dropout of relative positions is of a
-key's position, not of a distance; scales of norms start at 1 (released: N(1, 0.02)). An
-evaluation has the paper's mems (base 640, large 1600), but rows of the training's
-length, no clamped distances, and more keys for later positions of a row.
+Ids of pieces follow frequency as words' do. An evaluation has the paper's mems (base
+640, large 1600).
+
+Departs (docs/fidelity.md has the values): data.vocabulary; initial scale of norms; end
+of a line; dropout of relative positions; tokens of a row of an evaluation; largest
+distance of an evaluation; keys of a position of an evaluation.
 """
 
 from experiments import base

@@ -9,9 +9,10 @@ of the rows, and its mode token is the first that the encoder reads. With
 
 Look at: what mixing costs each denoiser: the mixture beside experiments/t5.py.
 
-Departs: spans are T5's, a fixed number with all divisions equally likely, instead of
-normally distributed lengths. Base is the size of the paper's ablations, not its 20B
-model.
+Base is the size of the paper's ablations, not its 20B model.
+
+Departs (docs/fidelity.md has the values): data.vocabulary_size; lengths of spans;
+length of a target.
 """
 
 from experiments import base

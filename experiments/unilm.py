@@ -10,13 +10,12 @@ prediction.
 Look at: valid/unilm with one mode alone (--config.objective.bidirectional=1 and the
 others 0), which is lower the more a mode attends to.
 
-Departs: it starts from scratch, and so at BERT's learning rate of 1e-4, where the paper
-starts from BERT-large (whose table of token types has two rows, not six) at 3e-5. A
-batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices. The pretraining code is
-not released; its fine-tuning code (unilm-v1, seq2seq_loader.py) drops random tokens of
-what exceeds 15 %, here the last n-gram loses its end. All rows are packed as pairs, of
-which those that are not bidirectional read the first span alone, half a row, where the
-second is from another document.
+A batch of 330 is divisible by 2, 3, 5, 6, 10, 11, ... devices. The pretraining code is
+not released; the fine-tuning code (unilm-v1, seq2seq_loader.py) has its masking.
+
+Departs (docs/fidelity.md has the values): model.init; optimizer.learning_rate; rate of
+the first step, in parts of peak / warm-up; clipping; initial parameters; tokens that 15
+% are taken of; tokens that exceed 15 %; separators that may be chosen.
 """
 
 from experiments import base, bert

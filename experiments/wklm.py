@@ -11,10 +11,10 @@ tokens are masked, outside mentions, and predicted.
 Look at: valid/entity_accuracy beside 1 - valid/replaced, the accuracy of always
 answering "original".
 
-Departs: mentions are found by their spelling, not by links; an entity has one name; a
-text is not repeated with ten corruptions, but has new ones each time. Base starts from
-BERT's parameters (train.init_from), as in the paper. There is no official code: beside
-the paper's rate, batch and steps the optimizer is BERT's.
+Base starts from BERT's parameters (train.init_from), as in the paper.
+
+Departs (docs/fidelity.md has the values): data.dupe_factor; model.token_types;
+mentions; name of a new entity; initial parameters.
 """
 
 from experiments import base, bert

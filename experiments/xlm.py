@@ -22,11 +22,13 @@ optimizer are those of the released command for the 15 languages of XNLI.
 Look at: valid/tlm against --config.objective.side=one: how much a translation reveals
 of a masked word.
 
-Departs: a token's probability of being chosen is that of a large batch, where the
-released code draws 15 % of each batch (xlm/trainer.py, mask_out); a row of a batch may
-have another language than the next; data.alpha is also that of the vocabulary's text
-(the paper: 0.5). The README's commands leave sample_alpha at 0, which masks each token,
-separators too, with probability 0.15.
+The README's commands leave sample_alpha at 0, which masks each token, separators too,
+with probability 0.15.
+
+Departs (docs/fidelity.md has the values): optimizer.beta2; optimizer.warmup_steps;
+optimizer.schedule; rate of the first step, in parts of peak / warm-up; languages of a
+batch; number of masked tokens; sampling of the vocabulary's text; pairs with more than
+100 tokens on a side; rows of pairs in a batch; end of a line; case.
 """
 
 from experiments import base
@@ -48,6 +50,6 @@ def get_config(size: str = "small"):
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=95_000, length=256)
         config.model.update(width=1024, heads=8, feedforward=4096)
-        config.train.update(steps=1_000_000, batch=64)
+        config.train.update(steps=1_000_000, batch=1024)
         config.optimizer.update(learning_rate=1e-4, warmup_steps=4000)
     return config

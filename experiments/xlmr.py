@@ -13,8 +13,10 @@ Look at: what a small language gains as others join the mixture (transfer, then
 dilution), and against data.alpha=0.7: the first valid/loss of a run on that language
 alone, with train.init_from and data.vocabulary naming this one.
 
-Departs: the paper does not give its peak learning rate; RoBERTa's is used. A random
-token is never the mask token (fairseq's mask_tokens_dataset.py: one in 250,000).
+The paper does not give its peak learning rate; RoBERTa's is used.
+
+Departs (docs/fidelity.md has the values): random tokens; rate of the second step, in
+parts of peak / warm-up; end of a line.
 """
 
 from experiments import base, roberta

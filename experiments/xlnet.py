@@ -10,12 +10,12 @@ row before it.
 Look at: valid/plm with --config.objective.mem_len=0, or max_span=0, or
 direction=forward: rows 5 to 7 of the paper's table 6.
 
-Departs: a nonadjacent second segment is from the text ahead, not from anywhere in the
-stream; in backward rows the sentence that fills a row ends with it, so that the first
-segment of an adjacent pair keeps its end (data_utils.py, _split_a_and_b, may trim
-either); dropout of relative positions is of a key's position, not of a distance. Base
-follows BERT-base, as in table 6. Large has the paper's batch of 8192 (the README's
+Base follows BERT-base, as in table 6. Large has the paper's batch of 8192 (the README's
 command: 2048).
+
+Departs (docs/fidelity.md has the values): rate of the first step, in parts of peak /
+warm-up; clipping; end of a document; sentence that fills a backward row; second segment
+of a nonadjacent pair; dropout of relative positions.
 """
 
 from experiments import base

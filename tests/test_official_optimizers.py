@@ -73,9 +73,10 @@ OFFICIAL = {
     "roberta:large": f"""{ROBERTA} learning_rate=4e-4 warmup_steps=30000
         train.steps=500000 train.batch=8192""",
     # facebookresearch/SpanBERT, pretraining/README.md and its own fairseq, whose decay
-    # counts from step 0; Joshi et al. 2020, section 4, for the weight decay
+    # counts from step 0, and whose clip_norm of 1 never binds (the trainer divides the
+    # gradient by its masked tokens twice); Joshi et al. 2020, section 4, for the decay
     "spanbert:large": f"""{FAIRSEQ} decay_from=start beta2=0.999 epsilon=1e-8
-        weight_decay=0.1 clip_norm=1.0 learning_rate=1e-4 warmup_steps=10000
+        weight_decay=0.1 clip_norm=0.0 learning_rate=1e-4 warmup_steps=10000
         train.steps=2400000 train.batch=256""",
     "t5:base": f"{T5} train.steps=1000000 train.batch=2048",
     # pytorch/run_wt103_base.sh and run_wt103_large.sh
@@ -83,7 +84,7 @@ OFFICIAL = {
         train.batch=60""",
     "transformer_xl:large": f"""{TRANSFORMER_XL} warmup_steps=16000 train.steps=4000000
         train.batch=128""",
-    "xlm:base": f"{XLM} train.batch=64",
+    "xlm:base": f"{XLM} train.batch=1024",
     "xlmr:large": f"{ROBERTA} train.steps=1500000 train.batch=8192",
     # Yang et al. 2019, table 8; zihangdai/xlnet: model_utils.py, train.py
     "xlnet:large": f"""{BERT} decay_from=warmup decay_params=query_biases

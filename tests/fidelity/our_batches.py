@@ -15,8 +15,11 @@ from tests.fidelity.table import System
 from tests.testing import example_batches, toy_objectives
 
 NUM_ROWS = 300
-VOCAB = example_batches.vocab(600, sentinels=130)._replace(
-    token_count=np.ones(600, np.int64)  # XLM chooses by it; here all the same
+VOCAB = example_batches.vocab(600, sentinels=130)
+VOCAB = VOCAB._replace(
+    token_count=np.ones(600, np.int64),  # XLM chooses by it; here all the same
+    # No text has entries of the type of BERT-wwm's, so words are those of the flags.
+    lexicon=VOCAB.lexicon._replace(type_names=(*VOCAB.lexicon.type_names, "word")),
 )
 
 

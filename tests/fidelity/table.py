@@ -13,7 +13,8 @@ Each list has rows of one kind:
 equal      [key, official value, source]
 departs    [key, official value, source, why ours is another]
 open       [key, official value, source]: ours is another, which is to be repaired
-unmodelled [what, official value, source, what is done instead]: no key expresses it
+unmodelled [what, official value, source, ours]: no key expresses it; ours, or "the
+           same", is what the guard of that name finds in our code, see `guards`
 unverified [key or what, why it could not be verified]
 measured   [statistic, official value, tolerance, source]: see `statistics.py`
 apart      the same, of a statistic that differs by more, which is to be repaired
@@ -23,6 +24,7 @@ A value that differs between sizes is a table from size to value. Numbers agree 
 do so to four digits. Keys of a part of a mixture or sum are objective.parts.NAME.FIELD.
 """
 
+import ast
 import dataclasses
 import functools
 import math
@@ -70,9 +72,15 @@ CORE = (
     *("train.steps", "train.batch", "objective.name"),
 )
 """Keys of which every experiment has a row, whatever their value."""
+SAME = "the same"
+"""Ours, of a row `unmodelled` in which it is the official value."""
 TECHNICAL = ("model.dtype", "model.remat", "model.scan_unroll", "data.sentinels")
 """Keys that an experiment may set without a row: they change no result, or only which
 ids are set aside."""
+
+
+DEPARTS = "Departs (docs/fidelity.md has the values): "
+"""How the paragraph begins that lists what is not as published."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +162,27 @@ def load(name: str) -> System:
         rows = {kind: inherited.get(kind, ()) + rows[kind] for kind in rows}
         sources = {**parent.sources, **sources}
     return System(name, file["title"], sources, rows, file.get("like", ""))
+
+
+def differing_rows(system: System) -> list[str]:
+    """Names of the rows in which ours is another than the official value."""
+    rows = [row for kind in ("departs", "open") for row in system.rows[kind]]
+    rows += [row for row in system.rows["unmodelled"] if row[3] != SAME]
+    rows += system.rows["apart"]
+    return [row[0] for row in rows]
+
+
+def said_to_differ(system: System) -> list[str] | None:
+    """The names under "Departs" in an experiment's docstring; None: there is no such
+    paragraph.
+    """
+    path = ROOT / "experiments" / f"{system.name}.py"
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    (*_, paragraph) = text.split("\n\n")
+    if not paragraph.startswith(DEPARTS):
+        return None
+    names = " ".join(paragraph.removeprefix(DEPARTS).split()).removesuffix(".")
+    return names.split("; ")
 
 
 def problems(system: System) -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from docs import fidelity
 from tests.fidelity import statistics, table
+from tests.fidelity.guards.registry import GUARDS
 
 each_system = pytest.mark.parametrize("name", table.system_names())
 SYSTEMS = [table.load(name) for name in table.system_names()]
@@ -51,6 +52,28 @@ def test_a_row_that_does_not_hold_is_reported(kind, row, line):
     rows[kind] += (row,) if row else ()
     problems = table.problems(dataclasses.replace(gpt, rows=rows))
     assert any(line in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("system", "row"),
+    [
+        pytest.param(system, row, id=f"{system.name}: {row[0]}")
+        for system in SYSTEMS
+        for row in system.rows["unmodelled"]
+    ],
+)
+def test_a_guard_finds_in_our_code_what_a_row_says(system, row):
+    name, official, _, ours = row
+    found = GUARDS[name](system)
+    assert table.agrees(found, official if ours == table.SAME else ours), found
+    assert ours == table.SAME or not table.agrees(ours, official)
+
+
+@each_system
+def test_its_docstring_names_each_departure_and_no_other(name):
+    system = table.load(name)
+    differing = table.differing_rows(system)
+    assert sorted(table.said_to_differ(system) or []) == sorted(differing)
 
 
 @rows_of("measured")

@@ -8,11 +8,19 @@ text, so it is stale where that text has changed: `reason_stale` says why.
 import ast
 import importlib
 import pkgutil
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
+
+
+PARSERS = {
+    ".py": lambda text: ast.dump(ast.parse(text)),
+    ".toml": tomllib.loads,
+}
+"""Suffix of a file -> what a text says, whatever its white space and comments."""
 
 
 class Mutant(NamedTuple):
@@ -43,12 +51,12 @@ class Mutant(NamedTuple):
             if not (root / file).is_file():
                 return f"{file} is missing"
         text = (root / self.file).read_text()
+        read = PARSERS[Path(self.file).suffix]
         try:
-            changed = ast.parse(self.applied(text))
+            changed = read(self.applied(text))
         except (ValueError, SyntaxError) as error:
             return str(error)
-        same = ast.dump(changed) == ast.dump(ast.parse(text))
-        return "the change leaves the code as it is" if same else ""
+        return "the change leaves the code as it is" if changed == read(text) else ""
 
 
 def mutants_by_group() -> dict[str, list[Mutant]]:

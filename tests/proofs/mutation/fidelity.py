@@ -37,4 +37,77 @@ MUTANTS = [
         TEST,
         "does_not_hold",
     ),
+    *(
+        Mutant(
+            f"{system}'s first step is said to learn, as if it were not as published",
+            f"tests/fidelity/facts/{system}.toml",
+            f'{source}", "the same"],',
+            f'{source}", 1.0],',
+            TEST,
+            f"guard and {system} and first and step",
+        )
+        for system, source in {
+            "bert": "create_optimizer: global_step / warm-up",
+            "albert": "code optimization.py:59",
+            "electra": "code model/optimization.py:44-45",
+        }.items()
+    ),
+    *(
+        Mutant(
+            f"SpanBERT's {what} are said to be others than the released code's",
+            "tests/fidelity/facts/spanbert.toml",
+            f'{source}", "the same"],',
+            f'{source}", "{ours}"],',
+            TEST,
+            f"guard and spanbert and {word}",
+        )
+        for what, source, ours, word in (
+            (
+                "anchors",
+                "masking.py:109-131, merge_intervals",
+                "words; spans do not overlap",
+                "anchors",
+            ),
+            ("last spans", "masking.py:116, 128", "a whole word", "last"),
+            (
+                "boundary targets at a row's ends",
+                "masking.py:251-253",
+                "predicted from [CLS] and [SEP]",
+                "boundary and ends",
+            ),
+            ("tokens that count", "masking.py:98-99", "with the specials", "taken"),
+        )
+    ),
+    Mutant(
+        "a row says nonsense of what ours does",
+        "tests/fidelity/facts/xlnet.toml",
+        '"code data_utils.py:283", "from the text ahead"],',
+        '"code data_utils.py:283", "from the moon"],',
+        TEST,
+        "guard and xlnet and nonadjacent",
+    ),
+    Mutant(
+        "a row says nonsense of the official value, and that ours is the same",
+        "tests/fidelity/facts/t5.toml",
+        '"features times width^-0.5"',
+        '"features times width"',
+        TEST,
+        "guard and t5 and readout",
+    ),
+    Mutant(
+        "an experiment does not say that its random tokens are others",
+        "experiments/spanbert.py",
+        "random tokens; ",
+        "",
+        TEST,
+        "docstring and spanbert",
+    ),
+    Mutant(
+        "XLM's batch is that of one device",
+        "experiments/xlm.py",
+        "batch=1024",
+        "batch=64",
+        TEST,
+        "rows_hold and xlm",
+    ),
 ]
