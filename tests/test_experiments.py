@@ -59,7 +59,7 @@ def test_it_loads_at_every_size(name):
     for size in sizes(name):
         config = load_config(spec(name, size))
         objectives.make_objective(**config.objective)
-        networks.Options(**config.model)
+        networks.from_config(config.model)
         assert config.is_locked
 
 

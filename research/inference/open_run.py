@@ -18,21 +18,12 @@ from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
 from research.inference.language_model import LanguageModel
+from research.networks import transformer
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.run.identity import read_run_config
 from research.run.restored import RestoredRun
 from research.run.setup import zero_batch
 
-UNSAID = {
-    "max_length": 512,
-    "cutoffs": (),
-    "cutoff_divisor": 1,
-    "dtype": "float32",
-    "attention": "dense",
-    "remat": "none",
-    "scan_unroll": 1,
-}
-"""Options that a folder of Hugging Face's layout says nothing of."""
 NUM_SENTINELS = 100
 """T5's, behind its pieces."""
 OBJECTIVES = {
@@ -67,7 +58,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
-    options = networks.options_of_run(config["model"], workdir)
+    options = networks.from_config(config["model"])
     params = load_on_host(checkpoint, "params")["params"]
     if objective.family == "supervised":
         network = _without_heads(objective, options, vocabulary.vocab, params)
@@ -98,7 +89,7 @@ def _open_folder(source: str) -> LanguageModel:
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
-    options = networks.Options(**UNSAID | model.options)
+    options = transformer.Network(scan_unroll=1, **model.options)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
     if has_two:
         given = restore.config_overrides(source, "electra")

@@ -75,7 +75,7 @@ def _export(
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
-    options = networks.options_of_run(config["model"], workdir)
+    options = networks.from_config(config["model"])
     parts, lines = exported_networks(config, options, params, vocabulary), []
     with new_folder(to) as unfinished:
         for part, network in parts.items():

@@ -1,6 +1,6 @@
 """The sections of a config: every key with its unit or legal values.
 
-The keys of an objective stand in its file.
+The keys of an objective and of a network stand in their files.
 """
 
 import dataclasses
@@ -17,10 +17,9 @@ from research.parts import Folder, default_of, part, section_fields
 
 SPLITS = ("train", "valid", "test")
 FORMATS = ("auto", "txt", "jsonl", "tsv", "csv", "parquet", "conll", "conllu", "squad")
+NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
 
-dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
-depth = partial(number, most=2**10)  # number of layers
 
 
 @dataclass
@@ -82,71 +81,9 @@ class Data:
 
 @dataclass
 class Model:
-    """The network; see research/networks/modules/options.py."""
+    """The network; a module of research/networks."""
 
-    layers: int = depth(4, least=1)  # blocks (of each of encoder and decoder)
-    decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers
-    width: int = dim(256, least=1)  # of the residual stream
-    heads: int = dim(4, least=1)  # divides width, if head_width is 0
-    head_width: int = dim(0, least=0)  # of one head; 0: width / heads
-    num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
-    # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
-    feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
-    embedding_width: int = dim(0, least=0)  # of the token table; 0: width
-    scale_embeddings: bool = False  # token embeddings are multiplied by sqrt(width)
-    shared_embeddings: bool = True  # encoder and decoder have one token table
-    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
-    # the decoder's cross-attention
-    max_length: int = dim(512, least=1)  # rows of a table of learned positions
-    token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
-    token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
-    # an embedding; relative: attention knows if two positions have the same type
-    norm: str = choice("layernorm", ("layernorm", "rmsnorm"))
-    norm_placement: str = choice("pre", ("pre", "post"))
-    norm_epsilon: float = number(1e-6, above=0)
-    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
-    # norm_placement is post
-    position: str = choice(
-        "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
-    )  # relative: Transformer-XL's, which mems need
-    rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
-    shared_relative_biases: bool = False  # all layers have the same biases u and v of
-    # relative positions and token types
-    cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
-    # attention to an encoder; token_type: one for each token type of the decoder (MASS)
-    activation: str = choice("gelu", ("gelu", "gelu_tanh", "relu", "geglu", "swiglu"))
-    bias: bool = True  # biases in dense layers and norms
-    tie_embeddings: bool = True  # the output table is the token table
-    cutoffs: list = dataclasses.field(default_factory=list)  # ids at which clusters of
-    # an adaptive softmax and input begin, ascending; [20000]: one from there on; []:
-    # none. Ids follow frequency
-    cutoff_divisor: int = number(1, least=1)  # widths of the clusters' tables: width,
-    # width / divisor, width / divisor ** 2, ...
-    output_head: str = choice("auto", ("auto", "table", "bias", "transform"))  # what is
-    # before the softmax: the output table alone; with a bias; with BERT's transform and
-    # a bias; auto: the objective's choice (transform where masked tokens are predicted)
-    output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
-    # table: also those that pad the table to a multiple of 128 (T5)
-    shared_layers: bool = False  # one block's parameters serve all layers
-    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))
-    # normal: std 0.02; truncated: at twice that; gpt2: residual projections scaled by
-    # depth; t5, xlm: by fan-in
-    dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
-    embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
-    position_dropout: float = dropout_rate(0.0)  # of relative positions
-    attention_dropout: float = dropout_rate(-1.0)  # of attention weights
-    feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
-    residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
-    output_dropout: float = dropout_rate(0.0)  # of the output of a stack
-    head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
-    dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
-    # parameters are float32
-    attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
-    # all logits at once; interval: a kernel for TPUs, and one for Hopper without
-    # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
-    # auto: the kernel of TPUs, cuDNN's on GPUs, or dense. See Options
-    remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
-    scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
+    network: str = part("transformer", NETWORKS)
 
 
 @dataclass

@@ -74,7 +74,7 @@ def build_program(
     objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, objective, mesh)
-    options = networks.Options(**config.model)
+    options = networks.from_config(config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
@@ -155,7 +155,7 @@ def _jit_step(
         network,
         optimizer,
         accumulate=config.train.accumulate,
-        dropout=networks.Options(**config.model).has_dropout,
+        dropout=networks.from_config(config.model).has_dropout,
         log_every=config.train.log_every,
         stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
     )

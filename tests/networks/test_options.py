@@ -5,7 +5,6 @@ import pytest
 
 from research import networks
 from research.errors import UserError
-from research.networks.modules.options import DROPOUT_PLACES
 
 KEY = jax.random.key(0)
 
@@ -35,7 +34,7 @@ def test_the_error_names_the_wrong_key(changes, message, make_options):
 
 def test_a_place_without_a_rate_of_its_own_has_that_of_dropout(make_options):
     options = make_options(dropout=0.3, attention_dropout=0.0, output_dropout=-1)
-    rates = {place: options.dropout_rate(place) for place in DROPOUT_PLACES}
+    rates = {place: options.dropout_rate(place) for place in options.dropout_places}
     assert {place for place, rate in rates.items() if rate == 0.3} == {
         "embedding",
         "residual",

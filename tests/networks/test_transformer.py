@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.networks.modules.options import DROPOUT_PLACES
+from research.networks.transformer import Network
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 
@@ -157,11 +157,11 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(
 ):
     group, layers = make_group(), {"layers": 1, "position": "relative"}
     states = lambda net: net.states(group)  # noqa: E731
-    off = {f"{place}_dropout": 0.0 for place in DROPOUT_PLACES}
+    off = {f"{place}_dropout": 0.0 for place in Network.dropout_places}
     network = networks.Transformer(make_options(**layers, **off), size=50)
     params = make_params(network, states)
     expected, key = apply(network, params, states), jax.random.key(1)
-    for place in DROPOUT_PLACES:
+    for place in Network.dropout_places:
         options = make_options(**layers, **off | {f"{place}_dropout": 0.5})
         network = networks.Transformer(options, size=50)
         dropped = apply(network, params, states, key)

@@ -1,11 +1,13 @@
-"""Options of a network: the defaults of experiments/base.py, with changes."""
+"""Options of a transformer: its defaults, with changes."""
 
 from typing import Any
 
 from experiments import base
-from research import networks
+from research.networks.transformer import Network
 
 
-def model_options(**changes: Any) -> networks.Options:
-    """The model section at its defaults, but for `changes`."""
-    return networks.Options(**(base.get_config().model.to_dict() | changes))
+def model_options(**changes: Any) -> Network:
+    """The keys of experiments/base.py, but for `changes`."""
+    section = base.get_config().model.to_dict()
+    section.pop("network")
+    return Network(**section | changes)

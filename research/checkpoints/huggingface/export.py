@@ -138,7 +138,7 @@ def _differences(family: Family, network: Network, again: Any) -> list[str]:
 def _computes(options: Any, network: Network) -> dict[str, Any]:
     """Options that decide what a trained network computes, each in one spelling."""
     values = dataclasses.asdict(options)
-    for name in (*ONLY_TRAINED_WITH, "dropout", "dtype", "remat", "scan_unroll"):
+    for name in (*ONLY_TRAINED_WITH, "dtype", "remat", "scan_unroll"):
         del values[name]
     del values["output_head"]
     if options.position != "learned":
@@ -172,11 +172,9 @@ def _readout(network: Network) -> str | None:
 
 def _training(network: Network, again: Any) -> list[str]:
     """Rates of dropout that the config cannot say."""
-    from research.networks.modules.options import DROPOUT_PLACES
-
     return [
         f"model.{place}_dropout {network.options.dropout_rate(place)}"
-        for place in DROPOUT_PLACES
+        for place in network.options.dropout_places
         if again.dropout_rate(place) != network.options.dropout_rate(place)
     ]
 

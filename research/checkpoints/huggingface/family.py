@@ -6,6 +6,8 @@ from typing import Any
 
 from research.checkpoints.huggingface.rows import Row
 from research.errors import UserError
+from research.networks.transformer import Network
+from research.parts import default_of
 
 REQUIRED = object()
 
@@ -19,36 +21,23 @@ ACTIVATIONS = {
 """Hugging Face's activations -> ours; the first of those that mean the same is
 written."""
 
+UNSAID = (
+    "max_length",
+    "cutoffs",
+    "cutoff_divisor",
+    "dtype",
+    "attention",
+    "remat",
+    "scan_unroll",
+)
+"""Options of which config.json says nothing; a family may have one of them."""
+
 COMMON = {
-    "decoder_layers": 0,
-    "head_width": 0,
-    "num_kv_heads": 0,
-    "embedding_width": 0,
-    "scale_embeddings": False,
-    "shared_embeddings": True,
-    "shared_stacks": False,
-    "token_types": 0,
-    "token_type_encoding": "absolute",
-    "rope_theta": 10_000.0,
-    "norm": "layernorm",
-    "embedding_norm": "auto",
-    "shared_relative_biases": False,
-    "cross_output": "shared",
-    "bias": True,
-    "tie_embeddings": True,
-    "output_head": "auto",
-    "output_rows": "vocabulary",
-    "shared_layers": False,
-    "init": "normal",
-    "embedding_dropout": -1.0,
-    "position_dropout": 0.0,
-    "attention_dropout": -1.0,
-    "feedforward_dropout": 0.0,
-    "residual_dropout": -1.0,
-    "output_dropout": 0.0,
-    "head_dropout": -1.0,
+    field.name: default_of(field)
+    for field in dataclasses.fields(Network)
+    if field.name not in UNSAID
 }
-"""Options of all families that say nothing else."""
+"""Options of all families that say nothing else: the transformer's defaults."""
 
 ONLY_TRAINED_WITH = tuple(name for name in COMMON if name.endswith("dropout"))
 """Options that do not change what a trained network computes."""

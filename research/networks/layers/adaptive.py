@@ -24,7 +24,7 @@ from research.networks.layers.dense import Module, constant, normal
 from research.networks.layers.dense_attention import HIDDEN
 from research.networks.layers.embeddings import VOCAB_MULTIPLE, lookup
 from research.networks.layers.heads import Readout
-from research.networks.modules.options import Options
+from research.networks.layers.options import Options
 
 PROJECTION_STD = 0.01
 """Of the initial projections (released code, train.py, proj_init_std)."""

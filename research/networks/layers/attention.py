@@ -31,7 +31,7 @@ from research.networks.layers.relative import (
     RelativeTerms,
     relative_features,
 )
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
 """Platform -> the value of model.attention that "auto" takes there if it serves."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 KEY_ARRAYS = ("position", "segment", "token_type", "rank")
 """The arrays of a group that are read of a key."""

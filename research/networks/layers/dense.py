@@ -12,7 +12,7 @@ from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
-from research.networks.modules.options import Options
+from research.networks.layers.options import Options
 
 
 @jax.custom_vjp

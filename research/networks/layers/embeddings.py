@@ -10,8 +10,9 @@ from flax import linen as nn
 
 from research.errors import UserError
 from research.networks.layers.dense import STATE_AXES, Module, Norm, dropout, normal
+from research.networks.layers.options import Options
 from research.networks.layers.positions import sinusoids
-from research.networks.modules.options import Options
+from research.networks.transformer import Network
 
 VOCAB_MULTIPLE = 128
 """The rows of token tables are padded to a multiple of this."""
@@ -86,7 +87,7 @@ class InputEmbedding(Module):
     of attention.
     """
 
-    options: Options
+    options: Network
 
     @nn.compact
     def __call__(self, x_BLE: jax.Array, group: Mapping, *, length: int) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from research.networks.layers.dense import Module, constant
-from research.networks.modules.options import Options
+from research.networks.layers.options import Options
 
 FEATURES = ("last", "concat", "mix")
 """The states that heads of fine-tuning read.

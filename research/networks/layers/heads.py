@@ -23,7 +23,7 @@ from research.networks.layers.dense import (
 )
 from research.networks.layers.dense_attention import HIDDEN
 from research.networks.layers.embeddings import lookup
-from research.networks.modules.options import Options
+from research.networks.layers.options import Options
 
 OFFSET_WIDTH = 200
 """Width of the offset embeddings (Joshi et al. 2020, section 4.2)."""

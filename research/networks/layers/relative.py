@@ -29,7 +29,7 @@ from flax import linen as nn
 from research.networks.layers.dense import Module, dense_matmul, normal
 from research.networks.layers.dense_attention import AttentionInputs
 from research.networks.layers.positions import sinusoid_angles
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 
 class RelativeFeatures(NamedTuple):

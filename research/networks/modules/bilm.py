@@ -2,8 +2,8 @@
 
 from flax import linen as nn
 
-from research.networks.modules.options import Options
 from research.networks.modules.transformer import Transformer
+from research.networks.transformer import Network as Options
 
 
 class BiLM(nn.Module):

@@ -28,7 +28,7 @@ from research.networks.layers.dense_attention import AttentionInputs
 from research.networks.layers.positions import NUM_BUCKETS
 from research.networks.layers.relative import relative_biases
 from research.networks.modules.layer_scan import run_layers
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 
 class Mems(NamedTuple):

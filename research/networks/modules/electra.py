@@ -7,8 +7,8 @@ from flax import linen as nn
 
 from research.errors import UserError, unknown
 from research.networks.layers.heads import HeadSpec
-from research.networks.modules.options import Options
 from research.networks.modules.transformer import Transformer
+from research.networks.transformer import Network as Options
 
 HEAD_WIDTH = 64
 """Width of the generator's attention heads (Clark et al. 2020, the released code)."""

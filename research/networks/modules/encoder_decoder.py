@@ -14,7 +14,7 @@ from research.networks.layers.cache import Cache, empty_cache
 from research.networks.layers.embeddings import InputEmbedding, TokenEmbedding
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.modules.blocks import Encoded, Stack
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 
 class EncoderDecoder(nn.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from research.networks.layers.dense import DENSE_PRODUCT
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 
 def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):

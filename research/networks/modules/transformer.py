@@ -32,7 +32,7 @@ from research.networks.layers.heads import (
     make_heads,
 )
 from research.networks.modules.blocks import Mems, Stack
-from research.networks.modules.options import Options
+from research.networks.transformer import Network as Options
 
 
 class Transformer(nn.Module):

@@ -21,7 +21,7 @@ MUTANTS = [
     ),
     Mutant(
         "heads have the width of the stream over their number, whatever head_width",
-        "research/networks/modules/options.py",
+        "research/networks/transformer.py",
         "return self.head_width or self.width // self.heads",
         "return self.width // self.heads",
         TEST_RELATIVE,
@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "a step has no dropout unless model.dropout is above 0",
         "research/run/setup.py",
-        "dropout=networks.Options(**config.model).has_dropout,",
+        "dropout=networks.from_config(config.model).has_dropout,",
         "dropout=config.model.dropout > 0,",
         "tests/run/test_setup.py",
         "one_place_alone",

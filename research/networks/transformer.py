@@ -1,56 +1,16 @@
-"""The options of a network: the `model` section of a config.
-
-Parameters and activations carry logical axis names, which
-`research.distributed.sharding` maps to the mesh: batch, length, layers, vocab, embed
-(the width of the residual stream and of embeddings), heads (number of heads x head
-width) and feedforward.
-"""
+"""The transformer: BERT, GPT, XLNet, T5, ELECTRA and the like."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from research.errors import UserError
-
-DROPOUT_PLACES = (
-    "embedding",
-    "position",
-    "attention",
-    "feedforward",
-    "residual",
-    "output",
-    "head",
-)
-"""Where a network may have dropout, each at a rate of its own."""
-
-CUTOFFS_NEED = {
-    "embedding_width": (0,),
-    "tie_embeddings": (True,),
-    "output_head": ("table", "bias"),
-    "output_rows": ("vocabulary",),
-    "init": ("normal", "truncated"),
-}
-"""The values of other keys that an adaptive softmax is defined for."""
+from research.fields import choice, number
+from research.networks.layers.options import Options, depth, dim, dropout_rate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """The keys of `config.model`; experiments/base.py has their values and defaults.
-
-    `init` names a scheme of initial standard deviations:
-
-    - "normal": N(0, 0.02).
-    - "truncated": the same without values beyond 0.04 (Devlin et al. 2019, the released
-      code).
-    - "gpt2": N(0, 0.02 / sqrt(2 layers)) for kernels whose output is added to the
-      residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
-      released code).
-    - "t5": by fan-in, and N(0, 1) for embeddings. Attention logits then are not scaled
-      by 1 / sqrt(head width), and features of a tied readout are scaled by
-      1 / sqrt(width) (Raffel et al. 2020, the released code).
-    - "xlm": N(0, 1 / sqrt(width)) for embeddings, and PyTorch's default for dense
-      layers: kernels and biases uniform within 1 / sqrt(fan-in) (XLM's
-      model/transformer.py, `Embedding` and `Linear`; MASS derives from it).
+class Network(Options):
+    """Stacks of blocks: attention, then a feed-forward layer.
 
     `position` only chooses the position scheme, except that with "relative" the only
     biases of attention layers are those of the relative terms (Dai et al. 2019, section
@@ -65,75 +25,63 @@ class Options:
     TPU's, interpreted, for tests, and "library" is XLA's. "auto" is "interval" on a TPU
     and "library" on a GPU where that has all that these options need, else "dense".
 
-    Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`. BERT,
-    GPT and RoBERTa have it at embeddings, attention weights and what a block adds; T5,
-    Transformer-XL and XLNet also inside feed-forward layers and at the output of a
-    stack, the last two at relative positions too.
-
-    Raises:
-      UserError: two values are incompatible.
+    BERT, GPT and RoBERTa have dropout at embeddings, attention weights and what a block
+    adds; T5, Transformer-XL and XLNet also inside feed-forward layers and at the output
+    of a stack, the last two at relative positions too.
     """
 
-    layers: int
-    decoder_layers: int
-    width: int
-    heads: int
-    head_width: int
-    num_kv_heads: int
-    feedforward: int
-    embedding_width: int
-    scale_embeddings: bool
-    shared_embeddings: bool
-    shared_stacks: bool
-    max_length: int
-    token_types: int
-    norm: str
-    norm_placement: str
-    norm_epsilon: float
-    embedding_norm: str
-    position: str
-    rope_theta: float
-    shared_relative_biases: bool
-    cross_output: str
-    token_type_encoding: str
-    activation: str
-    bias: bool
-    tie_embeddings: bool
-    cutoffs: tuple[int, ...]
-    cutoff_divisor: int
-    output_head: str
-    output_rows: str
-    shared_layers: bool
-    init: str
-    dropout: float
-    embedding_dropout: float
-    position_dropout: float
-    attention_dropout: float
-    feedforward_dropout: float
-    residual_dropout: float
-    output_dropout: float
-    head_dropout: float
-    dtype: str
-    attention: str
-    remat: str
-    scan_unroll: int
+    decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers
+    heads: int = dim(4, least=1)  # divides width, if head_width is 0
+    head_width: int = dim(0, least=0)  # of one head; 0: width / heads
+    num_kv_heads: int = dim(0, least=0)  # heads of keys and values, each of which
+    # serves heads / num_kv_heads queries (Ainslie et al. 2023); 0: heads
+    feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
+    shared_embeddings: bool = True  # encoder and decoder have one token table
+    shared_stacks: bool = False  # encoder and decoder have the same parameters, but for
+    # the decoder's cross-attention
+    shared_layers: bool = False  # one block's parameters serve all layers
+    max_length: int = dim(512, least=1)  # rows of a table of learned positions
+    token_types: int = dim(0, least=0)  # sentence A or B, language, ...; 0: none
+    token_type_encoding: str = choice("absolute", ("absolute", "relative"))  # absolute:
+    # an embedding; relative: attention knows if two positions have the same type
+    norm_placement: str = choice("pre", ("pre", "post"))
+    embedding_norm: str = choice("auto", ("auto", "always", "never"))  # auto: where
+    # norm_placement is post
+    position: str = choice(
+        "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
+    )  # relative: Transformer-XL's, which mems need
+    rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
+    shared_relative_biases: bool = False  # all layers have the same biases u and v of
+    # relative positions and token types
+    cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
+    # attention to an encoder; token_type: one for each token type of the decoder (MASS)
+    position_dropout: float = dropout_rate(0.0)  # of relative positions
+    attention_dropout: float = dropout_rate(-1.0)  # of attention weights
+    feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
+    residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
+    attention: str = choice("dense", ("auto", "dense", "interval", "library"))  # dense:
+    # all logits at once; interval: a kernel for TPUs, and one for Hopper without
+    # relative terms; library: cuDNN's, without these, T5's bias and attention_dropout;
+    # auto: the kernel of TPUs, cuDNN's on GPUs, or dense
+    remat: str = choice("none", ("none", "dots", "full"))  # what a block recomputes
+    scan_unroll: int = depth(4, least=1)  # layers a scan step; layers or more: no scan
+
+    dropout_places: ClassVar[tuple[str, ...]] = (
+        "embedding",
+        "position",
+        "attention",
+        "feedforward",
+        "residual",
+        "output",
+        "head",
+    )
 
     def __post_init__(self):
-        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
-        if self.cutoffs:
-            self._check_cutoffs()
+        super().__post_init__()
         self._check_heads()
         self._check_positions()
         self._check_dropout()
         self._check_attention()
-
-    def _check_cutoffs(self):
-        for key, value in CUTOFFS_NEED.items():
-            if getattr(self, key) not in value:
-                raise UserError(
-                    f"model.cutoffs needs model.{key} "
-                    f"{' or '.join(map(str, value))}, not {getattr(self, key)}"
-                )
 
     def _check_heads(self):
         if not self.head_width and self.width % self.heads:
@@ -177,12 +125,6 @@ class Options:
                 "model.position_dropout needs model.position relative, "
                 f"not {self.position}"
             )
-        for place in DROPOUT_PLACES:
-            if -1 < getattr(self, f"{place}_dropout") < 0:
-                raise UserError(
-                    f"model.{place}_dropout is at least 0, or -1 for that of "
-                    f"model.dropout, not {getattr(self, f'{place}_dropout')}"
-                )
 
     def _check_attention(self):
         if self.attention != "auto" and (what := self.lacks(self.attention)):
@@ -206,16 +148,6 @@ class Options:
         }
         return next((what for what, is_needed in needs.items() if is_needed), "")
 
-    def dropout_rate(self, place: str) -> float:
-        """The rate at one of `DROPOUT_PLACES`."""
-        rate = getattr(self, f"{place}_dropout")
-        return self.dropout if rate < 0 else rate
-
-    @property
-    def has_dropout(self) -> bool:
-        """Whether there is dropout at any place."""
-        return any(self.dropout_rate(place) > 0 for place in DROPOUT_PLACES)
-
     @property
     def has_relative_terms(self) -> bool:
         """Whether attention logits have terms of relative positions or token types."""
@@ -237,23 +169,3 @@ class Options:
     def attention_width(self) -> int:
         """Width of the queries, keys and values of all heads."""
         return self.heads * self.key_width
-
-    @property
-    def table_width(self) -> int:
-        """Width of token embeddings and of readout features."""
-        return self.embedding_width or self.width
-
-
-def options_of_run(keys: Mapping[str, Any], workdir: Any) -> Options:
-    """The options of a run.
-
-    Args:
-      keys: those of its config, below "model".
-
-    Raises:
-      UserError: they are not the keys that this version has.
-    """
-    try:
-        return Options(**keys)
-    except TypeError as error:
-        raise UserError(f"{workdir} is of another version: {error}") from error
