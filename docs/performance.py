@@ -104,15 +104,16 @@ def tile_fractions(group, pattern: str) -> list[float]:
     def count(segment, rank, reach):
         if pattern == "general":
             keys = segment[:, :num_keys], rank[:, :num_keys]
-            intervals = sorted_intervals(segment, reach, *keys)
+            intervals = sorted_intervals(segment, [(None, reach)], *keys)
         else:
             intervals = run_intervals(segment, causal=pattern == "causal")
-        num_visible = jnp.maximum(intervals.stop - intervals.start, 0)
+        (interval,) = intervals.each
+        num_visible = jnp.maximum(interval.stop - interval.start, 0)
         counts = [jnp.mean(num_visible.astype(jnp.float32)) / num_keys]
         for tile in TILES:
-            bounds = make_plan(intervals, num_keys, Tiles(tile, tile)).bounds
+            (keys,) = make_plan(intervals, num_keys, Tiles(tile, tile)).bounds.keys
             all_tiles = rows * -(-num_queries // tile) * -(-num_keys // tile)
-            counts.append(jnp.sum(bounds.stop - bounds.start) / all_tiles)
+            counts.append(jnp.sum(keys.stop - keys.start) / all_tiles)
         return counts
 
     return [float(fraction) for fraction in count(segment, rank, reach)]

@@ -1,11 +1,19 @@
 """The batch contract: what a network reads, the attention mask, and what is scored.
 
-Query q attends to key k iff segment[q] == segment[k] > 0 and rank[k] <= reach[q].
+Query q attends to key k iff segment[q] == segment[k] > 0 and rank[k] is in an interval
+of the query's: low[q] <= rank[k] <= reach[q], or low2[q] <= rank[k] <= reach2[q].
+
+Without the optional arrays low, low2 and reach2 the condition is rank[k] <= reach[q].
+Ranks and reaches alone say exactly the masks in which, of any two queries of a segment,
+one attends to all keys that the other attends to: causal, prefix and permuted ones.
+Windows, block diffusion (Arriola et al. 2025), trees (K-BERT, Liu et al. 2020) and
+global tokens (Longformer, Beltagy et al. 2020) are no such masks, but have at most two
+intervals a query.
 """
 
 # B batch, L length, K scored positions, R raw tokens an example, V vocabulary
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +49,12 @@ INPUT_ARRAYS = ("token", "position", "segment", "token_type", "rank", "reach")
 """One network input, each [B, L] int32: token id; position for position embeddings;
 segment, 0 for padding; token type, such as sentence A or B; attention rank as a key;
 the highest rank that it attends to as a query."""
+
+INTERVAL_ARRAYS = ("low", "low2", "reach2")
+"""Optional arrays of a network input, [B, L] int32 each: the lowest rank that a query
+attends to, without which there is no lower bound; the lowest and the highest one of a
+second interval, which only an input with `reach2` has. An objective that makes them
+names them in its batch_spec; its pattern is "general"."""
 
 SCORED_ARRAYS = ("scored", "target", "weight")
 """What is scored, each [B, K]: index of the position; the token id to predict there;
@@ -187,9 +201,16 @@ def piece_columns(num_raw, length: int):
     return np.minimum(columns, length + PIECE_SPECIALS)
 
 
-def input_specs(length: int, prefix: str = "") -> dict[str, ArraySpec]:
-    """Specs of the six arrays of one network input, each of shape [length]."""
-    return {prefix + name: ArraySpec((length,)) for name in INPUT_ARRAYS}
+def input_specs(
+    length: int, prefix: str = "", *, intervals: Collection[str] = ()
+) -> dict[str, ArraySpec]:
+    """Specs of the arrays of one network input, each of shape [length].
+
+    Args:
+      intervals: those of INTERVAL_ARRAYS that it has beside the six.
+    """
+    names = (*INPUT_ARRAYS, *intervals)
+    return {prefix + name: ArraySpec((length,)) for name in names}
 
 
 def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
@@ -201,13 +222,35 @@ def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
     return ({"scored": ArraySpec((count,))} if gathered else {}) | specs
 
 
+def input_names(names: Collection[str], prefix: str = "") -> tuple[str, ...]:
+    """The six arrays of one network input, and the optional ones that `names` has."""
+    return INPUT_ARRAYS + tuple(n for n in INTERVAL_ARRAYS if prefix + n in names)
+
+
 def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The six arrays of one network input; `prefix` is "", "encoder_", ..."""
-    return {name: batch[prefix + name] for name in INPUT_ARRAYS}
+    """The arrays of one network input; `prefix` is "", "encoder_", ..."""
+    return {name: batch[prefix + name] for name in input_names(batch, prefix)}
 
 
 def attention_mask(group: Mapping[str, Any]):
     """[B, L, L] bool: whether query q (axis 1) attends to key k (axis 2)."""
-    segment, rank, reach = group["segment"], group["rank"], group["reach"]
+    segment = group["segment"]
     same = segment[:, :, None] == segment[:, None, :]
-    return same & (segment[:, None, :] > 0) & (rank[:, None, :] <= reach[:, :, None])
+    return same & (segment[:, None, :] > 0) & rank_mask(group, group)
+
+
+def rank_mask(query: Mapping[str, Any], key: Mapping[str, Any]):
+    """[B, L, M] bool: whether the rank of key k is in an interval of query q.
+
+    Args:
+      query: reach and INTERVAL_ARRAYS, [B, L] each.
+      key: rank [B, M].
+    """
+    rank = key["rank"][:, None, :]
+
+    def within(low, reach):
+        mask = rank <= query[reach][:, :, None]
+        return mask & (query[low][:, :, None] <= rank) if low in query else mask
+
+    mask = within("low", "reach")
+    return mask | within("low2", "reach2") if "reach2" in query else mask

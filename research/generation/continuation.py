@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from research.batch import INPUT_ARRAYS, NEVER, VocabInfo
+from research.batch import NEVER, VocabInfo, input_names
 from research.generation.readouts import vocabulary_logits
 from research.networks.layers.cache import Cache
 from research.networks.modules.encoder_decoder import EncoderDecoder
@@ -43,7 +43,7 @@ class Continuation(NamedTuple):
         at_B1 = jnp.sum(group["segment"] > 0, axis=1, keepdims=True) - 1
         last = {
             name: jnp.take_along_axis(group[name], at_B1, axis=1)[:, 0]
-            for name in INPUT_ARRAYS
+            for name in input_names(group)
         }
 
         def read(net):
@@ -83,7 +83,7 @@ class Continuation(NamedTuple):
                 keys = {"num_keys": length}
             group = {
                 name: jnp.concatenate([group[name], more[name][:, None]], axis=1)
-                for name in INPUT_ARRAYS
+                for name in more
             }
             at_R1 = jnp.full_like(at_R1, length)
         if isinstance(net, EncoderDecoder):

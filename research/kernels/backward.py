@@ -27,6 +27,7 @@ from research.kernels.tile import (
     Inputs,
     Scalars,
     drop,
+    is_needed,
     logits_width,
     make_bias_refs,
     product,
@@ -77,7 +78,7 @@ def query_gradient(
             for total, keys in zip(sums, (inputs.key, inputs.key_rel), strict=False):
                 total[...] += product("kn,nq->kq", keys[...], grad_NQ)
 
-        @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
+        @pl.when(is_needed(tile, scalars))
         def visible():
             with_mask_or_without(tile, scalars, step)
 
@@ -121,7 +122,7 @@ def key_gradient(
     widths = [x.shape[2] for x in of_keys]
 
     def body(scalars, inputs, key_out, value_out, key_KN, value_VN, *bias):
-        tile, bounds = key_tile(scalars, grid, num_query_tiles), scalars.bounds
+        tile = key_tile(scalars, grid, num_query_tiles)
         bias_refs = make_bias_refs(inputs, bias)
 
         @pl.when(pl.program_id(3) == 0)
@@ -142,11 +143,9 @@ def key_gradient(
             value_VN[...] += product("vq,nq->vn", grad_VQ, kept_NQ)
             key_KN[...] += product("kq,nq->kn", query_KQ, grad_NQ)
 
-        is_visible = tile.query < bounds.query_stop[tile.at_key]
-        is_visible &= bounds.start[tile.at_query] <= tile.key
-        is_visible &= tile.key < bounds.stop[tile.at_query]
+        is_visible = tile.query < scalars.bounds.queries.stop[tile.at_key]
 
-        @pl.when(is_visible)
+        @pl.when(is_visible & is_needed(tile, scalars))
         def visible():
             with_mask_or_without(tile, scalars, add)
 

@@ -14,6 +14,7 @@ from research.kernels.tile import (
     Inputs,
     Scalars,
     drop,
+    is_needed,
     logits_width,
     make_bias_refs,
     product,
@@ -55,7 +56,7 @@ def forward(
             sum_1Q[...] = sum_1Q[...] * shrink_1Q + total_1Q
             out_VQ[...] = out_VQ[...] * shrink_1Q + more_VQ
 
-        @pl.when(tile.key < scalars.bounds.stop[tile.at_query])
+        @pl.when(is_needed(tile, scalars))
         def visible():
             with_mask_or_without(tile, scalars, step)
 

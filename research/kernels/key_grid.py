@@ -34,7 +34,7 @@ def key_tile(scalars: Scalars, grid: tuple[int, ...], num_query_tiles: int) -> T
     """
     row, key_head, key, step = (pl.program_id(dim) for dim in range(4))
     group, at_key = grid[3] // num_query_tiles, row * grid[2] + key
-    query = scalars.bounds.query_start[at_key] + step % num_query_tiles
+    query = scalars.bounds.queries.start[at_key] + step % num_query_tiles
     head = key_head * group + step // num_query_tiles
     at_query = row * num_query_tiles + jnp.minimum(query, num_query_tiles - 1)
     return Tile(row, head, query, key, at_query, at_key)
@@ -50,9 +50,9 @@ def key_specs(inputs: Inputs, settings: Settings) -> Inputs:
     group = grid[3] // num_query_tiles
 
     def query_index(row, key, step, scalars):
-        bounds, at_key = scalars.bounds, row * grid[2] + key
-        last = jnp.maximum(bounds.query_stop[at_key] - 1, 0)
-        return jnp.minimum(bounds.query_start[at_key] + step % num_query_tiles, last)
+        queries, at_key = scalars.bounds.queries, row * grid[2] + key
+        last = jnp.maximum(queries.stop[at_key] - 1, 0)
+        return jnp.minimum(queries.start[at_key] + step % num_query_tiles, last)
 
     def of_query(size):
         return pl.BlockSpec(

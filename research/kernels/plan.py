@@ -57,7 +57,7 @@ class Distances(NamedTuple):
 class Plan(NamedTuple):
     """The integers that the kernels read; all arrays [B, ...], so it can be sharded."""
 
-    interval: jax.Array  # [B, 2 or 3, L] start, stop and mems if there are any, in the
+    interval: jax.Array  # [B, 2 x intervals, L] start and stop of each interval, in the
     # order and length of the tiles
     bounds: TileBounds
     query_order: Order | None  # None: as they are
@@ -94,13 +94,12 @@ def make_plan(
     if intervals.key_order is not None:
         query_order = _order(sorted_queries(intervals))
         key_order = _order(intervals.key_order)
-    numbers = intervals._replace(key_order=None)
-    interval = [
-        fill_tile(permute(number, query_order), tiles.query)
-        for number in jax.tree.leaves(numbers)
-    ]
+    each = jax.tree.map(
+        lambda number: fill_tile(permute(number, query_order), tiles.query),
+        intervals.each,
+    )
     bounds = tile_bounds(
-        *interval,
+        each,
         num_keys=-(-num_keys // tiles.key) * tiles.key,
         query_tile=tiles.query,
         key_tile=tiles.key,
@@ -115,7 +114,8 @@ def make_plan(
             f(x, axis=2) for x in (query_tiles, key_tiles) for f in (jnp.min, jnp.max)
         ]
         distances = Distances(query, key, *ends)
-    return Plan(jnp.stack(interval, axis=1), bounds, query_order, key_order, distances)
+    interval = jnp.stack(jax.tree.leaves(each), axis=1)
+    return Plan(interval, bounds, query_order, key_order, distances)
 
 
 def _order(index_BL: jax.Array) -> Order:

@@ -2,12 +2,15 @@
 
 # B batch, H heads
 
+from collections.abc import Sequence
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from research.kernels.intervals import Interval
 from research.kernels.plan import Settings
 from research.kernels.tile import Inputs, Scalars, Tile
 
@@ -24,8 +27,23 @@ def query_tile(scalars: Scalars, grid: tuple[int, ...]) -> Tile:
     """The tile at this step; its `key` may be one that no query attends to."""
     row, head, query, step = (pl.program_id(dim) for dim in range(4))
     at_query = row * grid[2] + query
-    key = scalars.bounds.start[at_query] + step
+    key = _key_of_step(scalars.bounds.keys, at_query, step)
     return Tile(row, head, query, key, at_query, row * grid[3] + key)
+
+
+def _key_of_step(
+    keys: Sequence[Interval], at_query: jax.Array, step: jax.Array
+) -> jax.Array:
+    """The tile of keys at a step: those of the intervals, one after the other.
+
+    Past the last one it is a tile behind all intervals.
+    """
+    (key, stop), *others = ((x.start[at_query], x.stop[at_query]) for x in keys)
+    num_steps, key = stop - key, key + step
+    for start, stop in others:
+        key = jnp.where(step >= num_steps, start + step - num_steps, key)
+        num_steps += stop - start
+    return key
 
 
 def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
@@ -37,9 +55,9 @@ def query_specs(inputs: Inputs, settings: Settings) -> Inputs:
     group = inputs.query.shape[1] // inputs.key.shape[1]
 
     def key_index(row, query, step, scalars):
-        bounds, at_query = scalars.bounds, row * grid[2] + query
-        last = jnp.maximum(bounds.stop[at_query] - 1, 0)
-        return jnp.minimum(bounds.start[at_query] + step, last)
+        keys, at_query = scalars.bounds.keys, row * grid[2] + query
+        last = jnp.maximum(keys[-1].stop[at_query] - 1, 0)
+        return jnp.minimum(_key_of_step(keys, at_query, step), last)
 
     def of_key(array):
         block = (None, None, array.shape[2], tiles.key)

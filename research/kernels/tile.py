@@ -10,7 +10,7 @@ keys is elementwise but for its last step.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
     query: Any  # [B, H, K, L], scaled
     key: Any  # [B, H, K, M]
     value: Any  # [B, H, V, M]
-    interval: Any  # [B, 2 or 3, L]
+    interval: Any  # [B, 2 x intervals, L]
     query_rel: Any = None  # [B, H, F, L]
     key_rel: Any = None  # [B, F, M]
     query_position: Any = None  # [B, 1, L]
@@ -153,13 +153,23 @@ def logits_width(inputs: Inputs) -> int:
     return inputs.query.shape[2] + relative
 
 
+def is_needed(tile: Tile, scalars: Scalars) -> jax.Array:
+    """Whether the tile is one of those to which its queries attend."""
+    each = [_is_within(interval, tile) for interval in scalars.bounds.keys]
+    return reduce(jnp.logical_or, each)
+
+
+def _is_within(interval, tile):
+    """Whether the tile's keys are within an interval of tiles of its queries."""
+    start, stop = (end[tile.at_query] for end in interval)
+    return (start <= tile.key) & (tile.key < stop)
+
+
 def with_mask_or_without(
     tile: Tile, scalars: Scalars, step: Callable[[bool], None]
 ) -> None:
     """`step(masked)`, masked if some query of the tile attends only to some keys."""
-    bounds = scalars.bounds
-    is_full = bounds.full_start[tile.at_query] <= tile.key
-    is_full &= tile.key < bounds.full_stop[tile.at_query]
+    is_full = _is_within(scalars.bounds.full, tile)
     pl.when(is_full)(partial(step, False))
     pl.when(jnp.logical_not(is_full))(partial(step, True))
 
@@ -187,13 +197,14 @@ def tile_logits(
     if bias_refs is not None:
         logits_NQ = add_bias(logits_NQ, bias_refs, scalars.distances, tile)
     if masked:
-        interval = inputs.interval[...]
-        start_1Q, stop_1Q = interval[:1], interval[1:2]
         index_NQ = jax.lax.broadcasted_iota(jnp.int32, logits_NQ.shape, 0)
         index_NQ += tile.key * settings.tiles.key
-        mask_NQ = (start_1Q <= index_NQ) & (index_NQ < stop_1Q)
-        if interval.shape[0] > 2:
-            mask_NQ |= index_NQ < interval[2:]
+        interval = inputs.interval[...]
+        in_each = [
+            (interval[n : n + 1] <= index_NQ) & (index_NQ < interval[n + 1 : n + 2])
+            for n in range(0, len(interval), 2)
+        ]
+        mask_NQ = reduce(jnp.logical_or, in_each)
         logits_NQ = jnp.where(mask_NQ, logits_NQ, HIDDEN)
     return logits_NQ
 

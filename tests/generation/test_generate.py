@@ -13,6 +13,7 @@ from research.objectives import unilm
 from research.objectives.inputs import input_format, seq2seq, text_to_text
 from research.objectives.inputs.prompt import pad_rows
 from tests.generation.conftest import mesh_of
+from tests.testing.interval_patterns import SinkWindow, with_sinks
 from tests.testing.objective_cases import VOCAB
 
 PROMPTS = [[60, 61, 70], [50], [62, 63, 64, 65, 90]]
@@ -157,6 +158,23 @@ def test_the_text_is_the_most_probable_by_the_loss(
         np.testing.assert_allclose(text.log_prob, -loss, rtol=1e-5)
 
 
+def test_new_tokens_attend_to_what_the_last_one_of_the_prompt_did(make_model, mesh):
+    """And to all new ones: with a lowest rank and a second interval of ranks."""
+    _, network, params = make_model("lm", {}, position="rotary")
+    objective = SinkWindow(window=1)
+    model = objective, objective.network(network.options, VOCAB), params
+
+    def sink_batch(objective, prompt, text):
+        group = lm_batch(objective, prompt, text)
+        last = {"rank": np.minimum(group["rank"], len(prompt))}
+        return with_sinks(last, objective.window) | group
+
+    (text,) = make_generate(*model, VOCAB, mesh, OPTIONS)(PROMPTS[2:])[0]
+    loss = loss_of(model, sink_batch, PROMPTS[2], text)
+    np.testing.assert_allclose(text.log_prob, -loss, rtol=1e-5)
+    assert abs(loss_of(model, lm_batch, PROMPTS[2], text) / loss - 1) > 1e-4
+
+
 def loss_of(model, make_batch, prompt, text):
     """The sum of the loss over a text and its end."""
     objective, network, params = model
@@ -169,8 +187,7 @@ def loss_of(model, make_batch, prompt, text):
         fn = lambda net: objective.loss(net, batch, None)[0]  # noqa: E731
         return networks.apply(network, params, fn)
 
-    name = type(objective).__module__.rpartition(".")[-1]
-    return float(terms(params)[name].total)
+    return float(sum(term.total for term in terms(params).values() if term.coef))
 
 
 def test_beams_are_scored_by_the_loss(make_model, mesh):

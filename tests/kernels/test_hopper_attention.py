@@ -48,10 +48,14 @@ def test_arbitrary_patterns(rate, has_bias):
     ranks = np.split(random.permutation(11) - 6, [5])
     rank = np.concatenate([ranks[0], random.permutation(10) - 8, ranks[1]])
     rank = np.stack([random.integers(0, 6, keys), rank])
-    arrays = query_segment, reach, key_segment, rank
-    intervals = sorted_intervals(*(x.astype(np.int32) for x in arrays))
+    low = reach - np.array([[2], [100]])
+    arrays = query_segment, low, reach, key_segment, rank
+    query_segment, low, reach, key_segment, rank = map(np.int32, arrays)
+    ranks = [(low, reach)]
+    intervals = sorted_intervals(query_segment, ranks, key_segment, rank)
     mask = query_segment[:, :, None] == key_segment[:, None]
     mask &= (key_segment[:, None] > 0) & (rank[:, None] <= reach[:, :, None])
+    mask &= low[:, :, None] <= rank[:, None]
     heads, width = 2, 8
     query, grad = (random.normal(size=(2, queries, heads, width)) for _ in range(2))
     key, value = (random.normal(size=(2, keys, heads, width)) for _ in range(2))
@@ -75,8 +79,9 @@ def test_arbitrary_patterns(rate, has_bias):
     bounds, interpreter = BOUNDS * has_bias, InterpretGPUParams()
     settings = Settings(Tiles(8, 8), bounds, interpreter, rate)
     plan = make_plan(intervals, keys, settings.tiles, positions if has_bias else None)
-    assert np.any(plan.bounds.full_start < plan.bounds.full_stop)
-    assert np.any(plan.bounds.start > 0) and np.any(plan.bounds.query_start > 0)
+    (of_queries,) = plan.bounds.keys
+    assert np.any(plan.bounds.full.start < plan.bounds.full.stop)
+    assert np.any(of_queries.start > 0) and np.any(plan.bounds.queries.start > 0)
     unseen = plan.key_order.index[0, 8:]  # from the second tile on
     unseeing = plan.query_order.index[0, 8:]
     assert not mask[0, unseeing].any() and not mask[0, :, unseen].any()

@@ -15,6 +15,8 @@ from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.kernels.interval_attention import interval_attention
 from research.kernels.intervals import run_intervals, sorted_intervals
 from research.kernels.plan import Settings, Tiles, make_plan
+from research.kernels.query_grid import query_specs
+from research.kernels.tile import Inputs, make_scalars
 
 BOUNDS = (-5, -1, 0, 1, 7)
 """Distances at which the pieces of the bias begin."""
@@ -121,7 +123,8 @@ def test_arbitrary_patterns_with_a_bias_and_grouped_heads(dtype, tolerance, rate
         np.array(x.astype(jnp.dtype(dtype))) for x in (query, key, value, grad)
     )
     bias = states(random, len(BOUNDS) + 1, 4)
-    intervals = sorted_intervals(query_segment, reach, key_segment, rank)
+    ranks = [(None, reach)]
+    intervals = sorted_intervals(query_segment, ranks, key_segment, rank)
     settings = Settings(Tiles(8, 8), BOUNDS, interpret=True, dropout=rate)
     plan = make_plan(intervals, keys, settings.tiles, tuple(positions))
     seeds = dropout_seeds(jax.random.key(0), rows, 4)
@@ -155,9 +158,14 @@ def test_runs_of_segments_need_no_sort(causal):
     check(ours(settings, query, key, value, None, plan, grad), expected, 2e-6)
 
 
-@pytest.mark.parametrize("num_mems", [0, 11])
-def test_relative_terms_mems_and_narrow_values(num_mems):
-    """Segments that adjoin the mems and others; the mems of a row have holes."""
+@pytest.mark.parametrize(
+    "num_mems, num_ranks", [(0, 1), (11, 1), (0, 2), (11, 2)], ids=str
+)
+def test_relative_terms_mems_and_two_intervals_of_ranks(num_mems, num_ranks):
+    """Segments that adjoin the mems and others; the mems of a row have holes.
+
+    With two intervals of ranks each has a lowest one; some are empty, some overlap.
+    """
     random = np.random.default_rng(4)
     rows, queries, keys = 3, 13, 21
     segment = np.repeat(np.array([[1, 2, 3]], np.int32), 7, axis=1)
@@ -166,13 +174,27 @@ def test_relative_terms_mems_and_narrow_values(num_mems):
     query_segment[1, 5:8] = 0
     rank = random.integers(0, 6, (rows, keys), dtype=np.int32)
     reach = random.integers(-1, 6, (rows, queries), dtype=np.int32)
-    mask = query_segment[:, :, None] == key_segment[:, None]
-    mask &= rank[:, None] <= reach[:, :, None]
+    ranks = [(None, reach)]
+    inside = rank[:, None] <= reach[:, :, None]
+    if num_ranks == 2:
+        low, low2 = (reach - random.integers(-1, 3, reach.shape) for _ in range(2))
+        reach2 = np.flip(reach, axis=1)
+        low2 = np.flip(low2, axis=1)
+        ranks = [(low, reach), (low2, reach2)]
+        inside = np.any(
+            [
+                (low[:, :, None] <= rank[:, None]) & (rank[:, None] <= high[:, :, None])
+                for low, high in ranks
+            ],
+            axis=0,
+        )
+    mask = (query_segment[:, :, None] == key_segment[:, None]) & inside
     mems_segment = random.integers(0, 2, (rows, num_mems), dtype=np.int32)
     of_mems = (query_segment[:, :, None] > 0) & (mems_segment[:, None] > 0)
     mask = np.concatenate([of_mems, mask], axis=2)
     mems = mems_segment if num_mems else None
-    intervals = sorted_intervals(query_segment, reach, key_segment, rank, mems)
+    intervals = sorted_intervals(query_segment, ranks, key_segment, rank, mems)
+    assert len(intervals.each) == num_ranks + (num_mems > 0)
     num_keys = num_mems + keys
     query = states(random, rows, queries, 2, 6)
     key, value = (states(random, rows, num_keys, 2, n) for n in (6, 4))
@@ -198,6 +220,28 @@ def test_tiles_that_no_query_attends_to_are_not_read():
     for array in (out, *grads):
         assert np.isfinite(array[:, :8]).all()
         assert np.isnan(array[:, 8:]).all()
+
+
+def test_tiles_between_two_intervals_are_not_read():
+    """Keys and values of NaN in them change nothing, forward and backward."""
+    random, length = np.random.default_rng(3), 24
+    index = np.arange(length, dtype=np.int32)[None]
+    segment = np.ones_like(index)
+    low, reach, low2, reach2 = (np.full_like(index, end) for end in (1, 6, 17, 23))
+    query, key, value, grad = (states(random, 1, length, 1, 8) for _ in range(4))
+    mask = ((low <= index) & (index <= reach)) | ((low2 <= index) & (index <= reach2))
+    mask = np.repeat(mask[:, None], length, axis=1)
+    expected = dense(query, key, value, None, mask, np.zeros(mask.shape), grad)
+    key[:, 8:16] = value[:, 8:16] = np.nan
+    settings = Settings(Tiles(8, 8), interpret=True)
+    ranks = [(low, reach), (low2, reach2)]
+    intervals = sorted_intervals(segment, ranks, segment, index)
+    plan = make_plan(intervals, length, settings.tiles)
+    check(ours(settings, query, key, value, None, plan, grad), expected, 2e-6)
+    arrays = Inputs(*(np.moveaxis(x, 1, 3) for x in (query, key, value)), plan.interval)
+    spec, scalars = query_specs(arrays, settings).key, make_scalars(plan, None)
+    copied = [int(spec.index_map(0, 0, 0, step, scalars)[3]) for step in range(3)]
+    assert copied == [0, 2, 2]
 
 
 def test_a_fraction_of_pairs_is_dropped_whatever_the_row_head_query_and_key():

@@ -121,6 +121,7 @@ def test_the_attention_mask_matches_the_pattern(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
     for group, pattern in input_groups(objective, batch).values():
+        assert ("low2" in group) <= ("reach2" in group)
         segment = group["segment"]
         same = (segment[:, :, None] == segment[:, None]) & (segment[:, None] > 0)
         position = np.arange(segment.shape[1])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.batch import INPUT_ARRAYS, NEVER, attention_mask
+from research.batch import NEVER, attention_mask
 from tests.testing import objective_cases
 from tests.testing.instrumented_network import (
     LENGTH,
@@ -229,8 +229,7 @@ def pack(first: dict, second: dict) -> dict:
     """
     after = second | {"segment": np.where(second["segment"], second["segment"] + 9, 0)}
     joined = {
-        name: np.concatenate([first[name], after[name]], axis=1)
-        for name in INPUT_ARRAYS
+        name: np.concatenate([first[name], after[name]], axis=1) for name in first
     }
     order = np.argsort(joined["rank"][0] == NEVER, stable=True)
     return {name: array[:, order] for name, array in joined.items()}

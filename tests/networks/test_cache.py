@@ -8,6 +8,7 @@ from research import networks
 from research.batch import NEVER
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from tests.testing.compiled_apply import apply
+from tests.testing.interval_patterns import with_sinks
 
 PREFIX = 5
 LENGTH = 9
@@ -84,6 +85,26 @@ def test_a_decoder_reads_a_text_in_parts(
     for n in range(PREFIX, LENGTH):
         state, cache = read_next(part(group, n, n + 1), cache)
         np.testing.assert_allclose(state, whole[:, n : n + 1], atol=1e-5)
+
+
+def test_intervals_of_ranks_hold_for_keys_in_the_cache(
+    make_options, make_group, make_params
+):
+    """Each query attends to the first two tokens and to the last ones."""
+    group = with_sinks(texts(make_group), window=2)
+    network = networks.Transformer(make_options(), 50, "general")
+    params = make_params(network, lambda net: net.states(group))
+    whole = apply(network, params, lambda net: net.states(group))
+
+    def in_parts(net):
+        cache = net.empty_cache(2, LENGTH)
+        first, cache = net.states(part(group, 0, PREFIX), cache=cache)
+        last, _ = net.states(part(group, PREFIX, LENGTH), cache=cache)
+        return jax.numpy.concatenate([first, last], axis=1)
+
+    inside = group["segment"] > 0
+    read = apply(network, params, in_parts)
+    np.testing.assert_allclose(read[inside], whole[inside], atol=1e-5)
 
 
 @pytest.mark.parametrize("position", ["t5", "sinusoidal"])

@@ -10,6 +10,7 @@ from research.distributed import sharding
 from research.networks.modules.electra import GeneratorDiscriminator
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.losses import cross_entropy
+from tests.testing.interval_patterns import draw_rows
 from tests.testing.model_options import model_options
 
 SIZE = 200
@@ -39,6 +40,17 @@ def decoder(options, group):
 
     def loss(net):
         return score(net.readout(net.states(group)), group["token"])
+
+    return network, loss
+
+
+def two_intervals(options, group):
+    """A model whose queries attend to two intervals of ranks."""
+    arrays, _ = draw_rows("knowledge tree", rows=8, length=16)
+    network = networks.Transformer(options, SIZE, pattern="general")
+
+    def loss(net):
+        return score(net.readout(net.states(group | arrays)), group["token"])
 
     return network, loss
 
@@ -90,6 +102,7 @@ NETWORKS = {
         {"norm_placement": "post", "token_types": 3, "scan_unroll": 1},
     ),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
+    "two_intervals": (two_intervals, {"layers": 1}),
     "adaptive": (
         decoder,
         {"cutoffs": [30, 90], "cutoff_divisor": 4, "output_head": "bias"},

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.batch import INPUT_ARRAYS
+from research.batch import input_group
 from tests.testing import fast_key
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import VOCAB, make_example, make_network
@@ -34,7 +34,7 @@ class Call:
     path: tuple[str, ...]  # attributes that lead to the part: (), ("generator",), ...
     method: str  # states | encode | features
     num_keys: int | None  # only the first so many positions serve as keys
-    group: dict[str, Any]  # the six arrays, each [B, L]
+    group: dict[str, Any]  # of a network input, [B, L] each
     scored: Any  # [B, P], or None
     out: Any  # [B, P, D]
 
@@ -67,7 +67,7 @@ class InstrumentedNetwork:
         return member
 
     def call(self, name, member, group, args, kw):
-        group = {array: group[array] for array in INPUT_ARRAYS}
+        group = input_group(group)
         if self.distinct_tokens:
             first = sum(call.group["token"].shape[1] for call in self.calls)
             tokens = first + jnp.arange(group["token"].shape[1], dtype=jnp.int32)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from research.batch import INPUT_ARRAYS, attention_mask
+from research.batch import attention_mask, input_group
 from research.distributed import sharding
 from research.networks.layers.heads import Readout
 from tests.testing.markov_chain import (
@@ -39,7 +39,7 @@ class KnownChain(nn.Module):
         if scored is None:
             index = jnp.arange(batch["token"].shape[1], dtype=jnp.int32)
             scored = jnp.broadcast_to(index[None], batch["token"].shape)
-        group = {name: batch[name] for name in INPUT_ARRAYS}
+        group = input_group(batch)
         shape = jax.ShapeDtypeStruct((*scored.shape, VOCAB.size), jnp.float32)
         return jax.pure_callback(self._conditionals, shape, group, scored)
 

@@ -42,7 +42,8 @@ def hopper_attention(
       settings: tiles as those of the plan.
       query_BLHK: already scaled.
       bias_PH: as that of `research.kernels.interval_attention`.
-      plan: `research.kernels.plan.make_plan` of these queries and keys.
+      plan: `research.kernels.plan.make_plan` of these queries and keys, with one
+        interval a query.
       seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
         dropout.
     """
@@ -94,7 +95,7 @@ def _bwd(settings, residuals, grad_BLHK):
     grad_query, grad_bias = query_gradient(_query_bounds(bounds), inputs, settings)
     if grad_bias is not None:
         grad_bias = jnp.sum(grad_bias, axis=(0, 3)).T
-    bounds_B2T = jnp.stack([bounds.query_start, bounds.query_stop], axis=1)
+    bounds_B2T = jnp.stack(bounds.queries, axis=1)
     grad_key, grad_value = key_gradient(bounds_B2T, inputs, settings)
     return (
         _in_rows(grad_query, plan.query_order, num_queries),
@@ -110,8 +111,8 @@ hopper_attention.defvjp(_fwd, _bwd)
 
 
 def _query_bounds(bounds):
-    ranges = bounds.start, bounds.stop, bounds.full_start, bounds.full_stop
-    return jnp.stack(ranges, axis=1)
+    (keys,) = bounds.keys
+    return jnp.stack((*keys, *bounds.full), axis=1)
 
 
 def _in_tiles(x: jax.Array, order: Order | None, tile: int) -> jax.Array:

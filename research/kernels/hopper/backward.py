@@ -128,7 +128,7 @@ def key_gradient(
     """The gradients of keys and of values [B, M, H, K].
 
     Args:
-      bounds_B2T: query_start, query_stop of `research.kernels.intervals.TileBounds`.
+      bounds_B2T: the ends of `queries` of `research.kernels.intervals.TileBounds`.
     """
     width, dtype, tiles = inputs.key.shape[3], inputs.key.dtype, settings.tiles
 

@@ -75,7 +75,7 @@ def query_block(bounds_B4S: Any, settings: Settings) -> QueryBlock:
     """That of this step of the grid.
 
     Args:
-      bounds_B4S: start, stop, full_start, full_stop of
+      bounds_B4S: the ends of `keys` and of `full` of
         `research.kernels.intervals.TileBounds`.
     """
     row, head, tile = block_indices()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from research.batch import rank_mask
 from research.networks.layers.positions import relative_bias
 
 HIDDEN = -1e9
@@ -20,8 +21,9 @@ class AttentionInputs(NamedTuple):
     """All that decides who attends to whom; an implementation needs nothing else.
 
     Query q attends to key k only if their segments are equal and not 0 (padding). The
-    pattern adds a condition: "general" rank[k] <= reach[q]; "causal" k <= q as indices
-    of the arrays; "full" none. Every query outside padding also attends to all mems
+    pattern adds a condition: "general" that rank[k] is in an interval of q's
+    (`research.batch.rank_mask`); "causal" k <= q as indices of the arrays; "full" none.
+    Every query outside padding also attends to all mems
     outside padding, which come before the other keys.
     """
 
@@ -70,7 +72,7 @@ def attention_mask(inputs: AttentionInputs) -> jax.Array:
     query, key = inputs.query, inputs.key
     mask_BLM = same_segment(query["segment"], key["segment"])
     if inputs.pattern == "general":
-        mask_BLM &= key["rank"][:, None, :] <= query["reach"][:, :, None]
+        mask_BLM &= rank_mask(query, key)
     elif inputs.pattern == "causal":
         query_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 1)
         query_index += 0 if inputs.start is None else inputs.start

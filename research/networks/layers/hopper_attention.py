@@ -27,8 +27,11 @@ def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> IntervalMask:
     """The mask of all queries and keys, the same in every layer.
 
     Raises:
-      UserError: the kernel has no such heads, or the GPU is none of Hopper's.
+      UserError: the kernel has no such heads, or no second interval of ranks, or the
+        GPU is none of Hopper's.
     """
+    if "reach2" in inputs.query and inputs.pattern == "general":
+        raise _refused("an objective whose queries have one interval of ranks")
     # A device that is compiled for need not be there.
     capability = getattr(jax.devices()[0], "compute_capability", HOPPER)
     if not capability.startswith(HOPPER):

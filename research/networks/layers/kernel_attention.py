@@ -125,7 +125,7 @@ def interval_mask(
 
 def _with_plan(mask: IntervalMask) -> IntervalMask:
     """The mask with the tiles and the plan of its queries."""
-    num_queries = mask.intervals.start.shape[1]
+    num_queries = mask.intervals.each[0].start.shape[1]
     tiles = mask.kernel.choose_tiles(num_queries, mask.num_keys)
     plan = make_plan(mask.intervals, mask.num_keys, tiles, mask.positions)
     lengths = num_queries, mask.num_keys
@@ -134,7 +134,7 @@ def _with_plan(mask: IntervalMask) -> IntervalMask:
 
 
 def key_intervals(inputs: AttentionInputs) -> Intervals:
-    """The interval of keys of each query.
+    """The intervals of keys of each query.
 
     Keys are sorted, unless the pattern is full or causal self-attention: then they are
     in order already, as the positions of a segment are consecutive. Mems are sorted
@@ -146,14 +146,18 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
     is_self = "rank" in key and len(lengths) == 1
     if is_self and pattern != "general" and mems_segment is None:
         return run_intervals(key["segment"], causal=pattern == "causal")
-    reach, rank = query.get("reach"), key.get("rank")
-    if pattern != "general":
+    if pattern == "general":
+        ranks, rank = [(query.get("low"), query["reach"])], key["rank"]
+        if "reach2" in query:
+            ranks.append((query.get("low2"), query["reach2"]))
+    else:
         factor = int(pattern == "causal")  # the index; else 0
         reach, rank = (
             factor * jax.lax.broadcasted_iota(jnp.int32, x["segment"].shape, 1)
             for x in (query, key)
         )
-    return sorted_intervals(query["segment"], reach, key["segment"], rank, mems_segment)
+        ranks = [(None, reach)]
+    return sorted_intervals(query["segment"], ranks, key["segment"], rank, mems_segment)
 
 
 def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:

@@ -14,6 +14,7 @@ from research.batch import (
     SCORED_ARRAYS,
     ArraySpec,
     TextSpec,
+    input_names,
     piece_columns,
 )
 from research.errors import UserError
@@ -132,7 +133,11 @@ def _find_roles(specs: Mapping[str, ArraySpec]) -> dict[str, Role]:
     """The roles of arrays of positions and of scored positions; others are left out."""
     tokens = [name.removesuffix("token") for name in specs if name.endswith("token")]
     groups = [p for p in tokens if all(p + name in specs for name in INPUT_ARRAYS)]
-    roles = {p + name: Role(p, by_slot=False) for p in groups for name in INPUT_ARRAYS}
+    roles = {
+        p + name: Role(p, by_slot=False)
+        for p in groups
+        for name in input_names(specs, p)
+    }
     for group in groups:
         prefix = group.removesuffix("decoder_")
         by_slot = prefix + "scored" in specs

@@ -14,12 +14,13 @@ class Prompt(NamedTuple):
     """What is read before the first new token; rows are padded at their ends.
 
     A new token continues its row: its position, rank and reach are each one more than
-    those of the token before. `appended` says which state predicts the next token: that
-    of the last token; of a mask token appended at the next position (UniLM); or of a
-    query there, to which no token attends (XLNet).
+    those of the token before, and what it has of INTERVAL_ARRAYS stays, so that it
+    attends to what that one attended to and to all that is new. `appended` says which
+    state predicts the next token: that of the last token; of a mask token appended at
+    the next position (UniLM); or of a query there, to which no token attends (XLNet).
     """
 
-    group: dict[str, Any]  # six arrays [B, L]
+    group: dict[str, Any]  # arrays [B, L] of a network input
     encoder: dict[str, Any] | None = None  # arrays [B, M], if there is an encoder: six,
     # and perhaps cross_segment (`seq2seq.encode`)
     token_type: int = 0  # of new tokens

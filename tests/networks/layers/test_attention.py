@@ -8,6 +8,7 @@ import pytest
 from research import batch, networks
 from research.networks.layers import attention, dense_attention
 from tests.testing.compiled_apply import apply
+from tests.testing.interval_patterns import PATTERNS, draw_rows
 
 
 def states_and_grads(network, params, group, grad):
@@ -39,14 +40,17 @@ def dependence(network, params, group, **kw):
     return np.any(np.array(grad)[:, :length] != 0, axis=-1)
 
 
-def random_pattern(seed, length=10):
-    """Segments with padding, and arbitrary ranks and reaches."""
+def random_pattern(seed, length=10, intervals=()):
+    """Segments with padding, and arbitrary ranks and numbers of queries."""
     random = np.random.default_rng(seed)
     segment = np.sort(random.integers(0, 3, (1, length), dtype=np.int32))[:, ::-1]
     rank = random.integers(-1, 6, (1, length), dtype=np.int32)
     rank[0, random.integers(0, length)] = batch.NEVER
-    reach = random.integers(-2, 6, (1, length), dtype=np.int32)
-    return {"segment": np.array(segment), "rank": rank, "reach": reach}
+    query = {
+        name: random.integers(-2, 6, (1, length), dtype=np.int32)
+        for name in ("reach", *intervals)
+    }
+    return {"segment": np.array(segment), "rank": rank} | query
 
 
 @pytest.mark.parametrize("norm_placement", ["pre", "post"])
@@ -55,11 +59,27 @@ def test_a_state_depends_on_what_it_attends_to_and_on_itself(
     seed, norm_placement, make_options, make_group, make_params
 ):
     options = make_options(layers=1, norm_placement=norm_placement)
+    intervals = batch.INTERVAL_ARRAYS[: 3 * (seed > 0)]
+    group = make_group(1, 10, **random_pattern(seed, intervals=intervals))
+    check_dependence(options, group, make_params)
+
+
+def check_dependence(options, group, make_params):
     network = networks.Transformer(options, size=50)
-    group = make_group(1, 10, **random_pattern(seed))
     params = make_params(network, lambda net: net.states(group))
-    expected = batch.attention_mask(group)[0] | np.eye(10, dtype=bool)
+    length = group["token"].shape[1]
+    expected = batch.attention_mask(group)[0] | np.eye(length, dtype=bool)
     np.testing.assert_array_equal(dependence(network, params, group), expected)
+
+
+@pytest.mark.parametrize("attention", ["dense", "interval", "library"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_state_depends_on_the_keys_of_its_intervals(
+    pattern, attention, make_options, make_group, make_params
+):
+    arrays, _ = draw_rows(pattern, rows=1, length=24)
+    group = make_group(1, 24, **arrays)
+    check_dependence(make_options(layers=1, attention=attention), group, make_params)
 
 
 @pytest.mark.parametrize("pattern", ["causal", "general"])

@@ -21,6 +21,7 @@ from research.networks.layers.dense_attention import (
 )
 from research.networks.layers.hopper_attention import hopper_mask
 from research.run.flops import count_flops
+from tests.testing.interval_patterns import with_sinks
 
 
 @pytest.fixture
@@ -77,7 +78,8 @@ def test_the_scored_queries_alone_have_their_own_plan(make_group):
     plan = make_plan()
     assert plan.interval.shape == (1, 2, 128)  # a tile
     assert np.array_equal(plan.interval[:, 1, :3], scored + 1)
-    assert plan.bounds.stop.tolist() == [[3]]
+    (keys,) = plan.bounds.keys
+    assert keys.stop.tolist() == [[3]]
 
 
 def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make_group):
@@ -100,6 +102,14 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert text.count("custom_call @mosaic_gpu_v2") == 4  # forward twice
     assert "tensor<2x64x1x64xbf16>" in text  # of a device: one of two heads
+
+
+def test_a_second_interval_is_refused(on_a_gpu, make_group):
+    on_a_gpu("9.0")
+    group = with_sinks(make_group(1, 8), window=2)
+    message = "needs an objective whose queries have one interval of ranks; set"
+    with pytest.raises(UserError, match=f"interval on a GPU {message} model.attention"):
+        hopper_mask(AttentionInputs(group, group, "general"), head_width=64)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from research.networks.layers.dense_attention import (
 from research.networks.layers.kernel_attention import interval_mask
 from research.networks.layers.positions import NUM_BUCKETS
 from research.run.flops import count_flops
+from tests.testing.interval_patterns import draw_rows
 
 
 def loss_and_gradient(network, fn, params):
@@ -57,12 +58,16 @@ def test_flops_are_those_of_dense_attention(make_group):
         assert flops(interval) == flops(dense)
 
 
-@pytest.mark.parametrize("cross", [False, True], ids=["bias", "cross"])
-def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
-    """T5's bias in packed rows, and segments alone with dropout, on eight devices."""
+@pytest.mark.parametrize("case", ["bias", "two intervals", "cross"])
+def test_rows_and_heads_on_a_mesh(case, make_group, assert_close):
+    """T5's bias in packed rows, two intervals of ranks, and segments alone with
+    dropout, on eight devices."""
     random = np.random.default_rng(0)
     segment = np.tile(np.array([[1] * 5 + [2] * 6 + [0]], np.int32), (4, 1))
     query = key = make_group(4, segment=segment)
+    cross, pattern = case == "cross", "causal" if case == "bias" else "general"
+    if case == "two intervals":
+        query = key = query | draw_rows("knowledge tree", rows=4, length=12)[0]
     if cross:
         query, key = {"segment": segment[:, 2:11]}, {"segment": segment}
     lengths = (query["segment"].shape[1], 12, 12)
@@ -77,9 +82,8 @@ def test_rows_and_heads_on_a_mesh(cross, make_group, assert_close):
 
     def gradient(attend):
         def total(arrays, table):
-            table = None if cross else table
-            pattern = "full" if cross else "causal"
-            inputs = AttentionInputs(query, key, pattern, bias_table=table)
+            own = {"pattern": pattern, "bias_table": table}
+            inputs = AttentionInputs(query, key, **({} if cross else own))
             return jnp.sum(jnp.sin(attend(inputs, *arrays)))
 
         return jax.jit(jax.value_and_grad(total, argnums=(0, 1)))(arrays, table)

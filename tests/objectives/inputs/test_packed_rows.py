@@ -11,6 +11,7 @@ import pytest
 from research import networks, objectives
 from research.batch import (
     INPUT_ARRAYS,
+    INTERVAL_ARRAYS,
     NEVER,
     PIECE,
     PIECE_SPECIALS,
@@ -22,6 +23,7 @@ from research.objectives.inputs.packed_layout import INDEX_ARRAYS
 from research.objectives.inputs.packed_rows import PackedRows
 from tests.testing import fast_key
 from tests.testing.example_batches import keys, texts
+from tests.testing.interval_patterns import SinkWindow
 from tests.testing.objective_cases import VOCAB, input_prefixes, make_network
 
 LENGTH, LENGTH_ALONE = 96, 128
@@ -241,3 +243,25 @@ def test_a_document_changes_nothing_of_the_others(name):
     jax.tree.map(np.testing.assert_array_equal, *results)
     assert any(np.any(leaf) for leaf in jax.tree.leaves(results[0][1]))
     assert any((batches[0][name] != batches[1][name]).any() for name in batches[0])
+
+
+def test_intervals_of_ranks_are_those_of_the_pieces_alone():
+    """The arrays, and with them loss and gradient."""
+    objective = SinkWindow()
+    options = make_network("lm", {}, layers=1, max_length=256)[1].options
+    net = objective.network(options, VOCAB)
+    alone, packed = make_batches(objective)
+    one, other = (used_positions(batch, "") for batch in (alone, packed))
+    for name in INTERVAL_ARRAYS:
+        np.testing.assert_array_equal(packed[name][other], alone[name][one])
+    without = {k: v for k, v in packed.items() if k not in INTERVAL_ARRAYS}
+    params = random_params(objective, net, alone)
+    expected, expected_gradient = make_totals(objective, net)(params, alone)
+    found, gradient = make_totals(PackedRows(objective), net)(params, packed)
+    causal = make_totals(PackedRows(objective), net)(params, without)[0]
+    np.testing.assert_allclose(found["lm"], expected["lm"], rtol=1e-5)
+    assert np.abs(found["lm"][0] / causal["lm"][0] - 1) > 1e-4
+    leaves, others = map(jax.tree.leaves, (expected_gradient, gradient))
+    largest = max(np.abs(leaf).max() for leaf in leaves)
+    for leaf, other in zip(leaves, others, strict=True):
+        np.testing.assert_allclose(leaf, other, atol=2e-5 * largest)
