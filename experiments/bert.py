@@ -13,7 +13,7 @@ Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls 
 GELU is the first release's, by erf (fe35475 of google-research/bert, October 2018, as
 the models of the paper); since February 2019 (bee6030) its modeling.py has tanh.
 
-Departs (docs/fidelity.md has the values): clipping; order of the copies; packing; case.
+Departs (docs/fidelity.md has the values): clipping; order of the copies; packing.
 """
 
 from experiments import base
@@ -23,7 +23,7 @@ SIZES = ("tiny", "small", "base", "large")
 
 def use_bert_settings(config):
     """Sets BERT's vocabulary, network and optimizer, which many papers share."""
-    config.data.vocabulary = "wordpiece"
+    config.data.update(vocabulary="wordpiece", normalizer="uncased")
     config.model.update(norm_placement="post", norm_epsilon=1e-12)
     config.model.update(init="truncated", dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-6, weight_decay=0.01)

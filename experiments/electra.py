@@ -13,7 +13,7 @@ objective.coef=1), the paper's table 5; objective.generator_size, figure 3;
 objective.tie, section 3.2 (all with objective.generator_size=1).
 
 Departs (docs/fidelity.md has the values): clipping; positions that are masked; initial
-values of the discriminator's last layer and of projections; case.
+values of the discriminator's last layer and of projections.
 """
 
 from experiments import base, bert

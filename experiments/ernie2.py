@@ -15,8 +15,8 @@ run with objective.parts.TASK.weight=0.17 from the start (multi-task learning).
 In each step all tasks read a pair of segments; the fraction of a task's batches is its
 weight here. Its batch is 393,216 tokens.
 
-Departs (docs/fidelity.md has the values): model.token_types; tasks of a step; stages;
-tasks that are left out; phrases and entities; warm-up; case.
+Departs (docs/fidelity.md has the values): data.normalizer; model.token_types; tasks of
+a step; stages; tasks that are left out; phrases and entities; warm-up.
 """
 
 from experiments import base

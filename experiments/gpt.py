@@ -21,7 +21,7 @@ SIZES = ("tiny", "small", "base")
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.data.vocabulary = "bpe"
+    config.data.update(vocabulary="bpe", normalizer="lower")
     config.objective.name = "lm"
     config.model.update(
         norm_placement="post", embedding_norm="never", norm_epsilon=1e-5

@@ -25,7 +25,7 @@ SIZES = ("tiny", "small", "base")
 
 def get_config(size: str = "small"):
     config = bert.get_config(size)
-    config.data.alpha = 0.7
+    config.data.update(alpha=0.7, normalizer="none")
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 119_547
     return config

@@ -11,8 +11,6 @@ objective.sentence_task=nsp are the paper's ablations.
 
 There is no official code for pretraining: the optimizer is BERT's, with the paper's
 warm-up of a tenth of the steps.
-
-Departs (docs/fidelity.md has the values): case.
 """
 
 from experiments import base, bert

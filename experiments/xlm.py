@@ -28,7 +28,7 @@ with probability 0.15.
 Departs (docs/fidelity.md has the values): optimizer.beta2; optimizer.warmup_steps;
 optimizer.schedule; rate of the first step, in parts of peak / warm-up; languages of a
 batch; number of masked tokens; sampling of the vocabulary's text; pairs with more than
-100 tokens on a side; rows of pairs in a batch; end of a line; case.
+100 tokens on a side; rows of pairs in a batch; end of a line.
 """
 
 from experiments import base
@@ -38,8 +38,7 @@ SIZES = ("tiny", "small", "base")
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.data.vocabulary = "bpe"
-    config.data.alpha = 0.7
+    config.data.update(vocabulary="bpe", normalizer="uncased", alpha=0.7)
     config.objective.update(name="tlm", random_tokens="all", sample_alpha=0.5)
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from research import objectives
+from research.data.tokenizers.normalization import NORMALIZERS
 from research.errors import unknown
 from research.fields import RATES, choice, fraction, free_text, number
 from research.metrics import signs
@@ -68,6 +69,9 @@ class Data:
     # vocabulary is trained on, at most: the lines with the smallest hashes
     whitespace: str = choice("auto", ("auto", "keep", "collapse"))  # collapse: a run
     # of it becomes one space, also between lines; only bytebpe can keep it (auto)
+    normalizer: str = choice("none", NORMALIZERS)  # of text before a vocabulary that is
+    # trained here cuts it: none; Unicode's NFKC; lower case; without accents; both
+    # (uncased)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
     packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
     separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream

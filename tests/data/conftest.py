@@ -14,6 +14,7 @@ def vocabularies(tmp_path_factory) -> dict[str, vocabulary.Vocabulary]:
     """A trained vocabulary of each tokenizer type."""
     corpus, cache = corpus_of(make_lines(0)), tmp_path_factory.mktemp("vocabularies")
     config = {"vocabulary_size": SIZE, "sentinels": SENTINELS, "alpha": 0.0}
+    config |= {"normalizer": "none"}
     config |= {"vocabulary_sample": 10**9, "whitespace": "collapse"}
     return {
         tokenizer_type: vocabulary.load_or_train(

@@ -22,7 +22,7 @@ from research.data.tokenizers import vocabulary
 from research.distributed.file_lock import file_lock
 
 DATA = {"vocabulary": "bytebpe", "vocabulary_size": 400, "sentinels": 5, "alpha": 0.0}
-DATA |= {"vocabulary_sample": 2**23, "whitespace": "auto"}
+DATA |= {"vocabulary_sample": 2**23, "whitespace": "auto", "normalizer": "none"}
 NUM_FILES = 7
 
 BUILD = """

@@ -1,8 +1,9 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
 The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
-give the same ids. A text that spells a special piece is the exception: Hugging Face
-reads it as that piece.
+give the same ids. A text that spells a special piece is an exception: Hugging Face
+reads it as that piece. So is a word that a normalizer leaves nothing of: it is unknown
+to a vocabulary, and Hugging Face skips it.
 """
 
 import json
@@ -14,6 +15,7 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from research.batch import VocabInfo
+from research.data.tokenizers import normalization
 from research.data.tokenizers.tokenizer_models import MARK, SentencePieceModel
 from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
 
@@ -73,7 +75,8 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     else:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.model.data.decode())
         if vocabulary.tokenizer_type == "bytebpe" and not vocabulary.keep_whitespace:
-            tokenizer.normalizer = _one_space(" ")
+            steps = [tokenizer.normalizer] if tokenizer.normalizer else []
+            tokenizer.normalizer = normalizers.Sequence([*steps, _one_space(" ")])
             tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
                 [_after_stops(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
             )
@@ -128,8 +131,11 @@ def _of_sentencepiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         )
     tokenizer = tokenizers.Tokenizer(model)
     steps = [_one_space(MARK)]
-    if charsmap := proto.normalizer_spec.precompiled_charsmap:
-        steps.insert(0, normalizers.Precompiled(charsmap))
+    rules = proto.normalizer_spec
+    if rules.name in normalization.BY_CHARACTER:
+        steps.insert(0, normalization.make_normalizer(rules.name))
+    elif rules.precompiled_charsmap:
+        steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(MARK, "merged_with_next"), _after_stops()]

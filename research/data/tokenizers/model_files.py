@@ -79,12 +79,12 @@ def parse_model(data: bytes, file_name: str) -> TokenizerModel:
 
 
 def wordpiece_json(
-    pieces: Sequence[str], unknown: str, *, lowercase: bool = False
+    pieces: Sequence[str], unknown: str, normalizer: normalizers.Normalizer
 ) -> bytes:
     """A `tokenizer.json` with BERT's rules for the pieces of a `vocab.txt`."""
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     model = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
-    model.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    model.normalizer = normalizer
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     model.decoder = decoders.WordPiece()
     model.add_special_tokens([piece for piece in pieces if _SPECIAL.fullmatch(piece)])
@@ -102,7 +102,8 @@ def _convert_vocab_txt(text: str) -> bytes:
     unknown = [piece for piece in ("[UNK]", "<unk>") if piece in pieces]
     if not unknown:
         raise UserError("a vocab.txt is a WordPiece vocabulary with a line [UNK]")
-    return wordpiece_json(pieces, unknown[0], lowercase=lowercase)
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    return wordpiece_json(pieces, unknown[0], normalizer)
 
 
 def _bpe_json(vocab_json: bytes, merges: str) -> bytes:

@@ -1,21 +1,30 @@
 """Training of a vocabulary on lines picked by a hash; machine-independent."""
 
 import collections
+import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers.normalizers import Normalizer
 
 from research.data.corpora import word_boundaries
 from research.data.corpora.corpus import Corpus
-from research.data.tokenizers import model_files, tokenizer_models, tokenizer_sample
+from research.data.tokenizers import (
+    model_files,
+    normalization,
+    tokenizer_models,
+    tokenizer_sample,
+)
 from research.errors import UserError
 
 TOKENIZER_TYPES = ("unigram", "bpe", "wordpiece", "bytebpe")
@@ -49,6 +58,7 @@ class Options(NamedTuple):
     size: int  # pieces, special ones included
     sentinels: int  # sentinel pieces
     sampling: tokenizer_sample.Options = tokenizer_sample.Options()
+    normalizer: str = "none"  # one of `normalization.NORMALIZERS`
 
 
 def train(
@@ -65,7 +75,7 @@ def train(
     Raises:
       UserError: the corpus has no text, too few pieces, or too many characters.
     """
-    tokenizer_type, size, sentinels, sampling = options
+    tokenizer_type, size, sentinels, sampling, _ = options
     min_size = len(special_pieces(sentinels)) + 256 + (tokenizer_type != "bytebpe")
     if size < min_size:
         raise _size_error(size, f"give at least {min_size}, for sentinels and bytes")
@@ -101,36 +111,54 @@ def _train_sentencepiece(
     lines: tokenizer_sample.SampledLines, options: Options
 ) -> bytes:
     model = io.BytesIO()
-    tokenizer_type, size, sentinels, _ = options
+    tokenizer_type, size, sentinels, _, normalizer = options
     special = special_pieces(sentinels)
     large = {"train_extremely_large_corpus": True} if lines.num_bytes >= 2**31 else {}
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            model_type=tokenizer_type,
-            vocab_size=size,
-            byte_fallback=True,
-            character_coverage=0.9995,
-            normalization_rule_name="identity",
-            num_threads=NUM_THREADS,
-            input_sentence_size=0,
-            max_sentence_length=tokenizer_sample.MAX_LINE_BYTES,
-            pad_id=0,
-            bos_id=1,
-            eos_id=2,
-            unk_id=4,
-            pad_piece=special[0],
-            bos_piece=special[1],
-            eos_piece=special[2],
-            unk_piece=special[4],
-            control_symbols=[special[3], *special[5:]],
-            minloglevel=2,
-            **large,
-        )
+        with _sentencepiece_rules(normalizer) as rules:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type=tokenizer_type,
+                vocab_size=size,
+                byte_fallback=True,
+                character_coverage=0.9995,
+                num_threads=NUM_THREADS,
+                input_sentence_size=0,
+                max_sentence_length=tokenizer_sample.MAX_LINE_BYTES,
+                pad_id=0,
+                bos_id=1,
+                eos_id=2,
+                unk_id=4,
+                pad_piece=special[0],
+                bos_piece=special[1],
+                eos_piece=special[2],
+                unk_piece=special[4],
+                control_symbols=[special[3], *special[5:]],
+                minloglevel=2,
+                **rules,
+                **large,
+            )
     except RuntimeError as error:
         raise _size_error(size, _size_advice(str(error))) from error
-    return model.getvalue()
+    if normalizer not in normalization.BY_CHARACTER:
+        return model.getvalue()
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.name = normalizer
+    return proto.SerializeToString(deterministic=True)
+
+
+@contextlib.contextmanager
+def _sentencepiece_rules(normalizer: str) -> Iterator[dict[str, str]]:
+    """The options of SentencePiece's trainer that normalize its text."""
+    if normalizer not in normalization.BY_CHARACTER:
+        names = {"none": "identity"}
+        yield {"normalization_rule_name": names.get(normalizer, normalizer)}
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
+        file.write(normalization.character_rules(normalizer))
+        file.flush()
+        yield {"normalization_rule_tsv": file.name}
 
 
 def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
@@ -139,13 +167,15 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     The trainer chooses merges by count and breaks ties by id. The library itself
     numbers "##" letters in the order of a hash map, which differs from run to run.
     """
-    _, size, sentinels, _ = options
-    letters = _frequent_letters(lines, max_pieces=size // 2)
+    _, size, sentinels, _, name = options
+    normalizer = normalization.make_normalizer(name, bert=True)
+    plain = normalization.make_normalizer(name)
+    letters = _frequent_letters(lines, plain, max_pieces=size // 2)
     own_word = zip(letters, _is_own_word(letters), strict=True)
     inside = ["##" + letter for letter, is_own in own_word if not is_own]
     initial = [*special_pieces(sentinels), *letters, *inside]
     model = tokenizers.Tokenizer.from_str(
-        model_files.wordpiece_json(initial, "<unk>").decode()
+        model_files.wordpiece_json(initial, "<unk>", normalizer).decode()
     )
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -158,18 +188,20 @@ def _train_wordpiece(lines: Iterable[str], options: Options) -> bytes:
     vocabulary = model.get_vocab()
     _check_size(size, len(vocabulary))
     pieces = sorted(vocabulary, key=vocabulary.get)
-    return model_files.wordpiece_json(pieces, "<unk>")
+    return model_files.wordpiece_json(pieces, "<unk>", normalizer)
 
 
-def _frequent_letters(lines: Iterable[str], max_pieces: int) -> list[str]:
-    """The most frequent letters, which cover a fraction 1 - 1e-4 of the text.
+def _frequent_letters(
+    lines: Iterable[str], normalizer: Normalizer | None, max_pieces: int
+) -> list[str]:
+    """The most frequent letters, which cover a fraction 1 - 1e-4 of normalized text.
 
     Fewer where their pieces would be more than `max_pieces`. A letter is one piece if
     it is a word of its own (CJK, punctuation), else two: x and ##x.
     """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
-        counts.update(line)
+        counts.update(normalizer.normalize_str(line) if normalizer else line)
     del counts[" "]
     letters = sorted(counts, key=lambda letter: (-counts[letter], letter))
     covered = np.cumsum([counts[letter] for letter in letters]) / counts.total()
@@ -183,10 +215,12 @@ def _is_own_word(letters: list[str]) -> np.ndarray:
 
 
 def _train_bytebpe(lines: Iterable[str], options: Options) -> bytes:
-    _, size, sentinels, sampling = options
+    _, size, sentinels, sampling, _ = options
     if not sampling.keep_whitespace:
         lines = (" " + line for line in lines)
     model = tokenizers.Tokenizer(models.BPE())
+    if normalizer := normalization.make_normalizer(options.normalizer):
+        model.normalizer = normalizer
     model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

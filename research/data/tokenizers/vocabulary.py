@@ -50,7 +50,8 @@ class Vocabulary:
 
     Where white space is not kept, a run of it becomes one space, and at the ends of a
     text it is removed; WordPiece also loses the white space around punctuation and
-    unknown text. SentencePiece decodes its own mark, U+2581, as a space.
+    unknown text. SentencePiece decodes its own mark, U+2581, as a space. What a
+    normalizer (`data.normalizer`) takes away is lost, too.
     """
 
     model: tokenizer_models.TokenizerModel
@@ -153,8 +154,8 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
 
     Args:
       data: has `vocabulary` (a tokenizer type, or a model file), `vocabulary_size`,
-        `vocabulary_sample`, `sentinels`, `whitespace` and `alpha` (for a joined
-        corpus).
+        `vocabulary_sample`, `sentinels`, `whitespace`, `normalizer` and `alpha`
+        (for a joined corpus).
 
     Raises:
       UserError: there is no such type or file, the size does not fit the corpus, or
@@ -172,6 +173,7 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
             _keeps_whitespace(data.vocabulary, data.whitespace),
             data.alpha,
         ),
+        data.normalizer,
     )
 
     def create(folder: Path) -> dict:
@@ -192,8 +194,10 @@ def cache_key(corpus: Corpus, options: train_tokenizer.Options) -> dict:
     library = sentencepiece if sentencepieces else tokenizers
     limits = [tokenizer_sample.MAX_LINE_BYTES, train_tokenizer.NUM_THREADS]
     sampling = options.sampling
-    rates = {"alpha": sampling.alpha} if sampling.alpha and corpus.parts else {}
-    return rates | {
+    later = {"alpha": sampling.alpha} if sampling.alpha and corpus.parts else {}
+    if options.normalizer != "none":
+        later["normalizer"] = options.normalizer
+    return later | {
         "corpus": corpus.fingerprint(),
         "kind": options.tokenizer_type,
         "size": options.size,

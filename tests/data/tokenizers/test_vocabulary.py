@@ -174,6 +174,7 @@ def test_a_size_that_does_not_fit_names_the_key(tmp_path, tokenizer_type, size):
         vocabulary_sample=10**9,
         sentinels=SENTINELS,
         whitespace="auto",
+        normalizer="none",
         alpha=0.0,
     )
     with pytest.raises(UserError, match="vocabulary_size") as error:

@@ -46,6 +46,7 @@ def data(tokenizer_type, whitespace="auto"):
         vocabulary_sample=10**9,
         sentinels=SENTINELS,
         whitespace=whitespace,
+        normalizer="none",
         alpha=0.0,
     )
 

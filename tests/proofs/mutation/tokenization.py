@@ -9,6 +9,7 @@ TOKENIZE = "research/data/store/tokenize.py"
 
 TEST_VOCABULARY = "tests/data/tokenizers/test_vocabulary.py"
 TEST_WHITESPACE = "tests/data/tokenizers/test_whitespace.py"
+TEST_NORMALIZATION = "tests/data/tokenizers/test_normalization.py"
 
 MUTANTS = [
     Mutant(
@@ -74,5 +75,37 @@ MUTANTS = [
         "",
         TEST_VOCABULARY,
         "cache_key_depends",
+    ),
+    Mutant(
+        "an uncased vocabulary keeps the accents",
+        "research/data/tokenizers/normalization.py",
+        'strip_accents=name != "lower" if changes else None,',
+        'strip_accents=name == "accents" if changes else None,',
+        TEST_NORMALIZATION,
+        "trained_on_plain_text and uncased",
+    ),
+    Mutant(
+        "the exported tokenizer of byte-level BPE is cased",
+        "research/data/tokenizers/export_tokenizer.py",
+        'normalizers.Sequence([*steps, _one_space(" ")])',
+        'normalizers.Sequence([_one_space(" ")])',
+        TEST_NORMALIZATION,
+        "exported_ids and bytebpe",
+    ),
+    Mutant(
+        "letters of WordPiece are counted in the text as it is",
+        "research/data/tokenizers/train_tokenizer.py",
+        "counts.update(normalizer.normalize_str(line) if normalizer else line)",
+        "counts.update(line)",
+        TEST_NORMALIZATION,
+        "trained_on_plain_text and wordpiece",
+    ),
+    Mutant(
+        "a cased and an uncased vocabulary share a place in the cache",
+        VOCABULARY,
+        'later["normalizer"] = options.normalizer',
+        "pass",
+        TEST_NORMALIZATION,
+        "cache_key",
     ),
 ]
