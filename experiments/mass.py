@@ -35,7 +35,7 @@ def get_config(size: str = "small"):
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.model.update(init="xlm", shared_embeddings=False, output_head="bias")
     config.model.update(token_types=2, cross_output="token_type")
-    config.optimizer.update(name="adam", schedule="rsqrt", weight_decay=0.0)
+    config.optimizer.update(name="adam", schedule="rsqrt")
     config.optimizer.update(beta1=0.9, beta2=0.98, epsilon=1e-8, clip_norm=5.0)
     config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:

@@ -33,7 +33,7 @@ def get_config(size: str = "small"):
     model.update(position="relative", position_dropout=-1, attention_dropout=0.0)
     model.update(dropout=0.1, output_dropout=-1, norm_epsilon=1e-5, activation="relu")
     optim.update(name="adam", schedule="cosine", epsilon=1e-8, epsilon_place="before")
-    optim.update(beta2=0.999, weight_decay=0.0, clip_norm=0.25, decay_from="start")
+    optim.update(beta2=0.999, clip_norm=0.25, decay_from="start")
     if size in base.PUBLISHED:
         data.vocabulary_size, model.cutoffs = 267_735, [20_000, 40_000, 200_000]
     if size == "base":

@@ -45,7 +45,7 @@ def get_config(size: str = "small"):
     )
     config.model.update(output_head="bias", init="xlm")
     config.optimizer.update(name="adam", schedule="rsqrt", epsilon=1e-8, clip_norm=5.0)
-    config.optimizer.update(weight_decay=0.0, epsilon_place="before")
+    config.optimizer.epsilon_place = "before"
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=95_000, length=256)
         config.model.update(width=1024, heads=8, feedforward=4096)

@@ -25,7 +25,7 @@ FAIRSEQ = """name=adamw beta1=0.9 bias_correction=true epsilon_place=before
 ROBERTA = f"{FAIRSEQ} beta2=0.98 epsilon=1e-6 weight_decay=0.01 clip_norm=0.0"
 """Liu et al. 2019, table 9; fairseq, examples/roberta/config/pretraining/base.yaml."""
 XLM = """name=adam beta1=0.9 beta2=0.98 epsilon=1e-8 bias_correction=true
-    weight_decay=0 epsilon_place=before schedule=rsqrt warmup=linear
+    epsilon_place=before schedule=rsqrt warmup=linear
     warmup_steps=4000 learning_rate=1e-4 clip_norm=5"""
 """facebookresearch/XLM and microsoft/MASS: adam_inverse_sqrt of the README's command
 (of XLM, that for the 15 languages of XNLI), the 4,000 steps of warm-up of its class,
@@ -36,7 +36,7 @@ GPT = """name=adamw beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
     warmup_steps=2000"""
 """Radford et al. 2018, section 4.1; openai/finetune-transformer-lm, opt.py."""
 TRANSFORMER_XL = """name=adam beta1=0.9 beta2=0.999 epsilon=1e-8 bias_correction=true
-    epsilon_place=before weight_decay=0 clip_norm=0.25 schedule=cosine
+    epsilon_place=before clip_norm=0.25 schedule=cosine
     decay_from=start final_fraction=0 learning_rate=2.5e-4"""
 """kimiyoung/transformer-xl, pytorch/train.py (CosineAnnealingLR, clip, lr)."""
 T5 = """name=adafactor schedule=rsqrt warmup=constant warmup_steps=10000

@@ -190,7 +190,8 @@ def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat_config(reference).items()
-        if key != "seed" and not key.startswith("objective.") and base[key] != value
+        if key != "seed" and not key.startswith("objective.")
+        if key not in base or base[key] != value
     }
 
 

@@ -20,6 +20,10 @@ from research.run.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 
 UNDECLARED = object()
 
+UNREAD_FIRST_KEYS = {"adam": {"optimizer.weight_decay": 0.0}}
+"""Optimizer -> the values that its first runs gave to keys that it does not have, where
+these are not the first defaults."""
+
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted key -> value; tuples become lists, as in JSON."""
@@ -39,7 +43,7 @@ def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
       flat: dotted key -> value, of a config of this version or of an earlier one; it
         may have an open section as one dict.
     """
-    first, neutral = _first_values(flat.get("objective.name", "")), neutral_values(flat)
+    first, neutral = _first_values(flat), neutral_values(flat)
     same = {key: value for key, value in first.items() if not isinstance(value, dict)}
     return same | {
         key: value
@@ -80,7 +84,7 @@ def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[st
         neutral = neutral_values(flat)
     except UserError as error:
         raise UserError(f"{path} is of another version: {error}") from error
-    first = _first_values(flat.get("objective.name", ""))
+    first = _first_values(flat)
     for key, value in flat.items():
         is_open = key.startswith(tuple(f"{name}." for name in OPEN_SECTIONS))
         if key in neutral or is_open:
@@ -117,11 +121,13 @@ def _first_keys() -> dict[str, Any]:
     return parse_json(Path(__file__).with_name("first_keys.json").read_bytes())
 
 
-def _first_values(objective: str) -> dict[str, Any]:
-    """The keys that a config with this objective had at first, with their defaults."""
+def _first_values(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a config of these parts had at first, with their defaults."""
     content = _first_keys()
-    own = content["objectives"].get(objective, {})
-    return content["keys"] | {f"objective.{key}": value for key, value in own.items()}
+    own = content["objectives"].get(flat.get("objective.name"), {})
+    unread = UNREAD_FIRST_KEYS.get(flat.get("optimizer.name"), {})
+    own_keys = {f"objective.{key}": value for key, value in own.items()}
+    return content["keys"] | own_keys | unread
 
 
 def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:

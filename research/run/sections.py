@@ -1,6 +1,6 @@
 """The sections of a config: every key with its unit or legal values.
 
-The keys of an objective and of a network stand in their files.
+The keys of an objective, a network, an optimizer or a schedule stand in its file.
 """
 
 import dataclasses
@@ -14,6 +14,8 @@ from research.data.tokenizers.normalization import NORMALIZERS
 from research.errors import unknown
 from research.fields import RATES, choice, fraction, free_text, number
 from research.metrics import signs
+from research.optimizers import OPTIMIZERS
+from research.optimizers.schedules import SCHEDULES
 from research.parts import Folder, default_of, part, section_fields
 
 SPLITS = ("train", "valid", "test")
@@ -92,34 +94,17 @@ class Model:
 
 @dataclass
 class Optimizer:
-    """The optax optimizer; see research/run/optimizer.py."""
+    """What all optimizers share; each has keys of its own, as each schedule has."""
 
-    name: str = choice("adamw", ("adamw", "adam", "adafactor", "lamb", "sgd"))
+    name: str = part("adamw", OPTIMIZERS)
     learning_rate: float = number(1e-3, least=0)  # at its peak
-    schedule: str = choice(
-        "linear", ("constant", "linear", "polynomial", "cosine", "rsqrt")
-    )
-    power: float = number(1.0, above=0)  # of a polynomial schedule
+    schedule: str = part("linear", SCHEDULES)  # how the rate decays
     warmup_steps: int = number(100, least=0)  # fewer than train.steps
     warmup: str = choice("linear", ("linear", "slanted", "factor", "constant"))
     # linear: up to the peak; slanted: likewise, from final_fraction of it (ULMFiT);
     # factor: linear, times the decay (ELECTRA); constant: at the peak (T5)
     decay_from: str = choice("warmup", ("warmup", "start"))  # where the decay counts
     # from: the end of the warm-up, or step 0 (BERT)
-    decay_fraction: float = number(1.0, above=0, most=1)  # of the steps after the
-    # origin of the decay: the last ones, in which the rate decays from its peak, at
-    # which it stays before (warm-up, stable, decay); 1: all
-    final_fraction: float = fraction(0.0)  # of the peak, at which the decay ends
-    beta1: float = number(0.9, least=0, below=1)
-    beta2: float = number(0.98, least=0, below=1)
-    epsilon: float = number(1e-6, least=0)
-    epsilon_place: str = choice("after", ("after", "before"))  # where epsilon is added:
-    # after the bias correction of the second moment, or before it (fairseq, GPT, XLM)
-    bias_correction: bool = True  # of Adam's and LAMB's moments; False: as in BERT and
-    # the code derived from it (ALBERT, ELECTRA, XLNet)
-    weight_decay: float = number(0.01, least=0)  # decoupled
-    decay_params: str = choice("matrices", ("matrices", "query_biases", "all"))  # what
-    # decays: no biases and norms; also the queries' biases (XLNet); all (fairseq)
     layer_decay: float = number(1.0, above=0, most=1)  # factor of the rate from one
     # layer to the layer below it; 1: none
     unfreeze_every: int = number(0, least=0)  # steps after which the next layer begins

@@ -71,7 +71,7 @@ CORE = (
     *("data.vocabulary", "data.vocabulary_size", "data.length"),
     *("train.steps", "train.batch", "objective.name"),
 )
-"""Keys of which every experiment has a row, whatever their value."""
+"""Keys of which every experiment that has them has a row, whatever their value."""
 SAME = "the same"
 """Ours, of a row `unmodelled` in which it is the official value."""
 TECHNICAL = ("model.dtype", "model.remat", "model.scan_unroll", "data.sentinels")
@@ -226,7 +226,7 @@ def _differences(system: System, size: str) -> Iterable[str]:
         if _has_key(config, what):
             yield f"{what} is a config key: move it to equal or departs"
     for key in CORE:
-        if not system.covers(key):
+        if _has_key(config, key) and not system.covers(key):
             yield f"{key} has no row"
     for key in sorted(_set_keys(config, size)):
         if not system.covers(key):

@@ -208,7 +208,7 @@ def test_a_mistake_is_told_with_what_would_be_right(spec, override, said):
         ),
         (f"train.steps={2**31}", "train.steps is at most 2147483647, not 2147483648"),
         (f"model.layers={10**9}", "model.layers is at least 1 and at most 1024, not"),
-        ("optimizer.name=adamm", "optimizer.name is adamw, adam, adafactor, lamb or"),
+        ("optimizer.name=adamm", "unknown optimizer.name 'adamm'; did you mean adam"),
         ("optimizer.layer_decay=0", "above 0 and at most 1, not 0.0"),
         ("optimizer.learning_rate=inf", "learning_rate is a finite number of 32 bits"),
         ("train.steps=0", "train.steps is at least 1, not 0"),
@@ -232,6 +232,33 @@ def test_an_experiment_that_sets_an_unknown_key_is_refused(tmp_path):
         "    return config\n"
     )
     with pytest.raises(UserError, match=r"model\.wdith.*did you mean model\.width"):
+        config.load_config(str(file))
+
+
+def test_an_optimizer_and_a_schedule_have_keys_of_their_own(tmp_path):
+    bert = config.load_config("experiments/bert.py", ["optimizer.name=sgd"]).optimizer
+    assert (bert.beta1, bert.decay_fraction) == (0.9, 1.0) and "beta2" not in bert
+    keys = ["optimizer.power=2", "optimizer.schedule=polynomial"]
+    assert config.load_config(MLM, keys).optimizer.power == 2.0
+    for overrides, key in [
+        (["optimizer.name=sgd", "optimizer.beta2=0.9"], "optimizer.beta2"),
+        (
+            ["optimizer.decay_fraction=0.1", "optimizer.schedule=rsqrt"],
+            "decay_fraction",
+        ),
+        (["optimizer.power=2"], "optimizer.power"),
+    ]:
+        with pytest.raises(UserError, match=rf"unknown config key '.*{key}'") as caught:
+            config.load_config(MLM, overrides)
+        assert "\n" not in str(caught.value)
+    file = tmp_path / "momentum.py"
+    lines = "from experiments import mlm\ndef get_config():\n"
+    lines += "    config = mlm.get_config()\n"
+    lines += "    config.optimizer.update(name='sgd', {})\n    return config\n"
+    file.write_text(lines.format("beta1=0.5"))
+    assert config.load_config(str(file)).optimizer.beta1 == 0.5
+    file.write_text(lines.format("beta2=0.5"))
+    with pytest.raises(UserError, match=r"momentum\.py 'optimizer\.beta2'"):
         config.load_config(str(file))
 
 

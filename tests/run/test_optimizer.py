@@ -9,13 +9,11 @@ import pytest
 
 from research.errors import UserError
 from research.networks.layers.relative import RelativeFeatures, RelativeTerms
-from research.run.optimizer import (
-    QUERY_BIASES,
-    decayed_params,
-    make_optimizer,
-)
+from research.optimizers import OPTIMIZERS
+from research.optimizers.shared.weight_decay import QUERY_BIASES, decayed_params
+from research.run.optimizer import make_optimizer
 from tests.testing.model_options import model_options
-from tests.testing.optimizer_section import legal_values, section
+from tests.testing.optimizer_section import section
 
 PARAMS = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones((2, 4))}}
 
@@ -81,8 +79,8 @@ def test_frozen_parameters_stay_and_count_for_no_norm():
     left = train(optimizer, params, [grads])
     assert left["head"]["bias"].tolist() == left["stacks"].tolist()
     assert left["head"]["bias"] == pytest.approx(0.99)
-    keys["name"] = "adamw"
-    optimizer = make_optimizer(section(frozen="stack", weight_decay=0.1, **keys), 500)
+    keys |= dict(name="adamw", weight_decay=0.1)
+    optimizer = make_optimizer(section(frozen="stack", **keys), 500)
     left = train(optimizer, params, [grads])
     assert jax.tree.all(jax.tree.map(jnp.array_equal, left["stack"], PARAMS))
     assert (left["head"]["bias"] < 0.5).all()
@@ -90,7 +88,7 @@ def test_frozen_parameters_stay_and_count_for_no_norm():
         make_optimizer(section(frozen="stac"), 500).init(params)
 
 
-@pytest.mark.parametrize("name", legal_values("name"))
+@pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_every_optimizer_reduces_the_loss(name):
     optimizer = make_optimizer(section(name=name, learning_rate=0.01), 500)
 
@@ -210,25 +208,26 @@ def adafactor(name, param, grads):
     return step * max(1e-3, np.sqrt((param * param).mean()))
 
 
+BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "update"),
     [
-        ("adam", {"epsilon": 0.01}, adam),
+        ("adam", {"epsilon": 0.01, "beta2": 0.99}, adam),
         (
             "adam",
-            {"epsilon": 0.01, "epsilon_place": "before"},
+            {"epsilon": 0.01, "beta2": 0.99, "epsilon_place": "before"},
             partial(adam, before=True),
         ),
-        ("adamw", {"bias_correction": False}, bert_adam),
-        ("lamb", {"bias_correction": False}, lamb),
+        ("adamw", BERT_ADAM, bert_adam),
+        ("lamb", BERT_ADAM, lamb),
         ("adafactor", {"weight_decay": 0.0}, adafactor),
     ],
 )
 def test_updates_equal_those_in_numpy(name, changes, update):
-    keys = (
-        dict(weight_decay=0.1, beta2=0.99, clip_norm=0.0, learning_rate=0.02) | changes
-    )
-    keys |= dict(name=name, schedule="constant", warmup_steps=0)
+    keys = dict(name=name, clip_norm=0.0, learning_rate=0.02)
+    keys |= dict(schedule="constant", warmup_steps=0) | changes
     params, gradients = params_and_grads(0)
     found = train(make_optimizer(section(**keys), 500), params, gradients)
     expected = train_with_numpy(params, gradients, lambda *args: 0.02 * update(*args))

@@ -1,16 +1,12 @@
-"""The optimizer's section of a config, and the values that are legal there."""
+"""The optimizer's section of a config, and the parts that it may choose."""
 
-from experiments import base
+from ml_collections import ConfigDict
+
 from research.run import sections
-
-
-def legal_values(key):
-    """The values that are declared for a key of the section."""
-    return sections.Optimizer.__dataclass_fields__[key].metadata["values"]
 
 
 def section(**changes):
     """The section at its defaults but for these keys."""
-    config = base.get_config().optimizer
-    config.update(changes)
-    return config
+    values = sections.section_defaults("optimizer", changes)
+    assert changes.keys() <= values.keys()
+    return ConfigDict(values)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from etils import epath
 from ml_collections import ConfigDict
 
 from launch import table
@@ -13,6 +14,7 @@ from launch.config import flatten, load_config
 from launch.sweeps.sweep_plan import make_plan, read_plan
 from research import train as loop
 from research.inference.open_run import open_run
+from research.run.identity import read_run_config
 from tests.testing.tiny_runs import train
 
 GOLDEN = Path(__file__).parents[2] / "goldens" / "runs" / "first_runs.tar.gz"
@@ -56,7 +58,7 @@ def test_its_table_is_the_same(earlier, capsys):
 
 
 def test_a_stopped_run_goes_on_to_the_result_of_one_that_was_not(earlier):
-    settings = json.loads((_trial(earlier, "lm") / "config.json").read_text())
+    settings = read_run_config(epath.Path(_trial(earlier, "lm")))
     flat = flatten(ConfigDict(settings, allow_dotted_keys=True))
     resumed = train(load_config("experiments/lm.py", flat), "stopped")
     whole = json.loads((_trial(earlier, "lm") / "result.json").read_text())

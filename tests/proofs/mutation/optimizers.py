@@ -3,21 +3,24 @@
 from tests.proofs.mutation import Mutant
 
 OPTIMIZER = "research/run/optimizer.py"
+SCHEDULE = "research/run/schedule.py"
+ADAM = "research/optimizers/shared/adam_moments.py"
+DECAY = "research/optimizers/shared/weight_decay.py"
 TEST_OPTIMIZER = "tests/run/test_optimizer.py"
 TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
     Mutant(
         "fairseq's epsilon is added after the bias correction",
-        OPTIMIZER,
-        'if config.bias_correction and config.epsilon_place == "after":',
-        "if config.bias_correction:",
+        ADAM,
+        'if self.bias_correction and self.epsilon_place == "after":',
+        "if self.bias_correction:",
         TEST_OPTIMIZER,
         "equal_those_in_numpy",
     ),
     Mutant(
         "weight decay applies to biases and norms",
-        OPTIMIZER,
+        DECAY,
         'return which == "all" or not (name == "scale" or name.endswith("bias"))',
         'return which == "all" or not name == "scales"',
         TEST_OPTIMIZER,
@@ -25,15 +28,15 @@ MUTANTS = [
     ),
     Mutant(
         "Adam corrects the bias of its moments though bias_correction is off",
-        OPTIMIZER,
-        "if config.bias_correction:",
-        "if config.bias_correction or True:",
+        ADAM,
+        "if self.bias_correction:",
+        "if self.bias_correction or True:",
         TEST_OPTIMIZER,
         "updates_equal_those_in_numpy",
     ),
     Mutant(
         "the first step of a warm-up has the rate 0",
-        OPTIMIZER,
+        SCHEDULE,
         "first = 0 if from_start else 1  #",
         "first = 0  #",
         TEST_SCHEDULES,
@@ -41,7 +44,7 @@ MUTANTS = [
     ),
     Mutant(
         "BERT's rate decays from the end of its warm-up, not from step 0",
-        OPTIMIZER,
+        SCHEDULE,
         "origin = 0 if from_start else warmup  #",
         "origin = warmup  #",
         TEST_SCHEDULES,
@@ -49,7 +52,7 @@ MUTANTS = [
     ),
     Mutant(
         "ELECTRA's warm-up replaces the decay, as in BERT",
-        OPTIMIZER,
+        SCHEDULE,
         "(step + first) / warmup * decay(jnp.maximum(step - origin, 0))",
         "(step + first) / warmup * peak",
         TEST_SCHEDULES,
@@ -57,7 +60,7 @@ MUTANTS = [
     ),
     Mutant(
         "XLNet's biases of queries do not decay",
-        OPTIMIZER,
+        DECAY,
         'if which == "query_biases" and name in QUERY_BIASES:',
         'if which == "query_biases" and name in ():',
         TEST_OPTIMIZER,
@@ -65,15 +68,15 @@ MUTANTS = [
     ),
     Mutant(
         "weight decay applies to matrices alone, whatever decay_params says",
-        OPTIMIZER,
-        "decayed = partial(decayed_params, which=config.decay_params)",
-        "decayed = decayed_params",
+        DECAY,
+        "return decayed_params(params, self.decay_params)",
+        "return decayed_params(params)",
         TEST_OPTIMIZER,
         "decays_what_decay_params_names",
     ),
     Mutant(
         "LAMB and AdaFactor take norms over all stacked layers",
-        OPTIMIZER,
+        "research/optimizers/shared/by_matrix.py",
         "return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)",
         "return fn(*leaves)",
         TEST_OPTIMIZER,
@@ -89,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "the stable phase ends where the run does",
-        OPTIMIZER,
+        "research/optimizers/shared/ending_schedule.py",
         "jnp.maximum(count - stable_steps, 0)",
         "jnp.maximum(count - stable_steps - decay_steps, 0)",
         TEST_SCHEDULES,
@@ -97,9 +100,9 @@ MUTANTS = [
     ),
     Mutant(
         "slanted triangular rates begin at 0",
-        OPTIMIZER,
-        "optax.linear_schedule(end, peak, warmup)",
-        "optax.linear_schedule(0.0, peak, warmup)",
+        SCHEDULE,
+        "peak * _final_fraction(schedule, config.schedule), peak, warmup",
+        "0.0, peak, warmup",
         TEST_SCHEDULES,
         "slanted",
     ),

@@ -1,0 +1,1 @@
+"""What several optimizers or several schedules have."""

@@ -1,0 +1,24 @@
+"""Functions of one matrix, mapped over parameters of which some are stacked layers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from research import networks
+
+
+def by_matrix(fn: Callable, updates: Any, *others: Any) -> Any:
+    """Maps `fn` over parameters; over each layer of those that are stacked (blocks)."""
+
+    def apply(depth, *leaves):
+        return jax.vmap(fn)(*leaves) if np.ndim(depth) else fn(*leaves)
+
+    return jax.tree.map(apply, networks.layer_depths(updates), updates, *others)
+
+
+def rms(x: jax.Array) -> jax.Array:
+    """The root mean square of an array's entries."""
+    return jnp.sqrt(jnp.mean(jnp.square(x)))
