@@ -3,6 +3,9 @@
 The pieces of a row are corrupted by their own keys as if each were alone, and their
 arrays are put one after the other. Segments stay distinct, so that no piece attends to
 another one; positions restart.
+
+Arrays are joined by their roles, since the pieces as segments of one example would be a
+matter of every objective: budgets, spans and specials are those of a single text.
 """
 
 # B batch, P pieces of a batch, R raw tokens of a row
