@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from research import objectives
 from research.errors import UserError
-from research.generation.fill import make_fill
+from research.generation.fill import check_fills, make_fill
 from tests.generation.conftest import mesh_of
 from tests.testing.compiled_apply import apply
 from tests.testing.objective_cases import VOCAB
@@ -61,3 +62,14 @@ def test_objectives_that_predict_no_masks_are_refused(name, make_model, mesh):
     objective, network, params = make_model(name)
     with pytest.raises(UserError, match=f"objective {name} does not predict masked"):
         make_fill(objective, network, params, VOCAB, mesh)
+
+
+def test_a_mask_is_not_filled_where_its_token_is_predicted_elsewhere():
+    for name, fields in (
+        ("mlm", {"predict_at": "previous"}),
+        ("tlm", {"predict": "next"}),
+        ("mlm", {"mask_fraction": 0.0}),
+    ):
+        check_fills(objectives.make_objective(name))
+        with pytest.raises(UserError, match=f"objective {name} does not predict"):
+            check_fills(objectives.make_objective(name, **fields))

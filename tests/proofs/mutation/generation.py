@@ -11,6 +11,8 @@ TEST_CACHE = "tests/networks/test_cache.py"
 TEST_DECODING = "tests/generation/test_decoding.py"
 TEST_GENERATE = "tests/generation/test_generate.py"
 TEST_FILL = "tests/generation/test_fill.py"
+COMPOSITE = "research/objectives/inputs/composite.py"
+TEST_COMPOSITE = "tests/objectives/inputs/test_composite.py"
 
 MUTANTS = [
     Mutant(
@@ -164,5 +166,29 @@ MUTANTS = [
         "objective.text_encoder(net)",
         TEST_FILL,
         "best_tokens and electra",
+    ),
+    Mutant(
+        "masks are filled where the state before them predicts their tokens",
+        "research/objectives/mlm.py",
+        'return self.mask_fraction > 0 and self.predict_at == "masked"',
+        "return self.mask_fraction > 0",
+        TEST_FILL,
+        "predicted_elsewhere",
+    ),
+    Mutant(
+        "a joint objective fills masks by ELECTRA's discriminator",
+        COMPOSITE,
+        "return next(filling).token_predictor(net)",
+        "return next(filling).text_encoder(net)",
+        TEST_COMPOSITE,
+        "electra",
+    ),
+    Mutant(
+        "a score of a part of a part is asked of the part",
+        COMPOSITE,
+        "return member.scored_part(own)",
+        "return member, own",
+        TEST_COMPOSITE,
+        "parts_within_parts",
     ),
 ]
