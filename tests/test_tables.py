@@ -8,20 +8,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.paper_tables import benchmarks, finetuning, scored
-from experiments.paper_tables.published import task_margin, task_score, valid_score
 from experiments.sweeps import babylm as babylm_sweep
-from experiments.tables import babylm as babylm_table
 from launch.config import load_config
-from launch.reports import cells, tables
-from launch.sweeps import budgets, published, sweep_plan
-from launch.sweeps.sweep_plan import SCALES
+from launch.reports import cells, scored_columns, tables
+from launch.reports.result_columns import task_margin, task_score, valid_score
+from launch.reports.table_files import load_table
+from launch.sweeps import benchmarks, budgets, finetuning, published, sweep_plan
+from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"
-NAMES = sorted(path.stem for path in (FOLDER / "sweeps").glob("*.py"))
-NAMES = [name for name in NAMES if (FOLDER / "tables" / f"{name}.py").exists()]
+FILES = {
+    path.stem: f"experiments/tables/{path.name}"
+    for path in sorted((FOLDER / "tables").glob("[!_]*.*"))
+}
+NAMES = [name for name in FILES if (FOLDER / "sweeps" / f"{name}.py").exists()]
 KEYS = {"data.train": "a.tsv", "data.valid": "b.tsv", "data.fields": "0"}
 TASKS = dict.fromkeys(
     ("MNLI", "OCNLI", "XNLI de"), Task("SICK", KEYS | {"data.label": "1"})
@@ -57,7 +59,7 @@ each_scale = pytest.mark.parametrize(
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     trials = _plan(name, scale)
-    table = tables.load_table(f"experiments/tables/{name}.py")
+    table = load_table(FILES[name])
     table = tables.for_sweep(table, trials, TASKS)
     rows = tables.table_rows(table, trials)
     shown = [t.id for row in rows.values() for group in row.values() for t in group]
@@ -81,7 +83,7 @@ PAPERS = [name for name in NAMES if not name.startswith(OURS)]
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_scale_does_not_change_the_question(name, scale):
     """At each scale the rows are the arms of the ledger."""
-    table = tables.load_table(f"experiments/tables/{name}.py")
+    table = load_table(FILES[name])
     paper = published.read_published(name.replace("_", "-"))
     rows, first = (tables.labelled_rows(_plan(name, s)) for s in (scale, "smoke"))
     assert tuple(rows) == tuple(first)
@@ -131,8 +133,11 @@ def test_babylm_sees_no_text_more_than_ten_times():
 
 def test_the_claims_of_babylm_are_of_its_arms():
     years = sorted(path.stem for path in published.FOLDER.glob("babylm*.toml"))
-    assert years == sorted(babylm_table.YEARS)
-    for paper in map(published.read_published, years):
+    claims = load_table(FILES["babylm"]).claims
+    assert {claim.column for claim in claims} == {"BLiMP"}
+    papers = [published.read_published(year) for year in years]
+    assert len(claims) == sum(len(paper.claims) for paper in papers)
+    for paper in papers:
         arms = {row: babylm_sweep.ARMS[row] for row in paper.rows}
         assert paper.arms == arms
 
@@ -181,12 +186,14 @@ def test_scores_are_those_of_the_last_step(tmp_path):
         table = {"table": {"all": {"accuracy": cell}}}
         (folder / "table.json").write_text(json.dumps(table))
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
-    column = scored.scored_column("LAMBADA", "lambada", "accuracy", percent=True)
+    column = scored_columns.scored_column(
+        "LAMBADA", "lambada", "accuracy", percent=True
+    )
     assert column.ready(trial) and column.value(trial) == 75.0
     assert column.margin(trial) == pytest.approx(10.0)
-    other = scored.scored_column("LAMBADA", "lambada", "fill-in accuracy")
+    other = scored_columns.scored_column("LAMBADA", "lambada", "fill-in accuracy")
     assert other.value(trial) is None
-    assert not scored.BLIMP.ready(trial)
+    assert not scored_columns.BLIMP.ready(trial)
 
 
 def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
@@ -199,7 +206,7 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     ]
     (folder / "scores.jsonl").write_text("\n".join(lines))
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
-    assert scored.blimp(trial).tolist() == [100, 0, 50]
+    assert scored_columns.blimp(trial).tolist() == [100, 0, 50]
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

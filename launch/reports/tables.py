@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
-from launch import user_code
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
@@ -79,24 +78,6 @@ class Table(NamedTuple):
     claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
-
-
-def load_table(file: str) -> Table:
-    """The table that a file defines.
-
-    Raises:
-      UserError: there is no such file, or its TABLE is none.
-    """
-    table = getattr(user_code.module_at(file), "TABLE", None)
-    if not isinstance(table, Table) or not callable(table.rows):
-        raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
-    names = [column.name for column in table.columns if isinstance(column, Column)]
-    if len(names) < max(1, len(table.columns)):
-        raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
-    for name in table.bars:
-        if name not in names:
-            raise unknown(f"column of TABLE.bars in {file}", name, names)
-    return table
 
 
 def table_rows(table: Table, trials: list[Trial]) -> Rows:

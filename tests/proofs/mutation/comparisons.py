@@ -100,7 +100,7 @@ MUTANTS = [
     ),
     Mutant(
         "a collapsed regression ends the table",
-        "experiments/paper_tables/published.py",
+        "launch/reports/result_columns.py",
         "metrics.get(name, 0.0) if metric in CORRELATIONS else metrics[name]",
         "metrics[name]",
         "tests/test_tables.py",
