@@ -28,6 +28,7 @@ from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
 from research.evaluation.statistics import Estimate
 from research.files.output_files import write_output
+from research.metrics import HIGHER
 
 INTRODUCTION = """# Claims
 
@@ -124,12 +125,9 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             f"{rows[0]} and {rows[1]} have the same {plan.metric} in all runs: what "
             f"they differ in has no effect at scale {scale}, and nothing is compared"
         )
-    stand_ins = {column.name: column.stand_in for column in table.columns}
-    origin = _origin(both) | {"stand_in": stand_ins[plan.metric]}
-    lower = args.lower_is_better or plan.metric in claim.lower_is_better
-    result = Result(
-        tuple(seeds), better, worse, not lower, {"table": file, "rows": rows, **origin}
-    )
+    (column,) = (each for each in table.columns if each.name == plan.metric)
+    origin = {"table": file, "rows": rows, **_origin(both), "stand_in": column.stand_in}
+    result = Result(tuple(seeds), better, worse, column.better == HIGHER, origin)
     return ledger.write_result(claim, args.scale, result, Path(args.folder))
 
 
@@ -260,11 +258,6 @@ def parser() -> cli.Parser:
     )
     parser.add_argument("--better", default="", help="of the claim: another row")
     parser.add_argument("--worse", default="", help="of the claim: another row")
-    parser.add_argument(
-        "--lower_is_better",
-        action="store_true",
-        help="of the claim: of the plan's metric",
-    )
     return parser
 
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -210,8 +211,10 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-@pytest.mark.parametrize(("metric", "factor"), [("f1", 100), ("chrf", 1)])
-def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
+@pytest.mark.parametrize(
+    ("kind", "metric", "factor"), [("tags", "f1", 100), ("text", "chrf", 1)]
+)
+def test_a_score_and_its_margin_are_in_per_cent(split, kind, metric, factor):
     result = {
         "metrics": {"valid/f1": 0.5, "valid/chrf": 50.0},
         "margins": {"valid/f1": 0.1, "valid/chrf": 9.0},
@@ -221,8 +224,8 @@ def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
         for numbers in (result["metrics"], result["margins"]):
             numbers |= {k.replace("valid", "test"): v / 2 for k, v in numbers.items()}
         result["item_scores"]["test"] = [0.25]
-    name, config = f"{split}/{metric}", {"objective.name": "x"}
-    trial = SimpleNamespace(result=result, config=config)
+    name, objective = f"{split}/{metric}", SimpleNamespace(predicts=kind)
+    trial = SimpleNamespace(result=result, objective=objective)
     assert task_score(metric)(trial) == factor * result["metrics"][name]
     assert task_margin(metric)(trial) == factor * result["margins"][name]
     del result["margins"]
@@ -230,9 +233,33 @@ def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
 
 
 def test_settings_are_picked_by_a_correlation_that_is_not_defined():
-    trial = SimpleNamespace(result={"metrics": {"valid/loss": 2.0, "valid/f1": 0.5}})
-    picked = [valid_score(name)(trial) for name in ("pearson", "f1", "perplexity")]
-    assert picked == [0.0, 0.5, -2.0]
+    objective = SimpleNamespace(predicts="number")
+    result = {"metrics": {"valid/loss": 2.0, "valid/mean_squared_error": 0.5}}
+    trial = SimpleNamespace(result=result, objective=objective, name="t")
+    names = ("pearson", "mean_squared_error", "perplexity")
+    assert [valid_score(name)(trial) for name in names] == [0.0, 0.5, 2.0]
+    with pytest.raises(UserError, match="t has no valid/mean_absolute_error: it is of"):
+        valid_score("mean_absolute_error")(trial)
+    with pytest.raises(UserError, match="unknown metric of t 'bleu'"):
+        valid_score("bleu")(trial)
+
+
+def test_columns_say_what_is_better_in_their_metric():
+    """As the papers say it."""
+    for path in published.FOLDER.glob("*.toml"):
+        content = tomllib.loads(path.read_text())
+        name = content.get("table", path.stem).replace("-", "_")
+        table = load_table(FILES[name])
+        for column in table.columns:
+            assert column.better == content["metrics"].get(column.name, "higher")
+
+
+def test_a_score_that_is_a_mean_of_items_has_their_scores():
+    objective = SimpleNamespace(predicts="span")
+    result = {"metrics": {"valid/exact_match": 0.5}, "item_scores": {"valid": [1, 0.5]}}
+    trial = SimpleNamespace(result=result, objective=objective)
+    assert task_score("f1")(trial).tolist() == [100, 50]
+    assert task_score("exact_match")(trial) == 50
 
 
 def test_the_parts_of_a_mean_come_before_it():

@@ -4,21 +4,15 @@ import math
 
 import numpy as np
 
-from launch.reports.tables import Column, Curve
+from launch.reports.tables import Column, Curve, metric_value
 from launch.sweeps.trial import Trial
+from research import metrics
+from research.errors import UserError, unknown
+from research.metrics import HIGHER, LOWER, Value
 
 PRETRAINING = "pretraining"
 PERPLEXITY = "perplexity"
 """Of a task's targets: a number of tables, beside the metrics of evaluations."""
-
-ITEM_MEANS = {"accuracy": "", "f1": "question_answering"}
-"""Metrics that are means of the items' scores, of every objective or of this one."""
-
-OF_100 = ("bleu", "chrf")
-"""Metrics that are between 0 and 100 as they are."""
-
-CORRELATIONS = ("pearson", "spearman")
-"""Metrics that are not defined where a prediction is constant: 0 here, as in GLUE."""
 
 
 def masked_perplexity(trial: Trial) -> float:
@@ -41,7 +35,9 @@ def petaflops(trial: Trial) -> float:
     return sum(each["flops_per_step"] * each["steps"] for each in results) / 1e15
 
 
-MASKED_PERPLEXITY = Column("masked-LM ppl", PRETRAINING, masked_perplexity, tested=True)
+MASKED_PERPLEXITY = Column(
+    "masked-LM ppl", PRETRAINING, masked_perplexity, tested=True, better=LOWER
+)
 COSTS = (
     Column("parameters, M", PRETRAINING, lambda t: t.result["parameters"] / 1e6),
     Column("tokens, M", PRETRAINING, megatokens),
@@ -72,27 +68,26 @@ def task_score(metric: str):
     """
 
     def score(trial: Trial) -> float | np.ndarray:
-        metrics, objective = trial.result["metrics"], trial.config["objective.name"]
         if metric == PERPLEXITY:
-            return math.exp(metrics["valid/target"])
-        split = _shown_split(trial)
-        if ITEM_MEANS.get(metric) in ("", objective):
-            return 100 * np.array(trial.result["item_scores"][split])
-        if metric in CORRELATIONS:
-            return 100 * metrics.get(f"{split}/{metric}", 0.0)
-        return _percent(metric, metrics[f"{split}/{metric}"])
+            return math.exp(metric_value("metrics.valid/target", trial))
+        split, value = _shown_split(trial), _value(metric, trial)
+        if value.mean_of_scores:
+            return value.percent(np.array(trial.result["item_scores"][split]))
+        return value.percent(_measured(value, split, trial))
 
     return score
 
 
 def valid_score(metric: str):
-    """A metric of the validation split, by which settings are picked."""
+    """A metric of the validation split, by which settings are picked.
+
+    In place of a perplexity it is the loss.
+    """
 
     def score(trial: Trial) -> float:
-        metrics, name = trial.result["metrics"], f"valid/{metric}"
         if metric == PERPLEXITY:
-            return -metrics["valid/loss"]
-        return metrics.get(name, 0.0) if metric in CORRELATIONS else metrics[name]
+            return metric_value("metrics.valid/loss", trial)
+        return _measured(_value(metric, trial), "valid", trial)
 
     return score
 
@@ -103,7 +98,7 @@ def task_margin(metric: str):
     def margin(trial: Trial) -> float:
         margins = trial.result.get("margins", {})
         name = f"{_shown_split(trial)}/{metric}"
-        return _percent(metric, margins.get(name, math.nan))
+        return _value(metric, trial).percent(margins.get(name, math.nan))
 
     return margin
 
@@ -115,13 +110,33 @@ def task_column(name: str, task: str, metric: str, *, margin: bool = False) -> C
       margin: whether a single run's number has its interval over items.
     """
     score, picked_by = task_score(metric), valid_score(metric)
-    own_margin = task_margin(metric) if margin else ""
-    return Column(name, task, score, 1, True, picked_by, margin=own_margin)
+    more = {"margin": task_margin(metric)} if margin else {}
+    better = LOWER if metric == PERPLEXITY or metrics.signs()[metric] < 0 else HIGHER
+    return Column(name, task, score, 1, True, picked_by, better=better, **more)
+
+
+def _value(metric: str, trial: Trial) -> Value:
+    """What a metric of a trial's predictions is.
+
+    Raises:
+      UserError: its predictions are of another kind.
+    """
+    values = metrics.values_of(trial.objective.predicts)
+    if metric not in values:
+        raise unknown(f"metric of {trial.name}", metric, values)
+    return values[metric]
+
+
+def _measured(value: Value, split: str, trial: Trial) -> float:
+    """A metric of a result; where it is not defined, what tables count instead."""
+    found = trial.result["metrics"].get(f"{split}/{value.name}", value.undefined_counts)
+    if found is None:
+        raise UserError(
+            f"{trial.name} has no {split}/{value.name}: "
+            f"{value.undefined or 'it is of an earlier version'}"
+        )
+    return found
 
 
 def _shown_split(trial: Trial) -> str:
     return "test" if trial.result["item_scores"].get("test") else "valid"
-
-
-def _percent(metric: str, value: float) -> float:
-    return value if metric in OF_100 else 100 * value

@@ -74,6 +74,9 @@ def load_table(file: str) -> Table:
     for name in table.bars:
         if name not in names:
             raise unknown(f"column of TABLE.bars in {file}", name, names)
+    for column in table.columns:
+        if column.better not in (known := (metrics.HIGHER, metrics.LOWER)):
+            raise unknown(f"`better` of {column.name} in {file}", column.better, known)
     return table
 
 

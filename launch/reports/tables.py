@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.metrics import HIGHER, LOWER
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
 """Row -> group -> its trials; the columns of a missing group show a dash."""
@@ -21,7 +22,7 @@ class Column(NamedTuple):
     """One number of each trial of a group, averaged over the group.
 
     Where a group has several settings of one seed, such as learning rates, the one with
-    the highest mean of `picked_by` is taken, for each pretraining seed by itself.
+    the best mean of `picked_by` is taken, for each pretraining seed by itself.
     """
 
     name: str
@@ -35,6 +36,12 @@ class Column(NamedTuple):
     margin: Value = ""  # of a single run's number: that of its interval over items
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
     # `value` reads; the table's note says what else has to be done
+    better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return {HIGHER: 1, LOWER: -1}[self.better]
 
     @property
     def header(self) -> str:

@@ -101,8 +101,8 @@ MUTANTS = [
     Mutant(
         "a collapsed regression ends the table",
         "launch/reports/result_columns.py",
-        "metrics.get(name, 0.0) if metric in CORRELATIONS else metrics[name]",
-        "metrics[name]",
+        "if found is None:",
+        "if not found:",
         "tests/test_tables.py",
         "not_defined",
     ),
