@@ -15,11 +15,15 @@ from launch.hardware.tpu_topology import set_environment, topology_devices
 HEADS, HEAD_WIDTH = 12, 64
 RELATIVE_WIDTH = HEADS * HEAD_WIDTH
 """The width of XLNet's relative terms is that of the network."""
+WINDOW = 64
+"""Positions to each side, as in ModernBERT."""
 LENGTHS = (512, 2048, 8192, 32768)
 PATTERNS = (
     "causal",
     "full",
+    f"full, a window of {WINDOW}",
     "permuted",
+    "permuted, two intervals",
     "permuted, T5's bias",
     "permuted, XLNet's terms",
 )
@@ -40,6 +44,7 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
     import jax
     import jax.numpy as jnp
 
+    from research.batch import INTERVAL_ARRAYS
     from research.networks.layers.dense_attention import (
         AttentionInputs,
         dense_attention,
@@ -49,14 +54,16 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
     from research.networks.layers.positions import NUM_BUCKETS
     from research.run.flops import peak_bytes
 
+    kind = pattern.partition(",")[0]
     mesh = jax.make_mesh((1,), ("data",), devices=devices[:1])
 
     def loss(states, table, relative, group):
         inputs = AttentionInputs(
             group,
             group,
-            pattern if pattern in ("causal", "full") else "general",
+            kind if kind in ("causal", "full") else "general",
             bias_table=table if "bias" in pattern else None,
+            window=WINDOW if "window" in pattern else 0,
         )
         if dense:
             out = dense_attention(*states, dense_mask(inputs), relative=relative)
@@ -76,6 +83,8 @@ def mebibytes(devices: Sequence[Any], pattern: str, length: int, dense: bool) ->
         relative = [shape((1, length, *dims), jnp.bfloat16) for dims in widths]
     table = shape((NUM_BUCKETS, HEADS), jnp.float32)
     names = ("segment", "rank", "reach", "position")
+    if "intervals" in pattern:
+        names += INTERVAL_ARRAYS
     group = dict.fromkeys(names, shape((1, length), jnp.int32))
     gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))
     with jax.set_mesh(mesh):

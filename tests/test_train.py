@@ -9,7 +9,7 @@ import pytest
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
-from research.run import compiled_phases
+from research.run import parts as run_parts
 from research.run.metric_writer import read_metrics
 from research.run.setup import build_program
 from research.run.workdir import read_result
@@ -22,15 +22,11 @@ def folder(tmp_path_factory):
     return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
 
 
-TRACED = {"train.profile_steps": [5, 6]}
-"""Other runs have no trace, and are the same."""
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(folder, tmp_path_factory):
     """The workdir and the result of a run that is not stopped."""
     workdir = tmp_path_factory.mktemp("uninterrupted")
-    return workdir, train(tiny_config(folder, **TRACED), workdir)
+    return workdir, train(tiny_config(folder), workdir)
 
 
 def test_the_loss_falls_and_everything_is_written(uninterrupted):
@@ -46,19 +42,6 @@ def test_the_loss_falls_and_everything_is_written(uninterrupted):
         path.name for path in workdir.iterdir()
     }
     assert sorted(p.name for p in (workdir / "checkpoints").iterdir()) == ["10", "12"]
-
-
-def test_the_steps_that_are_asked_for_are_traced(uninterrupted):
-    workdir, _ = uninterrupted
-    (trace,) = (workdir / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
-    content = trace.read_bytes()
-    assert b"step_num" in content and b"train" in content
-
-
-@pytest.mark.parametrize("steps", [[3], [0, 2], [3, 2], [12, 13], ["a", 2]])
-def test_steps_to_trace_that_are_none_are_refused(folder, steps):
-    with pytest.raises(UserError, match=r"profile_steps is \[first, last\], two of"):
-        tiny_config(folder, **{"train.profile_steps": steps})
 
 
 def test_a_finished_run_does_not_train_again(uninterrupted, folder):
@@ -124,7 +107,7 @@ def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path)
 
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     order = []
-    log, compile_step = loop.Loop._log, compiled_phases.compile_step
+    log, compile_step = loop.Loop._log, run_parts.compile_step
 
     def recording_compile(program):
         step, cost = compile_step(program)
@@ -139,7 +122,7 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
         order.append(f"read {step}")
         log(self, step, *args, **kwargs)
 
-    monkeypatch.setattr(compiled_phases, "compile_step", recording_compile)
+    monkeypatch.setattr(run_parts, "compile_step", recording_compile)
     monkeypatch.setattr(loop.Loop, "_log", recording_log)
     changes = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
     train(tiny_config(folder, **changes), tmp_path)
@@ -236,7 +219,7 @@ def test_losses_do_not_depend_on_mesh_or_accumulation(
 
     for devices, changes in ((1, {}), (8, split)):
         if devices > 1:
-            monkeypatch.setattr(compiled_phases, "build_program", recording_build)
+            monkeypatch.setattr(run_parts, "build_program", recording_build)
         workdir = tmp_path / str(devices)
         train(tiny_config(folder, objective, **short, **changes), workdir, devices)
         lines = read_metrics(workdir)

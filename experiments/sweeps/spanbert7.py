@@ -7,7 +7,7 @@ Question: with masked spans, is one sequence better than two with next sentence
 prediction, and does the span boundary objective help?
 """
 
-from launch.sweeps import finetuning
+from experiments.paper_tables import finetuning
 
 
 def sweep(scale, tasks):

@@ -9,12 +9,15 @@ training set; it is tuned anew for each, by the same steps.
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
+from experiments.paper_tables import finetuning
 from experiments.sweeps.tasks import SEEDS
-from launch.sweeps import finetuning
+
+LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+METRICS = {f"XNLI {language}": "accuracy" for language in LANGUAGES.split()}
 
 
 def sweep(scale, tasks):
-    chosen = finetuning.own_tasks("xnli", tasks)
+    chosen = finetuning.known_tasks(METRICS, tasks, "xnli.py")
     for seed in range(SEEDS[scale]):
         arm = "experiments/xlmr.py", {}
         start = finetuning.pretraining("xlmr", arm, scale, seed=seed)

@@ -203,8 +203,7 @@ def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
         settings.setdefault(setting, []).append(trial)
 
     def quality(group: list[Trial]) -> float:
-        values = [metric_value(column.picked_by, t) for t in group]
-        return column.sign * float(np.mean(values))
+        return float(np.mean([metric_value(column.picked_by, t) for t in group]))
 
     for settings in by_start.values():
         yield from max(settings.values(), key=quality)

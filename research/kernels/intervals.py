@@ -125,13 +125,14 @@ def _joined(each: Sequence[Interval]) -> tuple[Interval, ...]:
     return first, *rest
 
 
-def run_intervals(segment: jax.Array, *, causal: bool) -> Intervals:
+def run_intervals(segment: jax.Array, *, causal: bool, window: int = 0) -> Intervals:
     """The intervals of self-attention in array order, without a sort.
 
     Args:
       segment: [B, L] int32, of queries and keys alike; the positions of a segment are
         consecutive. 0 is padding.
       causal: a query attends to keys up to its own index; else to all of its segment.
+      window: keys to each side that a query attends to; 0: all of these.
     """
     index = jax.lax.broadcasted_iota(jnp.int32, segment.shape, 1)
     start = _first_of_run(segment, index)
@@ -139,6 +140,9 @@ def run_intervals(segment: jax.Array, *, causal: bool) -> Intervals:
     if not causal:
         flipped = _first_of_run(jnp.flip(segment, 1), jnp.flip(-stop, 1))
         stop = -jnp.flip(flipped, 1)
+    if window:
+        start = jnp.maximum(start, index - window)
+        stop = jnp.minimum(stop, index + window + 1)
     interval = Interval(start, jnp.where(segment > 0, stop, start))
     return Intervals((interval,), None)
 

@@ -51,6 +51,12 @@ class Network(Options):
         "learned", ("learned", "sinusoidal", "rotary", "t5", "relative", "none")
     )  # relative: Transformer-XL's, which mems need
     rope_theta: float = number(10_000.0, above=0)  # base of the wavelengths of rotary
+    window: int = dim(0, least=0)  # positions to each side to which a query attends, in
+    # rows that are full or causal; 0: all. Of ModernBERT 64, of its width of 128
+    global_every: int = depth(0, least=0)  # layers 0, n, 2n, ... have no window; 0: all
+    # layers have it
+    rope_theta_local: float = number(0.0, least=0)  # rope_theta of the layers that have
+    # a window; 0: the same
     shared_relative_biases: bool = False  # all layers have the same biases u and v of
     # relative positions and token types
     cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
@@ -80,6 +86,7 @@ class Network(Options):
         super().__post_init__()
         self._check_heads()
         self._check_positions()
+        self._check_window()
         self._check_dropout()
         self._check_attention()
 
@@ -119,6 +126,19 @@ class Network(Options):
                 f"not {self.position}"
             )
 
+    def _check_window(self):
+        for key in ("global_every", "rope_theta_local"):
+            if getattr(self, key) and not self.window:
+                raise UserError(
+                    f"model.{key} is {getattr(self, key)}, but there is no window; set "
+                    f"model.window, or model.{key}=0"
+                )
+        if self.rope_theta_local and self.position != "rotary":
+            raise UserError(
+                "model.rope_theta_local needs model.position rotary, "
+                f"not {self.position}"
+            )
+
     def _check_dropout(self):
         if self.position_dropout > 0 and self.position != "relative":
             raise UserError(
@@ -147,6 +167,12 @@ class Network(Options):
             ),
         }
         return next((what for what, is_needed in needs.items() if is_needed), "")
+
+    def has_window(self, layer: int) -> bool:
+        """Whether a layer of a stack has a window."""
+        return self.window > 0 and not (
+            self.global_every and layer % self.global_every == 0
+        )
 
     @property
     def has_relative_terms(self) -> bool:

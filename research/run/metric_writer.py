@@ -62,11 +62,7 @@ class MetricWriter:
             return
         self.lines = self._open(METRICS_FILE, step)
         self._open(SPEED_FILE, step)
-        self.tensorboard = TensorBoardWriter(self.tensorboard_folder, step)
-
-    @property
-    def tensorboard_folder(self) -> epath.Path:
-        return self.folder / "tensorboard"
+        self.tensorboard = TensorBoardWriter(self.folder / "tensorboard", step)
 
     def latest(self) -> dict[str, float]:
         """The latest value of each metric."""

@@ -30,7 +30,6 @@ CHANGEABLE_KEYS = (
     "mesh.tensor",
     "train.checkpoint_every",
     "train.keep_checkpoints",
-    "train.profile_steps",
 )
 """Config keys that a restart may change: the numbers do not depend on them."""
 

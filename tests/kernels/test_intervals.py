@@ -160,6 +160,21 @@ def test_sorted_queries_need_fewer_tiles():
     assert fraction(np.arange(length)) > 0.9
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_tiles_outside_a_window_are_left_out(causal):
+    """The mask is that by definition, in packed rows."""
+    length, tile, window = 256, 16, 10
+    segment = np.repeat(np.array([[1, 2, 0]], np.int32), [100, 150, 6], axis=1)
+    intervals = run_intervals(segment, causal=causal, window=window)
+    distance = np.arange(length) - np.arange(length)[:, None]
+    mask = (segment == segment.T) & (segment > 0) & (np.abs(distance) <= window)
+    mask &= (distance <= 0) | (not causal)
+    np.testing.assert_array_equal(mask_of(intervals, length)[0], mask)
+    tiles = {"num_keys": length, "query_tile": tile, "key_tile": tile}
+    (keys,) = tile_bounds(intervals.each, **tiles).keys
+    assert np.max(keys.stop - keys.start) == 3 - causal
+
+
 def test_tiles_between_two_intervals_are_left_out():
     """Of windows and four global tokens, whose ranks are the lowest (Longformer)."""
     length, tile, num_global, window = 512, 16, 4, 8

@@ -17,6 +17,10 @@ DECODERS = {
     "learned": {"num_kv_heads": 1},
     "rotary": {"position": "rotary", "norm_placement": "post", "scan_unroll": 2},
     "t5": {"position": "t5", "init": "t5", "bias": False, "shared_layers": True},
+    "window": {
+        **{"position": "rotary", "window": 2, "global_every": 2},
+        "rope_theta_local": 100.0,
+    },
     "relative": {
         **{"position": "relative", "shared_relative_biases": True, "scan_unroll": 3},
         **{"token_type_encoding": "relative", "token_types": 2},
@@ -55,6 +59,7 @@ table and as products. Those of the others are long."""
         )
         for name, changes in DECODERS.items()
         for pattern in ("causal", "general")
+        if (name, pattern) != ("window", "general")  # which is refused
     ],
 )
 def test_a_decoder_reads_a_text_in_parts(

@@ -103,6 +103,10 @@ NETWORKS = {
     ),
     "decoder": (decoder, {"position": "rotary", "activation": "swiglu"}),
     "two_intervals": (two_intervals, {"layers": 1}),
+    "windows": (
+        decoder,
+        {"position": "rotary", "window": 3, "global_every": 2, "rope_theta_local": 9.0},
+    ),
     "adaptive": (
         decoder,
         {"cutoffs": [30, 90], "cutoff_divisor": 4, "output_head": "bias"},

@@ -20,6 +20,8 @@ KEY = jax.random.key(0)
         ({"position_dropout": 0.1}, r"model\.position relative, not learned"),
         ({"attention_dropout": -0.1}, r"attention_dropout is at least 0, or -1.*-0\.1"),
         ({"position": "rotary", "width": 6}, r"rotary needs an even width"),
+        ({"global_every": 3}, r"global_every is 3, but there is no window; set model"),
+        ({"window": 4, "rope_theta_local": 9.0}, r"local needs model\.position rotary"),
         ({"position": "relative", "width": 15, "heads": 3}, r"an even model\.width"),
         (
             {"token_type_encoding": "relative"},

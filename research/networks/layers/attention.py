@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.errors import UserError
 from research.networks.layers.cache import KeyValues
 from research.networks.layers.dense import Dense, dropout, gather_positions
 from research.networks.layers.dense_attention import (
@@ -64,11 +65,7 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
     rotary = relative = None, None  # of queries, of keys
     if "position" in inputs.query:
         if options.position == "rotary":
-            positions = inputs.query["position"], inputs.key["position"]
-            rotary = [
-                rotary_angles(each, options.key_width, options.rope_theta)
-                for each in positions
-            ]
+            rotary = _rotary(options, inputs, options.rope_theta)
         if options.has_relative_terms:
             relative = relative_features(options, inputs)
     query, key = map(PositionFeatures, rotary, relative)
@@ -78,6 +75,56 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
         )
         query = query._replace(output=by_type)
     return PreparedInputs(query, key, _make_mask(options, inputs))
+
+
+def add_window(
+    options: Options, inputs: AttentionInputs, prepared: PreparedInputs
+) -> PreparedInputs:
+    """The same for layers with `model.window`, which may have another base of rotary.
+
+    Raises:
+      UserError: the rows are not in the order of positions, or there are mems.
+    """
+    if inputs.pattern == "general":
+        raise UserError(
+            f"model.window is {options.window}, but the attention mask of this "
+            "objective is neither full nor causal; set model.window=0"
+        )
+    if inputs.mems_segment is not None:
+        raise UserError(
+            f"model.window is {options.window}, but to mems (objective.mem_len) all "
+            "queries attend; set model.window=0"
+        )
+    mask = _make_mask(options, inputs._replace(window=options.window))
+    if options.rope_theta_local:
+        query, key = _rotary(options, inputs, options.rope_theta_local)
+        prepared = prepared._replace(
+            query=prepared.query._replace(rotary=query),
+            key=prepared.key._replace(rotary=key),
+        )
+    return prepared._replace(mask=mask)
+
+
+def choose_inputs(
+    has_window: jax.Array, windowed: PreparedInputs, others: PreparedInputs
+) -> PreparedInputs:
+    """Those of a layer, by a scalar that may differ from one scanned layer to the next.
+
+    Of both only arrays differ; kernels have the same tiles.
+    """
+
+    def choose(one, other):
+        if one is other or not isinstance(one, jax.Array):
+            return other
+        return jnp.where(has_window, one, other)
+
+    return jax.tree.map(choose, windowed, others)
+
+
+def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tuple]:
+    """The angles of queries and of keys."""
+    positions = inputs.query["position"], inputs.key["position"]
+    return [rotary_angles(each, options.key_width, theta) for each in positions]
 
 
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:

@@ -34,6 +34,8 @@ class AttentionInputs(NamedTuple):
     bias_table: jax.Array | None = None  # [R, H], T5's relative bias
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
     # which are the slots of a cache; None: 0, and there is no cache
+    window: int = 0  # keys to each side that a query attends to, in the order of the
+    # arrays without padding; 0: all. Not of the general pattern
 
 
 class DenseMask(NamedTuple):
@@ -78,10 +80,22 @@ def attention_mask(inputs: AttentionInputs) -> jax.Array:
         query_index += 0 if inputs.start is None else inputs.start
         key_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 2)
         mask_BLM &= key_index <= query_index
+    if inputs.window:
+        mask_BLM &= _window_mask(inputs)
     if inputs.mems_segment is not None:
         mems = (query["segment"] > 0)[:, :, None] & (inputs.mems_segment > 0)[:, None]
         mask_BLM = jnp.concatenate([mems, mask_BLM], axis=-1)
     return mask_BLM
+
+
+def _window_mask(inputs: AttentionInputs) -> jax.Array:
+    """[B, L, M] bool: at most as many tokens as the window has lead to the key."""
+    is_token_BM = inputs.key["segment"] > 0
+    place_BM = place_BL = jnp.cumsum(is_token_BM, axis=1, dtype=jnp.int32)
+    if inputs.start is not None:
+        length = inputs.query["segment"].shape[1]
+        place_BL = jax.lax.dynamic_slice_in_dim(place_BM, inputs.start, length, axis=1)
+    return jnp.abs(place_BM[:, None, :] - place_BL[:, :, None]) <= inputs.window
 
 
 def same_segment(query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:

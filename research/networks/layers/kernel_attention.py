@@ -145,7 +145,9 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
     lengths = {group["segment"].shape[1] for group in (query, key)}
     is_self = "rank" in key and len(lengths) == 1
     if is_self and pattern != "general" and mems_segment is None:
-        return run_intervals(key["segment"], causal=pattern == "causal")
+        causal = pattern == "causal"
+        return run_intervals(key["segment"], causal=causal, window=inputs.window)
+    assert not inputs.window, "windows of sorted keys and of mems are refused"
     if pattern == "general":
         ranks, rank = [(query.get("low"), query["reach"])], key["rank"]
         if "reach2" in query:

@@ -8,11 +8,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax import lax
 
 from research.batch import input_group
-from research.networks.layers.attention import Attention, PreparedInputs, prepare
+from research.networks.layers.attention import (
+    Attention,
+    PreparedInputs,
+    add_window,
+    choose_inputs,
+    prepare,
+)
 from research.networks.layers.cache import Cache, KeyValues
 from research.networks.layers.dense import (
     STATE_AXES,
@@ -167,18 +174,21 @@ class Stack(Module):
         if cache is not None:
             encoded = encoded or cache.encoded
             cache = cache.write_group(group, num_keys)
-        self_inputs = self._self_inputs(group, num_keys, mems, cache, pattern)
+        self_inputs, windowed = self._self_inputs(group, num_keys, mems, cache, pattern)
         cross, block = None, Block(options, parent=None)
         if encoded is not None:
             cross = encoded.states, self._cross_inputs(group, encoded)
 
         def run_block(x, layer, scored=None):
-            params, dropout_key, mems_BND, keys, cross_keys = layer
+            params, has_window, dropout_key, mems_BND, keys, cross_keys = layer
             cross_of_layer = cross if cross_keys is None else (cross_keys, cross[1])
+            own_inputs = self_inputs
+            if windowed is not None:
+                own_inputs = choose_inputs(has_window, windowed, self_inputs)
             after = block.apply(
                 {"params": params},
                 x,
-                self_inputs,
+                own_inputs,
                 num_keys=num_keys,
                 mems=mems_BND,
                 cross=cross_of_layer,
@@ -210,10 +220,11 @@ class Stack(Module):
         """What each layer reads beside its parameters, stacked over the layers.
 
         Returns:
-          dropout keys, mems, and the keys and values in the cache of self-attention and
-          of cross-attention; each None if there is none.
+          whether it has a window, dropout keys, mems, and the keys and values in the
+          cache of self-attention and of cross-attention; each None if there is none.
         """
         options, dropout_keys, mems_state = self.options, None, None
+        has_window = self._has_window if self._has_window.any() else None
         if options.has_dropout and self.has_rng("dropout"):
             dropout_keys = jax.random.split(self.make_rng("dropout"), options.layers)
         if mems is not None:
@@ -222,7 +233,7 @@ class Stack(Module):
         cross_keys = None if encoded is None else encoded.states
         if not isinstance(cross_keys, KeyValues):  # states, which all layers share
             cross_keys = None
-        return dropout_keys, mems_state, keys, cross_keys
+        return has_window, dropout_keys, mems_state, keys, cross_keys
 
     def _init_blocks(self, block, x, group, self_inputs, cross, key, *, mems, num_keys):
         """Parameters of all blocks, stacked over the layers."""
@@ -238,8 +249,20 @@ class Stack(Module):
         params = jax.vmap(init_block)(jax.random.split(key, count))
         return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: "layers"})
 
+    @property
+    def _has_window(self):
+        """[layers] bool."""
+        return np.array(
+            [self.options.has_window(n) for n in range(self.options.layers)]
+        )
+
     def _self_inputs(self, group, num_keys, mems, cache, pattern):
-        """What all layers' self-attention reads, and parameters that they share."""
+        """What all layers' self-attention reads, and parameters that they share.
+
+        Returns:
+          the inputs of all layers, or of those without a window; and of those that have
+          one, None if the layers do not differ.
+        """
         options, bias_table = self.options, None
         if options.position == "t5":
             std = options.width**-0.5 if options.init == "t5" else 0.02
@@ -263,7 +286,10 @@ class Stack(Module):
             sinusoids = dropout(self, relative.sinusoids, "position")
             relative = relative._replace(sinusoids=sinusoids)
             prepared = prepared._replace(key=prepared.key._replace(relative=relative))
-        return prepared
+        if not self._has_window.any():
+            return prepared, None
+        windowed = add_window(options, inputs, prepared)
+        return (windowed, None) if self._has_window.all() else (prepared, windowed)
 
     def _cross_inputs(self, group, encoded):
         # Only segments: ranks and positions of the two sides are on different scales.

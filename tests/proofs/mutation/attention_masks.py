@@ -1,4 +1,4 @@
-"""Attention masks: permuted and causal language models, UniLM, mems."""
+"""Attention masks: permuted and causal language models, UniLM, mems, windows."""
 
 from tests.proofs.mutation import Mutant
 
@@ -14,6 +14,12 @@ TEST_PAIRS = "tests/objectives/test_plm_pairs.py"
 TEST_LM = "tests/objectives/test_lm.py"
 TEST_UNILM = "tests/objectives/test_unilm.py"
 TEST_RECURRENCE = "tests/objectives/inputs/test_recurrence.py"
+TEST_BATCH = "tests/test_batch.py"
+TEST_WINDOWS = "tests/networks/test_windows.py"
+
+BATCH = "research/batch.py"
+ATTENTION = "research/networks/layers/attention.py"
+DENSE_ATTENTION = "research/networks/layers/dense_attention.py"
 
 MUTANTS = [
     Mutant(
@@ -259,5 +265,101 @@ MUTANTS = [
         "from_first = 0 * uneven",
         TEST_PAIRS,
         "two_segments_and_the_class_token",
+    ),
+    Mutant(
+        "a query attends to the lowest rank of its interval by no key",
+        BATCH,
+        "return mask & (query[low][:, :, None] <= rank) if low in query else mask",
+        "return mask & (query[low][:, :, None] < rank) if low in query else mask",
+        TEST_BATCH,
+        "two_intervals",
+    ),
+    Mutant(
+        "a key has to be in both intervals",
+        BATCH,
+        'return mask | within("low2", "reach2") if "reach2" in query else mask',
+        'return mask & within("low2", "reach2") if "reach2" in query else mask',
+        TEST_BATCH,
+        "two_intervals",
+    ),
+    Mutant(
+        "the kernel has no second interval of ranks",
+        "research/networks/layers/kernel_attention.py",
+        'if "reach2" in query:',
+        'if "reach3" in query:',
+        "tests/networks/layers/test_attention.py",
+        "keys_of_its_intervals and interval",
+    ),
+    Mutant(
+        "packed rows leave out the second interval",
+        "research/objectives/inputs/packed_layout.py",
+        "for name in input_names(specs, p)",
+        "for name in INPUT_ARRAYS",
+        "tests/objectives/inputs/test_packed_rows.py",
+        "intervals_of_ranks",
+    ),
+    Mutant(
+        "new tokens attend by ranks and reaches alone",
+        "research/generation/continuation.py",
+        "for name in input_names(group)",
+        "for name in input_names(())",
+        "tests/generation/test_generate.py",
+        "new_tokens_attend",
+    ),
+    Mutant(
+        "a window ends a token early",
+        DENSE_ATTENTION,
+        "place_BM[:, None, :] - place_BL[:, :, None]) <= inputs.window",
+        "place_BM[:, None, :] - place_BL[:, :, None]) < inputs.window",
+        TEST_WINDOWS,
+        "its_own_mask and dense",
+    ),
+    Mutant(
+        "padding between a prompt and new tokens is part of a window",
+        DENSE_ATTENTION,
+        'is_token_BM = inputs.key["segment"] > 0',
+        'is_token_BM = inputs.key["segment"] >= 0',
+        "tests/networks/test_cache.py",
+        "window",
+    ),
+    Mutant(
+        "the kernel's windows end a token early",
+        "research/kernels/intervals.py",
+        "stop = jnp.minimum(stop, index + window + 1)",
+        "stop = jnp.minimum(stop, index + window)",
+        TEST_WINDOWS,
+        "its_own_mask and interval",
+    ),
+    Mutant(
+        "the last of every few layers has no window, not the first",
+        "research/networks/transformer.py",
+        "self.global_every and layer % self.global_every == 0",
+        "self.global_every and (layer + 1) % self.global_every == 0",
+        TEST_WINDOWS,
+        "its_own_mask and dense",
+    ),
+    Mutant(
+        "all layers have a window",
+        ATTENTION,
+        "return jnp.where(has_window, one, other)",
+        "return one",
+        TEST_WINDOWS,
+        "its_own_mask and dense",
+    ),
+    Mutant(
+        "layers with a window have the base of rotary of those without",
+        ATTENTION,
+        "query, key = _rotary(options, inputs, options.rope_theta_local)",
+        "query, key = _rotary(options, inputs, options.rope_theta)",
+        TEST_WINDOWS,
+        "base_of_rotary",
+    ),
+    Mutant(
+        "a permuted text has windows, of places in the arrays",
+        ATTENTION,
+        'if inputs.pattern == "general":',
+        "if False:",
+        TEST_WINDOWS,
+        "refused",
     ),
 ]

@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "rotary angles have base 10,000 whatever rope_theta",
         "research/networks/layers/attention.py",
-        "rotary_angles(each, options.key_width, options.rope_theta)",
+        "rotary_angles(each, options.key_width, theta)",
         "rotary_angles(each, options.key_width)",
         TEST_GOLDENS,
         "hugging_face and llama",

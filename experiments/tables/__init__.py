@@ -1,1 +1,0 @@
-"""Tables: files that `launch.report` reads, as it reads one of the user's own."""
