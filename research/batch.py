@@ -14,6 +14,7 @@ intervals a query.
 # B batch, L length, K scored positions, R raw tokens an example, V vocabulary
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,9 @@ class TextSpec(NamedTuple):
     # streams whatever the unit (monolingual text beside parallel text).
     streams: tuple[int, ...] = ()
 
+    # Names of arrays that the text's format has beside it, see `Example.arrays`.
+    arrays: tuple[str, ...] = ()
+
     @property
     def width(self) -> int:
         """R: raw tokens that are read for an example, at most.
@@ -124,7 +128,7 @@ class TextSpec(NamedTuple):
     def of_corpus(self, number: int) -> "TextSpec":
         """The text that an example from corpus `number` takes."""
         if number in self.streams:
-            return TextSpec("stream", self.length)
+            return TextSpec("stream", self.length, arrays=self.arrays)
         return self._replace(streams=())
 
 
@@ -167,12 +171,30 @@ class Example(NamedTuple):
     step: np.ndarray  # [B] int64, training step; EVALUATION_STEP in an evaluation
     document: np.ndarray  # [B] int64, number over all corpora of the document that the
     # text begins in; -1 for rows without text
-    tag: np.ndarray  # [B, R] int32: the label of the part that starts there, -1: none;
-    # [B, 0] where no text has tags
+    arrays: Mapping[str, np.ndarray] = MappingProxyType({})  # of TextSpec.arrays: name
+    # -> [B, R], what each token has: a value of its own, or that of the part or the
+    # document that it is in; `no_value` where there is none
+
+    def rows(self, index: Any) -> "Example":
+        """The rows at an index, a slice or an array of numbers."""
+        *fields, arrays = self
+        picked = {name: array[index] for name, array in arrays.items()}
+        return Example(*(array[index] for array in fields), picked)
 
 
-def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Example:
-    """Rows without text, to be filled or to be scored with weight 0."""
+def no_value(dtype: Any) -> int:
+    """What stands in an array where there is no value: -1, or 0 without a sign."""
+    return -1 if np.issubdtype(dtype, np.signedinteger) else 0
+
+
+def empty_examples(
+    num: int, width: int, pad_id: int, arrays: Mapping[str, Any] = MappingProxyType({})
+) -> Example:
+    """Rows without text, to be filled or to be scored with weight 0.
+
+    Args:
+      arrays: name -> dtype, of those in `Example.arrays`.
+    """
     return Example(
         token=np.full((num, width), pad_id, np.int32),
         flags=np.zeros((num, width), np.uint8),
@@ -182,7 +204,10 @@ def empty_examples(num: int, width: int, pad_id: int, tags: bool = False) -> Exa
         corpus=np.zeros(num, np.int32),
         step=np.full(num, EVALUATION_STEP, np.int64),
         document=np.full(num, -1, np.int64),
-        tag=np.full((num, width * tags), -1, np.int32),
+        arrays={
+            name: np.full((num, width), no_value(dtype), dtype)
+            for name, dtype in arrays.items()
+        },
     )
 
 

@@ -15,13 +15,14 @@ def random_batch(
 
     Each token is a word, and each row a document of its own.
     """
-    num_tokens = objective.text_spec(length).length
+    text_spec = objective.text_spec(length)
+    num_tokens, arrays = text_spec.length, dict.fromkeys(text_spec.arrays, np.int32)
     number, shape = np.arange(rows, dtype=np.int64), (rows, num_tokens)
     token = np.random.default_rng(0).choice(vocab.ordinary_ids, shape)
-    example = empty_examples(rows, num_tokens, vocab.pad_id)
+    example = empty_examples(rows, num_tokens, vocab.pad_id, arrays)
     example.token[:], example.flags[:] = token, WORD
     example.length[:] = example.first_length[:] = num_tokens
     example.step[:], example.document[:] = 0, number
     key = counter_rng.row_key(0, np.zeros_like(number), number)
-    arrays = objective.corrupt(example, key, vocab, length)
-    return arrays | {"example": example_ids(number)}
+    batch = objective.corrupt(example, key, vocab, length)
+    return batch | {"example": example_ids(number)}

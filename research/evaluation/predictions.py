@@ -177,7 +177,7 @@ def _tags_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: the fraction of the words that is right; words past the row have "O"."""
     (arrays,) = rows.arrays
     found = arrays["tag"][arrays["weight"] > 0].tolist()
-    gold = list(rows.document.tags)
+    gold = list(rows.document.arrays["tags"])
     prediction = [data.vocab.labels[tag] for tag in found]
     prediction += ["O"] * (len(gold) - len(prediction))
     right = sum(a == b for a, b in zip(prediction, gold, strict=True))

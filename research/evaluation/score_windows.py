@@ -77,7 +77,6 @@ def raw_text(
         corpus=none,
         step=np.full(len(size), EVALUATION_STEP, np.int64),
         document=np.arange(len(size)),
-        tag=token[:, :0],
     )
     return example, scored
 

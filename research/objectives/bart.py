@@ -152,7 +152,7 @@ class Objective(objectives.Objective):
         if not masks and not self.delete_rate:
             scoring.refuse("objective bart without infilled, masked or deleted words")
         hidden = scoring.HIDE[method](example, scored)
-        rows = scoring.rows_of(example, hidden.text)
+        rows = example.rows(hidden.text)
         token, size = rows.token, rows.length
         valid = np.arange(token.shape[1]) < size[:, None]
         first = np.arange(token.shape[1]) == hidden.first[:, None]

@@ -190,7 +190,7 @@ class Objective(objectives.Objective):
         if self.replacement == "bert":
             self = replace(self, replacement="mask")
         hidden = scoring.HIDE[method](example, scored)
-        token, _, size, *_ = scoring.rows_of(example, hidden.text)
+        token, _, size, *_ = example.rows(hidden.text)
         valid = np.arange(token.shape[1]) < size[:, None]
         runs, key = spans.find_runs(hidden.mask, valid), np.zeros(len(size), np.uint64)
         read, kept = self._encoder_tokens(token, hidden.mask, runs, key, vocab)

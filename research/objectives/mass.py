@@ -130,7 +130,7 @@ class Objective(objectives.Objective):
     ) -> scoring.ScoreRows:
         """A row for each word or token: the encoder reads masks, the decoder writes."""
         hidden = scoring.HIDE[method](example, scored)
-        texts = scoring.rows_of(example, hidden.text)
+        texts = example.rows(hidden.text)
         token, num_tokens = input_format.add_special_tokens(texts, vocab, length)
         read, (row, at) = token.copy(), np.nonzero(hidden.mask)
         read[row, 1 + at] = vocab.mask_id

@@ -107,7 +107,7 @@ class Objective(composite.Composite):
         drawn, base = self.draw_parts(key, example.step), self.text_spec(length)
         for number, part in enumerate(self.members.values()):
             row = np.flatnonzero(drawn == number)
-            rows = Example(*(array[row] for array in example))
+            rows = example.rows(row)
             arrays = composite.corrupt_part(part, rows, base, key[row], vocab, length)
             for name, array in arrays.items():
                 batch[name][row, *map(slice, array.shape[1:])] = array

@@ -231,7 +231,7 @@ class Objective(objectives.Objective):
         num_orders = NUM_SCORE_ORDERS if method == "random_orders" else 1
         text = np.repeat(np.arange(len(scored)), num_orders)
         token, num_tokens = input_format.add_special_tokens(
-            scoring.rows_of(example, text), vocab, length, bos="last"
+            example.rows(text), vocab, length, bos="last"
         )
         order = np.tile(np.arange(length), (len(text), 1))
         if method == "random_orders":

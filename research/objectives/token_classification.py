@@ -11,6 +11,7 @@ import numpy as np
 
 from research import networks
 from research.batch import (
+    PART,
     ArraySpec,
     Example,
     TextSpec,
@@ -18,7 +19,6 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.errors import UserError
 from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses import crf
@@ -52,7 +52,8 @@ class Objective(task_input.Task):
     predicts = "tags"
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("document", length - self.num_specials(1), label="tags")
+        room = length - self.num_specials(1)
+        return TextSpec("document", room, label="tags", arrays=("tags",))
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
         """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
@@ -64,23 +65,17 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the words; their tags are what is hidden.
-
-        Raises:
-          UserError: the words have no tags.
-        """
-        if not example.tag.shape[1]:
-            raise UserError(
-                "objective token_classification needs words with tags, which the text "
-                "does not have; set data.format=conll or conllu"
-            )
+        """Lays out the words; their tags are what is hidden."""
         whole = example._replace(first_length=example.length)
         begin, size = task_input.two_parts(whole, self.text_spec(length).length)
         _, batch = self.lay_out(example, begin, size, vocab, length)
-        width = min(example.tag.shape[1], self.text_spec(length).length)
+        width = min(example.token.shape[1], self.text_spec(length).length)
         tag = np.full((len(size), length), -1, np.int32)
         first = int(self.format != "xlnet")
-        tag[:, first : first + width] = example.tag[:, :width]
+        starts = (example.flags & PART) > 0
+        starts[:, :1] = True
+        own = np.where(starts, example.arrays["tags"], -1)
+        tag[:, first : first + width] = own[:, :width]
         inside = np.arange(length) < first + size[:, :1]
         is_word = (tag >= 0) & inside
         return batch | {

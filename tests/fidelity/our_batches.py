@@ -85,7 +85,6 @@ def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
         label = np.array(index.label)
     zero = np.zeros_like(row)
     arrays |= {"corpus": zero, "step": zero, "label": label}
-    arrays["tag"] = np.zeros((len(row), 0), np.int32)
     vocab = example_batches.vocab(6000)
     batch = objective.corrupt(
         Example(**arrays), example_batches.keys(len(row)), vocab, length

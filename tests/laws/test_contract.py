@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from research import networks, objectives
 from research.batch import attention_mask
 from tests.testing import fast_key
-from tests.testing.example_batches import keys, rows
+from tests.testing.example_batches import keys
 from tests.testing.objective_cases import (
     NUM_CLASSES,
     VOCAB,
@@ -51,7 +51,7 @@ def test_a_row_is_a_function_of_its_text_and_key(name, fields, length):
     example, whole = make_batch(objective, length)
     before = [array.copy() for array in example]
     for part in (slice(0, 1), slice(3, 8), slice(None, None, -1)):
-        found = objective.corrupt(rows(example, part), keys(8)[part], VOCAB, length)
+        found = objective.corrupt(example.rows(part), keys(8)[part], VOCAB, length)
         for array, expected in whole.items():
             np.testing.assert_array_equal(found[array], expected[part], err_msg=array)
     for array, copy in zip(example, before, strict=True):

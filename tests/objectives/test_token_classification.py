@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from research import networks, objectives
-from research.errors import UserError
+from research.batch import PART, WORD
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 
 VOCAB = vocab()
 TEXTS = texts(20, [20, 7, 0, 1], VOCAB)
+TEXTS.flags[TEXTS.flags & WORD > 0] |= PART
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt"])
@@ -20,19 +21,12 @@ def test_a_tag_is_where_its_token_is(name, length):
     for row, size in enumerate(TEXTS.length):
         size = min(size, length - 2)
         scored = batch["weight"][row] > 0
-        tag = TEXTS.tag[row, :size]
+        starts = (TEXTS.flags[row, :size] & PART > 0) | (np.arange(size) == 0)
+        tag = np.where(starts, TEXTS.arrays["tags"][row, :size], -1)
         assert batch["target"][row][scored].tolist() == tag[tag >= 0].tolist()
         raw = TEXTS.token[row, :size][tag >= 0]
         assert batch["token"][row][scored].tolist() == raw.tolist()
         assert not batch["target"][row][~scored].any()
-
-
-def test_text_without_tags_is_refused():
-    objective = objectives.make_objective("token_classification")
-    with pytest.raises(UserError, match=r"data\.format=conll"):
-        objective.corrupt(
-            TEXTS._replace(tag=np.zeros((4, 0), np.int32)), keys(4), VOCAB, 12
-        )
 
 
 class FixedHeads:

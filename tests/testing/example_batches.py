@@ -55,17 +55,10 @@ def texts(
         corpus=np.zeros_like(lengths),
         step=np.zeros(len(lengths), np.int64),
         document=np.where(lengths > 0, np.arange(len(lengths)), -1),
-        tag=np.where(here & (flags & WORD > 0), token % len(LABELS), -1).astype(
-            np.int32
-        ),
+        arrays={"tags": np.where(here, token % len(LABELS), -1).astype(np.int32)},
     )
 
 
 def keys(num_rows: int, seed: int = 0) -> np.ndarray:
     """Keys of the first rows of an epoch."""
     return counter_rng.row_key(seed, np.zeros(num_rows, np.int64), np.arange(num_rows))
-
-
-def rows(example: Example, index) -> Example:
-    """The rows of an example at an index or slice."""
-    return Example(*(array[index] for array in example))

@@ -48,7 +48,6 @@ def chain_texts(num_rows: int, width: int, seed: int) -> Example:
         none - 1,
         first,
         *[none] * 3,
-        state[:, :0],
     )
 
 
@@ -224,7 +223,7 @@ def optimal_bart(batch, *, fields: dict, num_draws: int = 100_000) -> float:
     length = batch["encoder_token"].shape[1]
     raw, vocab = length - 2, BILINGUAL_VOCAB
     text = chain_texts(1, raw, 0)
-    text = Example(*(np.repeat(array, num_draws, axis=0) for array in text))
+    text = text.rows(np.zeros(num_draws, int))
     text = text._replace(token=np.tile(vocab.ordinary_ids[:raw], (num_draws, 1)))
     drawn = objective.corrupt(text, keys(num_draws, 0), vocab, length)["encoder_token"]
     for row, count in zip(*np.unique(drawn, axis=0, return_counts=True), strict=True):

@@ -16,6 +16,7 @@ from research.batch import (
     PIECE,
     PIECE_SPECIALS,
     SENTENCE,
+    WORD,
     Example,
     input_group,
     piece_columns,
@@ -142,6 +143,8 @@ def make_example(
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
     row = np.flatnonzero(example.length > 1)
     flags[row, cut[row]] |= SENTENCE | PARAGRAPH
+    if spec.arrays:  # words are parts
+        flags[flags & WORD > 0] |= PART
     if spec.unit == "packed":
         return _with_pieces(example._replace(flags=flags), spec.length, vocabulary)
     if spec.unit not in ("pair", "sentence_pair", "halves", "parts"):

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,7 +15,7 @@ class Stream:
     """Random tokens, flags and sentences; `shards` gives the documents' lengths."""
 
     separator_length = 1
-    has_tags = False
+    arrays = MappingProxyType({})
 
     def __init__(self, shards=((7, 5, 9), (1, 39)), seed=0, labels=("a", "b")):
         lengths = np.array([length for shard in shards for length in shard])
@@ -41,6 +42,10 @@ class Stream:
         index = np.where(inside, start[:, None] + offset, 0)
         token = np.where(inside, self.token[index], pad).astype(np.int32)
         return token, np.where(inside, self.flags[index], 0).astype(np.uint8)
+
+    def gather_arrays(self, names, start, length, width):
+        assert not names
+        return {}
 
 
 TIMED = ("step", "document")

@@ -2,13 +2,22 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from research.data import cache
 from research.errors import unknown
+from research.fields import check, choice
 
 # C corpora
 
@@ -30,6 +39,28 @@ def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class ArrayType:
+    """An array that a format gives with the text of each document."""
+
+    per: str = choice("token", ("token", "part", "document"))  # what has a value. A
+    # document gives one for each character, of which a token has that of its first
+    # one; for each of its parts; or one alone
+    dtype: type = np.int32  # of a value; str: a name, which counts as a label
+
+    def __post_init__(self):
+        check(self)
+
+    @property
+    def stored(self) -> np.dtype:
+        """The type of the numbers; those of names are indices of labels."""
+        return np.dtype(np.int32 if self.dtype is str else self.dtype)
+
+
+TAGS = {"tags": ArrayType("part", str)}
+"""The array of formats whose parts, which are words, have labels."""
+
+
 class Document(NamedTuple):
     """One document: its text, and what is known about it where it is a task's example.
 
@@ -41,10 +72,10 @@ class Document(NamedTuple):
     label: str | None = None  # several are joined by LABEL_SEPARATOR
     amount_read: int = 0  # of the corpus so far, in the unit of Corpus.size
     starts: tuple[int, ...] = ()  # characters at which the parts after the first start
-    tags: tuple[str, ...] = ()  # the label of each part, where parts have labels
     answer: tuple[int, int] | None = None  # characters of the answer: first, last + 1
     golds: tuple[str, ...] = ()  # texts of all answers that are right
     id: str = ""  # its name among the predictions: FILE:LINE, or the question's own
+    arrays: Mapping[str, Any] = MappingProxyType({})  # values of Corpus.arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +89,8 @@ class Corpus:
     vocabulary_source: "Corpus | None" = None  # the corpus to train a vocabulary on
     parts: tuple["Corpus", ...] = ()  # the corpora that `join_corpora` joined
     work_shards: tuple["Corpus", ...] = ()  # of a large corpus, in order
+    arrays: Mapping[str, ArrayType] = dataclasses.field(default_factory=dict)  # that
+    # its documents may have
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.

@@ -15,7 +15,7 @@ from typing import BinaryIO, NoReturn
 from research.data import cache, work_shards
 from research.data.corpora import parallel_text, row_formats, task_formats
 from research.data.corpora.compression import decompressed, file_suffixes
-from research.data.corpora.corpus import Corpus, Document, split_of
+from research.data.corpora.corpus import TAGS, Corpus, Document, split_of
 from research.data.corpora.row_formats import (
     AUTO,
     MAX_DOCUMENT_BYTES,
@@ -101,7 +101,9 @@ def _corpus(
         rules = [held_out, MAX_DOCUMENT_BYTES, *named]
         return cache.fingerprint(["files", contents, *rules])
 
-    return Corpus(name, read, fingerprint, sum(sizes))
+    names = {_format_name(first, fmt) for first, *_ in texts}
+    arrays = TAGS if names & {"conll", "conllu"} else {}
+    return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays)
 
 
 def _find_files(name: str, fmt: Format, key: str) -> list[tuple[Path, ...]]:

@@ -108,7 +108,8 @@ def _sentence(words: list[tuple[int, str, str]]) -> Iterator[Document]:
     for number, word, tag in words:
         if not word.strip() or not tag.strip():
             raise LineError(number, "a word or its tag is blank")
-    yield join_parts(forms, " ")._replace(tags=tags, id=f":{numbers[0]}")
+    document = join_parts(forms, " ")
+    yield document._replace(arrays={"tags": tags}, id=f":{numbers[0]}")
 
 
 def parse_squad(file: BinaryIO, fmt: Format) -> Parsed:

@@ -6,6 +6,7 @@ from typing import Any
 
 from research.data import cache
 from research.data.corpora.corpus import (
+    TAGS,
     TFDS_PREFIX,
     Corpus,
     Document,
@@ -106,7 +107,8 @@ def corpus_of_builder(
     named += [each for each in own.values() if each.endswith("_matched")]
     named += [SPLIT + whole] if chosen else []
     key = ["tfds", info.full_name, sizes, held_out, *named]
-    return Corpus(name, read, lambda: cache.fingerprint(key))
+    arrays = TAGS if fmt.name == "conll" else {}
+    return Corpus(name, read, lambda: cache.fingerprint(key), arrays=arrays)
 
 
 def _own_splits(splits: Collection[str]) -> dict[str, str]:
@@ -206,4 +208,4 @@ def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
     if not forms or not all(form.strip() for form in forms):
         return None, "a word is blank, or there are none"
     found = (names[tag] if names else tag.decode() for tag in tags)
-    return join_parts(forms, " ")._replace(tags=tuple(found)), ""
+    return join_parts(forms, " ")._replace(arrays={"tags": tuple(found)}), ""

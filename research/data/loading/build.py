@@ -63,6 +63,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         own = data.eval_split if named else ""
         labels = known_labels(text_spec.label, train, held_out, evaluated, own)
     _check_parts(text_spec, train)
+    for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
+        _check_arrays(text_spec, indices, split)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
@@ -125,6 +127,21 @@ def _check_parts(text_spec: TextSpec, train: list[Index]) -> None:
         raise UserError(
             f"the objective needs training texts of {need}, and these have fewer; "
             f"data.fields names them, as in data.fields={fields}"
+        )
+
+
+def _check_arrays(text_spec: TextSpec, indices: list[Index], split: str) -> None:
+    """Raises UserError: no text has an array that is read, or two have two types."""
+    given = [index.stream.arrays for index in indices]
+    for name in text_spec.arrays:
+        types = {arrays[name] for arrays in given if name in arrays}
+        if len(types) == 1:
+            continue
+        known = ", ".join(sorted({each for arrays in given for each in arrays}))
+        wrong = "of several types" if types else f"missing; it has {known or 'none'}"
+        raise UserError(
+            f"the objective reads an array {name!r} beside the text, which in the "
+            f"{split} split is {wrong}; data.format says which arrays there are"
         )
 
 

@@ -75,7 +75,7 @@ def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
     """
     total = sum(len(index.label) for index in train)
     if label_type == "tags":
-        missing = total * (not any(index.stream.has_tags for index in train))
+        missing = total * (not any("tags" in index.stream.arrays for index in train))
     else:
         missing = sum(int((index.label < 0).sum()) for index in train)
     if missing == total:
@@ -112,6 +112,6 @@ def _first_with(name: str, corpora: Sequence[Corpus], split: str) -> str:
     """Where a label is first, for the beginning of an error."""
     for corpus in corpora:
         for document in corpus.documents(split) if split else ():
-            if name == document.label or name in document.tags:
+            if name == document.label or name in document.arrays.get("tags", ()):
                 return f"data.{split}: {document.id}: "
     return ""

@@ -82,12 +82,15 @@ class TextSource:
         self.num_examples = int(self.sizes.sum())
         self._objective, self._length = objective, length
         self._width, self._random_start = text_spec.width, text_spec.random_start
-        has_tags = any(index.stream.has_tags for index in indices)
-        self._empty_fields = (text_spec.width, vocab.pad_id, has_tags)
+        types = {n: t for index in indices for n, t in index.stream.arrays.items()}
+        self._arrays = {name: types[name] for name in text_spec.arrays}
+        dtypes = {name: each.stored for name, each in self._arrays.items()}
+        self._empty_fields = (text_spec.width, vocab.pad_id, dtypes)
         self._first = np.cumsum(self.sizes) - self.sizes
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
         self._labels = [index.label_table(vocab.labels) for index in indices]
+        self._names = [index.name_table(vocab.labels) for index in indices]
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         self.fingerprint = caches.fingerprint(
@@ -230,10 +233,16 @@ class TextSource:
             start_key = None
             if self._random_start:
                 start_key = self._row_key(corpus[own], row[own], epoch[own], seed)
-            arrays = index.read(row[own], self._width, self.vocab.pad_id, start_key)
-            arrays["document"] += self._first_document[i]
-            for name, array in arrays.items():
-                array = self._labels[i][array] if name == "tag" else array
+            names = [name for name in self._arrays if name in index.stream.arrays]
+            fields = index.read(
+                row[own], self._width, self.vocab.pad_id, start_key, names
+            )
+            fields["document"] += self._first_document[i]
+            for name, array in fields.pop("arrays").items():
+                if self._arrays[name].dtype is str:
+                    array = self._names[i][array]
+                example.arrays[name][own] = array
+            for name, array in fields.items():
                 getattr(example, name)[own] = array
         return example, row
 

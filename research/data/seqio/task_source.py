@@ -70,7 +70,8 @@ class TaskSource:
           text: the source with the same rows, if the task is one of ours.
 
         Raises:
-          UserError: it has no such split, or its examples are neither arrays nor text.
+          UserError: it has no such split, its examples are neither arrays nor text, or
+            the objective reads arrays beside a user's text.
         """
         tasks = tasks or getattr(provider, "tasks", [provider])
         self.num_examples = text and text.num_examples
@@ -79,7 +80,13 @@ class TaskSource:
         self._split = find_split(provider, split)
         self._tasks = [task for task in tasks if self._split in task.splits]
         self._objective, self._vocab, self._length = objective, vocab, length
-        self._width = objective.text_spec(length).width
+        text_spec = objective.text_spec(length)
+        if text_spec.arrays and not text:
+            raise UserError(
+                f"data.task {provider.name} has text alone, but the objective reads "
+                f"arrays beside it: {', '.join(text_spec.arrays)}"
+            )
+        self._width, self._text = text_spec.width, text
         self._seed, self._batch_size = seed, batch_size
         self._starts_word = (
             np.ones(vocab.size, bool) if starts_word is None else starts_word
@@ -125,6 +132,8 @@ class TaskSource:
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
+        if self._text:
+            return self._text.empty_rows(num)
         example = empty_examples(num, self._width, self._vocab.pad_id)
         return self._corrupt(example, np.zeros(num, np.uint64), np.zeros(num, np.int64))
 

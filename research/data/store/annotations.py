@@ -1,42 +1,51 @@
-"""What a stream keeps of examples of tasks: flags of parts and answers, and tags."""
+"""What a stream keeps beside text: flags of parts and answers, and formats' arrays."""
 
 # T tokens, D documents of a batch
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from research.batch import ANSWER_END, ANSWER_START, PART
-from research.data.corpora.corpus import Document
+from research.batch import ANSWER_END, ANSWER_START, PART, no_value
+from research.data.corpora.corpus import ArrayType, Document
 from research.data.tokenizers.token_offsets import (
     first_token_at,
     last_token_at,
     token_offsets,
 )
 from research.data.tokenizers.vocabulary import Vocabulary
+from research.errors import UserError
 
 
-def mark_parts(
+def annotate(
     flags: np.ndarray,
     first: np.ndarray,
     batch: Sequence[Document],
     vocabulary: Vocabulary,
+    types: Mapping[str, ArrayType],
     label_numbers: dict[str, int],
-) -> np.ndarray | None:
-    """Adds the flags of parts and answers, and returns tags [T] int32, -1: none.
+) -> dict[str, np.ndarray]:
+    """Adds the flags of parts and answers, and returns the arrays of `types`.
 
-    The tag of a part is that of its first token. None: no part has a tag.
+    Of documents they are [D], of tokens [T], and of parts [T] with the values at the
+    first tokens of parts.
 
     Args:
       flags: [T] uint8, changed in place.
       first: [D], the token at which each document starts.
       label_numbers: label -> number, which receives new labels.
+
+    Raises:
+      UserError: a document has not as many values as it needs, or not of that type.
     """
-    tags = None
-    if any(document.tags for document in batch):
-        tags = np.full(len(flags), -1, np.int32)
-    for begin, document in zip(first.tolist(), batch, strict=True):
-        if not (document.starts or document.tags or document.answer):
+    sizes = {"document": len(batch), "part": len(flags), "token": len(flags)}
+    arrays = {
+        name: np.full(sizes[each.per], no_value(each.stored), each.stored)
+        for name, each in types.items()
+    }
+    for number, (begin, document) in enumerate(zip(first.tolist(), batch, strict=True)):
+        if not (document.starts or document.answer or document.arrays):
             continue
         offsets = token_offsets(document.text, vocabulary)
         starts = begin + first_token_at(offsets, np.array([0, *document.starts]))
@@ -45,9 +54,49 @@ def mark_parts(
             character, end = document.answer
             flags[begin + first_token_at(offsets, character)] |= ANSWER_START
             flags[begin + last_token_at(offsets, end - 1)] |= ANSWER_END
-        if document.tags:
-            tags[starts] = [label_number(label_numbers, tag) for tag in document.tags]
-    return tags
+        for name, values in document.arrays.items():
+            found = _values(name, values, types[name], document, label_numbers)
+            if types[name].per == "document":
+                arrays[name][number] = found
+            elif types[name].per == "part":
+                arrays[name][starts] = found
+            else:
+                end = begin + len(offsets.begin)
+                arrays[name][begin:end] = found[offsets.begin]
+    return arrays
+
+
+def _values(
+    name: str,
+    values: Any,
+    array_type: ArrayType,
+    document: Document,
+    label_numbers: dict[str, int],
+) -> np.ndarray:
+    """The values of a document's array, as they are stored.
+
+    Raises:
+      UserError: see `annotate`.
+    """
+    owners = {
+        "document": ((), "the document"),
+        "part": ((1 + len(document.starts),), "each part"),
+        "token": ((len(document.text),), "each character"),
+    }
+    needed, owner = owners[array_type.per]
+    if array_type.dtype is str:
+        values = [label_number(label_numbers, each) for each in values]
+    found, dtype = np.asarray(values), array_type.stored
+    if dtype.kind == "f":
+        is_legal = found.dtype.kind in "biuf"
+    else:
+        is_legal = found.dtype.kind in "biu" and (found.astype(dtype) == found).all()
+    if found.shape != needed or not is_legal:
+        raise UserError(
+            f"{document.id}: array {name} is {found.dtype}{[*found.shape]}, not "
+            f"{dtype}{[*needed]} with a value for {owner}"
+        )
+    return found.astype(dtype)
 
 
 def label_number(numbers: dict[str, int], label: str | None) -> int:

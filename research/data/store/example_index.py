@@ -4,7 +4,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,52 +49,65 @@ class Index(NamedTuple):
     def label_table(self, known: Sequence[str]) -> np.ndarray:
         """[n + 1] int32: what examples have for the n labels here, and last for none.
 
-        Labels of pairs stay; those of documents become indices into `known`, which is
-        empty where the objective reads none, or -1.
+        Labels of pairs stay; those of documents are in `name_table`.
         """
         if self.pair_labels:
             return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
+        return self.name_table(known)
+
+    def name_table(self, known: Sequence[str]) -> np.ndarray:
+        """[n + 1] int32: the index of each of the stream's n labels in `known`, or -1.
+
+        `known` is empty where the objective reads no labels. The last entry is -1.
+        """
         numbers = {name: number for number, name in enumerate(known)}
         found = (numbers.get(name, -1) for name in self.stream.label_names)
         return np.array([*found, -1], np.int32)
 
     def read(
-        self, row: np.ndarray, width: int, pad_id: int, key: np.ndarray | None = None
-    ) -> dict[str, np.ndarray]:
-        """Arrays of an Example for rows [n] of the index; a pair's spans are joined.
+        self,
+        row: np.ndarray,
+        width: int,
+        pad_id: int,
+        key: np.ndarray | None = None,
+        arrays: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Fields of an Example for rows [n] of the index; a pair's spans are joined.
 
         Args:
+          arrays: names of the stream's arrays that are read.
           key: [n] uint64, by which `TextSpec.random_start` draws where rows start;
             None: they start where the index says.
         """
         if self.pieces is not None:
-            return self.pieces.read(self.stream, row, width, pad_id)
+            return self.pieces.read(self.stream, row, width, pad_id, arrays)
         start, first_length = self.start[row], self.length[row]
         if key is not None:
             start, first_length = self._draw_starts(start, width, key)
         length = first_length
         token, flags = self.stream.gather(start, length, width, pad_id)
-        tag = {}
-        if self.stream.has_tags and self.second is None:
-            tag = {"tag": self.stream.gather_tags(start, length, width)}
+        found = self.stream.gather_arrays(arrays, start, length, width)
         document = np.searchsorted(self.stream.document_offsets, start, side="right")
         if self.second is not None:
             second_length = self.second_length[row]
             length = first_length + second_length
-            second = self.stream.gather(self.second[row], second_length, width, pad_id)
+            span = self.second[row], second_length, width
+            second = self.stream.gather(*span, pad_id)
             offset = np.arange(width) - first_length[:, None]
             in_row = width * np.arange(len(row))[:, None] + np.maximum(offset, 0)
             token, flags = (
                 np.where(offset < 0, a, b.take(in_row))
                 for a, b in zip((token, flags), second, strict=True)
             )
+            for name, array in self.stream.gather_arrays(arrays, *span).items():
+                found[name] = np.where(offset < 0, found[name], array.take(in_row))
         return {
             "token": token,
             "flags": flags,
             "length": length,
             "first_length": first_length,
             "document": document - 1,
-            **tag,
+            "arrays": found,
         }
 
     def _draw_starts(

@@ -7,11 +7,12 @@ piece comes first, and each into the fullest row that has room for it.
 
 # P pieces, N packed rows, D documents, n rows
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import PIECE, piece_columns
+from research.batch import PIECE, no_value, piece_columns
 from research.data.store.stream import Stream
 
 BLOCK = 64
@@ -26,9 +27,14 @@ class Pieces(NamedTuple):
     first: np.ndarray  # [N + 1] int64: the first piece of each row, and P
 
     def read(
-        self, stream: Stream, row: np.ndarray, width: int, pad_id: int
-    ) -> dict[str, np.ndarray]:
-        """Arrays of an Example for rows [n]: their pieces, one after the other.
+        self,
+        stream: Stream,
+        row: np.ndarray,
+        width: int,
+        pad_id: int,
+        arrays: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Fields of an Example for rows [n]: their pieces, one after the other.
 
         The first token of a piece has the flag PIECE. `document` is that of the row's
         first piece.
@@ -41,22 +47,35 @@ class Pieces(NamedTuple):
         owner = np.repeat(np.arange(len(row)), count)
         total = np.bincount(owner, length, minlength=len(row)).astype(np.int32)
         here = np.arange(width) < total[:, None]
-        token = np.full(here.shape, pad_id, np.int32)
-        flags = np.zeros(here.shape, np.uint8)
-        token[here], flags[here] = _gather_all(stream, start, length)
+        token, flags, found = _gather_all(stream, start, length, arrays)
         offsets = stream.document_offsets
         document = np.searchsorted(offsets, self.start[first], side="right") - 1
         return {
-            "token": token,
-            "flags": flags,
+            "token": _at(here, token, pad_id),
+            "flags": _at(here, flags, 0),
             "length": total,
             "first_length": total,
             "document": document,
+            "arrays": {
+                name: _at(here, values, no_value(values.dtype))
+                for name, values in found.items()
+            },
         }
 
 
-def _gather_all(stream: Stream, start: np.ndarray, length: np.ndarray):
-    """Tokens and flags of pieces [n], one after the other; each starts with PIECE.
+def _at(here: np.ndarray, values: np.ndarray, others: int) -> np.ndarray:
+    """[n, R]: the values where `here` [n, R] is true, and others elsewhere."""
+    array = np.full(here.shape, others, values.dtype)
+    array[here] = values
+    return array
+
+
+def _gather_all(
+    stream: Stream, start: np.ndarray, length: np.ndarray, arrays: Sequence[str]
+):
+    """Tokens, flags and arrays of pieces [n], one after the other.
+
+    Each piece starts with the flag PIECE.
 
     They are read in blocks, of which few are not full.
     """
@@ -67,7 +86,9 @@ def _gather_all(stream: Stream, start: np.ndarray, length: np.ndarray):
     token, flags = stream.gather(start, size, BLOCK, 0)
     flags[nth == 0, 0] |= PIECE
     inside = np.arange(BLOCK) < size[:, None]
-    return token[inside], flags[inside]
+    found = stream.gather_arrays(arrays, start, size, BLOCK)
+    arrays = {name: array[inside] for name, array in found.items()}
+    return token[inside], flags[inside], arrays
 
 
 def pack_documents(stream: Stream, length: int) -> Pieces:

@@ -4,14 +4,15 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from research.batch import PART
+from research.batch import PART, no_value
 from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
-from research.data.corpora.corpus import Corpus
+from research.data.corpora.corpus import ArrayType, Corpus
 from research.data.store import tokenize
 from research.data.store.ranges import in_range
 from research.data.tokenizers.vocabulary import Vocabulary
@@ -32,10 +33,14 @@ class Stream:
 
     path: Path
     meta: dict
+    arrays: Mapping[str, ArrayType]  # those of its corpus
 
     @staticmethod
-    def open(path: Path) -> "Stream":
+    def open(path: Path, arrays: Mapping[str, ArrayType]) -> "Stream":
         """The stream in a folder.
+
+        Args:
+          arrays: those of its corpus.
 
         Raises:
           UserError: the folder does not hold a complete stream.
@@ -45,7 +50,7 @@ class Stream:
             raise UserError(
                 f"{path}: not a complete token stream; delete it and run again"
             )
-        return Stream(Path(path), meta)
+        return Stream(Path(path), meta, arrays)
 
     @property
     def fingerprint(self) -> str:
@@ -105,10 +110,9 @@ class Stream:
         return np.concatenate(found)
 
     @functools.cached_property
-    def has_tags(self) -> bool:
-        """Whether parts of its documents have labels."""
-        shards = self.meta["shards"]  # a work shard may have none of a split
-        return bool(shards) and (self.path / shards[0]["name"] / "tags.bin").exists()
+    def _part_starts(self) -> np.ndarray:
+        """int64: where all parts of documents start."""
+        return np.union1d(self.document_offsets[:-1], self.part_offsets)
 
     def count_tokens(self, size: int) -> np.ndarray:
         """[`size`] int64: how often each id occurs in the first tokens of all shards.
@@ -128,8 +132,10 @@ class Stream:
             "token": (self._first_tokens(), 0, self.meta["vocabulary_size"]),
             "labels": (self._map_shards("labels", np.int32), -1, len(self.label_names)),
         }
-        if self.has_tags:
-            ranges["tags"] = self._tags, -1, len(self.label_names)
+        for name, array_type in self.arrays.items():
+            if array_type.dtype is str:
+                numbers = self._map_shards(name, array_type.stored)
+                ranges[name] = numbers, -1, len(self.label_names)
         for name, (arrays, low, high) in ranges.items():
             for shard, array in zip(self.meta["shards"], arrays, strict=True):
                 if not in_range(array, low, high):
@@ -170,13 +176,46 @@ class Stream:
             )
         return token, flags
 
-    def gather_tags(
-        self, start: np.ndarray, length: np.ndarray, width: int
-    ) -> np.ndarray:
-        """[B, R] int32: indices into `label_names` where parts start; -1 elsewhere."""
-        tag = np.empty((len(start), width), np.int32)
-        self._gather([(self._tags, tag, -1)], start, length)
-        return tag
+    def gather_arrays(
+        self, names: Sequence[str], start: np.ndarray, length: np.ndarray, width: int
+    ) -> dict[str, np.ndarray]:
+        """Rows [B, R] of arrays: what each token, its part or its document has.
+
+        Names are indices into `label_names`. Beyond `length`, and at the separator in
+        an array of tokens, is `no_value`.
+
+        Args:
+          names: of arrays.
+          start, length: [B] int64, as of `gather`.
+        """
+        if not names:
+            return {}
+        column, last = np.arange(width), self.num_tokens - 1
+        inside = column < np.asarray(length)[:, None]
+        position_BR = np.minimum(np.asarray(start)[:, None] + column, last)
+        found = {}
+        for name in names:
+            per, dtype = self.arrays[name].per, self.arrays[name].stored
+            files = self._map_shards(name, dtype)
+            if per == "document":
+                document_BR = _last_at(self.document_offsets[:-1], position_BR)
+                values = np.concatenate(files)[document_BR]
+            elif per == "part":
+                start_BR = self._part_starts[_last_at(self._part_starts, position_BR)]
+                values = self._take(files, start_BR)
+            else:
+                values = self._take(files, position_BR)
+            found[name] = np.where(inside, values, dtype.type(no_value(dtype)))
+        return found
+
+    def _take(self, files: list[np.ndarray], position: np.ndarray) -> np.ndarray:
+        """The entries of an array of tokens, each shard's in a file, at positions."""
+        shard = np.searchsorted(self.shard_offsets[1:-1], position, side="right")
+        values = np.empty(position.shape, files[0].dtype)
+        for n in np.unique(shard):
+            own = shard == n
+            values[own] = files[n][position[own] - self.shard_offsets[n]]
+        return values
 
     def _gather(self, arrays: list, start: np.ndarray, length: np.ndarray) -> None:
         """Fills rows [B, R] from the arrays of shards.
@@ -206,10 +245,6 @@ class Stream:
     @functools.cached_property
     def _flags(self) -> list[np.ndarray]:
         return self._map_shards("flags", np.uint8)
-
-    @functools.cached_property
-    def _tags(self) -> list[np.ndarray]:
-        return self._map_shards("tags", np.int32)
 
     def _map_shards(self, name: str, dtype: np.dtype | type) -> list[np.ndarray]:
         """The memory-mapped array of that name in each shard."""
@@ -264,13 +299,13 @@ def build_stream(
         )
 
     def find_damage(folder: Path) -> str:
-        return Stream.open(folder).find_damage()
+        return Stream.open(folder, corpus.arrays).find_damage()
 
     def create(folder: Path) -> dict:
         return tokenize.check_stream(corpus, split, write(folder, corpus))
 
     def join(folder: Path, results: list[work_shards.ShardResult]) -> dict:
-        joined = tokenize.join_streams(folder, results)
+        joined = tokenize.join_streams(folder, results, corpus.arrays)
         return tokenize.check_stream(corpus, split, joined)
 
     if corpus.work_shards:
@@ -281,7 +316,12 @@ def build_stream(
     else:
         make = functools.partial(get_or_create, create=create)
     folder = make(cache_dir, "stream", cache_key, find_damage=find_damage)
-    return Stream.open(folder)
+    return Stream.open(folder, corpus.arrays)
+
+
+def _last_at(starts: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """The numbers of the last starts that are not behind positions."""
+    return np.searchsorted(starts, position, side="right") - 1
 
 
 def _out_of_range(shard: dict, name: str) -> str:

@@ -9,7 +9,7 @@ of documents becomes an array of unit numbers, and the rest is NumPy.
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
 from research.data.corpora import sentences
-from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.corpus import ArrayType, Corpus, Document
 from research.data.corpora.sentences import BLANK, ENDS, NEWLINE, OPENS
 from research.data.progress import progress
-from research.data.store.annotations import label_number, mark_parts
+from research.data.store.annotations import annotate, label_number
 from research.data.tokenizers.vocabulary import Vocabulary
 from research.data.work_shards import ShardResult
 from research.errors import UserError
@@ -32,8 +32,7 @@ MAX_KNOWN_UNITS = 2**19
 VERSION = 1
 """To be raised when a change here makes another stream of the same text."""
 SHARD_FILES = ("token", "flags", "documents", "sentences", "labels")
-RENUMBERED = ("labels.bin", "tags.bin")
-"""Files of numbers of labels; a shard has tags where parts of its documents do."""
+"""Of any shard; one of a corpus with arrays has a file for each, too."""
 
 
 class Tokens(NamedTuple):
@@ -160,7 +159,12 @@ def write_stream(
     separator_ids: Sequence[int],
     shard_tokens: int,
 ) -> dict:
-    """Writes the shards of a stream into a folder, and returns its meta data."""
+    """Writes the shards of a stream into a folder, and returns its meta data.
+
+    Raises:
+      UserError: see `annotate`.
+    """
+    assert not corpus.arrays.keys() & {*SHARD_FILES}, corpus.arrays
     vocab = vocabulary.vocab
     dtype = np.uint16 if vocab.size <= 2**16 else np.uint32
     tokenizer = StreamTokenizer(vocabulary, separator_ids)
@@ -171,13 +175,18 @@ def write_stream(
         for batch in _batches(corpus.documents(split)):
             tokens = tokenizer(document.text for document in batch)
             labels = [label_number(label_numbers, each.label) for each in batch]
-            tags = mark_parts(
-                tokens.flags, tokens.documents, batch, vocabulary, label_numbers
+            arrays = annotate(
+                tokens.flags,
+                tokens.documents,
+                batch,
+                vocabulary,
+                corpus.arrays,
+                label_numbers,
             )
             if shard is None or shard.tokens >= shard_tokens:
                 shard = _Shard(folder, f"{len(shards):05d}", dtype)
                 shards.append(shard)
-            shard.append(tokens, labels, tags)
+            shard.append(tokens, labels, arrays)
             unknown += int((tokens.token == vocab.unk_id).sum())
             done = sum(shard.tokens for shard in shards)
             rate = done / (time.monotonic() - began) / 1e6
@@ -193,7 +202,9 @@ def write_stream(
     }
 
 
-def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
+def join_streams(
+    folder: Path, results: Sequence[ShardResult], arrays: Mapping[str, ArrayType]
+) -> dict:
     """Joins the streams of work shards in a folder, and returns the meta data.
 
     Files are linked, not copied, except for labels, which are numbered again: in the
@@ -201,7 +212,10 @@ def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
 
     Args:
       results: the folder of each work shard's stream, and what `write_stream` returned.
+      arrays: those of the corpus.
     """
+    renumbered = [name for name, each in arrays.items() if each.dtype is str]
+    renumbered = [f"{name}.bin" for name in ["labels", *renumbered]]
     label_numbers: dict[str, int] = {}
     shards = []
     for source, meta in results:
@@ -211,12 +225,11 @@ def join_streams(folder: Path, results: Sequence[ShardResult]) -> dict:
             old, new = source / shard["name"], folder / f"{len(shards):05d}"
             new.mkdir()
             for file in old.iterdir():
-                if file.name not in RENUMBERED:
+                if file.name not in renumbered:
                     os.link(file, new / file.name)
-            for name in RENUMBERED:
-                if (old / name).exists():
-                    numbered = np.fromfile(old / name, np.int32)
-                    renumber[numbered].tofile(new / name)
+            for name in renumbered:
+                numbered = np.fromfile(old / name, np.int32)
+                renumber[numbered].tofile(new / name)
             shards.append(shard | {"name": new.name})
     (_, first), *_ = results
     return {
@@ -271,19 +284,17 @@ class _Shard:
         self._folder.mkdir()
 
     def append(
-        self, tokens: Tokens, labels: Sequence[int], tags: np.ndarray | None
+        self, tokens: Tokens, labels: Sequence[int], arrays: Mapping[str, np.ndarray]
     ) -> None:
-        arrays = (
+        own = (
             tokens.token.astype(self._dtype),
             tokens.flags,
             tokens.documents + self.tokens,
             tokens.sentences + self.tokens,
             np.array(labels, np.int32),
         )
-        named = dict(zip(SHARD_FILES, arrays, strict=True))
-        if tags is not None:
-            named["tags"] = tags
-        for name, array in named.items():
+        named = dict(zip(SHARD_FILES, own, strict=True))
+        for name, array in (named | arrays).items():
             with (self._folder / f"{name}.bin").open("ab") as file:
                 array.tofile(file)
         self.tokens += len(tokens.token)

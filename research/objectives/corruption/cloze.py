@@ -25,7 +25,7 @@ def score_rows(
       method: one of `scoring.HIDE`, which says what is masked beside the token.
     """
     hidden = scoring.HIDE[method](example, scored)
-    text = input_format.single(scoring.rows_of(example, hidden.text), vocab, length)
+    text = input_format.single(example.rows(hidden.text), vocab, length)
     at = 1 + hidden.first[:, None].astype(np.int32)
     target = np.take_along_axis(text.token, at, axis=1)
     row, token = np.nonzero(hidden.mask)

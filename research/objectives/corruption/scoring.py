@@ -85,11 +85,6 @@ each token given those before it, which is within-word left to right; or single 
 It is Salazar et al.'s pseudo-log-likelihood, with the decoder as the predictor."""
 
 
-def rows_of(example: Example, text: np.ndarray) -> Example:
-    """The texts [N] of an example."""
-    return Example(*(array[text] for array in example))
-
-
 def refuse(what: str) -> Any:
     """Raises UserError: this variant of an objective gives no score."""
     raise UserError(f"{what} gives texts no score: score a run of another variant")

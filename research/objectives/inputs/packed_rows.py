@@ -23,6 +23,7 @@ from research.batch import (
     Example,
     TextSpec,
     VocabInfo,
+    no_value,
 )
 from research.data import counter_rng
 from research.objectives.inputs import composite
@@ -59,7 +60,8 @@ class PackedRows(composite.Composite):
         return shortest + PIECE_SPECIALS
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("packed", length - PIECE_SPECIALS)
+        arrays = self.objective.text_spec(length).arrays
+        return TextSpec("packed", length - PIECE_SPECIALS, arrays=arrays)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         """Raises UserError: examples of the objective cannot be joined."""
@@ -155,16 +157,22 @@ def _example_of(
     inside = column < size[:, None]
     num_raw = example.token.shape[1]
     index = (row * num_raw + begin)[:, None] + column
-    token = example.token.ravel().take(index, mode="clip")
-    flags = example.flags.ravel().take(index, mode="clip") & ~np.uint8(PIECE)
+
+    def take(array: np.ndarray, pad: int) -> np.ndarray:
+        here = array.ravel().take(index, mode="clip")
+        return np.where(inside, here, array.dtype.type(pad))
+
     return Example(
-        token=np.where(inside, token, np.int32(vocab.pad_id)),
-        flags=flags * inside,
+        token=take(example.token, vocab.pad_id),
+        flags=take(example.flags, 0) & ~np.uint8(PIECE),
         length=size,
         label=np.full_like(size, -1),
         first_length=size,
         corpus=example.corpus[row],
         step=example.step[row],
         document=example.document[row],
-        tag=np.zeros((len(row), 0), np.int32),
+        arrays={
+            name: take(array, no_value(array.dtype))
+            for name, array in example.arrays.items()
+        },
     )

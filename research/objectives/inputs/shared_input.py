@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import NEXT, SENTENCE, Example, TextSpec
+from research.batch import NEXT, SENTENCE, Example, TextSpec, no_value
 from research.errors import UserError
 
 DERIVABLE_UNITS = {
@@ -23,7 +23,8 @@ PAIR_UNITS = ("pair", "sentence_pair", "halves")
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     """The text that is read for all parts; `derive_example` then gives each its own.
 
-    Parts of one unit read the longest of their texts, or its beginning. If parts of a
+    Parts of one unit read the longest of their texts, or its beginning, and all arrays
+    that any of them reads. If parts of a
     stream differ in length, rows start at random tokens: so the parts that read less
     read every token equally often. Of several units, the others have to be derivable
     from one. From a pair: whole sentences and streams, which take both spans where the
@@ -45,7 +46,9 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
             "objectives that are trained together read one text, but not labels of "
             f"different types ({listed})"
         )
-    specs = {name: spec._replace(label=label) for name, spec in specs.items()}
+    arrays = tuple(sorted({name for spec in specs.values() for name in spec.arrays}))
+    shared = {"label": label, "arrays": arrays}
+    specs = {name: spec._replace(**shared) for name, spec in specs.items()}
     common = [
         base
         for base in specs.values()
@@ -68,7 +71,7 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
 
 def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     """Whether text of `spec` can be derived from text of `base`."""
-    spec, base = (each._replace(random_start=False) for each in (spec, base))
+    spec, base = (each._replace(random_start=False, arrays=()) for each in (spec, base))
     if spec.unit == base.unit:
         same = spec if spec.unit in PAIR_UNITS else spec._replace(length=base.length)
         return same == base
@@ -142,13 +145,18 @@ def _select(
 ) -> Example:
     """A text of the tokens at `index` [B, R], up to `length` [B]."""
     valid = np.arange(index.shape[1]) < length[:, None]
-    token, flags = (
-        np.take_along_axis(array, index, axis=1)
-        for array in (example.token, example.flags)
-    )
+
+    def take(array: np.ndarray, pad: int) -> np.ndarray:
+        here = np.take_along_axis(array, index, axis=1)
+        return np.where(valid, here, array.dtype.type(pad))
+
     return example._replace(
-        token=np.where(valid, token, pad_id).astype(np.int32),
-        flags=np.where(valid, flags, 0).astype(np.uint8),
+        token=take(example.token, pad_id),
+        flags=take(example.flags, 0),
         length=length.astype(np.int32),
         first_length=np.minimum(example.first_length, length).astype(np.int32),
+        arrays={
+            name: take(array, no_value(array.dtype))
+            for name, array in example.arrays.items()
+        },
     )

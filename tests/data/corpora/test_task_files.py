@@ -142,7 +142,7 @@ CONLLU = (
 def test_words_have_tags(tmp_path, name, content, fmt, words, tags):
     found = read(write(tmp_path / name, content), *fmt)
     assert [parts(each) for each in found] == words
-    assert [each.tags for each in found] == tags
+    assert [each.arrays["tags"] for each in found] == tags
 
 
 def squad(*questions, context="Überall 1920s.[8] ends"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from research.data.corpora import row_formats, tfds_corpus
+from research.data.corpora.corpus import TAGS
 from research.errors import UserError
 from tests.testing.fake_tfds import make_builder
 
@@ -135,8 +136,10 @@ def test_words_of_a_tfds_corpus_have_the_names_of_their_tags():
     fmt = row_formats.Format("conll")
     corpus = tfds_corpus.corpus_of_builder("tfds:conll2003", builder, 0.0, fmt)
     first, second, *_ = corpus.documents("test")
-    assert (first.text, first.starts, first.tags) == ("ab c", (3,), ("O", "B-x"))
-    assert second.tags == ("B-x", "B-x")
+    assert corpus.arrays == TAGS
+    assert (first.text, first.starts) == ("ab c", (3,))
+    assert first.arrays == {"tags": ("O", "B-x")}
+    assert second.arrays == {"tags": ("B-x", "B-x")}
 
 
 def test_a_tfds_corpus_without_text_is_refused():

@@ -1,12 +1,12 @@
-"""Parts, answers and tags of documents are found again in the rows of an index."""
+"""Parts and answers of documents are found again in the rows of an index."""
 
 import numpy as np
 import pytest
 
 from research.batch import ANSWER_END, ANSWER_START, PART, TextSpec
-from research.data.corpora.corpus import Corpus, Document, join_parts
+from research.data.corpora.corpus import Corpus, join_parts
 from research.data.store.example_index import build_index
-from research.data.store.stream import Stream, build_stream
+from research.data.store.stream import build_stream
 from research.data.tokenizers.token_offsets import token_offsets
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
@@ -147,25 +147,3 @@ def test_chunks_cover_a_single_text_at_a_stride(vocabularies, tmp_path, stride):
     names = [stream.label_names[label] for label in index.label]
     assert names == ["1"] * (len(chunks) + 2) + ["2"]
     assert index.counts["truncated"] == len(long) + 1 - 8
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_tag_is_at_the_first_token_of_its_word(vocabularies, tmp_path, kind):
-    vocabulary = vocabularies[kind]
-    words, tags = ["a", "babab", "x.y", "☃", "b"], ("O", "B", "I", "O", "B")
-    documents = [join_parts(words, " ")._replace(tags=tags), Document("c", tags=("X",))]
-    stream = make_stream(documents, vocabulary, tmp_path)
-    assert stream.has_tags and stream.label_names == ("O", "B", "I", "X")
-    index = build_index(stream, TextSpec("document", 64), 0, tmp_path)
-    rows = index.read(np.arange(2), 64, 0)
-    position = np.flatnonzero(rows["tag"][0] >= 0)
-    named = [stream.label_names[n] for n in rows["tag"][0, position]]
-    assert named == list(tags)
-    sizes = [len(vocabulary.encode(word)[0]) for word in words]
-    if kind != "unigram":  # whose pieces of a word do not depend on the words around
-        assert position.tolist() == np.cumsum([0, *sizes[:-1]]).tolist()
-    assert rows["tag"][1, 0] == 3 and (rows["tag"][1, 1:] == -1).all()
-    assert ((rows["flags"][0] & PART) > 0).sum() == len(words) - 1
-    tags_file = stream.path / stream.meta["shards"][0]["name"] / "tags.bin"
-    tags_file.write_bytes(np.int32([9] * stream.num_tokens).tobytes())
-    assert "tags.bin" in Stream.open(stream.path).find_damage()

@@ -262,4 +262,4 @@ def test_wrong_arguments_give_one_line_errors(vocabularies, tmp_path):
     with pytest.raises(UserError, match=r"train split.*data\.held_out"):
         build(vocabulary, tmp_path, texts=[" "])
     with pytest.raises(UserError, match="not a complete token stream"):
-        Stream.open(tmp_path)
+        Stream.open(tmp_path, {})

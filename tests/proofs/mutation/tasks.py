@@ -9,6 +9,7 @@ PARALLEL = "research/data/corpora/parallel_text.py"
 TEST_PARALLEL = "tests/data/corpora/test_parallel_text.py"
 TEST_FILES = "tests/data/corpora/test_task_files.py"
 TEST_PARTS = "tests/data/store/test_parts.py"
+TEST_ARRAYS = "tests/data/store/test_arrays.py"
 TEST_SPLITS = "tests/data/loading/test_splits.py"
 TEST_WRONG = "tests/launch/test_task_inputs.py"
 TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
@@ -177,10 +178,34 @@ MUTANTS = [
     Mutant(
         "a tag is at the last part's token in place of its own",
         "research/data/store/annotations.py",
-        "tags[starts] = [",
-        "tags[starts[::-1]] = [",
-        TEST_PARTS,
-        "a_tag_is_at",
+        "arrays[name][starts] = found",
+        "arrays[name][starts[::-1]] = found",
+        TEST_ARRAYS,
+        "names_are_labels",
+    ),
+    Mutant(
+        "a token has the value of the character at its own number",
+        "research/data/store/annotations.py",
+        "found[offsets.begin]",
+        "found[: len(offsets.begin)]",
+        TEST_ARRAYS,
+        "its_values",
+    ),
+    Mutant(
+        "a row that begins inside a part has no value of it",
+        "research/data/store/stream.py",
+        "values = self._take(files, start_BR)",
+        "values = self._take(files, position_BR)",
+        TEST_ARRAYS,
+        "its_values",
+    ),
+    Mutant(
+        "the second span of a pair has the values of the first",
+        "research/data/store/example_index.py",
+        "np.where(offset < 0, found[name], array.take(in_row))",
+        "np.where(offset < 0, found[name], found[name].take(in_row))",
+        TEST_ARRAYS,
+        "its_values and pair",
     ),
     Mutant(
         "GPT's delimiter is its extract token",

@@ -1,0 +1,210 @@
+"""Arrays that a format gives are found again in the rows of an index."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from research.batch import DOCUMENT, PART, PIECE, TextSpec
+from research.data.corpora.corpus import (
+    TAGS,
+    ArrayType,
+    Corpus,
+    Document,
+    join_parts,
+)
+from research.data.store import stream as streams
+from research.data.store import tokenize
+from research.data.store.example_index import build_index
+from research.data.store.stream import Stream, build_stream
+from research.data.tokenizers.token_offsets import token_offsets
+from research.errors import UserError
+
+KINDS = ["unigram", "wordpiece", "bytebpe"]
+TYPES = {
+    "score": ArrayType("token", np.float32),
+    "entity": ArrayType("part", np.int32),
+    "image": ArrayType("document", np.uint16),
+}
+PARTS = [
+    ["a ba. Aba", "ba aba. Ba"],
+    ["x"],
+    ["ba", "a", "Aba ba. A ba a. Ba"],
+    ["aba ba. Ba a b. A", "b"],
+] * 3
+
+
+def make_documents():
+    """Documents whose arrays tell where each character is."""
+    for number, parts in enumerate(PARTS):
+        document = join_parts(parts, " ")
+        yield document._replace(
+            arrays={
+                "score": np.arange(len(document.text)) + 100.5 * number,
+                "entity": [10 * number + n for n in range(len(parts))],
+                "image": number + 40_000,
+            }
+        )
+
+
+def make_stream(documents, vocabulary, folder, types=TYPES, **options):
+    documents = [*documents]
+    corpus = Corpus(
+        "arrays", lambda split: iter(documents), lambda: repr(documents), arrays=types
+    )
+    return build_stream(corpus, "train", vocabulary, folder, "eos", **options)
+
+
+def expected_tokens(vocabulary):
+    """Of all tokens of the stream, in order: (token, score, entity, image)."""
+    rows = []
+    for number, document in enumerate(make_documents()):
+        offsets = token_offsets(document.text, vocabulary)
+        tokens = vocabulary.encode(document.text)[0]
+        for token, begin in zip(tokens, offsets.begin, strict=True):
+            part = sum(start <= begin for start in document.starts)
+            values = document.arrays["score"][begin], 10 * number + part
+            rows.append((token, *values, number + 40_000))
+        rows.append((vocabulary.vocab.eos_id, 0, rows[-1][2], number + 40_000))
+    return rows
+
+
+UNITS = ["stream", "document", "sentences", "passage", "packed", "pair", "halves"]
+UNITS += ["parts"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", ["wordpiece", "bytebpe"])
+def test_each_token_of_a_row_has_its_values(
+    vocabularies, tmp_path, monkeypatch, unit, kind
+):
+    monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 30)
+    vocabulary = vocabularies[kind]
+    stream = make_stream(make_documents(), vocabulary, tmp_path, shard_tokens=30)
+    assert len(stream.meta["shards"]) > 1
+    expected = expected_tokens(vocabulary)
+    spec = TextSpec(unit, 11, other_document_rate=0.5 * (unit == "pair"))
+    index = build_index(stream, spec, 0, tmp_path)
+    num, pad = len(index.start), vocabulary.vocab.pad_id
+    rows = index.read(np.arange(num), spec.width, pad, arrays=(*TYPES,))
+    plain = index.read(np.arange(num), spec.width, pad)
+    assert plain["arrays"] == {} and (plain["token"] == rows["token"]).all()
+    assert {name: array.dtype for name, array in rows["arrays"].items()} == {
+        name: each.stored for name, each in TYPES.items()
+    }
+    for row in range(num):
+        length = rows["length"][row]
+        arrays = (array[row] for array in rows["arrays"].values())
+        found = [*zip(rows["token"][row], *arrays, strict=True)]
+        assert found[length:] == [(pad, 0, -1, 0)] * (spec.width - length)
+        for first, size, begin in _spans(index, row):
+            assert found[first : first + size] == expected[begin : begin + size]
+
+
+def _spans(index, row):
+    """(first column, tokens, first token of the stream) of the spans of a row."""
+    if index.pieces is not None:
+        pieces = range(index.pieces.first[row], index.pieces.first[row + 1])
+        spans = [(index.pieces.start[n], index.pieces.length[n]) for n in pieces]
+    else:
+        spans = [(index.start[row], index.length[row])]
+        if index.second is not None:
+            spans.append((index.second[row], index.second_length[row]))
+    first = 0
+    for begin, size in spans:
+        yield first, size, begin
+        first += size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_are_labels(vocabularies, tmp_path, kind):
+    vocabulary = vocabularies[kind]
+    words, tags = ["a", "babab", "x.y", "☃", "b"], ("O", "B", "I", "O", "B")
+    documents = [
+        join_parts(words, " ")._replace(arrays={"tags": tags}),
+        Document("c", arrays={"tags": ("X",)}),
+        Document("d"),
+    ]
+    stream = make_stream(documents, vocabulary, tmp_path, TAGS)
+    assert stream.label_names == ("O", "B", "I", "X")
+    index = build_index(stream, TextSpec("document", 64), 0, tmp_path)
+    rows = index.read(np.arange(3), 64, 0, arrays=("tags",))
+    flags, found = rows["flags"], rows["arrays"]["tags"]
+    starts = np.flatnonzero(flags[0] & (PART | DOCUMENT))
+    assert [stream.label_names[n] for n in found[0, starts]] == list(tags)
+    sizes = [len(vocabulary.encode(word)[0]) for word in words]
+    if kind != "unigram":  # whose pieces of a word do not depend on the words around
+        assert starts.tolist() == np.cumsum([0, *sizes[:-1]]).tolist()
+    length = rows["length"]
+    assert (found[1, : length[1]] == 3).all() and (found[1, length[1] :] == -1).all()
+    assert (found[2] == -1).all()
+    known = index.name_table(("B", "I", "O"))
+    assert known[found[0, starts]].tolist() == [2, 0, 1, 2, 0] and known[3] == -1
+    tags_file = stream.path / stream.meta["shards"][0]["name"] / "tags.bin"
+    tags_file.write_bytes(np.int32([9] * stream.num_tokens).tobytes())
+    assert "tags.bin" in Stream.open(stream.path, TAGS).find_damage()
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("score", [1.0, 2.0], r"float64\[2\], not float32\[1\] .* each character"),
+        ("score", ["1"], r".*not float32\[1\]"),
+        ("entity", [1, 2], r"int64\[2\], not int32\[1\] .* each part"),
+        ("entity", [1.5], r"float64\[1\], not int32"),
+        ("image", 2**16, r"int64\[\], not uint16\[\] .* the document"),
+        ("image", [1], r".*not uint16\[\]"),
+        ("image", -1, ".*not uint16"),
+    ],
+)
+def test_values_of_another_type_or_number_are_refused(
+    vocabularies, tmp_path, name, values, message
+):
+    document = Document("a", id="f.toy:7", arrays={name: values})
+    with pytest.raises(UserError, match=rf"f\.toy:7: array {name} is {message}"):
+        make_stream([document], vocabularies["bytebpe"], tmp_path)
+
+
+def test_work_shards_are_joined_with_their_arrays(vocabularies, tmp_path):
+    documents = [
+        each._replace(arrays={**each.arrays, "tags": [str(n % 5)] * (1 + num)})
+        for n, each in enumerate(make_documents())
+        for num in [len(each.starts)]
+    ]
+    types = TYPES | TAGS
+    vocabulary = vocabularies["bytebpe"]
+    whole = make_stream(documents, vocabulary, tmp_path, types)
+
+    def part(number, name):
+        own = documents[number::2]
+        return Corpus(name, lambda split: iter(own), lambda: repr(own), arrays=types)
+
+    shards = (part(0, "even"), part(1, "odd"))
+    joined = dataclasses.replace(shards[0], work_shards=shards, arrays=types)
+    joined = dataclasses.replace(joined, fingerprint=lambda: "joined")
+    built = streams.build_stream(joined, "train", vocabulary, tmp_path, "eos")
+    names = (*types,)
+
+    def by_document(stream):
+        start = stream.document_offsets[:-1]
+        size = np.diff(stream.document_offsets)
+        token, _ = stream.gather(start, size, 40, 0)
+        found = stream.gather_arrays(names, start, size, 40)
+        labels = np.array([*stream.label_names, ""])
+        found["tags"] = labels[found["tags"]]
+        return [
+            (token[n].tolist(), *(found[name][n].tolist() for name in names))
+            for n in range(len(start))
+        ]
+
+    rows = by_document(whole)
+    assert by_document(built) == rows[0::2] + rows[1::2]
+
+
+def test_packed_rows_keep_the_flags_of_their_pieces(vocabularies, tmp_path):
+    stream = make_stream(make_documents(), vocabularies["bytebpe"], tmp_path)
+    index = build_index(stream, TextSpec("packed", 40), 0, tmp_path)
+    rows = index.read(np.arange(len(index.start)), 41, 0, arrays=("image",))
+    starts = rows["flags"] & PIECE > 0
+    assert starts.sum() == stream.num_documents > len(starts)
+    assert sorted(rows["arrays"]["image"][starts]) == [40_000 + n for n in range(12)]
