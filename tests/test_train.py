@@ -1,15 +1,18 @@
 """The train loop on a small corpus: a resumed run equals an uninterrupted one."""
 
 import contextlib
+import shutil
+from functools import partial
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from research import train as loop
 from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
-from research.run import parts as run_parts
+from research.run import compiled_phases, optimizer
 from research.run.metric_writer import read_metrics
 from research.run.setup import build_program
 from research.run.workdir import read_result
@@ -105,9 +108,43 @@ def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path)
         assert other == pytest.approx(one, rel=1e-5)
 
 
+def keep_moments(transform, parts):
+    """The transformation with moments of all parameters, and zeros for frozen ones."""
+
+    def update(updates, state, params):
+        updates, state = transform.update(updates, state, params)
+        frozen = optimizer.is_frozen(updates, parts)
+        zero = lambda update, stops: 0 * update if stops else update  # noqa: E731
+        return jax.tree.map(zero, updates, frozen), state
+
+    return optax.GradientTransformation(transform.init, update)
+
+
+def test_a_frozen_run_whose_checkpoint_has_moments_goes_on(
+    folder, tmp_path, monkeypatch
+):
+    """Earlier versions kept moments of frozen parameters: both end with the same."""
+    keys = {"optimizer.frozen": "token,stack", "mesh.data": 1, "mesh.fsdp": 2}
+    keys |= {"train.steps": 6, "train.eval_every": 0, "train.checkpoint_every": 0}
+    config, devices = tiny_config(folder, **keys), jax.devices()[:2]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(optimizer, "_without_frozen", keep_moments)
+        with pytest.raises(PreemptedError, match="after step 3"):
+            peers = StoppingPeers(4)
+            loop.train(config, tmp_path / "stopped", devices=devices, peers=peers)
+        shutil.copytree(tmp_path / "stopped", tmp_path / "earlier")
+        loop.train(config, tmp_path / "earlier", devices=devices)
+    loop.train(config, tmp_path / "stopped", devices=devices)
+    whole, resumed = (last_params(tmp_path / name) for name in ("earlier", "stopped"))
+    for part in ("token", "stack"):
+        jax.tree.map(np.testing.assert_array_equal, whole[part], resumed[part])
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+    jax.tree.map(close, whole, resumed)  # two compiled steps, which round differently
+
+
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
     order = []
-    log, compile_step = loop.Loop._log, run_parts.compile_step
+    log, compile_step = loop.Loop._log, compiled_phases.compile_step
 
     def recording_compile(program):
         step, cost = compile_step(program)
@@ -122,7 +159,7 @@ def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):
         order.append(f"read {step}")
         log(self, step, *args, **kwargs)
 
-    monkeypatch.setattr(run_parts, "compile_step", recording_compile)
+    monkeypatch.setattr(compiled_phases, "compile_step", recording_compile)
     monkeypatch.setattr(loop.Loop, "_log", recording_log)
     changes = {"train.steps": 4, "train.log_every": 1, "train.eval_every": 0}
     train(tiny_config(folder, **changes), tmp_path)
@@ -219,7 +256,7 @@ def test_losses_do_not_depend_on_mesh_or_accumulation(
 
     for devices, changes in ((1, {}), (8, split)):
         if devices > 1:
-            monkeypatch.setattr(run_parts, "build_program", recording_build)
+            monkeypatch.setattr(compiled_phases, "build_program", recording_build)
         workdir = tmp_path / str(devices)
         train(tiny_config(folder, objective, **short, **changes), workdir, devices)
         lines = read_metrics(workdir)

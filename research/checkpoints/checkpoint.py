@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import optax
 import orbax.checkpoint as ocp
 from etils import epath
 
@@ -284,8 +285,26 @@ def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
+def _masked_names(tree: Any) -> set[str]:
+    """The names of the parameters that have no moments in an optimizer's state."""
+
+    def is_masked(node: Any) -> bool:
+        return isinstance(node, optax.MaskedNode)
+
+    nodes = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_masked)[0]
+    return {path_name(path) for path, node in nodes if is_masked(node)}
+
+
 def _check_same_shapes(folder: epath.Path, saved: Any, wanted: Any) -> None:
-    saved, wanted = _shapes(saved), _shapes(wanted)
+    """Raises UserError: a checkpoint has other arrays than are wanted.
+
+    Moments of frozen parameters, which earlier versions saved, are not read.
+    """
+    masked = _masked_names(wanted)
+    saved = {
+        name: shape for name, shape in _shapes(saved).items() if name not in masked
+    }
+    wanted = _shapes(wanted)
     for name in sorted(saved.keys() | wanted.keys()):
         if saved.get(name) != wanted.get(name):
             raise UserError(

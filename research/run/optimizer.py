@@ -1,5 +1,6 @@
 """The config's optimizer section as an optax gradient transformation."""
 
+import operator
 from functools import partial
 from typing import Any
 
@@ -48,13 +49,16 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """Clipping by global norm, then the chosen optimizer on its schedule, then the
     average of the parameters.
 
-    Frozen parameters count for no norm and do not decay.
+    Frozen parameters count for no norm, do not decay and have no moments.
 
     Raises:
       UserError: see `make_schedule`.
     """
     rate = optax.scale_by_learning_rate(make_schedule(config, steps))
-    chain = [*OPTIMIZERS.make(config, "name").transforms(), rate]
+    chain = OPTIMIZERS.make(config, "name").transforms()
+    if config.frozen:
+        chain = [_without_frozen(each, config.frozen) for each in chain]
+    chain.append(rate)
     if config.layer_decay < 1:
         chain.append(optax.stateless(partial(scale_by_depth, config.layer_decay)))
     if config.unfreeze_every:
@@ -66,7 +70,29 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
         freeze = optax.masked(
             optax.set_to_zero(), partial(is_frozen, parts=config.frozen)
         )
-        optimizer = optax.chain(freeze, optimizer, freeze)
+        optimizer = optax.chain(freeze, optimizer)
     if config.ema_decay:
         optimizer = with_moving_average(optimizer, config.ema_decay)
     return optimizer
+
+
+def _without_frozen(
+    transform: optax.GradientTransformation, parts: str
+) -> optax.GradientTransformation:
+    """The transformation of the parameters that learn; updates of others stay zeros.
+
+    Its state has the paths that it has where nothing is frozen, with no arrays at the
+    frozen parameters: so checkpoints restore that have moments there.
+    """
+    masked = optax.masked(
+        transform, lambda params: jax.tree.map(operator.not_, is_frozen(params, parts))
+    )
+
+    def init(params: Any) -> Any:
+        return masked.init(params).inner_state
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple:
+        updates, after = masked.update(updates, optax.MaskedState(state), params)
+        return updates, after.inner_state
+
+    return optax.GradientTransformation(init, update)

@@ -214,8 +214,15 @@ def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     """The sharding of each leaf of the state; `boxed` is the abstract state.
 
     An optimizer state has its parameter's sharding where their shapes agree, and is
-    replicated elsewhere (AdaFactor's rows and columns).
+    replicated elsewhere (AdaFactor's rows and columns). Parameters without moments have
+    no leaf there.
     """
+
+    def opt_sharding(leaf, param, own):
+        if isinstance(leaf, optax.MaskedNode):
+            return leaf
+        return own if leaf.shape == param.shape else replicated
+
     replicated = sharding.replicated(mesh)
     shapes = networks.unbox(boxed.params)
     params = jax.tree.map(
@@ -226,11 +233,12 @@ def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     )
     opt_state = optax.tree.map_params(
         optimizer,
-        lambda leaf, param, own: own if leaf.shape == param.shape else replicated,
+        opt_sharding,
         boxed.opt_state,
         shapes,
         params,
         transform_non_params=lambda _: replicated,
+        is_leaf=lambda leaf: isinstance(leaf, optax.MaskedNode),
     )
     return State(
         step=replicated,

@@ -89,6 +89,22 @@ def test_frozen_parameters_stay_and_count_for_no_norm():
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS.names())
+def test_frozen_parameters_have_no_moments_and_change_no_other_update(name):
+    """Updates are those of an optimizer of all, given zeros where nothing learns."""
+    params, gradients = params_and_grads(0, steps=2)
+    keys = dict(name=name, warmup_steps=0, clip_norm=0.5, layer_decay=0.5)
+    frozen = make_optimizer(section(frozen="token", **keys), 500)
+    state = jax.eval_shape(frozen.init, params)
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(state)]
+    assert not any("token" in jax.tree_util.keystr(path) for path in paths)
+    zeros = [g | {"token": jax.tree.map(np.zeros_like, g["token"])} for g in gradients]
+    found = train(frozen, params, gradients)
+    expected = train(make_optimizer(section(**keys), 500), params, zeros)
+    expected["token"] = params["token"]
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_every_optimizer_reduces_the_loss(name):
     optimizer = make_optimizer(section(name=name, learning_rate=0.01), 500)
 

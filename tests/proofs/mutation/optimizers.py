@@ -83,12 +83,20 @@ MUTANTS = [
         "updates_equal_those_in_numpy",
     ),
     Mutant(
-        "frozen parameters decay",
+        "frozen parameters have moments and decay",
         OPTIMIZER,
-        "optax.chain(freeze, optimizer, freeze)",
-        "optax.chain(freeze, optimizer)",
+        "if config.frozen:\n        chain =",
+        "if False:\n        chain =",
         TEST_OPTIMIZER,
         "frozen",
+    ),
+    Mutant(
+        "a checkpoint with moments of frozen parameters is refused",
+        "research/checkpoints/checkpoint.py",
+        "masked = _masked_names(wanted)",
+        "masked = set()",
+        "tests/test_train.py",
+        "has_moments_goes_on",
     ),
     Mutant(
         "the stable phase ends where the run does",
