@@ -3,8 +3,7 @@
 from tests.proofs.mutation import Mutant
 
 CACHE = "research/networks/layers/cache.py"
-BEAMS = "research/generation/beams.py"
-TEXTS = "research/generation/texts.py"
+DECODING = "research/generation/decoding.py"
 NEXT = "research/generation/next_token.py"
 CONTINUATION = "research/generation/continuation.py"
 TEST_CACHE = "tests/networks/test_cache.py"
@@ -49,7 +48,7 @@ MUTANTS = [
     ),
     Mutant(
         "the length penalty multiplies log p, so that short texts win",
-        BEAMS,
+        DECODING,
         "((5.0 + length) / 6.0) ** options.length_penalty",
         "((5.0 + length) / 6.0) ** -options.length_penalty",
         TEST_DECODING,
@@ -57,7 +56,7 @@ MUTANTS = [
     ),
     Mutant(
         "texts that have ended go on",
-        BEAMS,
+        DECODING,
         "log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)",
         "log_p_BK = jnp.where(ends & False, -jnp.inf, log_p_BK)",
         TEST_DECODING,
@@ -65,7 +64,7 @@ MUTANTS = [
     ),
     Mutant(
         "the search ends at the first text that has ended",
-        BEAMS,
+        DECODING,
         "done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit",
         "done = ended.score[:, 0] > -jnp.inf",
         TEST_DECODING,
@@ -73,7 +72,7 @@ MUTANTS = [
     ),
     Mutant(
         "the end of the search takes the penalty of the length so far",
-        BEAMS,
+        DECODING,
         "limit = length_penalty(options, jnp.float32(options.max_tokens))",
         "limit = length_penalty(options, length)",
         TEST_DECODING,
@@ -105,9 +104,9 @@ MUTANTS = [
     ),
     Mutant(
         "eos counts in the log p of a text that has ended before",
-        TEXTS,
-        "log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B)",
-        "log_p=state.log_p + log_p_B",
+        DECODING,
+        "log_p=self.log_p + jnp.where(self.done, 0.0, log_p_B)",
+        "log_p=self.log_p + log_p_B",
         TEST_DECODING,
         "keeps_its_log_p",
     ),
@@ -153,7 +152,7 @@ MUTANTS = [
     ),
     Mutant(
         "T5's first sentinel is spelled as the second",
-        "research/generation/text.py",
+        "research/generation/generate.py",
         "enumerate(vocabulary.vocab.sentinel_ids)",
         "enumerate(vocabulary.vocab.sentinel_ids, 1)",
         "tests/launch/test_generate.py",
