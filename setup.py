@@ -18,7 +18,7 @@ setup(
     py_modules=["palimpsest"],
     entry_points={"console_scripts": ["palimpsest=palimpsest:main"]},
     package_data={
-        "experiments": ["claims/*.toml", "claims/results/*.json"],
+        "experiments": ["claims/*.toml", "claims/results/*.json", "tables/*.toml"],
         "research": ["run/first_keys.json"],
     },
     install_requires=[

@@ -17,8 +17,8 @@ GELU is the released modeling.py's, by tanh.
 
 The released version 1 has dropout, version 2 none; this is version 1.
 
-Departs (docs/fidelity.md has the values): model.dropout; clipping; n-grams; order of
-the copies; packing; compatibility characters.
+Departs (docs/fidelity.md has the values): model.dropout; clipping; n-grams;
+compatibility characters; order of the copies; packing.
 """
 
 from experiments import base, bert

@@ -4,7 +4,7 @@
     python -m launch.claims --claim=bart1 --scale=smoke --workdir=runs/bart1
 
 With --claim=TABLE, or --claim=TABLE.CLAIM for one, it reads the column of the claim's
-plan from two rows of experiments/tables/TABLE.py, whose runs must be complete, and
+plan from two rows of experiments/tables/TABLE.toml, whose runs must be complete, and
 writes experiments/claims/results/CLAIM.SCALE.json, to be committed.
 """
 
@@ -21,12 +21,14 @@ from launch.reports import ledger, tables
 from launch.reports.cell_text import format_p
 from launch.reports.cells import Cell, by_seed, fill_table
 from launch.reports.ledger import Claim, Result
+from launch.reports.table_files import load_table
 from launch.sweeps import published, sweep_plan
-from launch.sweeps.sweep_plan import SCALES
+from launch.sweeps.scales import SCALES
 from research.errors import UserError, unknown
 from research.evaluation.comparison import NOT_DECIDED, ONE_SEED
 from research.evaluation.statistics import Estimate
 from research.files.output_files import write_output
+from research.metrics import HIGHER
 
 INTRODUCTION = """# Claims
 
@@ -91,7 +93,7 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     if args.scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", args.scale, claim.plans)
     file = args.table or default_table(claim)
-    plan, table = claim.plans[args.scale], tables.load_table(file)
+    plan, table = claim.plans[args.scale], load_table(file)
     scale = sweep_plan.read_header(args.workdir)["scale"]
     if scale != args.scale:
         raise UserError(f"--workdir={args.workdir} is of scale {scale}")
@@ -123,18 +125,15 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             f"{rows[0]} and {rows[1]} have the same {plan.metric} in all runs: what "
             f"they differ in has no effect at scale {scale}, and nothing is compared"
         )
-    stand_ins = {column.name: column.stand_in for column in table.columns}
-    origin = _origin(both) | {"stand_in": stand_ins[plan.metric]}
-    lower = args.lower_is_better or plan.metric in claim.lower_is_better
-    result = Result(
-        tuple(seeds), better, worse, not lower, {"table": file, "rows": rows, **origin}
-    )
+    (column,) = (each for each in table.columns if each.name == plan.metric)
+    origin = {"table": file, "rows": rows, **_origin(both), "stand_in": column.stand_in}
+    result = Result(tuple(seeds), better, worse, column.better == HIGHER, origin)
     return ledger.write_result(claim, args.scale, result, Path(args.folder))
 
 
 def default_table(claim: Claim) -> str:
     """The file of the table that a claim is of."""
-    return f"experiments/tables/{claim.table.replace('-', '_')}.py"
+    return f"experiments/tables/{claim.table.replace('-', '_')}.toml"
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
@@ -259,11 +258,6 @@ def parser() -> cli.Parser:
     )
     parser.add_argument("--better", default="", help="of the claim: another row")
     parser.add_argument("--worse", default="", help="of the claim: another row")
-    parser.add_argument(
-        "--lower_is_better",
-        action="store_true",
-        help="of the claim: of the plan's metric",
-    )
     return parser
 
 

@@ -30,6 +30,7 @@ from launch import cli
 from launch.backends import scheduler, submit
 from launch.backends.backend import absolute_path
 from launch.sweeps import status, sweep_plan
+from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import load_tasks
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
@@ -148,7 +149,7 @@ def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--sweep", help="a file of experiments/sweeps")
     parser.add_argument("--workdir", required=True, help="folder of the trials")
-    parser.add_argument("--scale", default="smoke", help=" | ".join(sweep_plan.SCALES))
+    parser.add_argument("--scale", default="smoke", help=" | ".join(SCALES))
     parser.add_argument("--dry_run", action="store_true", help="only show the trials")
     parser.add_argument("--tasks", default="", help="TOML file of tasks to tune on")
     parser.add_argument(

@@ -10,6 +10,7 @@ import argparse
 
 from launch import cli, user_code
 from launch.reports import cells, formats, tables
+from launch.reports.table_files import load_table
 from launch.sweeps import sweep_plan
 from research.errors import unknown
 from research.files.output_files import write_output
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table, or writes it to a file."""
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
-    table = tables.load_table(args.table)
+    table = load_table(args.table)
     trials = sweep_plan.read_plan(args.workdir)
     with user_code.name_line_in_errors(args.table):
         table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))

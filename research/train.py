@@ -30,6 +30,7 @@ from research.run.compiled_phases import (
 from research.run.metric_writer import MetricWriter
 from research.run.phases import Phase
 from research.run.setup import Program, count_parameters, first_state
+from research.run.step_trace import StepTrace
 from research.run.workdir import (
     check_same_run,
     config_digest,
@@ -54,7 +55,8 @@ def train(
     Args:
       config: resolved and locked, with the sections of experiments/base.py.
       workdir: receives config.json, provenance.json, the vocabulary, metrics.jsonl,
-        speed.jsonl, TensorBoard events, checkpoints and at the end result.json.
+        speed.jsonl, TensorBoard events (and the trace of train.profile_steps),
+        checkpoints and at the end result.json.
       devices: all of jax.devices() unless given.
       peers: the processes of the run; this one alone unless given.
 
@@ -153,6 +155,9 @@ class Loop:
             program, config, self.writer, self._stop_if_requested
         )
         self.checkpoints.best = self.evaluations.best.step
+        self.trace = StepTrace(
+            config.train.profile_steps, self.writer.tensorboard_folder
+        )
 
     def run(self) -> None:
         """Trains to the last step and closes all files."""
@@ -190,7 +195,7 @@ class Loop:
                 self._log(*(pending or self._sums()), partial=not pending)
                 self._stop()
             step, batch = next(batches)
-            self.state = step(self.state, batch)
+            self.state = self.trace.call(self.steps_done + 1, step, self.state, batch)
             self.steps_done += 1
             if pending:
                 self._log(*pending)
@@ -234,6 +239,7 @@ class Loop:
 
     def close(self) -> None:
         """Waits for the checkpoint that is being saved and closes the files."""
+        self.trace.close()
         self.checkpoints.close()
         self.writer.close()
 

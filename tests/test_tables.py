@@ -3,25 +3,28 @@
 import functools
 import json
 import math
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.paper_tables import benchmarks, finetuning, scored
-from experiments.paper_tables.published import task_margin, task_score, valid_score
 from experiments.sweeps import babylm as babylm_sweep
-from experiments.tables import babylm as babylm_table
 from launch.config import load_config
-from launch.reports import cells, tables
-from launch.sweeps import budgets, published, sweep_plan
-from launch.sweeps.sweep_plan import SCALES
+from launch.reports import cells, scored_columns, tables
+from launch.reports.result_columns import task_margin, task_score, valid_score
+from launch.reports.table_files import load_table
+from launch.sweeps import benchmarks, budgets, finetuning, published, sweep_plan
+from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"
-NAMES = sorted(path.stem for path in (FOLDER / "sweeps").glob("*.py"))
-NAMES = [name for name in NAMES if (FOLDER / "tables" / f"{name}.py").exists()]
+FILES = {
+    path.stem: f"experiments/tables/{path.name}"
+    for path in sorted((FOLDER / "tables").glob("[!_]*.*"))
+}
+NAMES = [name for name in FILES if (FOLDER / "sweeps" / f"{name}.py").exists()]
 KEYS = {"data.train": "a.tsv", "data.valid": "b.tsv", "data.fields": "0"}
 TASKS = dict.fromkeys(
     ("MNLI", "OCNLI", "XNLI de"), Task("SICK", KEYS | {"data.label": "1"})
@@ -57,7 +60,7 @@ each_scale = pytest.mark.parametrize(
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     trials = _plan(name, scale)
-    table = tables.load_table(f"experiments/tables/{name}.py")
+    table = load_table(FILES[name])
     table = tables.for_sweep(table, trials, TASKS)
     rows = tables.table_rows(table, trials)
     shown = [t.id for row in rows.values() for group in row.values() for t in group]
@@ -81,7 +84,7 @@ PAPERS = [name for name in NAMES if not name.startswith(OURS)]
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_scale_does_not_change_the_question(name, scale):
     """At each scale the rows are the arms of the ledger."""
-    table = tables.load_table(f"experiments/tables/{name}.py")
+    table = load_table(FILES[name])
     paper = published.read_published(name.replace("_", "-"))
     rows, first = (tables.labelled_rows(_plan(name, s)) for s in (scale, "smoke"))
     assert tuple(rows) == tuple(first)
@@ -131,8 +134,11 @@ def test_babylm_sees_no_text_more_than_ten_times():
 
 def test_the_claims_of_babylm_are_of_its_arms():
     years = sorted(path.stem for path in published.FOLDER.glob("babylm*.toml"))
-    assert years == sorted(babylm_table.YEARS)
-    for paper in map(published.read_published, years):
+    claims = load_table(FILES["babylm"]).claims
+    assert {claim.column for claim in claims} == {"BLiMP"}
+    papers = [published.read_published(year) for year in years]
+    assert len(claims) == sum(len(paper.claims) for paper in papers)
+    for paper in papers:
         arms = {row: babylm_sweep.ARMS[row] for row in paper.rows}
         assert paper.arms == arms
 
@@ -181,12 +187,14 @@ def test_scores_are_those_of_the_last_step(tmp_path):
         table = {"table": {"all": {"accuracy": cell}}}
         (folder / "table.json").write_text(json.dumps(table))
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
-    column = scored.scored_column("LAMBADA", "lambada", "accuracy", percent=True)
+    column = scored_columns.scored_column(
+        "LAMBADA", "lambada", "accuracy", percent=True
+    )
     assert column.ready(trial) and column.value(trial) == 75.0
     assert column.margin(trial) == pytest.approx(10.0)
-    other = scored.scored_column("LAMBADA", "lambada", "fill-in accuracy")
+    other = scored_columns.scored_column("LAMBADA", "lambada", "fill-in accuracy")
     assert other.value(trial) is None
-    assert not scored.BLIMP.ready(trial)
+    assert not scored_columns.BLIMP.ready(trial)
 
 
 def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
@@ -199,12 +207,14 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     ]
     (folder / "scores.jsonl").write_text("\n".join(lines))
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
-    assert scored.blimp(trial).tolist() == [100, 0, 50]
+    assert scored_columns.blimp(trial).tolist() == [100, 0, 50]
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-@pytest.mark.parametrize(("metric", "factor"), [("f1", 100), ("chrf", 1)])
-def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
+@pytest.mark.parametrize(
+    ("kind", "metric", "factor"), [("tags", "f1", 100), ("text", "chrf", 1)]
+)
+def test_a_score_and_its_margin_are_in_per_cent(split, kind, metric, factor):
     result = {
         "metrics": {"valid/f1": 0.5, "valid/chrf": 50.0},
         "margins": {"valid/f1": 0.1, "valid/chrf": 9.0},
@@ -214,8 +224,8 @@ def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
         for numbers in (result["metrics"], result["margins"]):
             numbers |= {k.replace("valid", "test"): v / 2 for k, v in numbers.items()}
         result["item_scores"]["test"] = [0.25]
-    name, config = f"{split}/{metric}", {"objective.name": "x"}
-    trial = SimpleNamespace(result=result, config=config)
+    name, objective = f"{split}/{metric}", SimpleNamespace(predicts=kind)
+    trial = SimpleNamespace(result=result, objective=objective)
     assert task_score(metric)(trial) == factor * result["metrics"][name]
     assert task_margin(metric)(trial) == factor * result["margins"][name]
     del result["margins"]
@@ -223,9 +233,33 @@ def test_a_score_and_its_margin_are_in_per_cent(split, metric, factor):
 
 
 def test_settings_are_picked_by_a_correlation_that_is_not_defined():
-    trial = SimpleNamespace(result={"metrics": {"valid/loss": 2.0, "valid/f1": 0.5}})
-    picked = [valid_score(name)(trial) for name in ("pearson", "f1", "perplexity")]
-    assert picked == [0.0, 0.5, -2.0]
+    objective = SimpleNamespace(predicts="number")
+    result = {"metrics": {"valid/loss": 2.0, "valid/mean_squared_error": 0.5}}
+    trial = SimpleNamespace(result=result, objective=objective, name="t")
+    names = ("pearson", "mean_squared_error", "perplexity")
+    assert [valid_score(name)(trial) for name in names] == [0.0, 0.5, 2.0]
+    with pytest.raises(UserError, match="t has no valid/mean_absolute_error: it is of"):
+        valid_score("mean_absolute_error")(trial)
+    with pytest.raises(UserError, match="unknown metric of t 'bleu'"):
+        valid_score("bleu")(trial)
+
+
+def test_columns_say_what_is_better_in_their_metric():
+    """As the papers say it."""
+    for path in published.FOLDER.glob("*.toml"):
+        content = tomllib.loads(path.read_text())
+        name = content.get("table", path.stem).replace("-", "_")
+        table = load_table(FILES[name])
+        for column in table.columns:
+            assert column.better == content["metrics"].get(column.name, "higher")
+
+
+def test_a_score_that_is_a_mean_of_items_has_their_scores():
+    objective = SimpleNamespace(predicts="span")
+    result = {"metrics": {"valid/exact_match": 0.5}, "item_scores": {"valid": [1, 0.5]}}
+    trial = SimpleNamespace(result=result, objective=objective)
+    assert task_score("f1")(trial).tolist() == [100, 50]
+    assert task_score("exact_match")(trial) == 50
 
 
 def test_the_parts_of_a_mean_come_before_it():

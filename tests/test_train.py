@@ -25,11 +25,15 @@ def folder(tmp_path_factory):
     return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
 
 
+TRACED = {"train.profile_steps": [5, 6]}
+"""Other runs have no trace, and are the same."""
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(folder, tmp_path_factory):
     """The workdir and the result of a run that is not stopped."""
     workdir = tmp_path_factory.mktemp("uninterrupted")
-    return workdir, train(tiny_config(folder), workdir)
+    return workdir, train(tiny_config(folder, **TRACED), workdir)
 
 
 def test_the_loss_falls_and_everything_is_written(uninterrupted):
@@ -45,6 +49,19 @@ def test_the_loss_falls_and_everything_is_written(uninterrupted):
         path.name for path in workdir.iterdir()
     }
     assert sorted(p.name for p in (workdir / "checkpoints").iterdir()) == ["10", "12"]
+
+
+def test_the_steps_that_are_asked_for_are_traced(uninterrupted):
+    workdir, _ = uninterrupted
+    (trace,) = (workdir / "tensorboard").glob("plugins/profile/*/*.xplane.pb")
+    content = trace.read_bytes()
+    assert b"step_num" in content and b"train" in content
+
+
+@pytest.mark.parametrize("steps", [[3], [0, 2], [3, 2], [12, 13], ["a", 2]])
+def test_steps_to_trace_that_are_none_are_refused(folder, steps):
+    with pytest.raises(UserError, match=r"profile_steps is \[first, last\], two of"):
+        tiny_config(folder, **{"train.profile_steps": steps})
 
 
 def test_a_finished_run_does_not_train_again(uninterrupted, folder):

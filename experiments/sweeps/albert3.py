@@ -7,7 +7,7 @@ Question: How wide must the token table be, with layers that share their paramet
 without? E is a fraction of the width, as the paper's are of 768.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

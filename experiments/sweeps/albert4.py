@@ -9,7 +9,7 @@ Departs: of the paper's rows those are here whose layers
 share all parameters or none; attention or feed-forward layers alone are not shared.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

@@ -7,7 +7,7 @@ Question: is it better to predict whether two segments are in order (SOP), or wh
 they are of one document (NSP), or neither?
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

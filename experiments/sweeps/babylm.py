@@ -3,7 +3,7 @@
     python -m launch.sweep --sweep=experiments/sweeps/babylm.py --workdir=runs/babylm \\
         --config.data.corpus='babylm/train_10M/*.txt' --tasks=tasks.toml
     python -m launch.score --workdir=runs/babylm --task=blimp --data='blimp/*'
-    python -m launch.report --table=experiments/tables/babylm.py --workdir=runs/babylm
+    python -m launch.report --table=experiments/tables/babylm.toml --workdir=runs/babylm
 
 Question: which objective learns most from the text of a childhood (Warstadt et al.
 2023)? All arms have one Transformer, vocabulary, optimizer and number of tokens. small
@@ -20,8 +20,9 @@ are 15 % throughout (released: 30 to 15 %) and of single tokens (1 to 3), and th
 network is the same as the other arms'. Its texts are scored from both sides.
 """
 
-from experiments.paper_tables import finetuning
-from experiments.sweeps.objectives import SCALES, SHARED
+from experiments.sweeps.objectives import SHARED
+from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
 
 WORDS_SEEN = {"smoke": 2.4e6, "small": 10 * 10e6, "paper": 10 * 100e6}
 TOKENS_PER_WORD = 1.3
@@ -59,11 +60,9 @@ DECODERS = ("text infilling", "masked sequence", "span denoising")
 DECODERS += ("mixture of denoisers",)
 """Rows with an encoder and a decoder, of half the layers each."""
 
-TASKS = ("BoolQ", "MNLI", "MRPC", "QQP", "RTE")
-"""Those of BabyLM's fine-tuning that are one label; of --tasks those are run."""
-
 
 def sweep(scale, tasks=None):
+    chosen = finetuning.own_tasks("babylm", tasks) if tasks else {}
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     batch_tokens = budget["train.batch"] * shape["data.length"]
     steps = round(WORDS_SEEN[scale] * TOKENS_PER_WORD / batch_tokens)
@@ -82,6 +81,6 @@ def sweep(scale, tasks=None):
                 row, arm, scale, seed=seed, keys=keys, size=""
             )
             yield (*start, (row, "pretraining"))
-            for name in filter(tasks.__contains__, TASKS) if tasks else ():
-                for tuned in finetuning.tunings(start, tasks[name], scale, {}):
+            for name, task in chosen.items():
+                for tuned in finetuning.tunings(start, task, scale, {}):
                     yield (*tuned, (row, name))

@@ -2,7 +2,7 @@
 
     python -m launch.sweep --sweep=experiments/sweeps/bart1.py --tasks=tasks.toml \\
         --workdir=runs/bart1
-    python -m launch.report --table=experiments/tables/bart1.py --workdir=runs/bart1
+    python -m launch.report --table=experiments/tables/bart1.toml --workdir=runs/bart1
 
 Question: which objective's encoder understands best, at equal text, steps, batch, width
 and optimizer? All rows have BART's network, vocabulary and optimizer; encoders and
@@ -20,7 +20,7 @@ after the input as a prefix, as in the paper; the language model, too, reads the
 from both sides.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 DECODERS = ("Masked seq2seq", "BART")
 """How rows begin whose network has an encoder and a decoder."""

@@ -12,7 +12,7 @@ Departs: the left-to-right model reads contiguous text, not pairs. The row with 
 is left out.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

@@ -7,7 +7,7 @@ Question: does a larger network of the same data do better on every task? Layers
 widths are fractions of the paper's at scales smoke and small; heads are the paper's.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 SIZES = {
     "L 3, H 768, A 12": (3, 768, 12),

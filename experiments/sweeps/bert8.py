@@ -15,7 +15,7 @@ model.width units a direction, and a learning rate that is not the paper's, who 
 none.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

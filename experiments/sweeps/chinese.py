@@ -10,8 +10,8 @@ the same text, vocabulary and optimizer; the row without pretraining is the firs
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
-from experiments.paper_tables import finetuning
 from experiments.sweeps.tasks import SEEDS
+from launch.sweeps import finetuning
 
 ROWS = ("bert_wwm", "ernie")
 OWN = {
@@ -20,12 +20,11 @@ OWN = {
     "optimizer.learning_rate": 1e-3,
 }
 """Keys of pretraining, but for "paper"."""
-METRICS = {"ChnSentiCorp": "accuracy", "OCNLI": "accuracy"}
 
 
 def sweep(scale, tasks):
     own = {} if scale == "paper" else OWN | finetuning.POST_NORM[scale]
-    chosen = finetuning.known_tasks(METRICS, tasks, "chinese.py")
+    chosen = finetuning.own_tasks("chinese", tasks)
     for seed in range(SEEDS[scale]):
         for row in ROWS:
             arm = f"experiments/{row}.py", own

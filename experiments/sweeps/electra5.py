@@ -12,7 +12,7 @@ without next sentence prediction, whose rows are still pairs, and half of them o
 documents. All else is ELECTRA's.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 from launch.sweeps.published import read_published
 
 

@@ -7,8 +7,7 @@ Question: at equal FLOPs and of one shape, is a discriminator better than a mask
 language model? BERT-small has the steps that ELECTRA-small's FLOPs come to.
 """
 
-from experiments.paper_tables import finetuning
-from launch.sweeps import budgets
+from launch.sweeps import budgets, finetuning
 from launch.sweeps.published import read_published
 
 

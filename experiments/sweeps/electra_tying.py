@@ -7,7 +7,7 @@ Question: with a generator of the discriminator's size, is it better to share no
 the embeddings, or all weights?
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

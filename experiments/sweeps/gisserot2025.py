@@ -12,7 +12,7 @@ layer norms; AdamW has the experiments' own decay and betas; the second stage wa
 again. SC is the mean of those of its tasks that are run, TC and QA one task each.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 from launch.sweeps.published import read_published
 
 NAME, STAGED, FIRST = "gisserot2025", "CLM 10K, MLM 32K", "CLM 42K"

@@ -9,7 +9,7 @@ All rows share one pretraining for each seed.
 Departs: the row with an LSTM is left out. MRPC, QQP and STS-B are read in one order.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 AUXILIARY = {"objective.lm_coef": 0.5}
 

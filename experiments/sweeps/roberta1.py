@@ -11,7 +11,7 @@ Within ten epochs the rows are the same runs: smoke sees 3 million tokens, so th
 text is at most a tenth of these (--config.data.corpus).
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

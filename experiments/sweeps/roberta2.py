@@ -10,7 +10,7 @@ Departs: batches have equally many rows, so that rows of sentence pairs and of s
 documents have fewer tokens; the paper makes their batches larger.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 BUDGET = {"train.steps": 1_000_000, "train.batch": 256}
 BUDGET |= {"optimizer.learning_rate": 1e-4, "optimizer.warmup_steps": 10_000}

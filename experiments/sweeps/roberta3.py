@@ -10,7 +10,7 @@ Departs: the paper tuned a learning rate for each batch; at smoke and small the 
 are not tuned, and grow with the root of the batch.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 ROWS = {  # batch / the first row's, epochs / the first row's, rate in the paper
     "256, 32 epochs": (1, 1, 1e-4),

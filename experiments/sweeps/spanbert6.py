@@ -10,7 +10,7 @@ Departs: named entities and noun phrases need a parser and are left out. The pap
 numbers are of 1.2 of 2.4 million steps; here the schedule ends where the run does.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

@@ -7,7 +7,7 @@ Question: with masked spans, is one sequence better than two with next sentence
 prediction, and does the span boundary objective help?
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

@@ -6,11 +6,25 @@
 Question: an encoder and a decoder, a decoder alone or a prefix LM, with denoising or
 with a language model's loss? Every stack has equally many layers.
 
-Departs: `paper_tables/t5_text.py` says how tasks are tuned on; stacks that are one are
-tuned as classifiers of one stack. Rows with half of the layers are left out.
+Departs: tasks are classified by the state of the decoder at the last token, as BART's
+are, not written as text, and there are none that need a text to be written (as in all
+sweeps of T5's tables); stacks that are one are tuned as classifiers of one stack. Rows
+with half of the layers are left out.
 """
 
-from experiments.paper_tables import finetuning, t5_text
+from launch.sweeps import finetuning
+
+BASELINE = {"train.steps": 524_288, "train.batch": 128}
+"""The paper's budget for its baseline, which is that of all its tables."""
+
+
+def with_budget(name, scale, tasks, more=lambda row, base: {}):
+    """The sweep of one of T5's tables, with the paper's budget at scale "paper"."""
+
+    def keys(row, base):
+        return more(row, base) | (BASELINE if scale == "paper" else {})
+
+    return finetuning.sweep(name, scale, tasks, keys=keys)
 
 
 def sweep(scale, tasks):
@@ -19,4 +33,4 @@ def sweep(scale, tasks):
     def keys(row, base):
         return finetuning.like(t5, base) if row == "decoder, LM" else {}
 
-    return t5_text.sweep("t5-2", scale, tasks, keys)
+    return with_budget("t5-2", scale, tasks, keys)

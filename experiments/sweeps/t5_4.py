@@ -5,11 +5,11 @@
 
 Question: Does a text's suffix, its masked tokens, or its shuffled tokens teach more?
 
-Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
+Departs: see `t5_2.py`.
 """
 
-from experiments.paper_tables import t5_text
+from experiments.sweeps import t5_2
 
 
 def sweep(scale, tasks):
-    return t5_text.sweep("t5-4", scale, tasks)
+    return t5_2.with_budget("t5-4", scale, tasks)

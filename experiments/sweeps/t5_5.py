@@ -6,11 +6,11 @@
 Question: What should the encoder read for hidden tokens, and must the decoder write all
 of the text?
 
-Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
+Departs: see `t5_2.py`.
 """
 
-from experiments.paper_tables import t5_text
+from experiments.sweeps import t5_2
 
 
 def sweep(scale, tasks):
-    return t5_text.sweep("t5-5", scale, tasks)
+    return t5_2.with_budget("t5-5", scale, tasks)

@@ -5,11 +5,11 @@
 
 Question: How long should hidden spans be? i.i.d.: each token by itself.
 
-Departs: `paper_tables/t5_text.py` says how tasks are tuned on.
+Departs: see `t5_2.py`.
 """
 
-from experiments.paper_tables import t5_text
+from experiments.sweeps import t5_2
 
 
 def sweep(scale, tasks):
-    return t5_text.sweep("t5-7", scale, tasks)
+    return t5_2.with_budget("t5-7", scale, tasks)

@@ -3,7 +3,7 @@
     python -m launch.sweep --sweep=experiments/sweeps/tasks.py --tasks=tasks.toml \\
         --workdir=runs/tasks
     python -m launch.score --workdir=runs/tasks --task=blimp --data='blimp/*'
-    python -m launch.report --table=experiments/tables/tasks.py --workdir=runs/tasks
+    python -m launch.report --table=experiments/tables/tasks.toml --workdir=runs/tasks
 
 Question: what does each objective bring over a network that was not pretrained? Text,
 order, tokens, vocabulary, width, number of layers and optimizer are equal. Intervals of
@@ -14,33 +14,18 @@ The row without pretraining has mlm's network and vocabulary.
 Departs: every task is tuned for the same number of steps, not of epochs.
 """
 
-from experiments.paper_tables import finetuning
-from experiments.sweeps.objectives import FAMILY_KEYS, SCALES, SHARED
+from experiments.sweeps.objectives import FAMILY_KEYS, SHARED
+from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
 SEEDS = {"smoke": 1, "small": 3, "paper": 3}
-METRICS = {
-    "SST-2": "accuracy",
-    "CoLA": "matthews",
-    "MRPC": "accuracy",
-    "STS-B": "pearson",
-    "MNLI": "accuracy",
-    "RTE": "accuracy",
-    "CoNLL-2000": "f1",
-    "NER": "f1",
-    "UD POS": "word_accuracy",
-    "SQuAD 1.1": "f1",
-    "PIQA": "accuracy",
-    "XSum": "rougeL",
-    "Multi30k": "chrf",
-}
-"""Task -> its official metric. Of --tasks those are run."""
 
 
 def sweep(scale, tasks):
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     reference = "experiments/mlm.py", SHARED | shape | budget
-    chosen = finetuning.known_tasks(METRICS, tasks, "tasks.py")
+    chosen = finetuning.own_tasks("tasks", tasks)
 
     def keys(row, base):
         own = finetuning.like(reference, base) | FAMILY_KEYS.get(row, {})

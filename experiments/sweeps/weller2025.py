@@ -13,7 +13,7 @@ none masks less; AdamW in place of StableAdamW, with a linear decay in the first
 training.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 from launch.sweeps.published import read_published
 
 NAME = "weller2025"

@@ -9,7 +9,7 @@ Departs: RoBERTa's rows and optimizer, at its base size for scale paper, where t
 trains large models for 23,000 steps. The row without pretraining is left out.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

@@ -10,7 +10,7 @@ Departs: the rows "DAE + Transformer-XL" (mems are not there with masked tokens)
 "+ next sentence" are left out.
 """
 
-from experiments.paper_tables import finetuning
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):

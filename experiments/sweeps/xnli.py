@@ -9,15 +9,12 @@ training set; it is tuned anew for each, by the same steps.
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
-from experiments.paper_tables import finetuning
 from experiments.sweeps.tasks import SEEDS
-
-LANGUAGES = "ar bg de el en es fr hi ru sw th tr ur vi zh"
-METRICS = {f"XNLI {language}": "accuracy" for language in LANGUAGES.split()}
+from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):
-    chosen = finetuning.known_tasks(METRICS, tasks, "xnli.py")
+    chosen = finetuning.own_tasks("xnli", tasks)
     for seed in range(SEEDS[scale]):
         arm = "experiments/xlmr.py", {}
         start = finetuning.pretraining("xlmr", arm, scale, seed=seed)

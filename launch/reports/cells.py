@@ -203,7 +203,8 @@ def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
         settings.setdefault(setting, []).append(trial)
 
     def quality(group: list[Trial]) -> float:
-        return float(np.mean([metric_value(column.picked_by, t) for t in group]))
+        values = [metric_value(column.picked_by, t) for t in group]
+        return column.sign * float(np.mean(values))
 
     for settings in by_start.values():
         yield from max(settings.values(), key=quality)

@@ -4,13 +4,14 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 
 from launch.reports.cells import Grid
+from launch.reports.run_differences import Run
 from launch.reports.tables import Curve, Rows, Table
 from launch.sweeps.trial import Trial
 from research.run.metric_writer import BEST_STEP, read_speed
@@ -84,6 +85,32 @@ def draw_curves(rows: Rows, curve: Curve) -> str:
         legend = dict(zip(names, handles, strict=True))  # once, not for each trial
         axes[0][width - 1].legend(legend.values(), legend, frameon=False, fontsize=8)
         return svg_element(figure)
+
+
+def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
+    """One panel for each metric, over steps: two runs.
+
+    Args:
+      form: of the image, "svg" or "png".
+    """
+    with pyplot.rc_context(STYLE):
+        size = 3.6 * max(1, len(names)) + 0.4, 2.8
+        figure, axes = pyplot.subplots(1, max(1, len(names)), figsize=size)
+        for name, panel in zip(names, np.atleast_1d(axes), strict=False):
+            for run, color, dash in zip(runs, ROW_COLORS, ("-", "--"), strict=False):
+                points = run.curve(name)
+                shown = {"color": color, "ls": dash, "label": run.name}
+                panel.plot([*points], [*points.values()], **shown)
+            panel.set_title(name, loc="left")
+            panel.set_xlabel("step")
+            panel.grid(axis="y")
+        if names:
+            np.atleast_1d(axes)[0].legend(frameon=False, fontsize=8)
+        out = io.BytesIO()
+        metadata = {"Date": None} if form == "svg" else {}
+        figure.savefig(out, format=form, metadata=metadata, dpi=150)
+        pyplot.close(figure)
+    return out.getvalue()
 
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}

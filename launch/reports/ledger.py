@@ -22,12 +22,13 @@ from research.errors import UserError, unknown
 from research.evaluation.comparison import LEVEL, Comparison, compare
 from research.evaluation.power import Components, detectable_difference
 from research.files.json_files import digest, read_json, write_json
+from research.metrics import HIGHER, LOWER
 
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
 """How far a paper's numbers are verified: in two sources, in one, in a secondary one;
 recalled, with high or moderate confidence."""
 
-DIRECTIONS = {"higher": 1.0, "lower": -1.0}
+DIRECTIONS = {HIGHER: 1.0, LOWER: -1.0}
 """What is better in a metric."""
 
 SCORE_DTYPES = (np.uint8, np.float32, np.float64)
@@ -61,7 +62,6 @@ class Claim(NamedTuple):
     better: str  # a row of the table
     worse: str
     difference: float  # better - worse, as published
-    lower_is_better: tuple[str, ...]  # of the table's metrics
     arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
     plans: Mapping[str, Plan]  # by scale
     table: str  # of experiments/tables, with its runs: `table` of its file, or its name
@@ -126,7 +126,6 @@ def _claim(name: str, content: Mapping[str, Any], entry: Mapping[str, Any]) -> C
         better=entry["better"],
         worse=entry["worse"],
         difference=difference,
-        lower_is_better=tuple(name for name in metrics if metrics[name] == "lower"),
         arms=tuple(
             (arms[row][0], arms[row][1]) if row in arms else None
             for row in (entry["better"], entry["worse"])

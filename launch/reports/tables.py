@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
-from launch import user_code
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.metrics import HIGHER, LOWER
 
 Rows = Mapping[str, Mapping[str, Sequence[Trial]]]
 """Row -> group -> its trials; the columns of a missing group show a dash."""
@@ -22,7 +22,7 @@ class Column(NamedTuple):
     """One number of each trial of a group, averaged over the group.
 
     Where a group has several settings of one seed, such as learning rates, the one with
-    the highest mean of `picked_by` is taken, for each pretraining seed by itself.
+    the best mean of `picked_by` is taken, for each pretraining seed by itself.
     """
 
     name: str
@@ -36,6 +36,12 @@ class Column(NamedTuple):
     margin: Value = ""  # of a single run's number: that of its interval over items
     ready: Callable[[Trial], bool] = lambda trial: True  # whether a run has what
     # `value` reads; the table's note says what else has to be done
+    better: str = HIGHER  # or LOWER: of `value` and of `picked_by`
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is."""
+        return {HIGHER: 1, LOWER: -1}[self.better]
 
     @property
     def header(self) -> str:
@@ -79,24 +85,6 @@ class Table(NamedTuple):
     claims: tuple[Claimed, ...] = ()
     curves: tuple[Curve, ...] = ()  # figures of the report
     bars: tuple[str, ...] = ()  # columns that the report also draws as bars
-
-
-def load_table(file: str) -> Table:
-    """The table that a file defines.
-
-    Raises:
-      UserError: there is no such file, or its TABLE is none.
-    """
-    table = getattr(user_code.module_at(file), "TABLE", None)
-    if not isinstance(table, Table) or not callable(table.rows):
-        raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
-    names = [column.name for column in table.columns if isinstance(column, Column)]
-    if len(names) < max(1, len(table.columns)):
-        raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
-    for name in table.bars:
-        if name not in names:
-            raise unknown(f"column of TABLE.bars in {file}", name, names)
-    return table
 
 
 def table_rows(table: Table, trials: list[Trial]) -> Rows:

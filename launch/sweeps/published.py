@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "claims"
+TABLES = FOLDER.parent / "tables"
 
 Arm = tuple[str, dict[str, Any]]
 """An experiment and its overrides, as a sweep yields them."""

@@ -10,6 +10,7 @@ from etils import epath
 
 from launch import config, user_code
 from launch.backends.backend import absolute_path
+from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
@@ -17,7 +18,6 @@ from research.files.json_files import check_object, digest, read_json, write_jso
 from research.run.identity import identity, neutral_values
 from research.run.workdir import check_reachable
 
-SCALES = ("smoke", "small", "paper")
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
 """Keys of paths, which do not change a result: a trial's id does not depend on them."""
 

@@ -11,7 +11,7 @@ from etils import epath
 from experiments import base
 from launch.config import load_config
 from research.errors import UserError
-from research.objectives import config_objective
+from research.objectives import Objective, config_objective
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
 
@@ -48,10 +48,15 @@ class Trial:
         yield self
 
     @functools.cached_property
+    def objective(self) -> Objective:
+        prefixes = ("objective.", "data.length")
+        own = {k: v for k, v in self.config.items() if k.startswith(prefixes)}
+        return config_objective(load_config(base.__file__, own))
+
+    @property
     def gives_scores(self) -> bool:
         """Whether `launch.score` can score texts by its objective."""
-        objective = config_objective(load_config(base.__file__, self.config))
-        return bool(objective.score_methods)
+        return bool(self.objective.score_methods)
 
     @property
     def done(self) -> bool:

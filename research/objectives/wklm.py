@@ -27,10 +27,14 @@ from research.batch import (
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
-from research.fields import check_sum, fraction, free_text, number
+from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, mask_units
-from research.objectives.corruption.masking import mask_random_tokens, max_masked
+from research.objectives.corruption.masking import (
+    mask_budget,
+    max_masked,
+    replace_chosen,
+)
 from research.objectives.inputs import input_format
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -48,6 +52,9 @@ class Objective(objectives.Objective):
     succession, and by each entity of its type with equal probability. A row has at most
     M mentions (a fourth of its tokens), drawn at random; the others are plain text, as
     are those whose type has no other entity.
+
+    Released code is that of the first author: xwhan/fairseq-wklm, branch
+    knowledge_pretrain, kdn_model.py, kdn_dataset.py and preprocess_kdn.py.
     """
 
     replace_rate: float = number(1 / 3, above=0, most=1 / 2)  # fraction of mentions;
@@ -58,6 +65,14 @@ class Objective(objectives.Objective):
     # tokens has 1
     rate: float = number(0.05, above=0, below=1)  # fraction of a row's tokens that is
     # chosen, outside mentions
+    masks: str = choice("outside", ("outside", "dropped"))  # outside: what is chosen is
+    # outside mentions; dropped: it is anywhere, and in mentions neither masked nor
+    # scored, so that fewer are (released code)
+    head: str = choice("sigmoid", ("sigmoid", "softmax"))  # of the states before and
+    # after a mention; sigmoid: a linear layer with one value; softmax: two values, of
+    # the states after the layers before the readout's table (released code)
+    text_unit: str = choice("stream", ("stream", "pieces"))  # pieces: rows of one
+    # document, and what has no mentions is not scored (released code)
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random ordinary
     # token; the rest stays
@@ -66,7 +81,6 @@ class Objective(objectives.Objective):
     pattern = "full"
     score_methods: ClassVar = cloze.METHODS
     score_rows: ClassVar = staticmethod(cloze.score_rows)
-    min_length = 3  # bos, a token, eos
 
     def __post_init__(self):
         super().__post_init__()
@@ -75,6 +89,11 @@ class Objective(objectives.Objective):
     @property
     def fills_masks(self) -> bool:
         return self.mask_fraction > 0
+
+    @property
+    def min_length(self) -> int:
+        """bos, a token, eos; of pieces, which need a mention, another token."""
+        return 3 + (self.text_unit == "pieces")
 
     def num_scored(self, length: int) -> int:
         """K: 26 at length 512."""
@@ -85,7 +104,7 @@ class Objective(objectives.Objective):
         return max(1, length // 4)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec("stream", length - 2)
+        return TextSpec(self.text_unit, length - 2)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         mentions = self.num_mentions(length)
@@ -118,23 +137,47 @@ class Objective(objectives.Objective):
         text = replace_entities(example, old, new, lexicon, length - 2)
 
         token, num_tokens = input_format.add_special_tokens(text.example, vocab, length)
-        free = ~vocab.is_special[token]
-        free[:, 1:-1] &= ~text.inside
-        masked = mask_random_tokens(
+        mentions = _mention_arrays(scored, replaced, text, max_mentions)
+        count = self._num_masked(num_tokens, length)
+        if self.text_unit == "pieces":
+            count = np.where(mentions["mention_weight"].any(axis=1), count, 0)
+        masked = self._mask(token, count, text.inside, key, vocab)
+        return input_format.full_input(token, num_tokens) | masked | mentions
+
+    def _num_masked(self, num_tokens: np.ndarray, length: int) -> np.ndarray:
+        """[B]: the tokens that are chosen of `num_tokens` [B], specials included."""
+        most = self.num_scored(length)
+        if self.masks == "outside":
+            return mask_budget(num_tokens, self.rate, most)
+        num_raw = np.maximum(num_tokens - 2, 0)
+        return mask_budget(num_raw, self.rate, most, rounding="up")
+
+    def _mask(
+        self,
+        token: np.ndarray,
+        count: np.ndarray,
+        inside: np.ndarray,
+        key: np.ndarray,
+        vocab: VocabInfo,
+    ) -> dict[str, np.ndarray]:
+        """Chooses `count` [B] tokens of `token` [B, L], and masks them in place.
+
+        inside: [B, L - 2] bool, the raw tokens that are in mentions.
+        """
+        candidate = ~vocab.is_special[token]
+        free = candidate.copy()
+        free[:, 1:-1] &= ~inside
+        if self.masks == "outside":
+            candidate = free
+        chosen = counter_rng.choose_subset(key, "choose", candidate, count)
+        return replace_chosen(
             token,
-            free,
-            num_tokens,
+            chosen & free,
             key,
             vocab,
-            rate=self.rate,
-            max_count=self.num_scored(length),
+            num_scored=self.num_scored(token.shape[1]),
             mask_fraction=self.mask_fraction,
             random_fraction=self.random_fraction,
-        )
-        return (
-            input_format.full_input(token, num_tokens)
-            | masked
-            | _mention_arrays(scored, replaced, text, max_mentions)
         )
 
     def for_scoring(self) -> mlm.Objective:
@@ -149,8 +192,13 @@ class Objective(objectives.Objective):
             size=vocab.size,
             pattern=self.pattern,
             transform=True,
-            heads={"entity": networks.HeadSpec(1, "none")},
+            heads={"entity": self._head_spec()},
         )
+
+    def _head_spec(self) -> networks.HeadSpec:
+        if self.head == "sigmoid":
+            return networks.HeadSpec(1, "none")
+        return networks.HeadSpec(2, "none", dropout=True)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm, entity; metrics: accuracies, fraction of mentions replaced."""
@@ -161,8 +209,12 @@ class Objective(objectives.Objective):
             states, [num_scored, num_scored + mentions], axis=1
         )
         terms = masked_cross_entropy("mlm", net.readout(masked), batch)
+        if self.head == "softmax":
+            before, after = (net.readout(side)[0] for side in (before, after))
         both_BM2D = jnp.concatenate([before, after], axis=-1)
-        logits = net.head("entity", both_BM2D)[..., 0]
+        values = net.head("entity", both_BM2D)
+        # Of two values, the log-odds of the second.
+        logits = values[..., -1] - (values[..., 0] if self.head == "softmax" else 0)
         replaced, weight = batch["replaced"], batch["mention_weight"]
         term, correct = binary_cross_entropy(logits, replaced, weight)
         terms |= with_accuracy("entity", term, correct, coef=self.coef)

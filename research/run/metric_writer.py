@@ -62,7 +62,11 @@ class MetricWriter:
             return
         self.lines = self._open(METRICS_FILE, step)
         self._open(SPEED_FILE, step)
-        self.tensorboard = TensorBoardWriter(self.folder / "tensorboard", step)
+        self.tensorboard = TensorBoardWriter(self.tensorboard_folder, step)
+
+    @property
+    def tensorboard_folder(self) -> epath.Path:
+        return self.folder / "tensorboard"
 
     def latest(self) -> dict[str, float]:
         """The latest value of each metric."""

@@ -150,8 +150,21 @@ class Train:
     # the run. "": the newest is
     early_stopping_patience: int = number(0, least=0)  # evaluations in a row that are
     # not better than the best one, after which training stops; 0: it never does
+    profile_steps: list = dataclasses.field(default_factory=list)  # the first and the
+    # last step of a trace by jax.profiler, as in [10, 12], which TensorBoard shows; it
+    # slows these steps; []: none
 
     def __post_init__(self):
+        match self.profile_steps:
+            case [] | ():
+                pass
+            case [int() as first, int() as last] if 1 <= first <= last <= self.steps:
+                pass
+            case _:
+                raise ValueError(
+                    "train.profile_steps is [first, last], two of the steps from 1 to "
+                    f"train.steps, or [], not {self.profile_steps!r}"
+                )
         if self.best_metric and self.best_metric not in signs():
             raise unknown("train.best_metric", self.best_metric, signs())
         if self.early_stopping_patience and not (self.best_metric and self.eval_every):

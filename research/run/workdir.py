@@ -30,6 +30,7 @@ CHANGEABLE_KEYS = (
     "mesh.tensor",
     "train.checkpoint_every",
     "train.keep_checkpoints",
+    "train.profile_steps",
 )
 """Config keys that a restart may change: the numbers do not depend on them."""
 

@@ -256,6 +256,55 @@ def test_a_mention_is_predicted_from_the_states_before_and_after_it():
     )
 
 
+def test_of_masks_anywhere_those_in_mentions_are_dropped():
+    """Of ceil(rate * tokens) positions those in mentions are neither masked nor scored;
+    with rows of one document, nothing of a row without mentions is.
+    """
+    example = article(100, [100] * 400)
+    fields = {"masks": "dropped", "rate": 0.1, "replace_rate": 1e-9}
+    batch = corrupt(example, 102, **fields)
+    count = batch["weight"].sum(axis=1)
+    inside = np.zeros(example.token.shape, bool)
+    for row, found in enumerate(matched(example)):
+        for position, entry in found:
+            inside[row, position : position + VOCAB.lexicon.size[entry]] = True
+    row, slot = np.nonzero(batch["weight"])
+    assert not inside[row, batch["scored"][row, slot] - 1].any()
+    assert count.max() <= 10
+    tail = stats.binomtest(int(count.sum()), 4000, 1 - inside.mean())
+    assert tail.pvalue > SIGNIFICANCE
+    example.token[:200] = 60
+    pieces = corrupt(example, 102, text_unit="pieces", **fields)
+    np.testing.assert_array_equal(pieces["weight"][200:], batch["weight"][200:])
+    assert not pieces["weight"][:200].any() and batch["weight"][:200].any()
+
+
+def test_a_head_with_two_values_reads_what_the_table_reads():
+    """Its loss is the cross-entropy of softmax, from the readout's features."""
+    _, batch = many(count=6)
+    objective = objectives.make_objective("wklm", head="softmax")
+    position = np.arange(64, dtype=np.float32)
+
+    def states(group, scored):
+        return jnp.stack([jnp.asarray(position)[scored], 0.0 * scored], axis=-1)
+
+    def head(name, features):
+        return jnp.stack([features[..., 0], jnp.sin(features[..., 2])], axis=-1)
+
+    def readout(states):
+        table, bias = jnp.zeros((128, 2)), jnp.zeros(128)
+        return networks.Readout(jnp.cos(states), table, bias, 128)
+
+    net = SimpleNamespace(states=states, head=head, readout=readout)
+    terms, _ = objective.loss(net, batch, None)
+    logits = np.stack([np.cos(batch["before"]), np.sin(np.cos(batch["after"]))], -1)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    picked = np.take_along_axis(log_p, batch["replaced"][..., None], -1)[..., 0]
+    np.testing.assert_allclose(
+        terms["entity"].total, -(picked * batch["mention_weight"]).sum(), rtol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     "fields, message",
     [

@@ -78,6 +78,7 @@ SAME_PATTERN = {
     "mass span_start=edges decoder_start=previous rate=0.3",
     "mass candidates=all random_tokens=all cross_attention=unmasked",
     "mlm predict_at=previous mask_fraction=1.0 random_fraction=0.0",
+    "wklm masks=dropped head=softmax text_unit=pieces",
     "mix",
     "mix base_objective=dae parts={'a': {'rate': 0.5}, 'b': {'mixing_rate': 2.0}}",
     "plm num_permutations=1 max_span=0",

@@ -68,6 +68,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"packed": True},
         {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
     ],
+    "wklm": [{}, {"masks": "dropped", "head": "softmax", "text_unit": "pieces"}],
     "unilm": [{"model": {"token_types": 6}}],
     "dae": [
         {},

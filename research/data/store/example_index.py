@@ -137,6 +137,7 @@ def build_index(
         tokens, or what is left of the shard; so the number of examples depends only on
         the stride. Where `text_spec.random_start` moves the start is drawn later.
       document: the beginning of a document, without its separator.
+      pieces: all of a document, in pieces of `text_spec.length` tokens and a rest.
       sentences: whole sentences up to `text_spec.length` tokens, across documents, with
         the separator between two (RoBERTa's FULL-SENTENCES).
       passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).

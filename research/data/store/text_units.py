@@ -45,6 +45,16 @@ def _document_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     return Spans(start, length, label, total=int(size.sum()))
 
 
+def _piece_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+    """Documents cut into pieces, the last of which is what is left."""
+    start, label = np.asarray(stream.document_offsets[:-1]), stream.labels
+    end = stream.document_offsets[1:] - stream.separator_length
+    start, end, label = (array[end > start] for array in (start, end, label))
+    room = np.full_like(start, text_spec.length)
+    document, begin, size = _windows(start, end, room, text_spec.length)
+    return Spans(begin, size, label[document], total=int((end - start).sum()))
+
+
 def _sentence_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     """Rows of whole sentences, within a shard (`sentences`) or document (`passage`)."""
     text = packing.find_sentences(stream)
@@ -162,6 +172,7 @@ def _with_tails(spans: Spans, is_cut: np.ndarray, end: np.ndarray, tail: int) ->
 TEXT_UNITS = {
     "stream": _stream_spans,
     "document": _document_spans,
+    "pieces": _piece_spans,
     "sentences": _sentence_spans,
     "passage": _sentence_spans,
     "packed": _packed_spans,
@@ -175,6 +186,7 @@ PAIR_UNITS = ("pair", "sentence_pair", "halves", "parts")
 
 UNIT_DESCRIPTIONS = {
     "document": "documents",
+    "pieces": "pieces of documents",
     "sentences": "whole sentences",
     "passage": "whole sentences",
     "packed": "documents packed into rows",

@@ -1,5 +1,6 @@
 """An index covers every token, and objectives with one stride start at the same."""
 
+import itertools
 import os
 
 import numpy as np
@@ -147,6 +148,21 @@ def test_only_windows_have_a_stride(tmp_path, unit):
     stream = toy_objectives.Stream()
     with pytest.raises(UserError, match=r"data\.stride is 4.*set data\.stride=0"):
         example_index.build_index(stream, TextSpec(unit, 8), 4, tmp_path)
+
+
+def test_pieces_are_all_of_a_document_and_no_other(tmp_path):
+    stream = toy_objectives.Stream()
+    index = example_index.build_index(stream, TextSpec("pieces", 8), 0, tmp_path)
+    offsets = stream.document_offsets
+    document = np.searchsorted(offsets, index.start, side="right") - 1
+    np.testing.assert_array_equal(index.label, stream.labels[document])
+    for number, (first, last) in enumerate(itertools.pairwise(offsets)):
+        start, length = (a[document == number] for a in (index.start, index.length))
+        np.testing.assert_array_equal(start, np.arange(first, last - 1, 8))
+        np.testing.assert_array_equal(
+            start + length, [*start[1:], last - 1][: len(start)]
+        )
+    assert index.counts == dict.fromkeys(index.counts, 0)
 
 
 def test_unknown_unit_is_refused(tmp_path):

@@ -4,6 +4,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from research import objectives
@@ -15,6 +16,8 @@ from research.batch import (
     SENTENCE,
     WORD,
 )
+from research.data.corpora import lexicon
+from research.objectives.losses.contrastive import info_nce
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, batch_of, full_rows, objective_of
 from tests.fidelity.statistics import run_lengths, scored_mask
@@ -450,8 +453,6 @@ def replaced_in_succession(system: System):
 @guard("mentions")
 def mentions(system: System):
     """Whether mentions are exactly the entries of the lexicon in the text."""
-    from research.data.corpora import lexicon
-
     objective, length = objective_of(system)
     text, batch = rows_of(objective, length)
     found = lexicon.match(text.token, text.flags, text.length, VOCAB.lexicon) >= 0
@@ -512,10 +513,6 @@ def passes(system: System):
 @guard("negatives of an n-gram")
 def negatives(system: System):
     """Whether a row of the same document changes the loss of another row."""
-    import jax.numpy as jnp
-
-    from research.objectives.losses.contrastive import info_nce
-
     state = jnp.eye(3)[:, :3]
     other, weight = jnp.array([0, 1, 2]), jnp.ones(3)
     term = [
@@ -749,3 +746,40 @@ def backward_sentences(system: System):
     # Read backward, the second segment's last token is the first of the row's text.
     ends_with_row = all(b[-1] == 0 for _, b in adjacent)
     return phrase({"ends with the row": ends_with_row and len(adjacent) > 20})
+
+
+@guard("masks of a row whose mentions are a third of it")
+def masks_beside_mentions(system: System):
+    """The mean number of masked tokens, where hardly any mention is replaced."""
+    objective, length = objective_with(system, replace_rate=1e-9), length_of(system)
+    text = full_rows(objective, length)
+    raw, third = text.token.shape[1], text.token.shape[1] // 3
+    entity = int(VOCAB.lexicon.token[0, 0])
+    outside = np.setdiff1d(VOCAB.ordinary_ids, VOCAB.lexicon.token[:, :1])
+    plain = outside[text.token % len(outside)]
+    token = np.where(np.arange(raw) < third, entity, plain).astype(np.int32)
+    _, batch = rows_of(
+        objective, length, token=token, flags=np.full_like(text.flags, WORD)
+    )
+    masked = batch["weight"].sum(axis=1).mean()
+    outside_alone = np.ceil(0.05 * raw) * (1 - third / raw)
+    return phrase(
+        {
+            "5 % of all tokens, rounded up, but for those in mentions": (
+                abs(masked - outside_alone) < 0.5
+            ),
+            "5 % of all tokens": masked == round(0.05 * length),
+        }
+    )
+
+
+@guard("pieces without mentions")
+def pieces_without_mentions(system: System):
+    objective, length = objective_of(system)
+    outside = np.setdiff1d(VOCAB.ordinary_ids, VOCAB.lexicon.token[:, :1])
+    text = full_rows(objective, length)
+    token = outside[text.token % len(outside)].astype(np.int32)
+    _, batch = rows_of(objective, length, token=token)
+    assert not batch["mention_weight"].any()
+    scored = batch["weight"].any()
+    return phrase({"read, but not scored": not scored, "read, and scored": scored})

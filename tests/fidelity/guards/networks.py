@@ -11,7 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
+from research.batch import input_group
+from research.networks.layers.positions import relative_bucket
 from research.networks.modules.electra import generator_options
+from tests.fidelity import table
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows
 from tests.fidelity.table import System
@@ -54,8 +57,6 @@ class Small:
 @functools.cache
 def small(name: str, size: str = "") -> Small:
     """Of the named system, at its first published size unless given."""
-    from tests.fidelity import table
-
     system = table.load(name)
     config = system.config(size or system.sizes[0])
     model = config.model.to_dict() | {"layers": 2, "width": WIDTH, "heads": 2}
@@ -66,7 +67,7 @@ def small(name: str, size: str = "") -> Small:
     batch = objective.corrupt(full_rows(objective, LENGTH, 4), keys(4), VOCAB, LENGTH)
     batch = jax.tree.map(jnp.asarray, batch)
     batch |= {"example": jnp.arange(4, dtype=jnp.int32), "carry": None}
-    options = networks.Options(**model)
+    options = networks.from_config(model)
     network = objective.network(options, VOCAB)
     key = fast_key.key(0)
     score = lambda net: objective.loss(net, batch, key)  # noqa: E731
@@ -158,9 +159,9 @@ def pooler(system: System):
     )
 
 
-def head_dropout(system: System, part: str, name: str) -> float:
+def head_dropout(system: System, part: str, name: str, width: int = WIDTH) -> float:
     """0, or the rate at which a head drops its hidden layer."""
-    own, x = small(system.name), states()
+    own, x = small(system.name), states(width)
     part_of = lambda net: getattr(net, part) if part else net  # noqa: E731
     score = lambda net: part_of(net).head(name, x)  # noqa: E731
     own = own.with_options(head_dropout=0.5)
@@ -215,7 +216,7 @@ def generator(system: System):
     each = []
     for size in system.sizes:
         config = system.config(size)
-        options = networks.Options(**config.model.to_dict())
+        options = networks.from_config(config.model)
         own = generator_options(options, config.objective.generator_size)
         each.append(
             own.layers == options.layers
@@ -293,8 +294,6 @@ def attention_biases(system: System):
 @guard("relative positions")
 def relative_positions(system: System):
     """The shapes of the tables, and the logits' biases of distances 127 to 200."""
-    from research.networks.layers.positions import relative_bucket
-
     params = by_path(small(system.name).params)
     tables = [x.shape for n, x in params.items() if n.endswith("relative")]
     far = {int(relative_bucket(-n, causal=True, numpy=np)) for n in (128, 200, 500)}
@@ -318,8 +317,6 @@ def attention_scale(system: System):
         ),
         own.params,
     )
-    from research.batch import input_group
-
     group = input_group(own.batch, "encoder_")
     encode = lambda net: net.encode(group).states  # noqa: E731
     plain = own.run(encode)
@@ -364,8 +361,6 @@ def relative_init(system: System):
 @guard("dropout over positions")
 def dropout_over_positions(system: System):
     """Of rows of one token without relative biases, whose states are all the same."""
-    from research.batch import input_group
-
     own = small(system.name)
     group = input_group(own.batch, "encoder_")
     group["token"] = jnp.full_like(group["token"], 200)
@@ -411,4 +406,38 @@ def norm_init(system: System):
     scale = np.concatenate([x.ravel() for n, x in params.items() if "scale" in n])
     return phrase(
         {"N(1, 0.02)": 0.01 < scale.std() < 0.03, "1": bool((scale == 1).all())}
+    )
+
+
+@guard("states before and after a mention")
+def mention_states(system: System):
+    """What the loss of mentions is made of, with parameters at random."""
+    own = small(system.name)
+    params, batch = own.randomized(), own.batch
+    terms, _ = own.run(lambda net: own.objective.loss(net, batch, None), params)
+    at = jnp.concatenate([batch["before"], batch["after"]], axis=1)
+    x = np.asarray(own.run(lambda net: net.states(batch, scored=at), params))
+    head = params["output"]
+    layers = norm(head["norm"], gelu(dense(head["dense"], x), own.options), own.options)
+
+    def loss(state: np.ndarray) -> float:
+        both = np.concatenate(np.split(state, 2, axis=1), axis=-1)
+        values = dense(params["answer_entity"]["out"], both)
+        if values.shape[-1] == 1:
+            values = np.concatenate([0 * values, values], axis=-1)
+        log_p = values - np.log(np.exp(values).sum(axis=-1, keepdims=True))
+        own_class = np.asarray(batch["replaced"])[..., None]
+        picked = np.take_along_axis(log_p, own_class, axis=-1)[..., 0]
+        return -(picked * np.asarray(batch["mention_weight"])).sum()
+
+    found = float(terms["entity"].total)
+    transformed = np.isclose(found, loss(layers), rtol=1e-3)
+    is_dropped = head_dropout(system, "", "entity", 2 * WIDTH) > 0
+    return phrase(
+        {
+            "after the layers before the readout's table, concatenated, then dropout": (
+                transformed and is_dropped
+            ),
+            "of the last block, concatenated": np.isclose(found, loss(x), rtol=1e-3),
+        }
     )

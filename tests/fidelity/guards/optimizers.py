@@ -1,22 +1,32 @@
 """Guards of optimizers: their first rate, clipping, trust ratio, and Adafactor."""
 
-import copy
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
-from research.run.optimizer import make_optimizer, make_schedule
+from research.run import sections
+from research.run.optimizer import make_optimizer
+from research.run.schedule import make_schedule
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.table import System
 
 
-def section(system: System, **changes: Any) -> Any:
-    """The optimizer's section at the first published size, with changes."""
-    config = copy.deepcopy(system.config(system.sizes[0]).optimizer)
-    config.update(changes)
-    return config
+def section(system: System, **changes: Any) -> ConfigDict:
+    """The optimizer's section at the first published size, with changes.
+
+    Keys that an optimizer or schedule of the changes does not have are left out.
+    """
+    values = system.config(system.sizes[0]).optimizer.to_dict() | changes
+    return ConfigDict(sections.section_defaults("optimizer", values))
+
+
+def unit_rate(system: System, **changes: Any) -> ConfigDict:
+    """The same with a rate of 1 in all steps."""
+    constant = {"learning_rate": 1.0, "schedule": "constant", "warmup_steps": 0}
+    return section(system, **constant | changes)
 
 
 def first_updates(config: Any, params: Any, grads: Any, steps: int = 1) -> Any:
@@ -45,15 +55,7 @@ def clipping(system: System):
         "decoder": {"a": jnp.array([3.0]), "b": jnp.array([0.4])},
     }
     grads = jax.tree.map(lambda x: x * (norm or 1), grads)
-    plain = section(
-        system,
-        name="sgd",
-        beta1=0.0,
-        learning_rate=1.0,
-        schedule="constant",
-        warmup_steps=0,
-        decay_fraction=1.0,
-    )
+    plain = unit_rate(system, name="sgd", beta1=0.0)
     got = first_updates(plain, grads, grads)
     scale = jax.tree.map(lambda u, g: float(-(u / g)[0]), got, grads)
     values = [scale[s][p] for s in ("encoder", "decoder") for p in "ab"]
@@ -71,16 +73,14 @@ def clipping(system: System):
 @guard("trust ratio")
 def trust_ratio(system: System):
     """Of a kernel that all layers share, with two matrices, and of a bias."""
-    config = section(system, weight_decay=0.0, schedule="constant", warmup_steps=0)
-    config.update(learning_rate=1.0, decay_fraction=1.0, clip_norm=0.0)
+    config = unit_rate(system, weight_decay=0.0, clip_norm=0.0)
     params = {
         "stack": {"blocks": {"kernel": jnp.array([[[2.0]], [[4.0]]])}},
         "embedding": {"bias": jnp.array([3.0])},
     }
     got = first_updates(config, params, jax.tree.map(jnp.ones_like, params))
-    adam = first_updates(
-        _renamed(config, "adam"), params, jax.tree.map(jnp.ones_like, params)
-    )
+    config = unit_rate(system, name="adam", clip_norm=0.0)
+    adam = first_updates(config, params, jax.tree.map(jnp.ones_like, params))
     ratio = jax.tree.map(lambda a, b: np.ravel(a / b), got, adam)
     kernel = ratio["stack"]["blocks"]["kernel"] * abs(
         np.ravel(adam["stack"]["blocks"]["kernel"])
@@ -97,12 +97,6 @@ def trust_ratio(system: System):
     )
 
 
-def _renamed(config: Any, name: str) -> Any:
-    config = copy.deepcopy(config)
-    config.name = name
-    return config
-
-
 @guard("rate of the second step, in parts of peak / warm-up")
 def second_rate(system: System):
     config = system.config(system.sizes[0])
@@ -111,15 +105,10 @@ def second_rate(system: System):
     return round(second / peak * warmup, 2)
 
 
-def plain_adafactor(system: System) -> Any:
-    """The system's Adafactor at a constant rate of 1."""
-    return section(system, learning_rate=1.0, schedule="constant", warmup_steps=0)
-
-
 @guard("decay of Adafactor's second moment")
 def adafactor_decay(system: System):
     """From a gradient of 1 in one step and 3 in the next, at a parameter of size 1."""
-    config = plain_adafactor(system)
+    config = unit_rate(system)
     optimizer = make_optimizer(config, 1000)
     params = {"scale": jnp.ones(4)}
     state = optimizer.init(params)
@@ -139,7 +128,7 @@ def adafactor_decay(system: System):
 @guard("clipping of updates")
 def adafactor_clipping(system: System):
     """The root mean square of the update after a gradient that suddenly grows."""
-    optimizer = make_optimizer(plain_adafactor(system), 1000)
+    optimizer = make_optimizer(unit_rate(system), 1000)
     params = {"scale": jnp.ones(4)}
     state = optimizer.init(params)
     for grad in (1e-3, 1e-3, 1e-3, 1.0):
@@ -153,7 +142,7 @@ def adafactor_scale(system: System):
     """Of parameters with a root mean square of 0.5, and of 0."""
     params = {"a": jnp.full(4, 0.5), "b": jnp.zeros(4)}
     updates = first_updates(
-        plain_adafactor(system), params, jax.tree.map(jnp.ones_like, params)
+        unit_rate(system), params, jax.tree.map(jnp.ones_like, params)
     )
     sizes = [float(abs(updates[name][0])) for name in "ab"]
     return phrase(
@@ -164,7 +153,7 @@ def adafactor_scale(system: System):
 @guard("smallest dims with a factored moment")
 def adafactor_factored(system: System):
     """The least size of a square matrix whose moments are a row and a column."""
-    optimizer = make_optimizer(plain_adafactor(system), 1000)
+    optimizer = make_optimizer(unit_rate(system), 1000)
     for size in (32, 64, 127, 128, 129, 256):
         shapes = {
             leaf.shape

@@ -10,17 +10,25 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from research import objectives
-from research.batch import OTHER_DOCUMENT
+from research.batch import OTHER_DOCUMENT, SENTENCE
 from research.data.corpora.corpus import sampling_rates
+from research.data.loading import mixture_schedule
 from research.data.pipeline import open_data
+from research.data.store import packing
+from research.data.store.text_units import TEXT_UNITS
+from research.errors import UserError
+from research.run.schedule import make_schedule
 from tests.fidelity import table
 from tests.fidelity.guards.batches import length_of, objective_with, parts_of
+from tests.fidelity.guards.networks import same, small
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows, objective_of
 from tests.fidelity.table import System
+from tests.testing import toy_objectives
 from tests.testing.example_batches import keys
 
 LENGTH = 64
@@ -89,7 +97,7 @@ def first_epochs(own: Opened, num: int) -> np.ndarray:
 
 
 @guard("packing")
-def packing(system: System):
+def packing_of_copies(system: System):
     """Whether the rows of two epochs, each of a copy of its own, are the same."""
     one, two = first_epochs(opened(system.name), 2)
     once = np.array_equal(one, two)
@@ -108,9 +116,6 @@ def order_of_copies(system: System):
 @guard("short rows")
 def short_rows(system: System):
     """Of halves of which half are made shorter: whether a document has both kinds."""
-    from research.data.store import packing
-    from tests.testing import toy_objectives
-
     stream = toy_objectives.Stream((tuple([400] * 40),))
     spec = objective_with(system, short_rate=0.5).text_spec(LENGTH)
     pairs = packing.make_pairs(packing.find_sentences(stream), spec)
@@ -129,9 +134,6 @@ def short_rows(system: System):
 @guard("pairs of two documents")
 def other_documents(system: System):
     """Of pairs of two documents, whether second segments begin where others do."""
-    from research.data.store import packing
-    from tests.testing import toy_objectives
-
     spec = next(iter(parts_of(system).values())).text_spec(LENGTH)
     stream = toy_objectives.Stream((tuple([400] * 40),))
     pairs = packing.make_pairs(packing.find_sentences(stream), spec)
@@ -193,8 +195,6 @@ def tasks_of_a_step(system: System):
 
 @guard("warm-up")
 def warmups(system: System):
-    from research.run.optimizer import make_schedule
-
     config = system.config(system.sizes[0])
     schedule = make_schedule(config.optimizer, config.train.steps)
     rates = [float(schedule(s)) for s in range(0, config.train.steps, 1000)]
@@ -252,13 +252,27 @@ def end_of_a_line(system: System):
     )
 
 
+@guard("pieces of a document")
+def pieces(system: System):
+    """Of documents of two rows and a half: which spans are read."""
+    spec = objective_of(system)[0].text_spec(LENGTH)
+    size = spec.length * 5 // 2
+    spans = TEXT_UNITS[spec.unit](toy_objectives.Stream(((size, size),)), spec, 0)
+    begins = spans.start.reshape(2, -1) - np.array([[0], [size + 1]])
+    lengths = spans.length.reshape(2, -1)
+    consecutive = np.array_equal(begins, np.tile([0, 1, 2], (2, 1)) * spec.length)
+    within = (lengths.sum(axis=1) == size).all()
+    return phrase({"consecutive, of one document": consecutive and within})
+
+
+@guard("tokens of a row of a long document")
+def longest_row(system: System):
+    return length_of(system)
+
+
 @guard("sentences longer than a row")
 def long_sentences(system: System):
     """Of documents of one sentence that is two rows long and a half."""
-    from research.batch import SENTENCE
-    from research.data.store.text_units import TEXT_UNITS
-    from tests.testing import toy_objectives
-
     objective, _ = objective_of(system)
     spec = objective.text_spec(LENGTH)
     size = spec.length * 5 // 2
@@ -362,9 +376,6 @@ def vocabulary_alpha(system: System):
 @guard("pairs with more than 100 tokens on a side")
 def long_pairs(system: System):
     """Of documents of 400 tokens: what their rows read."""
-    from research.data.store.text_units import TEXT_UNITS
-    from tests.testing import toy_objectives
-
     objective, length = objective_of(system)
     spec = objective.text_spec(length)
     spans = TEXT_UNITS[spec.unit](toy_objectives.Stream(((400,) * 4,)), spec, 0)
@@ -396,8 +407,6 @@ def initial_parameters(system: System):
 @guard("phrases and entities")
 def phrases_and_entities(system: System):
     """Units come from the lexicon: without one they are refused."""
-    from research.errors import UserError
-
     part = next(
         p for p in parts_of(system).values() if getattr(p, "unit", "") == "lexicon"
     )
@@ -424,10 +433,6 @@ def largest_distance(system: System):
 @guard("dropout of relative positions")
 def relative_dropout(system: System):
     """Of two rows with the same tokens: whether dropout makes their states differ."""
-    import jax.numpy as jnp
-
-    from tests.fidelity.guards.networks import same, small
-
     own = small(system.name).with_options(
         position_dropout=0.5,
         embedding_dropout=0.0,
@@ -451,8 +456,6 @@ def relative_dropout(system: System):
 @guard("keys of a position of an evaluation")
 def evaluation_keys(system: System):
     """Of the first and last position of a row with mems: how many keys each has."""
-    from tests.fidelity.guards.networks import small
-
     own = small(system.name)
     rank, reach = (np.asarray(own.batch[n][0]) for n in ("rank", "reach"))
     count = (rank[None] <= reach[:, None]).sum(axis=1)
@@ -467,7 +470,5 @@ def evaluation_keys(system: System):
 @guard("languages of a batch")
 def languages_of_a_batch(system: System):
     """Of two corpora that are sampled equally often."""
-    from research.data.loading.mixture_schedule import make_schedule
-
-    corpus, _ = make_schedule([0.5, 0.5]).locate(np.arange(16))
+    corpus, _ = mixture_schedule.make_schedule([0.5, 0.5]).locate(np.arange(16))
     return phrase({"each row has its own": len(set(corpus.tolist())) == 2})

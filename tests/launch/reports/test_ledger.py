@@ -1,6 +1,7 @@
 """The ledger: a verdict needs a committed result whose plan was stated before."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,7 +62,6 @@ def _page(folder):
 def test_claims_follow_from_the_table(folder):
     first, second = ledger.load_claims(folder).values()
     assert (first.difference, second.difference) == (4.0, -1.0)
-    assert first.lower_is_better == ("ppl",)
     assert first.arms == (("experiments/mlm.py", {}), None)
     assert first.plans["smoke"].detectable() == pytest.approx(3.3, abs=0.1)
 
@@ -186,16 +186,23 @@ plan.smoke = { metric = "score", seeds = 3, items = 1, seed_sd = 1.0 }
 """
 
 
-def test_what_is_better_in_a_metric_that_stands_in_is_read_of_the_table(folder):
-    """Of the plan's metric, not of the claim's: here they differ."""
-    metrics = CLAIMS.replace('"higher"', '"?"').replace('"lower"', '"higher"')
-    rows = metrics.replace('"?"', '"lower"').replace("84.0", "76.0")
-    content = rows.partition("[claims.")[0] + STAND_IN
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_what_is_better_in_a_metric_that_stands_in_is_read_of_the_column(
+    folder, better
+):
+    """Of the column that the plan names, not of the claim's metric."""
+    content = CLAIMS.replace('"lower"', '"higher"').partition("[claims.")[0] + STAND_IN
     (folder / "x.toml").write_text(content)
-    with pytest.raises(SystemExit):
-        main(command.run, command.parser(), _record_flags(folder, "x.by-ppl"))
-    claim = ledger.load_claims(folder)["x.by-ppl"]
-    assert not ledger.read_result(claim, "smoke", folder).higher_is_better
+    table = Path(fake_sweep.__file__).read_text()
+    assert "tested=True)" in table
+    shown = table.replace("tested=True)", f"tested=True, better={better!r})")
+    (folder / "table.py").write_text(shown)
+    flags = [*_record_flags(folder, "x.by-ppl"), f"--table={folder}/table.py"]
+    with pytest.raises(SystemExit) as caught:
+        main(command.run, command.parser(), flags)
+    assert caught.value.code == 0
+    found = ledger.read_result(ledger.load_claims(folder)["x.by-ppl"], "smoke", folder)
+    assert found.higher_is_better == (better == "higher")
 
 
 def test_a_result_is_recorded_from_the_runs_of_a_table(folder, capsys):

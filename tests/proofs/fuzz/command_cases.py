@@ -17,6 +17,7 @@ from launch import (
     benchmark,
     benchmark_data,
     compile,
+    diff,
     embed,
     evaluate,
     export,
@@ -55,6 +56,7 @@ COMMANDS = {
         generate,
         embed,
         fill,
+        diff,
     )
 }
 LONG = (
@@ -164,7 +166,10 @@ def cases(draw: st.DrawFn) -> CommandCase:
 
 @st.composite
 def _flag_words(draw: st.DrawFn, flag: argparse.Action) -> list[str]:
-    (name, *_), odd = flag.option_strings, draw(st.integers(0, 9)) == 9
+    odd = draw(st.integers(0, 9)) == 9
+    if not flag.option_strings:
+        return draw(st.lists(workdirs, min_size=flag.nargs - odd, max_size=flag.nargs))
+    name, *_ = flag.option_strings
     if flag.nargs == 0:
         return [name + "=x" * odd]
     number = values.numbers if flag.type in (int, float) else values.anything
@@ -227,7 +232,8 @@ def replaced(*kept_names: str) -> list[Any]:
 def _names(words: list[str], module: ModuleType) -> set[str]:
     """Flags, and what they were given, of which an error names one."""
     given = {part for word in words for part in (word, *word.split("=", 1))}
-    flags = {f.option_strings[0] for f in module.parser()._actions}
+    actions = module.parser()._actions
+    flags = {[*action.option_strings, action.metavar][0] for action in actions}
     keys = {name.removeprefix("--config.") for name in given}
     given |= {repr(each) for each in given} | {each.split(":")[0] for each in given}
     names = given | flags | keys | {name.rpartition(".")[2] for name in keys}

@@ -100,9 +100,9 @@ MUTANTS = [
     ),
     Mutant(
         "a collapsed regression ends the table",
-        "experiments/paper_tables/published.py",
-        "metrics.get(name, 0.0) if metric in CORRELATIONS else metrics[name]",
-        "metrics[name]",
+        "launch/reports/result_columns.py",
+        "if found is None:",
+        "if not found:",
         "tests/test_tables.py",
         "not_defined",
     ),

@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "tokens of mentions are masked",
         WKLM,
-        "free[:, 1:-1] &= ~text.inside",
+        "free[:, 1:-1] &= ~inside",
         "free[:, 1:-1] &= True",
         TEST_WKLM,
         "outside_mentions",
@@ -213,5 +213,21 @@ MUTANTS = [
         "np.where(one, total, np.maximum(total // 3, 1))",
         "tests/data/store/test_packing.py",
         "equal_those_of_electras_script",
+    ),
+    Mutant(
+        "WKLM's masks in mentions are drawn again outside them",
+        WKLM,
+        'if self.masks == "outside":\n            candidate = free',
+        "if True:\n            candidate = free",
+        TEST_WKLM,
+        "those_in_mentions_are_dropped",
+    ),
+    Mutant(
+        "WKLM's two values read the last block's states",
+        WKLM,
+        "before, after = (net.readout(side)[0] for side in (before, after))",
+        "before, after = (side + 0 for side in (before, after))",
+        TEST_WKLM,
+        "two_values",
     ),
 ]

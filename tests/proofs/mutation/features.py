@@ -48,7 +48,7 @@ MUTANTS = [
     ),
     Mutant(
         "a task's own learning rate is lost in a sweep",
-        "experiments/paper_tables/finetuning.py",
+        "launch/sweeps/finetuning.py",
         "if RATE in chosen:",
         "if False:",
         "tests/test_tables.py",

@@ -180,7 +180,7 @@ MUTANTS = [
         "temporary_buffers",
     ),
     Mutant(
-        "a wheel has no sweeps and tables",
+        "a wheel has no folders without __init__.py",
         "setup.py",
         "packages=find_namespace_packages(",
         'packages=__import__("setuptools").find_packages(',

@@ -1,0 +1,139 @@
+"""Shows what two runs differ in: `python -m launch.diff RUN RUN [--to=FILE]`.
+
+A RUN is its folder. Shown are the keys of their configs that differ (one that a run's
+version did not have is neutral), what they come from (commit, packages, device, data),
+the first step whose metrics differ and by how much, and the latest metrics. --to writes
+a figure of their losses, .svg or .png.
+
+The exit code is 0 if nothing differs but what may (the mesh, when a run was started,
+how often it saves), and 1 if something does.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from launch import cli
+from launch.reports.run_differences import (
+    MAY_DIFFER,
+    Difference,
+    Differences,
+    MetricDifference,
+    Run,
+    compare_runs,
+    read_run,
+    shared_losses,
+)
+from research.errors import unknown
+from research.files.output_files import write_output
+
+FIGURES = ("svg", "png")
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS, MOST_CHARACTERS = 40, 40
+
+
+def run(args: argparse.Namespace) -> int:
+    runs = [read_run(path) for path in args.runs]
+    form = args.to.rpartition(".")[2]
+    if args.to and form not in FIGURES:
+        raise unknown("ending of --to", form, FIGURES)
+    found = compare_runs(*runs)
+    print("\n".join(page(runs, found)))
+    if args.to:
+        from launch.reports.figures import draw_runs  # matplotlib: for the figure alone
+
+        write_output(args.to, draw_runs(runs, shared_losses(runs), form), "--to")
+        print(f"\n{args.to}")
+    return cli.FAILED if found.matter else cli.DONE
+
+
+def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
+    """The lines that say what two runs differ in."""
+    for number, each in enumerate(runs, 1):
+        yield f"{number}: {each.name}"
+    for title, keys in (("config", found.config), ("provenance", found.provenance)):
+        yield f"\n{title}:" if keys else f"\n{title}: equal"
+        yield from _aligned(map(_key_words, keys))
+    for each in runs:
+        if each.provenance.get("dirty"):
+            yield f"  {each.name}: its code had changes that are in no commit"
+    if found.first_step is not None:
+        before = f"{found.num_equal} steps are equal, then "
+        yield f"\nmetrics: {before}step {found.first_step} differs"
+        yield from _aligned(map(_metric_words, found.first))
+    else:
+        yield f"\nmetrics: all {found.num_equal} steps of both are equal"
+    one, two = found.last_steps
+    if one != two:
+        yield f"  the last step is {one} of 1, and {two} of 2"
+    for number, names in enumerate(found.alone, 1):
+        if names:
+            yield f"  {number} alone has {', '.join(names)}"
+    if found.last:
+        yield "\nlatest metrics:"
+        words = {None: "", 0: "1 is better", 1: "2 is better"}
+        if "objective.name" in [each.key for each in found.config]:
+            words = dict.fromkeys(words, "")  # their losses are not comparable
+        yield from _aligned([*_metric_words(m), words[m.better]] for m in found.last)
+    for name in shared_losses(runs):
+        yield f"\n{name}:"
+        yield from _curve_lines([each.curve(name) for each in runs])
+
+
+def _key_words(difference: Difference) -> list[str]:
+    why = MAY_DIFFER.get(difference.key)
+    words = map(_text, difference.values)
+    return [difference.key, *words, f"({why})" if why else ""]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) and value else repr(value)
+    is_long = len(text) > MOST_CHARACTERS
+    return f"{text[: MOST_CHARACTERS - 1]}…" if is_long else text
+
+
+def _metric_words(metric: MetricDifference) -> list[str]:
+    one, two = metric.values
+    relative = f"({abs(metric.gap / one):.1e} of it)" if one else ""
+    return [metric.name, f"{one:.8g}", f"{two:.8g}", f"{metric.gap:+.3g}", relative]
+
+
+def _aligned(rows: Any) -> Iterator[str]:
+    """Rows of words as lines with aligned columns."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        words = (word.ljust(width) for word, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(words)}".rstrip()
+
+
+def _curve_lines(curves: Sequence[dict[int, float]]) -> Iterator[str]:
+    """Bars of each run, on one scale from its lowest value, and the largest gap."""
+    values = np.array([value for curve in curves for value in curve.values()])
+    low, high = values.min(), values.max()
+    last = max(max(curve) for curve in curves)
+    for number, curve in enumerate(curves, 1):
+        steps = np.linspace(last / MOST_BARS, last, MOST_BARS)
+        shown = np.interp(steps[steps <= max(curve)], [*curve], [*curve.values()])
+        levels = (shown - low) / ((high - low) or 1.0) * (len(BARS) - 1)
+        bars = "".join(BARS[round(float(level))] for level in levels)
+        first, *_, end = curve.values()
+        yield f"  {number} {bars} {first:.4g} to {end:.4g}"
+    one, two = curves
+    gaps = {step: two[step] - one[step] for step in one if step in two}
+    if any(gaps.values()):
+        step = max(gaps, key=lambda step: abs(gaps[step]))
+        yield f"  the largest difference is {gaps[step]:+.3g}, at step {step}"
+
+
+def parser() -> cli.Parser:
+    parser = cli.Parser(__doc__, overrides=False)
+    parser.add_argument("runs", nargs=2, metavar="RUN", help="folder of a run")
+    parser.add_argument("--to", default="", help="figure to write: .svg or .png")
+    return parser
+
+
+if __name__ == "__main__":
+    cli.main(run, parser())

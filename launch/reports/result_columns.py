@@ -1,0 +1,142 @@
+"""Columns of what a run's result has: what it cost, and its scores on tasks."""
+
+import math
+
+import numpy as np
+
+from launch.reports.tables import Column, Curve, metric_value
+from launch.sweeps.trial import Trial
+from research import metrics
+from research.errors import UserError, unknown
+from research.metrics import HIGHER, LOWER, Value
+
+PRETRAINING = "pretraining"
+PERPLEXITY = "perplexity"
+"""Of a task's targets: a number of tables, beside the metrics of evaluations."""
+
+
+def masked_perplexity(trial: Trial) -> float:
+    """Of masked tokens of the evaluation text."""
+    return math.exp(trial.result["metrics"]["valid/mlm"])
+
+
+def stages(trial: Trial) -> list[Trial]:
+    """A pretraining, and those that its parameters come from."""
+    origin = trial.parents.get("train.init_from")
+    return [trial, *(stages(origin) if origin else ())]
+
+
+def megatokens(trial: Trial) -> float:
+    return sum(stage.result["tokens_seen"] for stage in stages(trial)) / 1e6
+
+
+def petaflops(trial: Trial) -> float:
+    results = [stage.result for stage in stages(trial)]
+    return sum(each["flops_per_step"] * each["steps"] for each in results) / 1e15
+
+
+MASKED_PERPLEXITY = Column(
+    "masked-LM ppl", PRETRAINING, masked_perplexity, tested=True, better=LOWER
+)
+COSTS = (
+    Column("parameters, M", PRETRAINING, lambda t: t.result["parameters"] / 1e6),
+    Column("tokens, M", PRETRAINING, megatokens),
+    Column("PFLOP", PRETRAINING, petaflops, digits=3),
+)
+"""What rows cost: a paper's rows are not all equal in it."""
+
+LOSS_CURVES = tuple(
+    Curve(
+        f"Loss of pretraining over {words}; each panel has its own scale",
+        PRETRAINING,
+        ("train/loss", "valid/loss"),
+        over,
+    )
+    for over, words in (
+        ("tokens", "tokens seen"),
+        ("flops", "FLOPs"),
+        ("time", "the time of its steps"),
+    )
+)
+
+
+def task_score(metric: str):
+    """A metric of a fine-tuning in per cent, or the scores that it is the mean of.
+
+    A perplexity is that of the tokens of the validation split's targets. Any other is
+    that of the test split where the task has one, else of the validation split.
+    """
+
+    def score(trial: Trial) -> float | np.ndarray:
+        if metric == PERPLEXITY:
+            return math.exp(metric_value("metrics.valid/target", trial))
+        split, value = _shown_split(trial), _value(metric, trial)
+        if value.mean_of_scores:
+            return value.percent(np.array(trial.result["item_scores"][split]))
+        return value.percent(_measured(value, split, trial))
+
+    return score
+
+
+def valid_score(metric: str):
+    """A metric of the validation split, by which settings are picked.
+
+    In place of a perplexity it is the loss.
+    """
+
+    def score(trial: Trial) -> float:
+        if metric == PERPLEXITY:
+            return metric_value("metrics.valid/loss", trial)
+        return _measured(_value(metric, trial), "valid", trial)
+
+    return score
+
+
+def task_margin(metric: str):
+    """The margin over items of what `task_score` gives; nan: not known."""
+
+    def margin(trial: Trial) -> float:
+        margins = trial.result.get("margins", {})
+        name = f"{_shown_split(trial)}/{metric}"
+        return _value(metric, trial).percent(margins.get(name, math.nan))
+
+    return margin
+
+
+def task_column(name: str, task: str, metric: str, *, margin: bool = False) -> Column:
+    """The column of a task's metric.
+
+    Args:
+      margin: whether a single run's number has its interval over items.
+    """
+    score, picked_by = task_score(metric), valid_score(metric)
+    more = {"margin": task_margin(metric)} if margin else {}
+    better = LOWER if metric == PERPLEXITY or metrics.signs()[metric] < 0 else HIGHER
+    return Column(name, task, score, 1, True, picked_by, better=better, **more)
+
+
+def _value(metric: str, trial: Trial) -> Value:
+    """What a metric of a trial's predictions is.
+
+    Raises:
+      UserError: its predictions are of another kind.
+    """
+    values = metrics.values_of(trial.objective.predicts)
+    if metric not in values:
+        raise unknown(f"metric of {trial.name}", metric, values)
+    return values[metric]
+
+
+def _measured(value: Value, split: str, trial: Trial) -> float:
+    """A metric of a result; where it is not defined, what tables count instead."""
+    found = trial.result["metrics"].get(f"{split}/{value.name}", value.undefined_counts)
+    if found is None:
+        raise UserError(
+            f"{trial.name} has no {split}/{value.name}: "
+            f"{value.undefined or 'it is of an earlier version'}"
+        )
+    return found
+
+
+def _shown_split(trial: Trial) -> str:
+    return "test" if trial.result["item_scores"].get("test") else "valid"

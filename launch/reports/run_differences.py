@@ -1,0 +1,155 @@
+"""What two runs differ in: config, provenance, data, and the numbers of their steps."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from research import metrics
+from research.errors import UserError
+from research.files.json_files import read_json
+from research.run.identity import flatten, read_run_config
+from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
+from research.run.workdir import CHANGEABLE_KEYS
+
+MAY_DIFFER = {
+    **dict.fromkeys(CHANGEABLE_KEYS, "a restart may change it"),
+    **dict.fromkeys(("command", "started"), "of each start"),
+    **dict.fromkeys(("devices", "processes"), "as the mesh may"),
+}
+"""Keys of configs and of provenance that do not say what is computed, and why."""
+
+ABSENT = "–"
+
+
+class Run(NamedTuple):
+    """What the files of a run's workdir say."""
+
+    name: str
+    config: dict[str, Any]  # by dotted key; one that its version lacks is neutral
+    provenance: dict[str, Any]  # by dotted key
+    lines: list[dict[str, Any]]  # of metrics.jsonl
+
+    @property
+    def last_step(self) -> int:
+        return max((line["step"] for line in self.lines), default=0)
+
+    def values_by_step(self) -> dict[int, dict[str, float]]:
+        """Step -> metric -> value; without the last line of a run with
+        train.best_metric, which is of another step's parameters."""
+        found: dict[int, dict[str, float]] = {}
+        for line in self.lines:
+            if BEST_STEP not in line:
+                own = {name: value for name, value in line.items() if name != "step"}
+                found.setdefault(line["step"], {}).update(own)
+        return found
+
+    def curve(self, name: str) -> dict[int, float]:
+        """Step -> value of a metric, of the steps that have it."""
+        points = sorted(self.values_by_step().items())
+        return {step: own[name] for step, own in points if name in own}
+
+
+class Difference(NamedTuple):
+    """A key whose values differ; ABSENT: a run does not have it."""
+
+    key: str
+    values: tuple[Any, Any]
+
+
+class MetricDifference(NamedTuple):
+    """A metric whose values differ at a step, or at the end."""
+
+    name: str
+    values: tuple[float, float]
+
+    @property
+    def gap(self) -> float:
+        """The second value minus the first."""
+        return self.values[1] - self.values[0]
+
+    @property
+    def better(self) -> int | None:
+        """The run with the better value, 0 or 1; None: it is not known what is."""
+        sign = metrics.signs().get(self.name.rpartition("/")[2])
+        return None if sign is None else int(sign * self.gap > 0)
+
+
+class Differences(NamedTuple):
+    """What two runs differ in."""
+
+    config: list[Difference]
+    provenance: list[Difference]
+    num_equal: int  # steps of both before the first one whose metrics differ
+    first_step: int | None  # that differs; None: none does
+    first: list[MetricDifference]  # at that step
+    last: list[MetricDifference]  # of the latest values
+    alone: tuple[list[str], list[str]]  # metrics that one run has, and the other lacks
+    last_steps: tuple[int, int]
+
+    @property
+    def matter(self) -> bool:
+        """Whether something differs that says what is computed."""
+        keys = [each.key for each in (*self.config, *self.provenance)]
+        numbers = self.first or self.last or any(self.alone)
+        lengths_differ = self.last_steps[0] != self.last_steps[1]
+        return bool(set(keys) - MAY_DIFFER.keys() or numbers or lengths_differ)
+
+
+def read_run(path: str) -> Run:
+    """Reads a run's workdir.
+
+    Raises:
+      UserError: it is no run, or a file in it is damaged.
+    """
+    workdir = epath.Path(path)
+    if not (workdir / "config.json").exists():
+        raise UserError(f"{path} is no run: it has no config.json")
+    origin = {}
+    if (workdir / "provenance.json").exists():
+        origin = read_json(workdir / "provenance.json", "delete it")
+    config = flatten(read_run_config(workdir))
+    return Run(path, config, flatten(origin), read_metrics(workdir))
+
+
+def compare_runs(one: Run, two: Run) -> Differences:
+    steps, others = one.values_by_step(), two.values_by_step()
+    shared = sorted(steps.keys() & others.keys())
+    each = {step: _metric_differences(steps[step], others[step]) for step in shared}
+    first = next((step for step in shared if each[step]), None)
+    latest, other = latest_metrics(one.lines), latest_metrics(two.lines)
+    return Differences(
+        config=_differences(one.config, two.config),
+        provenance=_differences(one.provenance, two.provenance),
+        num_equal=len(shared) if first is None else shared.index(first),
+        first_step=first,
+        first=each.get(first, []),
+        last=_metric_differences(latest, other),
+        alone=(
+            [n for n in latest if n not in other],
+            [n for n in other if n not in latest],
+        ),
+        last_steps=(one.last_step, two.last_step),
+    )
+
+
+def _differences(one: Mapping, two: Mapping) -> list[Difference]:
+    pairs = {key: (one.get(key, ABSENT), two.get(key, ABSENT)) for key in one | two}
+    return [Difference(key, pair) for key, pair in pairs.items() if pair[0] != pair[1]]
+
+
+def _metric_differences(one: Mapping, two: Mapping) -> list[MetricDifference]:
+    pairs = ((name, (one[name], two[name])) for name in one if name in two)
+    return [MetricDifference(*pair) for pair in pairs if not _are_equal(*pair[1])]
+
+
+def _are_equal(one: float, two: float) -> bool:
+    return one == two or (math.isnan(one) and math.isnan(two))
+
+
+def shared_losses(runs: Sequence[Run]) -> list[str]:
+    """The losses that both runs have at two steps or more."""
+    names = [n for own in runs[0].values_by_step().values() for n in own]
+    losses = [name for name in dict.fromkeys(names) if name.endswith("/loss")]
+    return [n for n in losses if min(len(run.curve(n)) for run in runs) > 1]

@@ -1,0 +1,190 @@
+"""The file of a table: TOML that names what is shown, or Python that defines TABLE.
+
+title = "Ablation of BERT's objectives (BERT, table 5)"
+row_header = ""               # header of the first column
+note = "What is equal."       # below the table
+baseline = "No NSP"           # a row of the sweep; "": none
+paper = "bert5"               # of experiments/claims: its columns, numbers and claims
+columns = ["BLiMP", "MNLI"]   # without a paper: names that papers or ours have
+bars = ["BLiMP"]              # columns that the report also draws; of a paper all
+claims = ["babylm2023"]       # of experiments/claims: what they say of these columns
+
+[metrics]                     # further columns: task -> its metric
+"SST-2" = "accuracy"
+
+title and note are needed. Rows are those that the sweep names; before the columns stand
+those of what a pretraining cost.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch import user_code
+from launch.reports.result_columns import (
+    COSTS,
+    LOSS_CURVES,
+    MASKED_PERPLEXITY,
+    PERPLEXITY,
+    task_column,
+)
+from launch.reports.scored_columns import SCORED
+from launch.reports.tables import Claimed, Column, Paper, Table, labelled_rows
+from launch.sweeps import benchmarks, published
+from launch.sweeps.published import Published
+from research import metrics
+from research.errors import UserError, unknown
+from research.files.json_files import check_object
+
+DEFAULTS = {
+    **{name: "" for name in ("row_header", "baseline", "paper")},
+    **{name: [] for name in ("columns", "bars", "claims")},
+    "metrics": {},
+}
+FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
+
+OWN_COLUMNS = {column.name: column for column in (MASKED_PERPLEXITY, *SCORED)}
+
+BEST_RATE = (
+    "The best learning rate of fine-tuning is that of the validation split, where "
+    "there are several."
+)
+"""What the note of a paper's table says besides its own."""
+
+
+def load_table(file: str) -> Table:
+    """The table that a file defines.
+
+    Raises:
+      UserError: there is no such file, or it defines no table; names what is wrong.
+    """
+    path = Path(user_code.find(file))
+    if not path.is_file():
+        near = [str(p) for end in ("toml", "py") for p in path.parent.glob(f"*.{end}")]
+        raise unknown("table", file, near) if near else UserError(f"no file {file}")
+    if path.suffix == ".toml":
+        return _read_toml(path)
+    table = getattr(user_code.module_at(file), "TABLE", None)
+    if not isinstance(table, Table) or not callable(table.rows):
+        raise UserError(f"{file} is not a table: it does not define TABLE, a `Table`")
+    names = [column.name for column in table.columns if isinstance(column, Column)]
+    if len(names) < max(1, len(table.columns)):
+        raise UserError(f"{file}: TABLE.columns lists one `Column` or more")
+    for name in table.bars:
+        if name not in names:
+            raise unknown(f"column of TABLE.bars in {file}", name, names)
+    for column in table.columns:
+        if column.better not in (known := (metrics.HIGHER, metrics.LOWER)):
+            raise unknown(f"`better` of {column.name} in {file}", column.better, known)
+    return table
+
+
+def _read_toml(path: Path) -> Table:
+    try:
+        content = DEFAULTS | tomllib.loads(path.read_text("utf-8"))
+        check_object(content, FIELDS)
+        check_object(content["metrics"], {}, values=str)
+        for name in ("columns", "bars", "claims"):
+            entries = {f"{name}[{i}]": each for i, each in enumerate(content[name])}
+            check_object(entries, {}, values=str)
+    except ValueError as error:  # also of TOML, and bytes that are not UTF-8
+        raise UserError(f"{path} is not a table: {error}") from error
+    for name in content:
+        if name not in FIELDS:
+            raise unknown(f"key of {path}", name, FIELDS)
+    try:
+        return _table(content)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _table(content: Mapping[str, Any]) -> Table:
+    """The table that a TOML file describes.
+
+    Raises:
+      UserError: a name in it is not known.
+    """
+    paper, note, names = None, content["note"], content["columns"]
+    if content["paper"]:
+        paper, note = _published(content["paper"]), f"{note} {BEST_RATE}"
+        (numbers, *_) = paper.rows.values()
+        names = list(numbers)
+    columns = [
+        *(OWN_COLUMNS[name] for name in names if name in OWN_COLUMNS),
+        *_benchmark_columns([n for n in names if n not in OWN_COLUMNS], not paper),
+        *(
+            task_column(f"{task} ({metric})", task, _known(metric), margin=True)
+            for task, metric in content["metrics"].items()
+        ),
+    ]
+    shown = [column.name for column in columns]
+    for name in content["bars"]:
+        if name not in shown:
+            raise unknown("column of bars", name, shown)
+    claims = [paper] if paper else map(_published, content["claims"])
+    return Table(
+        title=content["title"],
+        row_header=content["row_header"],
+        note=note,
+        rows=labelled_rows,
+        columns=(*COSTS, *columns),
+        baseline=content["baseline"],
+        papers=_papers(paper) if paper else {},
+        claims=tuple(claim for each in claims for claim in _claimed(each, shown)),
+        curves=LOSS_CURVES,
+        bars=tuple(shown if paper else content["bars"]),
+    )
+
+
+def _known(metric: str) -> str:
+    """The metric, if there is one of this name."""
+    if metric not in metrics.signs() and metric != PERPLEXITY:
+        raise unknown("metric", metric, [*metrics.signs(), PERPLEXITY])
+    return metric
+
+
+def _benchmark_columns(names: Sequence[str], all_known: bool) -> Iterable[Column]:
+    """Columns of tasks that papers have, and means of these.
+
+    Args:
+      all_known: whether a name that cannot be run is a mistake; else it is left out.
+    """
+    known = [*benchmarks.COLUMNS, *benchmarks.MEANS, *benchmarks.AVERAGES]
+    for name in names if all_known else ():
+        if name not in known:
+            raise unknown("column", name, [*OWN_COLUMNS, *known])
+    for name, parts in benchmarks.columns(tuple(names)).items():
+        if parts:
+            stand_in = benchmarks.PARTIAL.get(name, "")
+            shown = {"digits": 1, "tested": True, "stand_in": stand_in}
+            yield Column(name, "", "", mean_of=parts, **shown)
+        else:
+            yield task_column(name, *benchmarks.COLUMNS[name])
+
+
+def _published(name: str) -> Published:
+    """The table of experiments/claims/NAME.toml.
+
+    Raises:
+      UserError: there is none.
+    """
+    names = [path.stem for path in published.FOLDER.glob("*.toml")]
+    if name not in names:
+        raise unknown("paper", name, names)
+    return published.read_published(name)
+
+
+def _papers(paper: Published) -> dict[tuple[str, str], Paper]:
+    return {
+        (row, column): Paper(number, paper.source, paper.mark)
+        for row, own in paper.rows.items()
+        for column, number in own.items()
+    }
+
+
+def _claimed(paper: Published, columns: Sequence[str]) -> Iterable[Claimed]:
+    """What a published table says of some columns."""
+    for claim, difference in paper.differences():
+        if claim["metric"] in columns:
+            yield Claimed(claim["better"], claim["worse"], claim["metric"], difference)

@@ -1,0 +1,85 @@
+"""What the columns of published tables are: a task and its metric, or a mean of tasks.
+
+Tasks have these names in the file of `launch.sweep --tasks`.
+"""
+
+COLUMNS = {
+    "CoLA": ("CoLA", "matthews"),
+    "SST-2": ("SST-2", "accuracy"),
+    "MRPC": ("MRPC", "accuracy"),
+    "MRPC F1": ("MRPC", "f1"),
+    "STS-B": ("STS-B", "pearson"),
+    "QQP": ("QQP", "accuracy"),
+    "QQP F1": ("QQP", "f1"),
+    "TC": ("NER", "f1"),
+    "QA F1": ("SQuAD 1.1", "f1"),
+    "MNLI": ("MNLI", "accuracy"),
+    "MNLI-m": ("MNLI", "accuracy"),
+    "MNLI fine-tuned": ("MNLI", "accuracy"),
+    "QNLI": ("QNLI", "accuracy"),
+    "RTE": ("RTE", "accuracy"),
+    "BoolQ": ("BoolQ", "accuracy"),
+    "CB": ("CB", "accuracy"),
+    "WiC": ("WiC", "accuracy"),
+    "RACE": ("RACE", "accuracy"),
+    "SQuAD 1.1 F1": ("SQuAD 1.1", "f1"),
+    "SQuAD 2.0 F1": ("SQuAD 2.0", "f1"),
+    "SQuAD F1": ("SQuAD 1.1", "f1"),
+    "SQuAD EM": ("SQuAD 1.1", "exact_match"),
+    "NewsQA": ("NewsQA", "f1"),
+    "TriviaQA": ("TriviaQA", "f1"),
+    "NER fine-tuned": ("NER", "f1"),
+    "NER by features": ("NER by features", "f1"),
+    "ELI5 ppl": ("ELI5", "perplexity"),
+    "XSum ppl": ("XSum", "perplexity"),
+    "ConvAI2 ppl": ("ConvAI2", "perplexity"),
+    "CNN/DM ppl": ("CNN/DM", "perplexity"),
+}
+"""Column -> task and metric."""
+
+KEYS = {
+    "NER by features": {
+        "objective.features": "concat",
+        "objective.lstm_layers": 2,
+        "optimizer.frozen": "token,place,stack",
+        "optimizer.learning_rate": 1e-3,
+        "model.dropout": 0.0,
+        "model.head_dropout": 0.1,
+    },
+}
+"""Task -> keys of its fine-tunings, whatever its files are.
+
+By features: a BiLSTM of two layers reads the last four blocks of the network as it was
+pretrained (Devlin et al. 2019, section 5.3). The paper has no learning rate; this one
+is that of AllenNLP's tagger on ELMo's features (allennlp-models,
+training_config/tagging/ner_elmo.jsonnet).
+"""
+
+MEANS = {
+    "GLUE": ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE"),
+    "SC": ("SST-2", "MNLI", "QQP"),
+    "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
+}
+"""Column -> columns that it is the mean of; of SuperGLUE those that are one label."""
+
+AVERAGES = ("average", "mean of tasks")
+"""Columns that are the mean of the table's others."""
+
+PARTIAL = {"SuperGLUE": "the tasks that are one label"}
+"""Column -> what it is the mean of, if that is less than the paper's."""
+
+
+def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Of a table's columns those that can be run, each with those it is the mean of.
+
+    What a mean needs comes before it.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        parts = MEANS.get(name, ())
+        if name in AVERAGES:
+            parts = tuple(other for other in names if other in COLUMNS)
+        found |= dict.fromkeys(parts, ())
+        if parts or name in COLUMNS:
+            found[name] = parts
+    return found

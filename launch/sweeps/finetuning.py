@@ -1,0 +1,293 @@
+"""Sweeps over the rows of a published table: each is pretrained, then tuned on tasks.
+
+A scale changes size, steps and data, not what differs between rows. "paper" is the
+base size of an experiment, or the size that its sweep asks for, with its own budget;
+an experiment without sizes has the shape and budget of BERT-base.
+"""
+
+import functools
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from launch import user_code
+from launch.config import flatten, load_config
+from launch.sweeps import benchmarks
+from launch.sweeps.published import TABLES, Arm, read_published
+from launch.sweeps.scales import SCALES
+from launch.sweeps.tasks import Task
+from research.errors import UserError
+from research.objectives import objective_class
+
+EXPERIMENT = "experiments/finetune.py"
+INIT_FROM, RATE = "train.init_from", "optimizer.learning_rate"
+NO_PRETRAINING = "no pretraining"
+ADAM = ("adam", "adamw")
+"""Optimizers whose learning rate is the scale's; others keep their experiment's."""
+
+
+class Repeats(NamedTuple):
+    """How often a row is run."""
+
+    pretraining_seeds: int
+    tuning_seeds: int  # of each pretraining
+    learning_rates: tuple[float, ...]  # of fine-tuning
+
+
+# At smoke networks learn no task at 1e-3 from the state of one token.
+REPEATS = {
+    "smoke": Repeats(3, 1, (3e-4,)),
+    "small": Repeats(3, 1, (1e-4, 3e-4)),
+    "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
+}
+
+POST_NORM = {
+    "smoke": {"optimizer.warmup_steps": 500},
+    "small": {"optimizer.warmup_steps": 1500, "optimizer.learning_rate": 5e-4},
+    "paper": {},
+}
+"""Of the pretraining of networks with norms after blocks, which a short warm-up leaves
+at the frequencies of tokens. At smoke these have an entropy of 6.2, and valid/mlm is
+5.7 for RoBERTa, or 5.9 with 75 steps and a rate of 3e-4; for BART's network 6.0 with 75
+steps and a rate of 1e-3. Those of small have not been measured."""
+
+POST_NORM_TUNING = {"smoke": {"optimizer.warmup_steps": 100}, "small": {}, "paper": {}}
+"""Of the fine-tuning of these networks: with 20 steps at smoke three of ALBERT's 18 and
+one of BERT's four ended at one class; three of the four, run again with 100, learnt.
+That of small is a tenth of its steps."""
+
+CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
+"""Objectives by their network; the others' is one stack that reads both sides."""
+
+DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
+
+RowKeys = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""From a row's name, and the flat config of its scale, to the row's further keys."""
+
+
+def sweep(
+    name: str,
+    scale: str,
+    tasks: Mapping[str, Task],
+    *,
+    keys: RowKeys = lambda row, base: {},
+    tuning: Mapping[str, Any] | None = None,
+    size: str = "base",
+) -> Iterator[tuple]:
+    """The trials of all rows of experiments/claims/NAME.toml that have a config.
+
+    Args:
+      keys: what rows have besides their arm, in terms of the scale's own config.
+      tuning: keys of all fine-tunings.
+      size: of the experiments, at scale "paper".
+    """
+    paper = read_published(name)
+    chosen = table_tasks(name, tasks)
+    for row, arm in paper.arms.items():
+        for seed in range(REPEATS[scale].pretraining_seeds):
+            start = pretraining(row, arm, scale, seed=seed, keys=keys, size=size)
+            yield (*start, (row, "pretraining"))
+            for task_name, task in chosen.items():
+                own = (tuning or {}) | benchmarks.KEYS.get(task_name, {})
+                for tuned in tunings(start, task, scale, own):
+                    yield (*tuned, (row, task_name))
+
+
+def with_baseline(
+    row: str,
+    start: Arm,
+    tasks: Mapping[str, Task],
+    scale: str,
+    more: Mapping[str, Any],
+    *,
+    is_baseline: bool,
+) -> Iterator[tuple]:
+    """The trials of one row: a pretraining and its fine-tunings on all tasks.
+
+    Args:
+      more: keys of all fine-tunings.
+      is_baseline: whether its network and vocabulary are also tuned from fresh
+        parameters, as the row `NO_PRETRAINING`.
+    """
+    yield (*start, (row, "pretraining"))
+    for name, task in tasks.items():
+        for experiment, tuning in tunings(start, task, scale, more):
+            yield experiment, tuning, (row, name)
+            if is_baseline:
+                fresh = {k: v for k, v in tuning.items() if k != INIT_FROM}
+                yield experiment, fresh, (NO_PRETRAINING, name)
+
+
+def table_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks that a published table's columns are of.
+
+    Raises:
+      UserError: `tasks` has none of them.
+    """
+    paper = read_published(name)
+    (columns, *_) = paper.rows.values()
+    return _shown_tasks({}, tuple(columns), tasks, paper.source)
+
+
+def own_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
+    """The tasks that the columns of experiments/tables/NAME.toml are of.
+
+    Raises:
+      UserError: `tasks` has none of them.
+    """
+    content = tomllib.loads((TABLES / f"{name}.toml").read_text("utf-8"))
+    columns = tuple(content.get("columns", ()))
+    return _shown_tasks(content.get("metrics", {}), columns, tasks, f"{name}.toml")
+
+
+def _shown_tasks(
+    metrics: Mapping[str, str],
+    columns: tuple[str, ...],
+    tasks: Mapping[str, Task],
+    source: str,
+) -> dict[str, Task]:
+    """Those of --tasks that a table's columns are of, in its order.
+
+    Args:
+      metrics: task -> its metric, of those that are columns by themselves.
+    """
+    shown = benchmarks.columns(columns)
+    of_columns = (benchmarks.COLUMNS[c][0] for c, parts in shown.items() if not parts)
+    wanted = dict.fromkeys([*metrics, *of_columns])
+    chosen = {name: tasks[name] for name in wanted if name in tasks}
+    if not chosen:
+        raise UserError(
+            f"--tasks has none of the tasks of {source}: {', '.join(wanted)}"
+        )
+    return chosen
+
+
+def pretraining(
+    row: str,
+    arm: Arm,
+    scale: str,
+    *,
+    seed: int = 0,
+    keys: RowKeys = lambda row, base: {},
+    size: str = "base",
+) -> Arm:
+    """The experiment of a row, with its overrides at a scale; see `sweep`.
+
+    Where `keys` give `train.init_from` another pretraining, it has the same seed.
+    """
+    experiment, own = arm
+    sizes = getattr(user_code.module_at(experiment), "SIZES", ())
+    if scale == "paper" and size in sizes:
+        experiment, shape = f"{experiment}:{size}", {}
+    else:
+        shape = SCALES[scale].shape | SCALES[scale].pretraining
+        default = flat_config((experiment, {}))
+        if default["optimizer.name"] not in ADAM:
+            shape = {k: v for k, v in shape.items() if k != RATE}
+        elif default["model.norm_placement"] == "post":
+            shape |= POST_NORM[scale]
+    base = flat_config((experiment, shape))
+    chosen = shape | own | keys(row, base) | {"seed": seed}
+    if origin := chosen.get(INIT_FROM):
+        chosen[INIT_FROM] = origin[0], origin[1] | {"seed": seed}
+    return experiment, chosen
+
+
+def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that give a config all of another one's but the objective and the seed.
+
+    Args:
+      base: the flat config that gets them.
+    """
+    return {
+        key: value
+        for key, value in flat_config(reference).items()
+        if key != "seed" and not key.startswith("objective.")
+        if key not in base or base[key] != value
+    }
+
+
+def tunings(
+    start: Arm, task: Task, scale: str, more: Mapping[str, Any]
+) -> Iterator[Arm]:
+    """The fine-tunings of a pretraining on a task: seeds x learning rates.
+
+    Rates are the scale's, unless the task or `more` has one. None, if the task's
+    objective does not read the format of the pretraining.
+    """
+    own = {"data.vocabulary": start, INIT_FROM: start}
+    own["data.mixture"] = {}  # that of --config is the text of pretrainings
+    own |= network_keys(start) | SCALES[scale].tuning
+    if flat_config(start)["model.norm_placement"] == "post":
+        own |= POST_NORM_TUNING[scale]
+    name = task.keys.get("objective.name", "sequence_classification")
+    chosen = {**task.keys, **more}
+    own |= form_keys(start, name) | chosen
+    fields = objective_class(name).__dataclass_fields__
+    if own["objective.format"] not in fields["format"].metadata["values"]:
+        return
+    if "head" not in fields:
+        own.pop("objective.head", None)
+    repeats, first = REPEATS[scale], start[1]["seed"]
+    rates = repeats.learning_rates
+    if RATE in chosen:
+        rates = (chosen[RATE],)
+    for number in range(repeats.tuning_seeds):
+        seed = first * repeats.tuning_seeds + number
+        for rate in rates:
+            yield EXPERIMENT, {**own, "seed": seed, RATE: rate}
+
+
+def form_keys(start: Arm, name: str) -> dict[str, Any]:
+    """How inputs of a task's objective are laid out for what a pretraining trained.
+
+    Text is written by the decoder that there is, else after the input as a prefix
+    (Lewis et al. 2020, section 4.1), which one stack reads from both sides: the loss of
+    layout "decoder" has the input's tokens, too.
+    """
+    trained = flat_config(start)
+    family = trained["objective.name"]
+    family = trained.get("objective.base_objective", family)
+    layout = trained.get("objective.layout", "encoder_decoder")
+    if family in CAUSAL or layout == "decoder":
+        format = "gpt"
+    elif family in ENCODER_DECODER and layout == "encoder_decoder":
+        format = "bart"
+    else:
+        format = "xlnet" if family == "plm" else "bert"
+    keys = {"objective.format": format}
+    if name == "sequence_to_sequence":
+        written = "encoder_decoder" if format == "bart" else "prefix"
+        format = "t5" if family == "dae" else "bart"
+        keys = {"objective.format": format, "objective.layout": written}
+    return keys | (DISCRIMINATOR if family == "electra" else {})
+
+
+def flat_config(arm: Arm) -> dict[str, Any]:
+    """Dotted key -> value of an experiment with its overrides, at seed 0.
+
+    The value of a key that another trial gives is the experiment's own.
+    """
+    experiment, keys = arm
+    keys = {key: value for key, value in keys.items() if not isinstance(value, tuple)}
+    return _flat_config(experiment, json.dumps({**keys, "seed": 0}))
+
+
+@functools.cache
+def _flat_config(experiment: str, keys: str) -> dict[str, Any]:
+    return flatten(load_config(experiment, json.loads(keys)))
+
+
+def network_keys(start: Arm) -> dict[str, Any]:
+    """Keys that give a fine-tuning the network and the row length of a pretraining.
+
+    Dropout is the fine-tuning's own.
+    """
+    trained, default = flat_config(start), flat_config((EXPERIMENT, {}))
+    keys = [key for key in trained if key.startswith("model.")] + ["data.length"]
+    return {
+        key: trained[key]
+        for key in keys
+        if key != "model.dropout" and trained[key] != default[key]
+    }
