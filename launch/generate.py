@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     prompts = _prompts(args)
 
     from research.files.output_files import write_output
-    from research.generation.generate import make_writer
+    from research.generation.text import make_writer
 
     written = make_writer(_open(args), options, batch=args.batch)(prompts)
     if not args.to:

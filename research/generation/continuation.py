@@ -1,19 +1,18 @@
 """A network as a function from the tokens so far to the logits of the next one."""
 
-# B batch, R rows, L length of the prompts, P positions, V vocabulary
+# B batch, R rows, L length of the prompts, V vocabulary
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from research import networks
 from research.batch import NEVER, VocabInfo, input_names
+from research.generation.readouts import vocabulary_logits
 from research.networks.layers.cache import Cache
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import seq2seq
-from research.objectives.losses.softmax import compute_logits
 
 
 class Context(NamedTuple):
@@ -110,21 +109,3 @@ def repeat_rows(context: Context, count: int) -> Context:
 def select_rows(context: Context, row_R: jax.Array) -> Context:
     """The context of rows that continue the same prompts as those they replace."""
     return context._replace(cache=context.cache.select_rows(row_R))
-
-
-def vocabulary_logits(readout: Any) -> jax.Array:
-    """Float32 logits [B, P, V] of a readout at [B, P], V the rows of its softmax.
-
-    Of an adaptive softmax they are log p(word) = log p(cluster) + log p(word | cluster)
-    (Grave et al. 2017, section 4).
-    """
-    if not isinstance(readout, networks.AdaptiveReadout):
-        logits = compute_logits(readout.feature, readout.table, readout.bias)
-        return logits[..., : readout.size]
-    first = readout.cutoffs[0]
-    head = jax.nn.log_softmax(vocabulary_logits(readout.head), axis=-1)
-    parts = [head[..., :first]]
-    for number, tail in enumerate(readout.tails):
-        word = jax.nn.log_softmax(vocabulary_logits(tail), axis=-1)
-        parts.append(head[..., first + number, None] + word)
-    return jnp.concatenate(parts, axis=-1)

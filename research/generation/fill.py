@@ -13,7 +13,7 @@ from research import networks
 from research.batch import VocabInfo
 from research.distributed import sharding
 from research.errors import UserError
-from research.generation.continuation import vocabulary_logits
+from research.generation.readouts import vocabulary_logits
 from research.generation.rows import map_rows
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows

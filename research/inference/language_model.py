@@ -17,9 +17,9 @@ from research.data.tokenizers.masked_text import encode_with_masks
 from research.errors import UserError, unknown
 from research.evaluation.sentence_scores import Score, Scorer
 from research.generation.fill import Candidate, make_fill
-from research.generation.generate import NewText, make_writer
 from research.generation.options import Options
 from research.generation.rows import map_rows
+from research.generation.text import NewText, make_writer
 from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
@@ -204,7 +204,7 @@ class LanguageModel:
         """New texts: by prompt one, or by beam search several, the best first.
 
         Of an encoder-decoder the prompt is the encoder's text. Prompts may spell
-        sentinels and masks: see `research.generation.generate.make_writer`.
+        sentinels and masks: see `research.generation.text.make_writer`.
 
         Args:
           options: fields of `research.generation.options.Options`, such as method,

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from research.generation.decoding import Network, decode, length_penalty
+from research.generation import beams
+from research.generation.decoding import Network, decode
 from research.generation.next_token import cut_tail
 from research.generation.options import Options
 from tests.testing.example_batches import vocab
@@ -265,7 +266,7 @@ def test_the_tail_is_cut(top_k, top_p, kept):
 
 
 def test_the_penalty_is_that_of_wu_et_al():
-    penalty = length_penalty(Options(length_penalty=0.6), 7)
+    penalty = beams.length_penalty(Options(length_penalty=0.6), 7)
     np.testing.assert_allclose(penalty, 12**0.6 / 6**0.6, rtol=1e-6)
 
 

@@ -8,13 +8,13 @@ import pytest
 from launch.cli import DONE, MISTAKE, main
 from launch.generate import parser, run
 from research.data.tokenizers.vocabulary import load_vocabulary
-from research.generation.generate import (
+from research.generation.options import Options
+from research.generation.text import (
     decode_after,
     encode_prompt,
     make_writer,
     spell,
 )
-from research.generation.options import Options
 from research.inference.open_run import open_run
 from tests.testing import tiny_runs
 

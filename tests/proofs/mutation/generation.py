@@ -3,7 +3,8 @@
 from tests.proofs.mutation import Mutant
 
 CACHE = "research/networks/layers/cache.py"
-DECODING = "research/generation/decoding.py"
+BEAMS = "research/generation/beams.py"
+TEXTS = "research/generation/texts.py"
 NEXT = "research/generation/next_token.py"
 CONTINUATION = "research/generation/continuation.py"
 TEST_CACHE = "tests/networks/test_cache.py"
@@ -48,7 +49,7 @@ MUTANTS = [
     ),
     Mutant(
         "the length penalty multiplies log p, so that short texts win",
-        DECODING,
+        BEAMS,
         "((5.0 + length) / 6.0) ** options.length_penalty",
         "((5.0 + length) / 6.0) ** -options.length_penalty",
         TEST_DECODING,
@@ -56,7 +57,7 @@ MUTANTS = [
     ),
     Mutant(
         "texts that have ended go on",
-        DECODING,
+        BEAMS,
         "log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)",
         "log_p_BK = jnp.where(ends & False, -jnp.inf, log_p_BK)",
         TEST_DECODING,
@@ -64,7 +65,7 @@ MUTANTS = [
     ),
     Mutant(
         "the search ends at the first text that has ended",
-        DECODING,
+        BEAMS,
         "done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit",
         "done = ended.score[:, 0] > -jnp.inf",
         TEST_DECODING,
@@ -72,7 +73,7 @@ MUTANTS = [
     ),
     Mutant(
         "the end of the search takes the penalty of the length so far",
-        DECODING,
+        BEAMS,
         "limit = length_penalty(options, jnp.float32(options.max_tokens))",
         "limit = length_penalty(options, length)",
         TEST_DECODING,
@@ -104,9 +105,9 @@ MUTANTS = [
     ),
     Mutant(
         "eos counts in the log p of a text that has ended before",
-        DECODING,
-        "log_p=self.log_p + jnp.where(self.done, 0.0, log_p_B)",
-        "log_p=self.log_p + log_p_B",
+        TEXTS,
+        "log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B)",
+        "log_p=state.log_p + log_p_B",
         TEST_DECODING,
         "keeps_its_log_p",
     ),
@@ -152,7 +153,7 @@ MUTANTS = [
     ),
     Mutant(
         "T5's first sentinel is spelled as the second",
-        "research/generation/generate.py",
+        "research/generation/text.py",
         "enumerate(vocabulary.vocab.sentinel_ids)",
         "enumerate(vocabulary.vocab.sentinel_ids, 1)",
         "tests/launch/test_generate.py",

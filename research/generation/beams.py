@@ -1,0 +1,114 @@
+"""Beam search.
+
+Each step takes the K best continuations of a row's open texts. Those that end leave the
+beam (Sutskever et al. 2014, section 3.2) for the K best that have ended, by log p over
+the length penalty of Wu et al. (2016, equation 14). A row's search ends when no text is
+open, or when no open one can still be better than the worst of K that have ended: its
+log p only falls, so it is at best that of now over the largest penalty.
+"""
+
+# B batch, K hypotheses of a row, R = B x K, T new tokens at most, V vocabulary
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from research.batch import VocabInfo
+from research.generation.next_token import add_seen, next_log_p
+from research.generation.options import Options
+from research.generation.written import Written
+
+
+class Beams(NamedTuple):
+    """The open texts, and the best that have ended."""
+
+    count: jax.Array  # [] int32, tokens of the open texts
+    token: jax.Array  # [B, K, T]
+    log_p: jax.Array  # [B, K] float32; -inf: there is no such text
+    ended: Written  # score -inf: there is no such text
+    done: jax.Array  # [B] bool
+    parent: jax.Array  # [R]: the row that each text continued last
+    seen: Any  # [R, V] bool, or None
+
+    @property
+    def last(self) -> jax.Array:
+        """[R]: the tokens to read next."""
+        token_BK = jax.lax.dynamic_index_in_dim(self.token, self.count - 1, 2, False)
+        return token_BK.reshape(-1)
+
+
+def length_penalty(options: Options, length: jax.Array) -> jax.Array:
+    """What log p of texts of this length, eos included, is divided by."""
+    return ((5.0 + length) / 6.0) ** options.length_penalty
+
+
+def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Beams:
+    """One open text of each row, of which nothing is written."""
+    shape = (len(row_B), options.beams)
+    none, zero = jnp.full(shape, -jnp.inf), jnp.zeros(shape, jnp.int32)
+    token = jnp.full((*shape, options.max_tokens), vocab.pad_id, jnp.int32)
+    return Beams(
+        count=jnp.zeros((), jnp.int32),
+        token=token,
+        log_p=none.at[:, 0].set(0.0),
+        ended=Written(token, zero, none, none, zero > 0),
+        done=jnp.zeros(shape[:1], bool),
+        parent=jnp.arange(shape[0] * shape[1]),
+        seen=seen,
+    )
+
+
+def extend(
+    options: Options, vocab: VocabInfo, state: Beams, logits_RV: jax.Array
+) -> Beams:
+    """The K best continuations of each row by one token."""
+    num_rows, count = state.log_p.shape
+    log_p_RV = next_log_p(options, vocab, logits_RV, state.seen, state.count)
+    log_p_BKV = state.log_p[..., None] + log_p_RV.reshape(num_rows, count, -1)
+    log_p_BK, best_BK = jax.lax.top_k(log_p_BKV.reshape(num_rows, -1), count)
+    beam_BK, last_BK = best_BK // vocab.size, best_BK % vocab.size
+    token = jnp.take_along_axis(state.token, beam_BK[..., None], axis=1)
+    token = token.at[:, :, state.count].set(last_BK)
+    parent = (jnp.arange(num_rows)[:, None] * count + beam_BK).reshape(-1)
+    seen = state.seen
+    if seen is not None:
+        seen = add_seen(vocab, seen[parent], last_BK.reshape(-1))
+
+    ends = (last_BK == vocab.eos_id) & (log_p_BK > -jnp.inf)
+    length = state.count + 1
+    score = jnp.where(ends, log_p_BK / length_penalty(options, length), -jnp.inf)
+    new = Written(token, jnp.full_like(last_BK, length), log_p_BK, score, ends)
+    both = _join(state.ended, new)
+    ended = _take(both, jax.lax.top_k(both.score, count)[1])
+    log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)
+    limit = length_penalty(options, jnp.float32(options.max_tokens))
+    done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit
+    return Beams(length, token, log_p_BK, ended, done, parent, seen)
+
+
+def written(options: Options, state: Beams) -> Written:
+    """The texts that have ended, then open ones, cut by the limit of length."""
+    score = state.log_p / length_penalty(options, state.count)
+    length = jnp.full(score.shape, state.count)
+    is_open = jnp.zeros(score.shape, bool)
+    both = _join(state.ended, Written(state.token, length, state.log_p, score, is_open))
+    order = jnp.lexsort((-both.score, ~both.ended), axis=1)[:, : score.shape[1]]
+    best = _take(both, order)
+    return best._replace(length=jnp.where(best.score > -jnp.inf, best.length, 0))
+
+
+def _join(first: Written, second: Written) -> Written:
+    """The texts of both."""
+    pairs = zip(first, second, strict=True)
+    return Written(*(jnp.concatenate(pair, axis=1) for pair in pairs))
+
+
+def _take(texts: Written, index_BK: jax.Array) -> Written:
+    """Texts by their index among those of their row."""
+
+    def take(array):
+        index = jnp.expand_dims(index_BK, range(2, array.ndim))
+        return jnp.take_along_axis(array, index, axis=1)
+
+    return Written(*map(take, texts))

@@ -1,0 +1,72 @@
+"""One text of each row: the most probable next token, or a sample."""
+
+# B batch, T new tokens at most, V vocabulary
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from research.batch import VocabInfo
+from research.generation.next_token import add_seen, draw, next_log_p
+from research.generation.options import Options
+from research.generation.written import Written
+
+
+class Texts(NamedTuple):
+    """The texts so far."""
+
+    count: jax.Array  # [] int32, tokens so far
+    row: jax.Array  # [B] int32, the rows' numbers
+    token: jax.Array  # [B, T]
+    length: jax.Array  # [B], eos included
+    log_p: jax.Array  # [B] float32
+    done: jax.Array  # [B] bool
+    seen: Any  # [B, V] bool, or None
+
+    @property
+    def last(self) -> jax.Array:
+        """[B]: the tokens to read next."""
+        return jax.lax.dynamic_index_in_dim(self.token, self.count - 1, 1, False)
+
+
+def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Texts:
+    """Nothing is written."""
+    zero_B = jnp.zeros_like(row_B)
+    return Texts(
+        count=jnp.zeros((), jnp.int32),
+        row=row_B,
+        token=jnp.full((len(row_B), options.max_tokens), vocab.pad_id, jnp.int32),
+        length=zero_B,
+        log_p=zero_B.astype(jnp.float32),
+        done=zero_B > 0,
+        seen=seen,
+    )
+
+
+def extend(
+    options: Options, vocab: VocabInfo, state: Texts, logits_BV: jax.Array
+) -> Texts:
+    """One token more for each text that has not ended."""
+    log_p_BV = next_log_p(options, vocab, logits_BV, state.seen, state.count)
+    if options.search == "sample":
+        token_B = draw(options, log_p_BV, state.row, state.count)
+    else:
+        token_B = jnp.argmax(log_p_BV, axis=-1).astype(jnp.int32)
+    log_p_B = jnp.take_along_axis(log_p_BV, token_B[:, None], axis=1)[:, 0]
+    token_B = jnp.where(state.done, vocab.pad_id, token_B)
+    return state._replace(
+        count=state.count + 1,
+        token=state.token.at[:, state.count].set(token_B),
+        length=state.length + ~state.done,
+        log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B),
+        done=state.done | (token_B == vocab.eos_id),
+        seen=add_seen(vocab, state.seen, token_B),
+    )
+
+
+def written(options: Options, state: Texts) -> Written:
+    """The texts, each the only hypothesis of its row."""
+    _, _, token, length, log_p, ended, _ = state
+    one = (array[:, None] for array in (token, length, log_p, log_p, ended))
+    return Written(*one)
