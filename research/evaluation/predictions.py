@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.data.corpora.corpus import (
+from research.data.documents import (
     LABEL_SEPARATOR,
     UNANSWERABLE,
     Document,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from research.data.corpora.corpus import Document
 from research.data.corpora.files import load_file_corpus
-from research.data.corpora.row_formats import Format
+from research.data.documents import Document
+from research.data.formats import FileOptions
 from research.errors import UserError
 
 CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
@@ -87,7 +87,7 @@ def read_items(
       UserError: there are no such files or columns, or a label that is not legal.
     """
     task = TASKS[name]
-    fmt = Format("auto", tuple(fields) or task.fields, label or task.label)
+    fmt = FileOptions("auto", tuple(fields) or task.fields, label or task.label)
     corpus = load_file_corpus(files, None, fmt, "--data")
     items = [_item(name, document) for document in corpus.documents("test")]
     if not items:

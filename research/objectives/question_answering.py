@@ -20,7 +20,7 @@ from research.batch import (
     VocabInfo,
     input_specs,
 )
-from research.data.corpora.corpus import UNANSWERABLE
+from research.data.documents import UNANSWERABLE
 from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses.cross_entropy import (

@@ -20,7 +20,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.data.corpora.corpus import LABEL_SEPARATOR, single_labels
+from research.data.documents import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
 from research.fields import choice, number
 from research.networks.modules.encoder_decoder import EncoderDecoder

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from research import objectives
+from research.data.formats import FORMATS
 from research.data.tokenizers.normalization import NORMALIZERS
 from research.errors import unknown
 from research.fields import RATES, choice, fraction, free_text, number
@@ -19,7 +20,6 @@ from research.optimizers.schedules import SCHEDULES
 from research.parts import Folder, default_of, part, section_fields
 
 SPLITS = ("train", "valid", "test")
-FORMATS = ("auto", "txt", "jsonl", "tsv", "csv", "parquet", "conll", "conllu", "squad")
 NETWORKS = Folder("research.networks", "Network")  # whose package imports Flax
 
 dim = partial(number, most=2**20)  # the size of a dim of an array
@@ -42,7 +42,8 @@ class Data:
     train: str = free_text("")  # files of this split alone, or tfds:NAME, whose own
     valid: str = free_text("")  # split it is: in place of data.corpus and its hash
     test: str = free_text("")  # split
-    format: str = choice("auto", FORMATS)  # of files; auto: by their suffix
+    format: str = part("auto", FORMATS)  # of files, a module of research/data/formats;
+    # auto: by their suffix
     fields: str = free_text("")  # columns, keys or suffixes (of a.en and a.de) that are
     # an example's parts, as in en,de; without a header numbers from 0, -1 for the last
     label: str = free_text("")  # column or key of the label; "": that of the format,

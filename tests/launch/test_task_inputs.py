@@ -114,7 +114,12 @@ CASES = {
         {"fields": "one,gold"},
         "data.fields=one,gold and data.label=gold name 'gold' twice",
     ),
-    "an unknown format": (CLASSES, {}, {"format": "xml"}, "data.format is"),
+    "an unknown format": (
+        CLASSES,
+        {},
+        {"format": "xml"},
+        "unknown data.format 'xml'; known: auto",
+    ),
     "a wrong format": (CLASSES, {}, {"format": "jsonl"}, "t.tsv:1: not a JSON object"),
     "an unknown suffix": (
         CLASSES,

@@ -8,7 +8,7 @@ import pytest
 
 from research import networks, objectives
 from research.batch import ANSWER_END, ANSWER_START
-from research.data.corpora.corpus import ANSWERABLE, UNANSWERABLE
+from research.data.documents import ANSWERABLE, UNANSWERABLE
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 

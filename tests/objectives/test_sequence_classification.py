@@ -6,7 +6,7 @@ import pytest
 
 from research import networks, objectives
 from research.batch import PART
-from research.data.corpora.corpus import LABEL_SEPARATOR
+from research.data.documents import LABEL_SEPARATOR
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options

@@ -7,7 +7,8 @@ import pytest
 
 from research import objectives
 from research.batch import SENTENCE
-from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.corpus import Corpus
+from research.data.documents import Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.errors import UserError
 from research.objectives import tagging

@@ -2,7 +2,8 @@
 
 import random
 
-from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.corpus import Corpus
+from research.data.documents import Document
 
 SIZE, SENTINELS = 420, 7
 

@@ -2,80 +2,19 @@
 
 import dataclasses
 import hashlib
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from research.data import cache
+from research.data.documents import ArrayType, Document
 from research.errors import unknown
-from research.fields import check, choice
 
 # C corpora
 
 SPLITS = ("train", "valid", "test")
 TFDS_PREFIX = "tfds:"
 """How the name of a data set of TensorFlow Datasets begins."""
-
-ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
-"""Labels of questions; one whose answer is not where the file says has no label."""
-
-LABEL_SEPARATOR = "\x1f"
-"""Between the labels of a document that has several."""
-
-
-def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The labels that those of documents consist of, sorted."""
-    return tuple(
-        sorted({each for label in labels for each in label.split(LABEL_SEPARATOR)})
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ArrayType:
-    """An array that a format gives with the text of each document."""
-
-    per: str = choice("token", ("token", "part", "document"))  # what has a value. A
-    # document gives one for each character, of which a token has that of its first
-    # one; for each of its parts; or one alone
-    dtype: type = np.int32  # of a value; str: a name, which counts as a label
-
-    def __post_init__(self):
-        check(self)
-
-    @property
-    def stored(self) -> np.dtype:
-        """The type of the numbers; those of names are indices of labels."""
-        return np.dtype(np.int32 if self.dtype is str else self.dtype)
-
-
-TAGS = {"tags": ArrayType("part", str)}
-"""The array of formats whose parts, which are words, have labels."""
-
-
-class Document(NamedTuple):
-    """One document: its text, and what is known about it where it is a task's example.
-
-    An example has parts, such as two sentences or the words of one. They are joined to
-    the text, so every corpus and every store is one of texts.
-    """
-
-    text: str
-    label: str | None = None  # several are joined by LABEL_SEPARATOR
-    amount_read: int = 0  # of the corpus so far, in the unit of Corpus.size
-    starts: tuple[int, ...] = ()  # characters at which the parts after the first start
-    answer: tuple[int, int] | None = None  # characters of the answer: first, last + 1
-    golds: tuple[str, ...] = ()  # texts of all answers that are right
-    id: str = ""  # its name among the predictions: FILE:LINE, or the question's own
-    arrays: Mapping[str, Any] = MappingProxyType({})  # values of Corpus.arrays
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,15 +41,6 @@ class Corpus:
             raise unknown("split", split, SPLITS)
         documents = self.read(split)
         return (each for each in documents if each.text and not each.text.isspace())
-
-
-def join_parts(parts: Sequence[str], separator: str) -> Document:
-    """The document of some parts, none of which is blank."""
-    starts, end = [], 0
-    for part in parts:
-        starts.append(end)
-        end += len(part) + len(separator)
-    return Document(separator.join(parts), starts=tuple(starts[1:]))
 
 
 def join_corpora(corpora: Sequence[Corpus]) -> Corpus:

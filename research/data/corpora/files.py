@@ -12,41 +12,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from research.data import cache, work_shards
-from research.data.corpora import parallel_text, row_formats, task_formats
+from research.data import cache, formats, work_shards
+from research.data.corpora import parallel_text
 from research.data.corpora.compression import decompressed, file_suffixes
-from research.data.corpora.corpus import TAGS, Corpus, Document, split_of
-from research.data.corpora.row_formats import (
+from research.data.corpora.corpus import Corpus, split_of
+from research.data.documents import ArrayType, Document
+from research.data.formats import (
     AUTO,
-    MAX_DOCUMENT_BYTES,
-    Format,
+    FileFormat,
+    FileOptions,
     LineError,
     Parsed,
     SkippedRows,
 )
+from research.data.formats.parsing.lines import parse_lines
+from research.data.formats.txt import MAX_DOCUMENT_BYTES
 from research.errors import UserError
 
-PARSERS: dict[str, Callable[[BinaryIO, Format], Parsed]] = {
-    "txt": row_formats.parse_txt,
-    "jsonl": row_formats.parse_jsonl,
-    "tsv": row_formats.parse_tsv,
-    "csv": row_formats.parse_csv,
-    "parquet": row_formats.parse_parquet,
-    "conll": task_formats.parse_conll,
-    "conllu": task_formats.parse_conllu,
-    "squad": task_formats.parse_squad,
-}
-SUFFIXES = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz", ".tsv", ".tsv.gz")
-"""Of texts: of a folder, files with these are read."""
-SUFFIX_FORMATS = {f".{name}": name for name in PARSERS} | {".json": "squad"}
 OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
 """What a key may name beside files, where it is not a data set of TFDS alone."""
 VERSION = 1
-"""To be raised when other documents are read from the same files by a `Format`."""
+"""To be raised when other documents are read from the same files by `FileOptions`."""
 
 
 def load_file_corpus(
-    name: str, held_out: float | None, fmt: Format = AUTO, key: str = "data.corpus"
+    name: str,
+    held_out: float | None,
+    options: FileOptions = AUTO,
+    key: str = "data.corpus",
 ) -> Corpus:
     """The corpus of a file, a folder or a glob; with work shards if it is large.
 
@@ -63,20 +56,89 @@ def load_file_corpus(
       UserError: there are no such files, one has an unknown suffix, or a side of a
         parallel text is missing.
     """
-    texts = _find_files(name, fmt, key)
-    corpus = _corpus(name, texts, held_out, fmt)
+    reader = _Reader(options)
+    texts = _find_files(name, reader, key)
+    corpus = _corpus(name, texts, held_out, reader)
     groups = work_shards.group_files(texts)
     if len(groups) > 1:
         shards = (
-            _corpus(f"{name}, {number}", group, held_out, fmt)
+            _corpus(f"{name}, {number}", group, held_out, reader)
             for number, group in enumerate(groups, 1)
         )
         corpus = dataclasses.replace(corpus, work_shards=tuple(shards))
     return corpus
 
 
+class _Reader:
+    """Reads files by the format that the options name, or each by its suffix."""
+
+    def __init__(self, options: FileOptions):
+        self.options = options
+        self._by_suffix = formats.by_suffix()
+        is_auto = options.format == AUTO.format
+        self._named = None if is_auto else formats.make_format(options)
+
+    def format_of(self, file: Path) -> FileFormat | None:
+        """The format of a file; None if it has none, as a side of a parallel text."""
+        if self._named:
+            return self._named
+        found = self._by_suffix.get(file_suffixes(file)[0])
+        if found and found.needs_fields and not self.options.fields:
+            return None
+        return found
+
+    def is_known(self, file: Path) -> bool:
+        """Whether some format has files of that suffix."""
+        return file_suffixes(file)[0] in self._by_suffix
+
+    def folder_suffixes(self) -> tuple[str, ...]:
+        """Of files that are read of a folder."""
+        if self._named:
+            return ("",)
+        sides = parallel_text.side_suffixes(self.options)
+        return (*formats.text_suffixes(), *sides)
+
+    def read(self, files: tuple[Path, ...]) -> Iterator[Document]:
+        """The documents of one file, or of the sides of a parallel text.
+
+        `amount_read` counts bytes on disk. Prints how many rows were left out.
+        """
+        first, *_ = files
+        if found := self.format_of(first):
+            return _parse_file(first, found.parse, self.options)
+        sides = [_parse_file(file, parse_lines, AUTO) for file in files]
+        return _with_names(first, parallel_text.read_sides(files, sides, self.options))
+
+    def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
+        """What documents of the files have beside text.
+
+        Raises:
+          UserError: an array of two formats has two types.
+        """
+        found: dict[str, ArrayType] = {}
+        for each in self._formats(texts):
+            for name, array_type in each.arrays.items():
+                if found.setdefault(name, array_type) != array_type:
+                    raise UserError(
+                        f"array {name!r} of {texts[0][0].parent} has another type in "
+                        "each format; name files of one format"
+                    )
+        return found
+
+    def rules(self, texts: list[tuple[Path, ...]]) -> list:
+        """What documents depend on beside the bytes of files, for a fingerprint."""
+        named = [VERSION, *self.options.key()] if self.options != AUTO else []
+        formats = self._formats(texts)
+        later = [[each.suffixes, each.version] for each in formats if each.version > 1]
+        return named + later
+
+    def _formats(self, texts: list[tuple[Path, ...]]) -> list[FileFormat]:
+        found = {type(self.format_of(first)): first for first, *_ in texts}
+        return [each for first in found.values() if (each := self.format_of(first))]
+
+
 def _corpus(
-    name: str, texts: list[tuple[Path, ...]], held_out: float | None, fmt: Format
+    name: str, texts: list[tuple[Path, ...]], held_out: float | None, reader: _Reader
 ) -> Corpus:
     """The documents of files, each in the split that its hash gives."""
     sizes = [sum(file.stat().st_size for file in files) for files in texts]
@@ -89,7 +151,7 @@ def _corpus(
     def read(split: str) -> Iterator[Document]:
         earlier = 0  # bytes of the files before this one
         for files, size in zip(texts, sizes, strict=True):
-            for document in _read_text(files, fmt):
+            for document in reader.read(files):
                 if is_in(split, document.text):
                     yield document._replace(amount_read=earlier + document.amount_read)
             earlier += size
@@ -97,39 +159,36 @@ def _corpus(
     @functools.cache  # since it reads every byte
     def fingerprint() -> str:
         contents = [[file.name, _sha256(file)] for files in texts for file in files]
-        named = [VERSION, *fmt] if fmt != AUTO else []
-        rules = [held_out, MAX_DOCUMENT_BYTES, *named]
+        rules = [held_out, MAX_DOCUMENT_BYTES, *reader.rules(texts)]
         return cache.fingerprint(["files", contents, *rules])
 
-    names = {_format_name(first, fmt) for first, *_ in texts}
-    arrays = TAGS if names & {"conll", "conllu"} else {}
+    arrays = reader.arrays(texts)
     return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays)
 
 
-def _find_files(name: str, fmt: Format, key: str) -> list[tuple[Path, ...]]:
+def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
     """The files that a path or a glob names, sorted; sides of one text together."""
     path = Path(name).expanduser()
     if path.is_dir():
-        suffixes = (*SUFFIXES, *parallel_text.side_suffixes(fmt))
-        found = _files_below(path, suffixes if fmt.name == "auto" else "")
+        found = _files_below(path, reader.folder_suffixes())
     elif path.is_file():
         found = [path]
     else:
         found = [Path(file) for file in glob.glob(str(path), recursive=True)]
     found.sort()
-    texts = [(file,) for file in found if _format_name(file, fmt)]
-    others = (file for file in found if not _format_name(file, fmt))
-    parallel, wrong = parallel_text.group_sides(others, fmt)
+    texts = [(file,) for file in found if reader.format_of(file)]
+    others = (file for file in found if not reader.format_of(file))
+    parallel, wrong = parallel_text.group_sides(others, reader.options)
     if not found or wrong:
         problem = f"{wrong[0]} has an unknown suffix" if wrong else "no such files"
-        if wrong and file_suffixes(wrong[0])[0] in SUFFIX_FORMATS:
+        if wrong and reader.is_known(wrong[0]):
             problem = f"{wrong[0]} needs data.fields, the columns to read"
         sources = OTHER_SOURCES.get(key, "tfds:NAME, or ")
+        suffixes = ", ".join(formats.text_suffixes())
         raise UserError(
             f"{key} is {name!r}: {problem}; give {sources}a file, folder or glob of "
-            f"{', '.join(SUFFIXES)}, or name the format of others with data.format, or "
-            "the sides of a parallel text, files such as a.en and a.de, with "
-            "data.fields=en,de"
+            f"{suffixes}, or name the format of others with data.format, or the sides "
+            "of a parallel text, files such as a.en and a.de, with data.fields=en,de"
         )
     for file in found:
         if not file.is_file():
@@ -137,7 +196,7 @@ def _find_files(name: str, fmt: Format, key: str) -> list[tuple[Path, ...]]:
     return sorted(texts + parallel)
 
 
-def _files_below(folder: Path, suffixes: str | tuple[str, ...]) -> list[Path]:
+def _files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     """The files with `suffixes` in a folder and its subfolders; tells what is left out.
 
     Raises:
@@ -161,14 +220,6 @@ def _files_below(folder: Path, suffixes: str | tuple[str, ...]) -> list[Path]:
     return found
 
 
-def _format_name(file: Path, fmt: Format) -> str:
-    """The key of the file's parser; "" if there is none, as of a side."""
-    if fmt.name != "auto":
-        return fmt.name
-    name = SUFFIX_FORMATS.get(file_suffixes(file)[0], "")
-    return "" if name == "csv" and not fmt.fields else name
-
-
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -183,28 +234,16 @@ def read_texts(file: Path) -> list[str]:
       UserError: the file cannot be read, or a line is no text.
     """
     is_json = file_suffixes(file)[0] == ".jsonl"
-    parse = row_formats.parse_jsonl if is_json else row_formats.parse_lines
+    parse = formats.by_suffix()[".jsonl"].parse if is_json else parse_lines
     return [document.text for document in _parse_file(file, parse, AUTO)]
 
 
-def _read_text(files: tuple[Path, ...], fmt: Format) -> Iterator[Document]:
-    """The documents of one file, or of the sides of a parallel text.
-
-    `amount_read` counts bytes on disk. Prints how many rows were left out, if any were.
-    """
-    first, *_ = files
-    if name := _format_name(first, fmt):
-        return _parse_file(first, PARSERS[name], fmt)
-    sides = [_parse_file(file, row_formats.parse_lines, AUTO) for file in files]
-    return _with_names(first, parallel_text.read_sides(files, sides, fmt))
-
-
 def _parse_file(
-    file: Path, parse: Callable[[BinaryIO, Format], Parsed], fmt: Format
+    file: Path, parse: Callable[[BinaryIO, FileOptions], Parsed], options: FileOptions
 ) -> Iterator[Document]:
     try:
         with file.open("rb") as raw:
-            yield from _with_names(file, parse(decompressed(file, raw), fmt), raw)
+            yield from _with_names(file, parse(decompressed(file, raw), options), raw)
     except LineError as error:
         raise UserError(f"{file}:{error.args[0]}: {error.args[1]}") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

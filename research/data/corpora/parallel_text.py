@@ -9,19 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from research.data.corpora.compression import COMPRESSIONS, file_suffixes
-from research.data.corpora.corpus import Document
-from research.data.corpora.row_formats import Format, Parsed, row_documents
+from research.data.documents import Document
+from research.data.formats import FileOptions, Parsed
+from research.data.formats.parsing.rows import row_documents
 from research.errors import UserError
 
 
-def side_suffixes(fmt: Format) -> tuple[str, ...]:
+def side_suffixes(options: FileOptions) -> tuple[str, ...]:
     """The suffixes of files that are sides, each also as a compressed file has it."""
-    sides = filter(None, (*fmt.fields, fmt.label))
+    sides = filter(None, (*options.fields, options.label))
     return tuple(f".{side}{end}" for side in sides for end in COMPRESSIONS)
 
 
 def group_sides(
-    files: Iterable[Path], fmt: Format
+    files: Iterable[Path], options: FileOptions
 ) -> tuple[list[tuple[Path, ...]], list[Path]]:
     """The parallel texts among some files, and the files that are of none.
 
@@ -37,27 +38,27 @@ def group_sides(
         suffix, compression = file_suffixes(file)
         stem = file.with_name(file.name.removesuffix(suffix + compression))
         texts.setdefault(stem, {}).setdefault(suffix[1:], []).append(file)
-    named = {*fmt.fields, fmt.label} - {""}
+    named = {*options.fields, options.label} - {""}
     found, others = [], []
     for stem, sides in texts.items():
         if named.isdisjoint(sides):
             others += itertools.chain(*sides.values())
         else:
-            found.append(_named_sides(stem, sides, fmt))
+            found.append(_named_sides(stem, sides, options))
     return found, others
 
 
 def _named_sides(
-    stem: Path, sides: dict[str, list[Path]], fmt: Format
+    stem: Path, sides: dict[str, list[Path]], options: FileOptions
 ) -> tuple[Path, ...]:
-    """The files of a text that `fmt` names, see `group_sides`."""
-    files = []
-    for side in filter(None, (*fmt.fields, fmt.label)):
-        if side not in sides and not (side == fmt.label and fmt.optional):
+    """The files of a text that `options` names, see `group_sides`."""
+    files, fields = [], ",".join(options.fields)
+    for side in filter(None, (*options.fields, options.label)):
+        if side not in sides and not (side == options.label and options.optional):
             there = ", ".join(file.name for file in itertools.chain(*sides.values()))
             raise UserError(
                 f"{stem}.{side}: no such file beside {there}, whose lines it shares by "
-                f"data.fields={','.join(fmt.fields)}; a glob such as {stem}.* names all"
+                f"data.fields={fields}; a glob such as {stem}.* names all"
             )
         if len(same := sides.get(side, ())) > 1:
             raise UserError(f"{same[0]} and {same[1]} are one side of a text; name one")
@@ -66,7 +67,7 @@ def _named_sides(
 
 
 def read_sides(
-    files: Sequence[Path], sides: Sequence[Iterator[Document]], fmt: Format
+    files: Sequence[Path], sides: Sequence[Iterator[Document]], options: FileOptions
 ) -> Parsed:
     """The document of line n of all files, for each n; its parts are these lines.
 
@@ -89,7 +90,7 @@ def read_sides(
             texts = (line.text for line in lines)
             yield number, dict(zip(names, texts, strict=True))
 
-    for document in row_documents(rows(), fmt):
+    for document in row_documents(rows(), options):
         if isinstance(document, Document):
             document = document._replace(amount_read=amount_read)
         yield document

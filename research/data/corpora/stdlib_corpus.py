@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from research.data import cache
-from research.data.corpora.corpus import Corpus, Document, split_of
+from research.data.corpora.corpus import Corpus, split_of
+from research.data.documents import Document
 
 NAMES = ("embedded", "docstrings")
 VALID_FRACTION, TEST_FRACTION = 0.05, 0.25

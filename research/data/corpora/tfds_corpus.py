@@ -5,16 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from research.data import cache
-from research.data.corpora.corpus import (
-    TAGS,
-    TFDS_PREFIX,
-    Corpus,
-    Document,
-    join_parts,
-    split_of,
-)
-from research.data.corpora.row_formats import AUTO, Format
-from research.data.corpora.task_formats import question_document
+from research.data.corpora.corpus import TFDS_PREFIX, Corpus, split_of
+from research.data.documents import TAGS, Document, join_parts
+from research.data.formats import AUTO, FileOptions
+from research.data.formats.squad import question_document
 from research.errors import UserError
 
 SPLIT = "/split="
@@ -28,7 +22,7 @@ OWN_SPLITS = {
 
 
 def load_tfds_corpus(
-    name: str, held_out: float | None, fmt: Format = AUTO, split: str = ""
+    name: str, held_out: float | None, options: FileOptions = AUTO, split: str = ""
 ) -> Corpus:
     """The data set "tfds:NAME", which is downloaded and prepared if it is not yet.
 
@@ -48,18 +42,23 @@ def load_tfds_corpus(
             f"data.{split or 'corpus'} is {name!r}: TensorFlow Datasets cannot load it "
             f"({type(error).__name__}: {reason[:200]})"
         ) from error
-    return corpus_of_builder(name, builder, held_out, fmt, split)
+    return corpus_of_builder(name, builder, held_out, options, split)
 
 
 def corpus_of_builder(
-    name: str, builder, held_out: float | None, fmt: Format = AUTO, split: str = ""
+    name: str,
+    builder,
+    held_out: float | None,
+    options: FileOptions = AUTO,
+    split: str = "",
 ) -> Corpus:
     """The corpus of a prepared TFDS builder; `label` may be its ClassLabel feature.
 
-    With `fmt.fields` those features are the parts of an example, and `fmt.label` is its
-    label: "tfds:glue/mrpc" with fields sentence1 and sentence2. In the format "squad"
-    examples are questions ("tfds:squad"); in "conll" they are words, by default
-    `tokens`, with the tags of a feature, by default `ner` ("tfds:conll2003").
+    With `options.fields` those features are the parts of an example, and
+    `options.label` is its label: "tfds:glue/mrpc" with fields sentence1 and sentence2.
+    In the format "squad" examples are questions ("tfds:squad"); in "conll" they are
+    words, by default `tokens`, with the tags of a feature, by default `ner`
+    ("tfds:conll2003").
 
     The data set's own validation and test splits are kept; one that it lacks gets the
     fraction `held_out` of its train split, by the hash of the text. A split that is
@@ -74,7 +73,7 @@ def corpus_of_builder(
       UserError: it has no such feature or no such split.
     """
     info, where = builder.info, f"data.{split or 'corpus'} is {name!r}"
-    needed, make = _reader(where, info.features, fmt)
+    needed, make = _reader(where, info.features, options)
     if set(needed) - set(info.features):
         raise UserError(
             f"{where}: it needs a feature {', '.join(sorted(needed))}, but has "
@@ -103,11 +102,11 @@ def corpus_of_builder(
             print(f"{name}: {what}: {problem}", file=sys.stderr)
 
     sizes = {split: info.splits[split].num_examples for split in info.splits}
-    named = list(fmt) if fmt != AUTO else []
+    named = options.key() if options != AUTO else []
     named += [each for each in own.values() if each.endswith("_matched")]
     named += [SPLIT + whole] if chosen else []
     key = ["tfds", info.full_name, sizes, held_out, *named]
-    arrays = TAGS if fmt.name == "conll" else {}
+    arrays = TAGS if options.format == "conll" else {}
     return Corpus(name, read, lambda: cache.fingerprint(key), arrays=arrays)
 
 
@@ -143,36 +142,36 @@ Made = tuple[Document | None, str]
 
 
 def _reader(
-    where: str, features: Mapping, fmt: Format
+    where: str, features: Mapping, options: FileOptions
 ) -> tuple[list[str], Callable[[Mapping], Made]]:
     """The features that are needed, and the function that makes a row's document.
 
     Args:
       where: the config key and the name, for errors.
     """
-    if fmt.name == "squad":
+    if options.format == "squad":
         return ["context", "question", "answers", "id"], _question
-    if fmt.name == "conll":
-        words, tag = (*fmt.fields, "tokens")[0], fmt.label or "ner"
+    if options.format == "conll":
+        words, tag = (*options.fields, "tokens")[0], options.label or "ner"
         tags = _class_names(features, tag)
         return [words, tag], lambda row: _words(row[words], row[tag], tags)
-    fields, label = fmt.fields or ("text",), fmt.label or "label"
+    fields, label = options.fields or ("text",), options.label or "label"
     classes = _class_names(features, label)
 
     def make(row: Mapping) -> Made:
         if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
             raise UserError(f"{where}: feature {wrong[0]} is no text")
         parts = [row[field].decode("utf-8", "replace") for field in fields]
-        if fmt.fields and not all(part.strip() for part in parts):
+        if options.fields and not all(part.strip() for part in parts):
             return None, "a field of data.fields is blank"
         document = join_parts(parts, "\n")
         if classes and row[label] >= 0:
             return document._replace(label=classes[row[label]]), ""
-        if fmt.label and not classes:  # a number
+        if options.label and not classes:  # a number
             return document._replace(label=str(row[label])), ""
         return document, ""
 
-    return [*fields, *filter(None, [fmt.label])], make
+    return [*fields, *filter(None, [options.label])], make
 
 
 def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
@@ -181,7 +180,7 @@ def _class_names(features: Mapping, name: str) -> tuple[str, ...]:
 
 
 def _question(row: Mapping[str, Any]) -> Made:
-    """The document of a question, see `parse_squad`."""
+    """The document of a question, see `formats.squad`."""
     answers = row["answers"]
     question = {
         "id": row["id"].decode(),

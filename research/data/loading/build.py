@@ -13,11 +13,11 @@ from research.data.corpora import lexicon, stdlib_corpus
 from research.data.corpora.corpus import (
     TFDS_PREFIX,
     Corpus,
-    Document,
     join_corpora,
     sampling_rates,
 )
-from research.data.corpora.row_formats import AUTO, Format
+from research.data.documents import Document
+from research.data.formats import AUTO, FileOptions, own_keys
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
 from research.data.store.example_index import Index, build_index
@@ -187,7 +187,8 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
                 f"data.fields={data.fields} and data.label={data.label} name "
                 f"{name!r} twice"
             )
-    fmt = Format(data.format, fields, data.label)
+    own = own_keys(data.format, data)
+    options = FileOptions(data.format, fields, data.label, own=own)
     named, trained = getattr(data, split), getattr(data, data.train_split)
     if trained and not named:
         raise UserError(
@@ -195,7 +196,8 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"those of data.{split} too, or give data.corpus, which has all splits"
         )
     if not named:
-        return [load_corpus(name, data.held_out, fmt) for name in corpus_rates(config)]
+        names = corpus_rates(config)
+        return [load_corpus(name, data.held_out, options) for name in names]
     for key in ("mixture", "task") if trained else ():
         if data[key]:
             raise UserError(f"data.{key} and data.{data.train_split} name two texts")
@@ -204,11 +206,11 @@ def split_corpora(config: Any, split: str) -> list[Corpus]:
             f"data.reader=seqio reads data.corpus or data.mixture; with "
             f"data.{split} set data.reader=native"
         )
-    fmt = fmt._replace(optional=split == "test")
-    return [_load_named_corpus(named, None, fmt, split)]
+    options = options._replace(optional=split == "test")
+    return [_load_named_corpus(named, None, options, split)]
 
 
-def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
+def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corpus:
     """The corpus that the config key `data.corpus` names.
 
     A document is held out by the hash of its text, so that copies of a document are in
@@ -217,14 +219,14 @@ def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
     Args:
       name: "embedded"; "docstrings"; a file, folder or glob of `.txt` (a blank line
         ends a document), `.jsonl` (an object a line, with `text`, and `label` where
-        documents have one), `.tsv` (parallel text: two columns a line, which are
-        the two paragraphs of a document) and other formats of `files.PARSERS`, each
+        documents have one), `.tsv` (parallel text: two columns a line, which are the
+        two paragraphs of a document) and the formats of `research.data.formats`, each
         also as `.gz` and `.zst`; the files of a parallel text's sides, see
         `corpora.parallel_text`; or "tfds:NAME", whose own test and validation splits
         are kept where it has them, or "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.corpora.stdlib_corpus`.
-      fmt: of files.
+      options: of files.
 
     Raises:
       UserError: there is no such corpus, or `held_out` is not in [0, 0.5).
@@ -235,17 +237,17 @@ def load_corpus(name: str, held_out: float, fmt: Format = AUTO) -> Corpus:
         )
     if name in stdlib_corpus.NAMES:
         return stdlib_corpus.load_stdlib_corpus(name, held_out)
-    return _load_named_corpus(name, held_out, fmt)
+    return _load_named_corpus(name, held_out, options)
 
 
 def _load_named_corpus(
-    name: str, held_out: float | None, fmt: Format, split: str = ""
+    name: str, held_out: float | None, options: FileOptions, split: str = ""
 ) -> Corpus:
     """The corpus of files or of TFDS that data.corpus names, or the key of a split."""
     if name.startswith(TFDS_PREFIX):
         from research.data.corpora.tfds_corpus import load_tfds_corpus
 
-        return load_tfds_corpus(name, held_out, fmt, split)
+        return load_tfds_corpus(name, held_out, options, split)
     from research.data.corpora.files import load_file_corpus  # and all formats
 
-    return load_file_corpus(name, held_out, fmt, f"data.{split or 'corpus'}")
+    return load_file_corpus(name, held_out, options, f"data.{split or 'corpus'}")

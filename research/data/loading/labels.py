@@ -4,11 +4,11 @@ import math
 import sys
 from collections.abc import Sequence
 
-from research.data.corpora.corpus import (
+from research.data.corpora.corpus import Corpus
+from research.data.documents import (
     ANSWERABLE,
     LABEL_SEPARATOR,
     UNANSWERABLE,
-    Corpus,
     single_labels,
 )
 from research.data.store.example_index import Index

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from research.batch import ANSWER_END, ANSWER_START, PART, no_value
-from research.data.corpora.corpus import ArrayType, Document
+from research.data.documents import ArrayType, Document
 from research.data.tokenizers.token_offsets import (
     first_token_at,
     last_token_at,

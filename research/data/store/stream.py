@@ -12,7 +12,8 @@ import numpy as np
 from research.batch import PART, no_value
 from research.data import work_shards
 from research.data.cache import get_or_create, read_meta
-from research.data.corpora.corpus import ArrayType, Corpus
+from research.data.corpora.corpus import Corpus
+from research.data.documents import ArrayType
 from research.data.store import tokenize
 from research.data.store.ranges import in_range
 from research.data.tokenizers.vocabulary import Vocabulary

@@ -17,8 +17,9 @@ import numpy as np
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE
 from research.data.corpora import sentences
-from research.data.corpora.corpus import ArrayType, Corpus, Document
+from research.data.corpora.corpus import Corpus
 from research.data.corpora.sentences import BLANK, ENDS, NEWLINE, OPENS
+from research.data.documents import ArrayType, Document
 from research.data.progress import progress
 from research.data.store.annotations import annotate, label_number
 from research.data.tokenizers.vocabulary import Vocabulary

@@ -112,7 +112,7 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
         problem = f"reads text of the unit {spec.unit!r}"
     elif spec.random_start:
         problem = "has parts that read texts of different lengths"
-    elif spec != TextSpec("stream", spec.length):
+    elif spec != TextSpec("stream", spec.length, arrays=spec.arrays):
         problem = "reads text ahead of its row"
     else:
         specs = objective.batch_spec(length)

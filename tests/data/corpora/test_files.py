@@ -6,8 +6,10 @@ from itertools import chain
 
 import pytest
 
-from research.data.corpora import files, row_formats, stdlib_corpus
+from research.data import formats
+from research.data.corpora import files, stdlib_corpus
 from research.data.corpora.corpus import SPLITS
+from research.data.formats import txt
 from research.data.loading.build import load_corpus
 from research.errors import UserError
 
@@ -44,7 +46,7 @@ def test_growth_and_copies_move_no_document_to_another_split(tmp_path):
         assert sorted(kept) == sorted(texts_of(few, split) * 2)
 
 
-@pytest.mark.parametrize("suffix", files.SUFFIXES)
+@pytest.mark.parametrize("suffix", formats.text_suffixes())
 def test_all_file_types_give_the_same_documents(tmp_path, suffix):
     expected = TEXTS[:50]
     text = "\n\n \n".join(expected) + "\n"
@@ -72,7 +74,7 @@ def test_a_line_may_end_as_on_any_system(tmp_path, end):
 
 
 def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_formats, "MAX_DOCUMENT_BYTES", 100)
+    monkeypatch.setattr(txt, "MAX_DOCUMENT_BYTES", 100)
     lines = [f"line {n}" for n in range(100)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     found = texts_of(load_corpus(str(tmp_path), 0.0), "train")
@@ -145,21 +147,21 @@ def test_what_a_folder_leaves_out_is_told(tmp_path, capsys, monkeypatch):
     (folder / "deep" / "c.txt").write_text("text")
     (folder / "link").symlink_to(tmp_path / "elsewhere")
     (folder / "link.txt").symlink_to(tmp_path / "a.txt")
-    found = files._find_files(str(folder), files.AUTO, "data.corpus")
-    assert [path.name for (path,) in found] == ["c.txt", "link.txt"]
+    found = files.load_file_corpus(str(folder), None).documents("train")
+    assert [document.id for document in found] == ["c.txt:1", "link.txt:1"]
     said = capsys.readouterr().err
     assert "links to 1 folder(s)" in said and str(folder / "link") in said
     (folder / "gone.txt").symlink_to(tmp_path / "nowhere")
     for corpus in (folder, folder / "*.txt"):
         with pytest.raises(UserError, match=r"gone\.txt: no file"):
-            files._find_files(str(corpus), files.AUTO, "data.corpus")
+            files.load_file_corpus(str(corpus), None)
 
     def walk(folder, onerror):
         onerror(PermissionError(13, "Permission denied", f"{folder}/secret"))
 
     monkeypatch.setattr(files.os, "walk", walk)
     with pytest.raises(UserError, match="secret: cannot be read"):
-        files._find_files(str(folder), files.AUTO, "data.corpus")
+        files.load_file_corpus(str(folder), None)
 
 
 def test_wrong_fractions_and_splits_are_refused():

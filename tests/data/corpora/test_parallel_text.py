@@ -6,7 +6,7 @@ import pyarrow
 import pytest
 
 from research.data.corpora import files
-from research.data.corpora.row_formats import Format
+from research.data.formats import FileOptions
 from research.errors import UserError
 
 SIDES = {
@@ -33,7 +33,7 @@ def write(folder, stem="train", end="", **sides):
 
 
 def read(name, *fmt):
-    corpus = files.load_file_corpus(str(name), None, Format("auto", *fmt))
+    corpus = files.load_file_corpus(str(name), None, FileOptions("auto", *fmt))
     return list(corpus.documents("train"))
 
 
@@ -58,7 +58,7 @@ def test_line_n_of_each_side_is_a_part_of_one_example(tmp_path, end, capsys):
 def test_files_of_one_stem_are_one_text_and_those_of_a_test_may_lack_labels(tmp_path):
     write(tmp_path, "train", en="a\n", de="b\n", gold="1\n")
     write(tmp_path, "test", en="c\n", de="d\n", gold=None)
-    fmt = Format("auto", ("en", "de"), "gold", optional=True)
+    fmt = FileOptions("auto", ("en", "de"), "gold", optional=True)
     corpus = files.load_file_corpus(str(tmp_path / "t*"), None, fmt)
     found = [(each.text, each.label) for each in corpus.documents("test")]
     assert found == [("c\nd", None), ("a\nb", "1")]

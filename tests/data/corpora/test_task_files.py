@@ -8,15 +8,17 @@ import pytest
 from pyarrow import parquet
 
 from research.data.corpora import files
-from research.data.corpora.corpus import LABEL_SEPARATOR, split_of
-from research.data.corpora.row_formats import Format
+from research.data.corpora.corpus import split_of
+from research.data.documents import LABEL_SEPARATOR
+from research.data.formats import FileOptions
 from research.errors import UserError
-from research.run import sections
 
 
 def read(path, *fmt, split="train"):
     """The documents of a file, all of which are of one split."""
-    return list(files.load_file_corpus(str(path), None, Format(*fmt)).documents(split))
+    return list(
+        files.load_file_corpus(str(path), None, FileOptions(*fmt)).documents(split)
+    )
 
 
 def parts(document):
@@ -183,7 +185,7 @@ def test_answers_are_characters_of_the_context(tmp_path, capsys):
 def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
     texts = [f"text {n}" for n in range(300)]
     path = write(tmp_path / "a.tsv", "".join(f"{text}\tx\n" for text in texts))
-    fmt = Format("auto", ("0",), "1")
+    fmt = FileOptions("auto", ("0",), "1")
     assert [each.text for each in read(path, *fmt, split="test")] == texts
     hashed = files.load_file_corpus(str(path), 0.2, fmt)
     for split in ("train", "valid", "test"):
@@ -234,7 +236,3 @@ def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
         read(tmp_path / name, *fmt)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_the_config_knows_every_format_of_files():
-    assert ("auto", *files.PARSERS) == sections.FORMATS

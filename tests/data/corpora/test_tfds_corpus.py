@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from research.data.corpora import row_formats, tfds_corpus
-from research.data.corpora.corpus import TAGS
+from research.data.corpora import tfds_corpus
+from research.data.documents import TAGS
+from research.data.formats import FileOptions
 from research.errors import UserError
 from tests.testing.fake_tfds import make_builder
 
@@ -81,7 +82,7 @@ def test_a_split_that_a_data_set_lacks_is_refused(end, split, message):
 
 def test_features_of_a_tfds_corpus_are_parts_of_an_example():
     builder = make_builder(["train", "test"], text=None, label=None)
-    fmt = row_formats.Format("auto", ("text", "text"), "label")
+    fmt = FileOptions("auto", ("text", "text"), "label")
     corpus = tfds_corpus.corpus_of_builder("tfds:made", builder, 0.0, fmt)
     found = list(corpus.documents("test"))
     assert found[3].text == "test 3\ntest 3" and found[3].starts == (7,)
@@ -112,7 +113,7 @@ def test_questions_of_a_tfds_corpus_have_answers_at_their_characters(capsys):
 
     features = dict.fromkeys(("id", "context", "question", "answers"))
     builder = make_builder(["train", "validation_matched"], row, **features)
-    fmt = row_formats.Format("squad")
+    fmt = FileOptions("squad")
     corpus = tfds_corpus.corpus_of_builder("tfds:squad", builder, 0.0, fmt)
     found = list(corpus.documents("valid"))
     assert [each.id for each in found] == [f"q{n}" for n in range(200)]
@@ -133,7 +134,7 @@ def test_words_of_a_tfds_corpus_have_the_names_of_their_tags():
 
     tags = SimpleNamespace(names=["O", "B-x"])
     builder = make_builder(["train", "test"], row, tokens=None, ner=tags)
-    fmt = row_formats.Format("conll")
+    fmt = FileOptions("conll")
     corpus = tfds_corpus.corpus_of_builder("tfds:conll2003", builder, 0.0, fmt)
     first, second, *_ = corpus.documents("test")
     assert corpus.arrays == TAGS

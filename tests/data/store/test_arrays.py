@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from research.batch import DOCUMENT, PART, PIECE, TextSpec
-from research.data.corpora.corpus import (
-    TAGS,
-    ArrayType,
-    Corpus,
-    Document,
-    join_parts,
-)
+from research.data.corpora.corpus import Corpus
+from research.data.documents import TAGS, ArrayType, Document, join_parts
 from research.data.store import stream as streams
 from research.data.store import tokenize
 from research.data.store.example_index import build_index

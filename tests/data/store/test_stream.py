@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from research.batch import DOCUMENT, PARAGRAPH, SENTENCE, WORD
-from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.corpus import Corpus
+from research.data.documents import Document
 from research.data.store import tokenize
 from research.data.store.stream import Stream, build_stream
 from research.data.tokenizers import train_tokenizer

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research.batch import WORD, Example
-from research.data.corpora.corpus import Corpus, Document
+from research.data.corpora.corpus import Corpus
+from research.data.documents import Document
 from research.data.tokenizers import train_tokenizer, vocabulary
 from research.objectives.corruption import mask_units
 from research.objectives.corruption.masking import mask_budget

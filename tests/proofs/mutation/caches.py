@@ -76,7 +76,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file whose lines end with carriage returns is one line",
-        "research/data/corpora/row_formats.py",
+        "research/data/formats/parsing/lines.py",
         'yield from line.replace(b"\\r", b"\\n").splitlines(keepends=True)',
         "yield line",
         "tests/data/corpora/test_files.py",

@@ -211,7 +211,7 @@ MUTANTS = [
     ),
     Mutant(
         "blank lines have no vectors, so that those of others move up",
-        "research/data/corpora/row_formats.py",
+        "research/data/formats/parsing/lines.py",
         '        text = decode(line, number).rstrip("\\r\\n")\n',
         '        text = decode(line, number).rstrip("\\r\\n")\n'
         "        if not text:\n            continue\n",

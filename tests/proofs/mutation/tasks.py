@@ -2,8 +2,9 @@
 
 from tests.proofs.mutation import Mutant
 
-ROWS = "research/data/corpora/row_formats.py"
-FORMATS = "research/data/corpora/task_formats.py"
+LINES = "research/data/formats/parsing/lines.py"
+ROWS = "research/data/formats/parsing/rows.py"
+SQUAD = "research/data/formats/squad.py"
 TASK_INPUT = "research/objectives/inputs/task_input.py"
 PARALLEL = "research/data/corpora/parallel_text.py"
 TEST_PARALLEL = "tests/data/corpora/test_parallel_text.py"
@@ -25,7 +26,7 @@ MUTANTS = [
     ),
     Mutant(
         "a byte order mark is part of the first column's name",
-        ROWS,
+        LINES,
         '"utf-8-sig" if number == 1 else "utf-8"',
         '"utf-8"',
         TEST_FILES,
@@ -49,7 +50,7 @@ MUTANTS = [
     ),
     Mutant(
         "multiword tokens of CoNLL-U are words",
-        FORMATS,
+        "research/data/formats/conllu.py",
         "if columns[0].isdigit():",
         'if columns[0] != "_":',
         TEST_FILES,
@@ -57,7 +58,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer that is not at its offset is trained on",
-        FORMATS,
+        SQUAD,
         'if begin < 0 or context[begin:end] != first["text"]:',
         "if begin < 0:",
         TEST_FILES,
@@ -105,7 +106,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer of another form ends with a traceback",
-        FORMATS,
+        SQUAD,
         "except (KeyError, TypeError, AttributeError) as error:",
         "except ZeroDivisionError as error:",
         TEST_WRONG,
@@ -113,7 +114,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer may start before its context",
-        FORMATS,
+        SQUAD,
         'if begin < 0 or context[begin:end] != first["text"]:',
         'if context[begin:end] != first["text"]:',
         TEST_WRONG,
@@ -290,7 +291,7 @@ MUTANTS = [
     Mutant(
         "a parallel text without one of its sides is read",
         PARALLEL,
-        "if side not in sides and not (side == fmt.label and fmt.optional):",
+        "if side not in sides and not (side == options.label and options.optional):",
         "if False:",
         TEST_PARALLEL,
         "wrong_sides",
@@ -298,8 +299,8 @@ MUTANTS = [
     Mutant(
         "the parts of a parallel text are in the order of the files",
         PARALLEL,
-        "filter(None, (*fmt.fields, fmt.label)):",
-        "sorted(filter(None, (*fmt.fields, fmt.label))):",
+        "filter(None, (*options.fields, options.label)):",
+        "sorted(filter(None, (*options.fields, options.label))):",
         TEST_PARALLEL,
         "line_n_of_each_side",
     ),

@@ -1,0 +1,117 @@
+"""Formats of corpus files: each module reads one, and says what its files hold.
+
+A module is found by listing this folder: nothing else names it. `data.format` chooses
+one, or the suffix of a file does.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
+
+from research.data.documents import ArrayType, Document
+from research.parts import Folder
+
+FORMATS = Folder("research.data.formats", "Format", more=("auto",))
+
+
+class FileOptions(NamedTuple):
+    """How documents are read from files: config.data's format, fields and label."""
+
+    format: str = "auto"  # one of FORMATS; auto: by the files' suffix
+    fields: tuple[str, ...] = ()  # columns or keys that are parts of an example, in
+    # order; in a file without a header numbers from 0, or from -1 for the last
+    label: str = ""  # the column or key of the label
+    optional: bool = False  # whether rows may lack that column: those of a test split
+    own: Mapping[str, Any] = MappingProxyType({})  # keys of that format alone, with
+    # values that are not their defaults
+
+    def key(self) -> list[Any]:
+        """Their part of a fingerprint of documents."""
+        own = [dict(self.own)] if self.own else []
+        return [self.format, self.fields, self.label, self.optional, *own]
+
+
+AUTO = FileOptions()
+
+
+class LineError(Exception):
+    """The number of a line, and what is wrong with the line."""
+
+
+class SkippedRows(NamedTuple):
+    """Rows that were left out of a file, or lack something, and why."""
+
+    count: int
+    first: int  # number of the first one's line
+    reason: str
+
+
+Parsed = Iterator[Document | SkippedRows]
+"""Documents, whose `id` is ":" and the number of their line, and last `SkippedRows`."""
+
+
+class FileFormat:
+    """The base of all formats.
+
+    A format is a frozen dataclass, whose fields are its own config keys. Each module of
+    this folder defines exactly one, a class named `Format`, whose docstring says what
+    data.fields and data.label are in its files. It imports its library where it reads.
+    """
+
+    suffixes: tuple[str, ...]
+    """Of files that are in this format if data.format is auto."""
+
+    is_text: bool = False
+    """Whether of a folder all files with these suffixes are read."""
+
+    needs_fields: bool = False
+    """Whether a file's suffix tells its format only where data.fields are named."""
+
+    arrays: Mapping[str, ArrayType] = MappingProxyType({})
+    """What its documents have beside text: see `Document.arrays`."""
+
+    version: int = 1
+    """To be raised when other documents are read from the same files."""
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        """The documents of a file that is not compressed.
+
+        Raises:
+          LineError: a line is wrong.
+        """
+        raise NotImplementedError
+
+
+def make_format(options: FileOptions) -> FileFormat:
+    """The format that is named, with its own keys.
+
+    Raises:
+      UserError: there is no such format.
+    """
+    return FORMATS.make({"format": options.format, **options.own}, "format")
+
+
+def by_suffix() -> dict[str, FileFormat]:
+    """Suffix -> the format of files that have it."""
+    formats = (FORMATS.part_class(name, "data.format")() for name in FORMATS.names())
+    return {suffix: each for each in formats for suffix in each.suffixes}
+
+
+def text_suffixes() -> tuple[str, ...]:
+    """Of files that are read of a folder, each also compressed."""
+    texts = (suffix for suffix, each in by_suffix().items() if each.is_text)
+    return tuple(suffix + end for suffix in texts for end in ("", ".gz"))
+
+
+def own_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a format alone has, where their values are not the defaults.
+
+    Args:
+      name: of the format, or auto.
+      values: by key, those of config.data.
+    """
+    if name in FORMATS.more:
+        return {}
+    fields = dataclasses.fields(FORMATS.part_class(name, "data.format"))
+    return {f.name: values[f.name] for f in fields if values[f.name] != f.default}

@@ -1,0 +1,98 @@
+"""SQuAD's JSON: questions about contexts, version 1.1 or 2.0."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from research.data.documents import ANSWERABLE, UNANSWERABLE, Document, join_parts
+from research.data.formats import (
+    FileFormat,
+    FileOptions,
+    LineError,
+    Parsed,
+    SkippedRows,
+)
+from research.data.formats.parsing.lines import replace_surrogates
+
+
+@dataclass(frozen=True)
+class Format(FileFormat):
+    """A document is a question; its parts are the question and the context.
+
+    The first answer is the one to train on; all are right (Rajpurkar 2016; 2018).
+    """
+
+    suffixes = (".squad", ".json")
+
+    def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
+        content = file.read()
+        try:
+            questions = list(_questions(json.loads(content)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LineError(
+                1, f"not SQuAD's JSON, data > paragraphs > qas ({error!r:.60})"
+            ) from error
+        misplaced, unanswered = [], []
+        for number, (context, question) in enumerate(questions, 1):
+            try:
+                document, found = question_document(context, question)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise LineError(
+                    1,
+                    f"question {question.get('id')}: not SQuAD's id, question and "
+                    f"answers, a list of text and answer_start ({error!r:.60})",
+                ) from error
+            if not found:
+                misplaced.append(number)
+            elif document.label is None:
+                unanswered.append(number)
+            yield document
+        if misplaced:
+            first = questions[misplaced[0] - 1][1]
+            yield SkippedRows(
+                len(misplaced),
+                misplaced[0],
+                "are not trained on: the answer is not at its answer_start, first "
+                f"that of question {first.get('id')}",
+            )
+        if unanswered:
+            reason = "have no answer, and are neither trained on nor scored"
+            yield SkippedRows(len(unanswered), unanswered[0], reason)
+
+
+def _questions(content: Any) -> Iterator[tuple[str, dict]]:
+    """(context, question) of each question."""
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                if not paragraph["context"].strip() or not question["question"].strip():
+                    raise ValueError(f"{question['id']}: blank text")
+                yield paragraph["context"], question
+
+
+def question_document(context: str, question: dict) -> tuple[Document, bool]:
+    """The document of a question, and whether its answer is at its offset.
+
+    An answer without text is none: so files are whose answers are hidden.
+
+    Args:
+      question: of SQuAD's JSON: id, question, answers; of version 2.0 is_impossible.
+    """
+    answers = [each for each in question.get("answers") or [] if each["text"].strip()]
+    text = replace_surrogates(question["question"])
+    document = join_parts([text, context], "\n")._replace(
+        id=str(question["id"]), golds=tuple(answer["text"] for answer in answers)
+    )
+    if question.get("is_impossible"):
+        return document._replace(label=UNANSWERABLE, golds=()), True
+    if not answers:
+        return document, True
+    first = answers[0]
+    begin = first["answer_start"]
+    end = begin + len(first["text"])
+    if begin < 0 or context[begin:end] != first["text"]:
+        return document, False
+    (shift,) = document.starts
+    answer = (shift + begin, shift + end)
+    return document._replace(label=ANSWERABLE, answer=answer), True
