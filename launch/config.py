@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from experiments import base
 from launch import user_code
-from research import objectives
+from research import networks, objectives
 from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
 from research.files.json_files import parse_json
@@ -51,7 +51,9 @@ def load_config(
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)
-    objectives.config_objective(config)
+    pattern = objectives.config_objective(config).pattern
+    network = networks.from_config(config.model)
+    networks.check_abilities(network, networks.Needs(pattern=pattern))
     if config.train.phases:
         for phase in run_phases(config):
             _check_sections(phase.config, where="train.phases: ")

@@ -10,6 +10,7 @@ from launch.hardware import accelerators
 from launch.hardware.accelerators import Chip
 from launch.hardware.aot_compile import compile_facts
 from launch.hardware.roofline import step_times
+from research import networks
 
 NO_DATA_SHEET = Chip(flops=1e12, hbm=0, hbm_rate=1e11, link_rate=1e11)
 """In place of a chip that is not known. Only the order of meshes depends on it."""
@@ -22,7 +23,8 @@ def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
     a device are halved.
     """
     tried = []
-    for mesh in meshes(len(devices), config.model.heads):
+    unit = networks.from_config(config.model).mesh_unit
+    for mesh in meshes(len(devices), unit):
         num_batch_shards = mesh["data"] * mesh["fsdp"]
         rows = max(1, config.train.batch // num_batch_shards)
         while rows:
@@ -32,10 +34,14 @@ def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
     return sorted(tried, key=_cost)
 
 
-def meshes(num_devices: int, num_heads: int) -> Iterator[dict[str, int]]:
-    """Mesh shapes to try: the tensor axis is at most 8 and divides the heads."""
+def meshes(num_devices: int, unit: int) -> Iterator[dict[str, int]]:
+    """Mesh shapes to try: the tensor axis is at most 8 and divides `unit`.
+
+    Args:
+      unit: the network's `mesh_unit`, such as its number of heads.
+    """
     for tensor in (1, 2, 4, 8):
-        if num_devices % tensor or num_heads % tensor:
+        if num_devices % tensor or unit % tensor:
             continue
         rest = num_devices // tensor
         for fsdp in sorted({1, 4, 16, rest}):
@@ -48,7 +54,7 @@ def _try_remat_policies(config, topology, devices, mesh, batch, tried) -> dict:
 
     All that were compiled are appended to `tried`.
     """
-    for remat in ("none", "dots", "full"):
+    for remat in ("none", "dots", "full") if "remat" in config.model else ("none",):
         trial = _with_mesh(config, mesh, remat, batch)
         facts = compile_facts(trial, topology, devices)
         tried.append({key: value for key, value in facts.items() if key != "tree"})
@@ -63,7 +69,8 @@ def _with_mesh(config: Any, mesh: dict[str, int], remat: str, batch: int) -> Any
     trial = config.copy_and_resolve_references()
     for axis, size in mesh.items():
         override(trial, f"mesh.{axis}", size)
-    override(trial, "model.remat", remat)
+    if "remat" in trial.model:
+        override(trial, "model.remat", remat)
     override(trial, "train.batch", batch)
     return trial
 

@@ -3,22 +3,20 @@
 # B batch, R rows, L length of the prompts, V vocabulary
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from research.batch import NEVER, VocabInfo, input_names
 from research.generation.readouts import vocabulary_logits
-from research.networks.layers.cache import Cache
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import seq2seq
 
 
 class Context(NamedTuple):
     """What a network has read."""
 
-    cache: Cache
+    cache: Any  # `research.networks.modules.protocol.Cache`
     last: dict[str, jax.Array]  # the arrays of each row's last token, [R] each
     end: jax.Array | None  # [R]: the last position of its text; None: any
 
@@ -26,7 +24,7 @@ class Context(NamedTuple):
 class Continuation(NamedTuple):
     """A network bound to its parameters, and how its texts go on: see `Prompt`."""
 
-    apply: Callable  # `models.apply` of the network and its parameters
+    apply: Callable  # `networks.apply` of the network and its parameters
     vocab: VocabInfo
     token_type: int
     appended: str
@@ -74,7 +72,6 @@ class Continuation(NamedTuple):
         """Reads a group; the logits are of the state at `at_R1`, or of what follows."""
         cache, last, end = context
         length, keys = group["token"].shape[1], {}
-        used = cache.used + length
         if self.appended != "nothing":
             more = self._next(last, jnp.full_like(last["token"], self.vocab.mask_id))
             if self.appended == "query":
@@ -86,7 +83,7 @@ class Continuation(NamedTuple):
                 for name in more
             }
             at_R1 = jnp.full_like(at_R1, length)
-        if isinstance(net, EncoderDecoder):
+        if encoded is not None:
             keys["encoded"] = encoded
         states, cache = net.states(group, scored=at_R1, cache=cache, **keys)
         logits_RV = vocabulary_logits(net.readout(states))[:, 0]
@@ -95,8 +92,9 @@ class Continuation(NamedTuple):
             only_eos_V = jnp.where(is_eos, 0.0, -jnp.inf)
             at_end_R1 = (last["position"] >= end)[:, None]
             logits_RV = jnp.where(at_end_R1, only_eos_V[None], logits_RV)
-        # The next token takes the slot of an appended mask.
-        return logits_RV, context._replace(cache=cache._replace(used=used))
+        if self.appended == "mask":
+            cache = cache.without_last(1)
+        return logits_RV, context._replace(cache=cache)
 
 
 def repeat_rows(context: Context, count: int) -> Context:

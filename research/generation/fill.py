@@ -46,7 +46,7 @@ def make_fill(
 
     Args:
       objective: of the run; one that predicts masked tokens (mlm, electra, unilm, ...).
-      network: `objective.network(options, vocab)`; of ELECTRA the generator fills.
+      network: that of the run, unbound; of ELECTRA the generator fills.
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
       batch: texts that are read at once.

@@ -49,7 +49,7 @@ def make_generate(
     Args:
       objective: of the run; one that has `prompt` (lm, dae, bart, unilm, plm, ...),
         or a part that has.
-      network: `objective.network(options, vocab)`.
+      network: that of the run, unbound.
       params: its parameters, on the mesh.
       mesh: `Program.mesh`.
       batch: prompts that are continued at once.
@@ -79,7 +79,7 @@ def make_generate(
         if not len(prompts):
             return []
         prompt = objective.prompt(prompts, vocab)
-        _check_length(network.options, prompt, options)
+        _check_length(network.options.max_positions, prompt, options)
         arrays = {"group": prompt.group, "encoder": prompt.encoder, "end": prompt.end}
         arrays["row"] = np.arange(len(prompts), dtype=np.int32)
         call = lambda rows: run(  # noqa: E731
@@ -100,8 +100,8 @@ def _texts(row: Written) -> list[Text]:
     ]
 
 
-def _check_length(model_options: Any, prompt: Any, options: Options) -> None:
-    """Raises UserError: a learned table has fewer positions, or a text less room."""
+def _check_length(max_positions: int | None, prompt: Any, options: Options) -> None:
+    """Raises UserError: the network has fewer positions, or a text less room."""
     position_B = prompt.group["position"][:, -1]
     last_B, length = position_B + options.max_tokens - 1, int(position_B.max()) + 1
     if prompt.end is not None:
@@ -112,11 +112,11 @@ def _check_length(model_options: Any, prompt: Any, options: Options) -> None:
                 f"{room.min()}"
             )
     needed = int(last_B.max()) + 1 + (prompt.appended != "nothing")
-    if model_options.position == "learned" and needed > model_options.max_length:
+    if max_positions is not None and needed > max_positions:
         raise UserError(
             f"a prompt of {length} tokens (specials included) and {options.max_tokens} "
             f"new ones need {needed} positions, but model.max_length is "
-            f"{model_options.max_length}; give a shorter prompt or a smaller max_tokens"
+            f"{max_positions}; give a shorter prompt or a smaller max_tokens"
         )
 
 

@@ -20,10 +20,8 @@ from research.generation.fill import Candidate, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
 from research.generation.text import NewText, make_writer
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import pad_rows
-from research.run.export import tokenizer_layout
 from research.run.restored import RestoredRun
 
 POOLS = ("mean", "class")
@@ -56,10 +54,12 @@ class LanguageModel:
 
     Attributes:
       run: the objective, its network and parameters, and the vocabulary.
+      needs: what the network was built for.
       missing: names of parameters that the model does not have: those of its readout.
     """
 
     run: RestoredRun
+    needs: networks.Needs
     missing: tuple[str, ...] = ()
 
     def encode(
@@ -99,13 +99,11 @@ class LanguageModel:
 
     @property
     def _has_encoder(self) -> bool:
-        return isinstance(self.run.network, EncoderDecoder)
+        return self.needs.stacks == "encoder_decoder"
 
     @property
     def _layout(self) -> str:
-        network = self.run.network
-        pattern = "" if self._has_encoder else self.run.objective.pattern
-        return tokenizer_layout(pattern, network.options)
+        return self.run.network.options.text_layout(self.needs.pattern)
 
     @functools.cached_property
     def _encode(self) -> Any:
@@ -150,8 +148,7 @@ class LanguageModel:
         make = input_format.causal_input if is_causal else input_format.full_input
         arrays = make(token, length)
         position, length = np.arange(width), length[:, None]
-        token_types = self.run.network.options.token_types
-        if self._layout == "last" and token_types > TYPE_OF_LAST:
+        if self._layout == "last" and self.needs.token_types > TYPE_OF_LAST:
             np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
         at = 0 if self._layout == "both" else length - 1
         weight = (position < length) / length if pool == "mean" else position == at

@@ -19,7 +19,6 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.inference.language_model import LanguageModel
 from research.networks import transformer
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.run.identity import read_run_config
 from research.run.restored import RestoredRun
 from research.run.setup import zero_batch
@@ -58,21 +57,22 @@ def open_run(source: epath.PathLike) -> LanguageModel:
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
-    options = networks.from_config(config["model"])
+    model = networks.from_config(config["model"])
     params = load_on_host(checkpoint, "params")["params"]
     if objective.family == "supervised":
-        network = _without_heads(objective, options, vocabulary.vocab, params)
+        needs = _without_heads(objective, vocabulary.vocab)
     else:
-        network = objective.network(options, vocabulary.vocab)
+        needs = objective.needs(vocabulary.vocab)
+    network = networks.build(model, needs, vocabulary.vocab)
     length, step = data["length"], int(checkpoint.name)
-    return _language_model(objective, network, params, vocabulary, length, step)
+    return _language_model(objective, needs, network, params, vocabulary, length, step)
 
 
-def _without_heads(objective: Any, options: Any, vocab: VocabInfo, params: Any) -> Any:
-    """The network of a classifier, whose heads are as wide as its text has labels."""
-    if "encoder" in params:
-        return EncoderDecoder(options, vocab.size)
-    return networks.Transformer(options, vocab.size, pattern=objective.pattern)
+def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
+    """What a classifier needs, but for heads: they are as wide as its text has labels,
+    which is not open."""
+    any_label = vocab._replace(labels=("",))
+    return dataclasses.replace(objective.needs(any_label), heads={})
 
 
 def _open_folder(source: str) -> LanguageModel:
@@ -89,14 +89,15 @@ def _open_folder(source: str) -> LanguageModel:
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
-    options = transformer.Network(scan_unroll=1, **model.options)
+    options = transformer.Network(**{"scan_unroll": 1} | model.options)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
     if has_two:
         given = restore.config_overrides(source, "electra")
         size = given.get("objective.generator_size", 1.0)
         name, fields = "electra", {"generator_size": size}
     objective = objectives.make_objective(name, **fields)
-    network = objective.network(options, vocabulary.vocab)
+    needs = objective.needs(vocab)
+    network = networks.build(options, needs, vocab)
     length = options.max_length
     shapes = _shapes(objective, network, min(length, 128))
     found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
@@ -110,12 +111,13 @@ def _open_folder(source: str) -> LanguageModel:
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
     return _language_model(
-        objective, network, _as_tree(found), vocabulary, length, 0, missing
+        objective, needs, network, _as_tree(found), vocabulary, length, 0, missing
     )
 
 
 def _language_model(
     objective: Any,
+    needs: networks.Needs,
     network: Any,
     params: Any,
     vocabulary: Any,
@@ -132,7 +134,7 @@ def _language_model(
         mesh=sharding.make_mesh(ONE_DEVICE, jax.devices()[:1]),
         step=step,
     )
-    return LanguageModel(run, missing)
+    return LanguageModel(run, needs, missing)
 
 
 def _resize(vocab: VocabInfo, rows: int) -> VocabInfo:

@@ -1,16 +1,22 @@
 """The networks, and how they are bound to parameters; only this folder imports flax.
 
 Each module of this folder is a network that `model.network` chooses; its packages are
-what networks are made of.
+what networks are made of. What an objective needs (`Needs`) and which network serves it
+are two decisions, which `build` brings together.
 """
 
-from typing import Any
+import abc
+import dataclasses
+from typing import Any, ClassVar
 
+from flax import linen as nn
+
+from research.batch import VocabInfo
+from research.errors import UserError
 from research.networks.layers.adaptive import AdaptiveReadout
 from research.networks.layers.features import FEATURES
 from research.networks.layers.heads import HeadSpec, Readout
 from research.networks.layers.options import Options
-from research.networks.modules.blocks import Encoded
 from research.networks.modules.flax_bridge import (
     apply,
     constrain,
@@ -21,13 +27,67 @@ from research.networks.modules.flax_bridge import (
     logical_rules,
     unbox,
 )
-from research.networks.modules.transformer import Transformer
+from research.networks.modules.needs import TIE_CHOICES, Ability, Needs, merge_needs
+from research.networks.modules.protocol import BoundNetwork
 from research.parts import Folder
 
 FOLDER = Folder("research.networks", "Network")
 
 
-def from_config(section: Any) -> Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network(Options, abc.ABC):
+    """The base of all networks: a frozen dataclass whose fields are keys of `model`.
+
+    Each module of this folder defines exactly one, a class named `Network`. Legal
+    values are declared with the fields (`research.fields`).
+    """
+
+    abilities: ClassVar[tuple[Ability, ...]]
+    """What it can do."""
+
+    @property
+    def name(self) -> str:
+        """The config's model.network."""
+        return type(self).__module__.rpartition(".")[-1]
+
+    @abc.abstractmethod
+    def module(self, needs: Needs, size: int) -> nn.Module:
+        """The unbound module that serves an objective; bound, it is a `BoundNetwork`.
+
+        Its attribute `options` is this network.
+
+        Args:
+          needs: what the abilities allow.
+          size: entries of the vocabulary.
+
+        Raises:
+          UserError: a key of the network does not go with these needs.
+        """
+
+    @property
+    def max_positions(self) -> int | None:
+        """Positions that it can tell apart; None: any number."""
+        return None
+
+    @property
+    def mesh_unit(self) -> int:
+        """The number that the mesh axis `tensor` should divide."""
+        return self.width
+
+    def without_remat(self) -> "Network":
+        """The same network, which recomputes nothing."""
+        return self
+
+    def text_layout(self, pattern: str) -> str:
+        """Where a tokenizer puts the special tokens of a text that is read alone.
+
+        none: before it, as in training of a causal network; both: before and after it;
+        eos: eos after it; last: all after it, the last is that of the whole text.
+        """
+        return "none" if pattern == "causal" else "both"
+
+
+def from_config(section: Any) -> Network:
     """The network that the `model` section of a config describes.
 
     Raises:
@@ -36,16 +96,47 @@ def from_config(section: Any) -> Options:
     return FOLDER.make(section, "network")
 
 
+def check_abilities(network: Network, needs: Needs) -> None:
+    """Raises UserError: the network cannot do what an objective needs."""
+    for ability in needs.abilities:
+        if ability not in network.abilities:
+            able = [
+                name
+                for name in FOLDER.names()
+                if ability in FOLDER.part_class(name, "model.network").abilities
+            ]
+            raise UserError(
+                f"model.network {network.name} has no {ability}, which the objective "
+                f"needs; set it to {' or '.join(able)}"
+            )
+
+
+def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
+    """The unbound module of a network that serves an objective, see `apply`.
+
+    Raises:
+      UserError: the network cannot do what the objective needs, or a key of it does not
+        go with that.
+    """
+    check_abilities(network, needs)
+    return network.module(needs, vocab.size)
+
+
 __all__ = [
     "FEATURES",
     "FOLDER",
+    "TIE_CHOICES",
+    "Ability",
     "AdaptiveReadout",
-    "Encoded",
+    "BoundNetwork",
     "HeadSpec",
+    "Needs",
+    "Network",
     "Options",
     "Readout",
-    "Transformer",
     "apply",
+    "build",
+    "check_abilities",
     "constrain",
     "from_config",
     "init",
@@ -53,5 +144,6 @@ __all__ = [
     "layer_depths",
     "logical_axes",
     "logical_rules",
+    "merge_needs",
     "unbox",
 ]

@@ -3,13 +3,24 @@
 import dataclasses
 from typing import ClassVar
 
+from flax import linen as nn
+
+from research import networks
 from research.errors import UserError
 from research.fields import choice, number
-from research.networks.layers.options import Options, depth, dim, dropout_rate
+from research.networks.layers.options import depth, dim, dropout_rate
+
+ONLY_BESIDE_AN_ENCODER = {
+    "decoder_layers": 0,
+    "shared_embeddings": True,
+    "shared_stacks": False,
+    "cross_output": "shared",
+}
+"""Keys of a decoder beside an encoder -> the values that they have without one."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Network(Options):
+class Network(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
 
     `position` only chooses the position scheme, except that with "relative" the only
@@ -81,6 +92,8 @@ class Network(Options):
         "output",
         "head",
     )
+
+    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(networks.Ability)
 
     def __post_init__(self):
         super().__post_init__()
@@ -195,3 +208,88 @@ class Network(Options):
     def attention_width(self) -> int:
         """Width of the queries, keys and values of all heads."""
         return self.heads * self.key_width
+
+    @property
+    def max_positions(self) -> int | None:
+        return self.max_length if self.position == "learned" else None
+
+    @property
+    def mesh_unit(self) -> int:
+        return self.heads
+
+    def without_remat(self) -> "Network":
+        return dataclasses.replace(self, remat="none")
+
+    def text_layout(self, pattern: str) -> str:
+        """That of T5 and of XLNet, too, which have these positions."""
+        own = {"t5": "eos", "relative": "last"}
+        layout = super().text_layout(pattern)
+        return layout if layout == "none" else own.get(self.position, layout)
+
+    def module(self, needs: networks.Needs, size: int) -> nn.Module:
+        # What blocks are made of imports this class.
+        from research.networks.modules.bilm import BiLM
+        from research.networks.modules.electra import GeneratorDiscriminator
+        from research.networks.modules.encoder_decoder import EncoderDecoder
+        from research.networks.modules.transformer import Transformer
+
+        self._check_needs(needs)
+        heads = tuple(needs.heads.items())
+        if needs.stacks == "encoder_decoder":
+            return EncoderDecoder(self, size, heads)
+        if needs.stacks == "two_directions":
+            return BiLM(self, size, needs.pattern, needs.transform)
+        if needs.stacks == "generator_discriminator":
+            return GeneratorDiscriminator(
+                self,
+                size,
+                fraction=needs.generator_size,
+                tie=needs.tie,
+                transform=needs.transform,
+                heads=heads,
+            )
+        return Transformer(
+            self,
+            size,
+            pattern=needs.pattern,
+            transform=needs.transform,
+            heads=heads,
+            offsets=needs.boundary_offsets,
+            feature_states=needs.features,
+            lstm_layers=needs.feature_lstm_layers,
+        )
+
+    def _check_needs(self, needs: networks.Needs) -> None:
+        """Raises UserError: a key does not go with what an objective needs."""
+        if 0 < self.token_types < needs.token_types:
+            raise UserError(
+                f"model.token_types is {self.token_types}, but the objective writes "
+                f"{needs.token_types} token types; it is at least {needs.token_types}, "
+                "or 0 for a network that ignores them"
+            )
+        if needs.mems and self.position != "relative":
+            raise UserError(
+                f"model.position is {self.position!r}, but mems need relative "
+                "positions; set model.position=relative"
+            )
+        if self.cutoffs and needs.stacks == "encoder_decoder":
+            raise UserError("model.cutoffs is for networks of one stack; set it to []")
+        if self.cutoffs and needs.boundary_offsets:
+            raise UserError("model.cutoffs excludes objective.boundary_targets")
+        if needs.stacks == "encoder_decoder":
+            self._check_shared_stacks()
+            return
+        for name, value in ONLY_BESIDE_AN_ENCODER.items():
+            if getattr(self, name) != value:
+                raise UserError(
+                    f"model.{name} is {getattr(self, name)}, but the network of this "
+                    f"objective has no decoder beside an encoder; it must be {value}"
+                )
+
+    def _check_shared_stacks(self) -> None:
+        num_layers = self.decoder_layers or self.layers
+        if self.shared_stacks and num_layers != self.layers:
+            raise UserError(
+                f"model.decoder_layers is {num_layers}, but with model.shared_stacks "
+                f"the decoder has model.layers {self.layers}; set it to 0"
+            )

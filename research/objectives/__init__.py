@@ -14,6 +14,7 @@ from research.fields import check
 from research.parts import Folder
 
 if TYPE_CHECKING:  # this folder's modules import JAX; few commands load an objective
+    from research.networks import BoundNetwork, Needs
     from research.objectives.inputs.prompt import Prompt
     from research.objectives.losses.cross_entropy import Term
 
@@ -113,12 +114,20 @@ class Objective(abc.ABC):
           The arrays of `batch_spec`, each with a leading B.
         """
 
-    @abc.abstractmethod
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """The Flax module it trains, unbound; options: `research.networks.Options`."""
+    def needs(self, vocab: VocabInfo) -> "Needs":
+        """What its loss calls: by default one stack, and its readout.
+
+        Raises:
+          UserError: the vocabulary lacks what the objective needs.
+        """
+        from research.networks import Needs  # imports Flax
+
+        return Needs(pattern=self.pattern)
 
     @abc.abstractmethod
-    def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, "Term"], Any]:
+    def loss(
+        self, net: "BoundNetwork", batch: dict, key: Any
+    ) -> tuple[dict[str, "Term"], Any]:
         """Named sums and weights, never means; and the recurrent carry, or ()."""
 
     def for_evaluation(self) -> "Objective":

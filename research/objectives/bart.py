@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import choice, fraction, number
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt
@@ -176,8 +175,8 @@ class Objective(objectives.Objective):
         rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
         return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return EncoderDecoder(options, size=vocab.size)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(pattern=self.pattern, stacks="encoder_decoder")
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: bart, and accuracy (not differentiated)."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.fields import choice, number
@@ -220,8 +220,8 @@ class Objective(objectives.Objective):
         rows = [[*mode, *text, vocab.eos_id] for text in texts]
         return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return text_to_text.network(options, vocab, self.layout)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return text_to_text.needs(self.layout)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: dae, and accuracy (not differentiated)."""

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
@@ -29,7 +29,6 @@ from research.batch import (
     scored_specs,
 )
 from research.fields import choice, fraction, number
-from research.networks.modules.electra import TIE_CHOICES, GeneratorDiscriminator
 from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import mask_random_tokens
 from research.objectives.inputs import input_format, sentence_pairs
@@ -68,7 +67,7 @@ class Objective(objectives.Objective):
     # generator's has 1. For tasks that predict tokens both losses are of one size: 1
     generator_size: float = number(0.25, above=0)  # width of the generator as a
     # fraction of the discriminator's
-    tie: str = choice("embedding", TIE_CHOICES)  # what both share; embedding:
+    tie: str = choice("embedding", networks.TIE_CHOICES)  # what both share; embedding:
     # also positions and token types; all: needs networks of one size
     temperature: float = number(1.0, above=0)  # of the generator's samples
     format: str = choice("stream", FORMATS)  # segment_pair: two segments of sentences
@@ -166,16 +165,15 @@ class Objective(objectives.Objective):
         """The objective whose discriminator is asked for all tokens."""
         return replace(self, task="replaced")
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is 1, but pairs have two."""
-        if self.format == "segment_pair":
-            input_format.check_token_types(options, 2)
-        return GeneratorDiscriminator(
-            options,
-            size=vocab.size,
-            fraction=self.generator_size,
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(
+            pattern=self.pattern,
+            stacks="generator_discriminator",
+            transform=True,
+            heads={"copy": networks.HeadSpec(1)} if self.task == "all_tokens" else {},
+            token_types=2 * (self.format == "segment_pair"),
+            generator_size=self.generator_size,
             tie=self.tie,
-            heads={"copy": 1} if self.task == "all_tokens" else {},
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

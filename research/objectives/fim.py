@@ -71,14 +71,14 @@ class Objective(objectives.Objective):
         """As of a text that is not rearranged."""
         return lm.Objective().prompt(texts, vocab)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: the vocabulary has fewer than three sentinels."""
         if len(vocab.sentinel_ids) < NUM_SENTINELS:
             raise UserError(
                 f"objective.name=fim needs data.sentinels of at least {NUM_SENTINELS}, "
                 f"not {len(vocab.sentinel_ids)}"
             )
-        return networks.Transformer(options, size=vocab.size, pattern=self.pattern)
+        return super().needs(vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: fim, and accuracy (not differentiated)."""

@@ -148,10 +148,8 @@ class Objective(objectives.Objective):
         """Masked tokens alone: the same network, and the same loss of them."""
         return mlm.Objective()
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, transform=True
-        )
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(pattern=self.pattern, transform=True)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mlm and infonce; their accuracies (metrics)."""

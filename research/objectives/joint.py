@@ -9,18 +9,19 @@ of their weights, in one compiled step.
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from research import networks
 from research.batch import ArraySpec, Example, VocabInfo
 from research.errors import UserError
 from research.fields import number
 from research.objectives.corruption import scoring
-from research.objectives.inputs import composite, input_format
+from research.objectives.inputs import composite
 from research.objectives.losses.cross_entropy import Term
 
 
@@ -100,11 +101,11 @@ class Objective(composite.Composite):
             )
         return super().writers
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: the parts' networks differ, or have too few token types."""
-        needed = self.token_types * len(self.members)
-        input_format.check_token_types(options, needed)
-        return super().network(options, vocab)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        """Raises UserError: the parts cannot train one network."""
+        needs = super().needs(vocab)
+        own = self.token_types * len(self.members)
+        return replace(needs, token_types=max(own, needs.token_types))
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of all parts; coefficients are multiplied by the part's weight.

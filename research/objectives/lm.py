@@ -26,7 +26,6 @@ from research.batch import (
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import choice, number
-from research.networks.modules.bilm import BiLM
 from research.objectives.corruption import scoring
 from research.objectives.inputs import input_format, recurrence
 from research.objectives.inputs.prompt import Prompt, pad_rows
@@ -202,9 +201,10 @@ class Objective(objectives.Objective):
             return Prompt(input_format.full_input(*rows))
         return Prompt(input_format.causal_input(*rows))
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        network = BiLM if self.direction == "both" else networks.Transformer
-        return network(options, size=vocab.size, pattern=self.pattern)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        stacks = "two_directions" if self.direction == "both" else "one"
+        mems = self.mem_len > 0
+        return networks.Needs(pattern=self.pattern, stacks=stacks, mems=mems)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated).
@@ -224,7 +224,7 @@ class Objective(objectives.Objective):
         for direction, prefix in self._array_prefixes.items():
             names = (*INPUT_ARRAYS, "target", "weight")
             arrays = {name: batch[prefix + name] for name in names}
-            half = getattr(net, direction)
+            half = {"forward": net.forward, "backward": net.backward}[direction]
             readout = half.readout(half.states(arrays))
             for name, term in masked_cross_entropy("lm", readout, arrays).items():
                 coef = term.coef / len(DIRECTIONS)

@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, number
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.corruption import scoring, spans
 from research.objectives.corruption.masking import TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
@@ -217,8 +216,8 @@ class Objective(objectives.Objective):
             "weight": weight.astype(np.float32),
         }
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return EncoderDecoder(options, size=vocab.size)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(pattern=self.pattern, stacks="encoder_decoder")
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: mass, and accuracy (not differentiated)."""

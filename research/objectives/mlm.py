@@ -251,18 +251,17 @@ class Objective(objectives.Objective):
         """The objective whose loss is that of the masked tokens alone."""
         return replace(self, sentence_task="none", boundary_targets=0, shuffle_rate=0.0)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is 1, but pairs have two."""
-        fields = {}
-        if self.format not in SINGLE_FORMATS:
-            input_format.check_token_types(options, 2)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        heads = {}
         if (task := self.sentence_task) != "none":
             num_classes = sentence_pairs.NUM_CLASSES[task]
-            fields["heads"] = sentence_pairs.pooled_head(task, num_classes)
-        if self.boundary_targets:
-            fields["offsets"] = self.boundary_targets
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, transform=True, **fields
+            heads = sentence_pairs.pooled_head(task, num_classes)
+        return networks.Needs(
+            pattern=self.pattern,
+            transform=True,
+            heads=heads,
+            token_types=2 * (self.format not in SINGLE_FORMATS),
+            boundary_offsets=self.boundary_targets,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -111,14 +111,9 @@ class Objective(task_input.Task):
         end = np.append(last[:, 1:], example.length[:, None], axis=1)
         return begin, np.where(used, end - begin, 0), number
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types are too few."""
-        task_input.check_token_types(options, self.format)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
         hidden = "none" if self.head == "linear" else "tanh"
-        heads = {"choice": networks.HeadSpec(1, hidden, dropout=True)}
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
-        )
+        return self.task_needs({"choice": networks.HeadSpec(1, hidden, dropout=True)})
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, C] float32, HIDDEN where there is no choice."""

@@ -267,11 +267,13 @@ class Objective(objectives.Objective):
         rows = pad_rows(texts, vocab.pad_id)
         return Prompt(input_format.full_input(*rows), appended="query")
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: there are token types, but too few for the format."""
-        if self.format == "pair":
-            input_format.check_token_types(options, xlnet_segments.NUM_TOKEN_TYPES)
-        return networks.Transformer(options, size=vocab.size, pattern=self.pattern)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(
+            pattern=self.pattern,
+            token_types=xlnet_segments.NUM_TOKEN_TYPES * (self.format == "pair"),
+            mems=self.mem_len > 0,
+            queries=True,
+        )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: plm, and accuracy (not differentiated)."""

@@ -128,21 +128,17 @@ class Objective(task_input.Task):
             "context": where.astype(np.int32),
         }
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types are too few."""
-        task_input.check_token_types(options, self.format)
-        heads = {"span": networks.HeadSpec(2, "none")}
-        if self.head == "joint":
-            own = {"end": networks.HeadSpec(1, "gelu", hidden=512)}
-            own["unanswerable"] = own["end"]
-            if self.format == "xlnet":
-                layer = networks.HeadSpec(1, "tanh", hidden=options.width)
-                own["end"] = dataclasses.replace(layer, norm=True)
-                own["unanswerable"] = dataclasses.replace(layer, dropout=True)
-            heads = {"start": networks.HeadSpec(1, "none")} | own
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
-        )
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        if self.head != "joint":
+            return self.task_needs({"span": networks.HeadSpec(2, "none")})
+        end = unanswerable = networks.HeadSpec(1, "gelu", hidden=512)
+        if self.format == "xlnet":
+            layer = networks.HeadSpec(1, "tanh", shares_pooler=False)
+            end = dataclasses.replace(layer, norm=True)
+            unanswerable = dataclasses.replace(layer, dropout=True)
+        start = networks.HeadSpec(1, "none")
+        heads = {"start": start, "end": end, "unanswerable": unanswerable}
+        return self.task_needs(heads)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: span, and of head joint unanswerable; unanswerable_accuracy (a metric)

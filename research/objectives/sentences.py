@@ -161,13 +161,12 @@ class Objective(objectives.Objective):
             return int(mask_units.select_entries(vocab, self.entry_type)[1].sum())
         return sentence_pairs.NUM_CLASSES[self.task]
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: as `num_classes`; or model.token_types is 1 for pairs."""
-        if self.task != "reorder":
-            input_format.check_token_types(options, 2)
-        heads = sentence_pairs.pooled_head(self.task, self.num_classes(vocab))
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        """Raises UserError: as `num_classes`."""
+        return networks.Needs(
+            pattern=self.pattern,
+            heads=sentence_pairs.pooled_head(self.task, self.num_classes(vocab)),
+            token_types=2 * (self.task != "reorder"),
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

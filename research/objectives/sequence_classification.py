@@ -23,7 +23,6 @@ from research.batch import (
 from research.data.documents import LABEL_SEPARATOR, single_labels
 from research.errors import UserError
 from research.fields import choice, number
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import sentence_pairs, task_input
 from research.objectives.losses.cross_entropy import (
     Term,
@@ -173,21 +172,14 @@ class Objective(task_input.Task):
         bits = [sum(1 << classes.index(each) for each in names) for names in sets]
         return np.array(bits, np.int32)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: there are no labels, or model.token_types are too few."""
-        task_input.check_token_types(options, self.format)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        """Raises UserError: there are no labels."""
         size = 1 if self.task == "regression" else len(label_classes(vocab))
         hidden = "none" if self.head == "linear" else "tanh"
-        heads = {"label": networks.HeadSpec(size, hidden, dropout=True)}
-        if self.format == "bart":
-            return EncoderDecoder(options, size=vocab.size, heads=heads)
-        return networks.Transformer(
-            options,
-            size=vocab.size,
-            pattern=self.pattern,
-            heads=heads,
-            feature_states=self.features,
-            lstm_layers=self.lstm_layers,
+        return self.task_needs(
+            {"label": networks.HeadSpec(size, hidden, dropout=True)},
+            features=self.features,
+            feature_lstm_layers=self.lstm_layers,
         )
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
@@ -199,7 +191,7 @@ class Objective(task_input.Task):
             states, segment = encoded = net.encode(input_group(batch, "encoder_"))
             if scored is not None:
                 decoder = input_group(batch, "decoder_")
-                states = net.states(decoder, encoded, scored=scored)
+                states = net.states(decoder, encoded=encoded, scored=scored)
         state = _mean(states, segment) if scored is None else states[:, 0]
         return net.head("label", state)
 

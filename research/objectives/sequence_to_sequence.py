@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from research import networks
 from research.batch import ArraySpec, Example, TextSpec, VocabInfo
 from research.fields import choice, number
 from research.objectives.inputs import seq2seq, task_input, text_to_text
@@ -105,8 +106,8 @@ class Objective(task_input.Task):
         start = self._decoder_start(vocab)
         return text_to_text.prompt(rows, vocab, self.layout, start, bos)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        return text_to_text.network(options, vocab, self.layout)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return text_to_text.needs(self.layout)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: target, and accuracy (not differentiated)."""

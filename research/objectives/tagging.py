@@ -90,14 +90,12 @@ class Objective(objectives.Objective):
             "weight": weight.astype(np.float32),
         }
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: task capital, but no pieces in both cases."""
         if self.task == "capital":
             _lowercase_ids(vocab)
         heads = {self.task: networks.HeadSpec(1, "none")}
-        return networks.Transformer(
-            options, size=vocab.size, pattern=self.pattern, heads=heads
-        )
+        return networks.Needs(pattern=self.pattern, heads=heads)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: the task; metrics: its accuracy and the fraction of label 1."""

@@ -247,14 +247,11 @@ class Objective(objectives.Objective):
         rows.arrays["token_type"] = language * rows.arrays["segment"]
         return rows
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is less than the languages need."""
-        input_format.check_token_types(options, int(self._token_types.max()) + 1)
-        return networks.Transformer(
-            options,
-            size=vocab.size,
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(
             pattern=self.pattern,
             transform=self.predict == "masked",
+            token_types=int(self._token_types.max()) + 1,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -83,20 +83,13 @@ class Objective(task_input.Task):
             "weight": is_word.astype(np.float32),
         }
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types are too few."""
-        task_input.check_token_types(options, self.format)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
         num_tags = max(1, len(vocab.labels))
         heads = {"tag": networks.HeadSpec(num_tags, "none", dropout=True)}
         if self.head == "crf":
             heads["transition"] = networks.HeadSpec(num_tags + 1, "none")
-        return networks.Transformer(
-            options,
-            size=vocab.size,
-            pattern=self.pattern,
-            heads=heads,
-            feature_states=self.features,
-            lstm_layers=self.lstm_layers,
+        return self.task_needs(
+            heads, features=self.features, feature_lstm_layers=self.lstm_layers
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

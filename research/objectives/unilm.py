@@ -198,15 +198,12 @@ class Objective(objectives.Objective):
         group["token_type"] = source_type * group["segment"]
         return Prompt(group, token_type=source_type + 1, appended="mask")
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: model.token_types is above 0, but fewer than 6."""
-        input_format.check_token_types(options, NUM_TOKEN_TYPES)
-        return networks.Transformer(
-            options,
-            size=vocab.size,
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        return networks.Needs(
             pattern=self.pattern,
             transform=True,
             heads=sentence_pairs.pooled_head("nsp", 2),
+            token_types=NUM_TOKEN_TYPES,
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:

@@ -184,16 +184,11 @@ class Objective(objectives.Objective):
         """Masked tokens alone: the same network, and the same loss of them."""
         return mlm.Objective()
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: data.lexicon has no type with two entities."""
         replaceable_entries(vocab, self.entry_types)
-        return networks.Transformer(
-            options,
-            size=vocab.size,
-            pattern=self.pattern,
-            transform=True,
-            heads={"entity": self._head_spec()},
-        )
+        heads = {"entity": self._head_spec()}
+        return networks.Needs(pattern=self.pattern, transform=True, heads=heads)
 
     def _head_spec(self) -> networks.HeadSpec:
         if self.head == "sigmoid":

@@ -76,6 +76,8 @@ def _export(
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     options = networks.from_config(config["model"])
+    if options.name != "transformer":
+        raise UserError(f"Hugging Face has no architecture of an {options.name}")
     parts, lines = exported_networks(config, options, params, vocabulary), []
     with new_folder(to) as unfinished:
         for part, network in parts.items():
@@ -85,7 +87,7 @@ def _export(
             write_tokenizer(
                 folder,
                 vocabulary,
-                layout=tokenizer_layout(network.pattern, network.options),
+                layout=network.options.text_layout(network.pattern),
                 max_length=data["length"],
             )
             (folder / CARD).write_text(
@@ -96,7 +98,7 @@ def _export(
 
 def exported_networks(
     config: Mapping[str, Any],
-    options: networks.Options,
+    options: networks.Network,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
 ) -> dict[str, Network]:
@@ -142,19 +144,6 @@ def start_ids(network: Network) -> dict[str, int]:
         return {}
     vocab, is_t5 = network.vocab, network.options.position == "t5"
     return {"decoder_start_token_id": vocab.pad_id if is_t5 else vocab.eos_id}
-
-
-def tokenizer_layout(pattern: str, options: networks.Options) -> str:
-    """Where the tokenizer puts special tokens, as this family's own does.
-
-    Args:
-      pattern: of the attention masks; "" for an encoder-decoder.
-    """
-    if pattern == "causal":
-        return "none"
-    if options.position == "t5":
-        return "eos"
-    return "last" if options.position == "relative" else "both"
 
 
 def model_card(

@@ -1,6 +1,5 @@
 """Builds what a run needs from its config: data, network, mesh, compiled functions."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -74,11 +73,11 @@ def build_program(
     objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
     _check_batch(config, objective, mesh)
-    options = networks.from_config(config.model)
+    model = networks.from_config(config.model)
     optimizer = make_optimizer(config.optimizer, config.train.steps)
     data = None if vocab else open_data(config, objective)
     vocab = vocab or data.vocab
-    network = objective.network(options, vocab)
+    network = networks.build(model, objective.needs(vocab), vocab)
     batch_specs = {
         length: objective.batch_spec(length) | {"example": ArraySpec(())}
         for length in (*config.data.length_buckets, config.data.length)
@@ -94,9 +93,10 @@ def build_program(
     state, shardings = networks.unbox(boxed), state_shardings(boxed, optimizer, mesh)
     step = partial(_jit_step, config, objective, optimizer, shardings)
     step_with_remat = step_without_remat = step(network)
-    if options.remat != "none":
-        no_remat = dataclasses.replace(options, remat="none")
-        step_without_remat = step(objective.network(no_remat, vocab))
+    if (no_remat := model.without_remat()) != model:
+        step_without_remat = step(
+            networks.build(no_remat, objective.needs(vocab), vocab)
+        )
     rows = partial(jax.ShapeDtypeStruct, sharding=sharding.batch_sharding(mesh))
     replicated = sharding.replicated(mesh)
     key_data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
@@ -155,7 +155,7 @@ def _jit_step(
         network,
         optimizer,
         accumulate=config.train.accumulate,
-        dropout=networks.from_config(config.model).has_dropout,
+        dropout=network.options.has_dropout,
         log_every=config.train.log_every,
         stop_frozen=partial(stop_frozen, parts=config.optimizer.frozen),
     )

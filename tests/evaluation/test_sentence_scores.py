@@ -139,7 +139,7 @@ def random_run(name):
     """A run with a small network and random parameters."""
     objective = objectives.make_objective(name, **FAMILIES[name])
     options = model_options(layers=1, width=16, heads=2, feedforward=16, max_length=64)
-    network = objective.network(options, SMALL)
+    network = networks.build(options, objective.needs(SMALL), SMALL)
     batch = objective.corrupt(example_of(objective, "ab c"), keys(1), SMALL, 32)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.zeros(1, np.int32)})
 

@@ -162,7 +162,8 @@ def test_new_tokens_attend_to_what_the_last_one_of_the_prompt_did(make_model, me
     """And to all new ones: with a lowest rank and a second interval of ranks."""
     _, network, params = make_model("lm", {}, position="rotary")
     objective = SinkWindow(window=1)
-    model = objective, objective.network(network.options, VOCAB), params
+    network = networks.build(network.options, objective.needs(VOCAB), VOCAB)
+    model = objective, network, params
 
     def sink_batch(objective, prompt, text):
         group = lm_batch(objective, prompt, text)

@@ -274,7 +274,7 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
                 encoded = stack.encode(group)
                 states.append(encoded.states)
             elif encoded is not None:
-                states.append(stack.states(group, encoded))
+                states.append(stack.states(group, encoded=encoded))
             else:
                 states.append(stack.states(group, num_keys=count))
         return states

@@ -41,7 +41,7 @@ class Case(NamedTuple):
     fields: dict[str, Any]
     optimal_loss: Callable
     steps: int
-    options: networks.Options = OPTIONS
+    options: networks.Network = OPTIONS
     texts: Callable = markov_chain.chain_texts
     vocab: VocabInfo = VOCAB
     length: int = LENGTH
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 def train(case: Case) -> tuple[float, dict]:
     """The first term of a trained network's loss on a new batch, and that batch."""
     objective = objectives.make_objective(case.objective, **case.fields)
-    network = objective.network(case.options, case.vocab)
+    network = networks.build(case.options, objective.needs(case.vocab), case.vocab)
     raw = objective.text_spec(case.length).length
     key = jax.random.key(0)
 

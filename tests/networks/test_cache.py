@@ -7,6 +7,7 @@ import pytest
 from research import networks
 from research.batch import NEVER
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 from tests.testing.interval_patterns import with_sinks
 
@@ -67,7 +68,7 @@ def test_a_decoder_reads_a_text_in_parts(
 ):
     """Also with the scored positions alone, and with slots that stay empty."""
     group = texts(make_group)
-    network = networks.Transformer(make_options(layers=3, **changes), 50, pattern)
+    network = Transformer(make_options(layers=3, **changes), 50, pattern)
     params = make_params(network, lambda net: net.states(group))
 
     @jax.jit
@@ -97,7 +98,7 @@ def test_intervals_of_ranks_hold_for_keys_in_the_cache(
 ):
     """Each query attends to the first two tokens and to the last ones."""
     group = with_sinks(texts(make_group), window=2)
-    network = networks.Transformer(make_options(), 50, "general")
+    network = Transformer(make_options(), 50, "general")
     params = make_params(network, lambda net: net.states(group))
     whole = apply(network, params, lambda net: net.states(group))
 
@@ -120,7 +121,7 @@ def test_a_decoder_keeps_the_keys_of_its_encoder(
     source["segment"][1, 4:] = 0
     options = make_options(position=position, num_kv_heads=1, decoder_layers=3)
     network = EncoderDecoder(options, 50)
-    run_whole = lambda net: net.states(group, net.encode(source))  # noqa: E731
+    run_whole = lambda net: net.states(group, encoded=net.encode(source))  # noqa: E731
     params = make_params(network, run_whole)
     whole = apply(network, params, run_whole)
 
@@ -128,8 +129,10 @@ def test_a_decoder_keeps_the_keys_of_its_encoder(
     def in_parts(params):
         def run(net):
             cache, encoded = net.empty_cache(2, LENGTH), net.encode(source)
-            first, cache = net.states(part(group, 0, PREFIX), encoded, cache=cache)
-            last, _ = net.states(part(group, PREFIX, LENGTH), None, cache=cache)
+            first, cache = net.states(
+                part(group, 0, PREFIX), encoded=encoded, cache=cache
+            )
+            last, _ = net.states(part(group, PREFIX, LENGTH), cache=cache)
             return jax.numpy.concatenate([first, last], axis=1)
 
         return networks.apply(network, params, run)
@@ -144,7 +147,7 @@ def test_appended_queries_are_not_kept(make_options, make_group, make_params):
     queries = {name: array[:, 1:] for name, array in group.items()}
     queries["rank"], queries["reach"] = 0 * queries["rank"] + NEVER, queries["rank"] - 1
     options = make_options(position="relative")
-    network = networks.Transformer(options, 50, "general")
+    network = Transformer(options, 50, "general")
 
     def join(tokens, query):
         return {name: np.concatenate([tokens[name], query[name]], 1) for name in tokens}

@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
+from research.networks.modules.transformer import Transformer
 
 T5 = {"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False}
 
 
 def initial_params(options, group):
     """The initial parameters of a network with these options and its readout."""
-    network = networks.Transformer(options, size=500)
+    network = Transformer(options, size=500)
     fn = lambda net: net.readout(net.states(group))  # noqa: E731
     init = jax.jit(lambda key: networks.init(network, fn, key))
     return networks.unbox(init(jax.random.key(0)))

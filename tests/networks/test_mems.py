@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from research import networks
-from research.errors import UserError
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 
 HALF = 6
@@ -18,7 +18,7 @@ def make_network(make_options, make_params):
 
     def make(group, num_keys=None, **changes):
         options = make_options(layers=3, position="relative", **changes)
-        network = networks.Transformer(options, size=50, pattern="causal")
+        network = Transformer(options, size=50, pattern="causal")
         states = lambda net: net.states(group, num_keys=num_keys)  # noqa: E731
         return network, make_params(network, states)
 
@@ -159,13 +159,3 @@ def test_padding_mems_are_masked_and_padding_queries_attend_to_no_mems(
     np.testing.assert_array_equal(changed, group["segment"] > 0)
     without = apply(network, params, lambda net: net.states(group))
     np.testing.assert_allclose(run(state, 0 * segment), without, atol=2e-5)
-
-
-def test_mems_need_relative_positions(make_options, make_group):
-    group, network = make_group(), networks.Transformer(make_options(), size=50)
-    with pytest.raises(UserError, match=r"model\.position=relative"):
-        networks.init(
-            network,
-            lambda net: net.states(group, mems=net.empty_mems(2, 3)),
-            jax.random.key(0),
-        )

@@ -9,6 +9,7 @@ from research import networks
 from research.distributed import sharding
 from research.networks.modules.electra import GeneratorDiscriminator
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.transformer import Transformer
 from research.objectives.losses import cross_entropy
 from tests.testing.interval_patterns import draw_rows
 from tests.testing.model_options import model_options
@@ -24,7 +25,7 @@ REMATERIALISATION = "nvoluntary full remat"
 
 def encoder(options, group):
     """An MLM: scored positions, BERT's head, token types, post-norm."""
-    network = networks.Transformer(options, SIZE, pattern="full", transform=True)
+    network = Transformer(options, SIZE, pattern="full", transform=True)
     scored = group["token"][:, :4] % group["token"].shape[1]
 
     def loss(net):
@@ -36,7 +37,7 @@ def encoder(options, group):
 
 def decoder(options, group):
     """A causal model; all positions are scored."""
-    network = networks.Transformer(options, SIZE, pattern="causal")
+    network = Transformer(options, SIZE, pattern="causal")
 
     def loss(net):
         return score(net.readout(net.states(group)), group["token"])
@@ -47,7 +48,7 @@ def decoder(options, group):
 def two_intervals(options, group):
     """A model whose queries attend to two intervals of ranks."""
     arrays, _ = draw_rows("knowledge tree", rows=8, length=16)
-    network = networks.Transformer(options, SIZE, pattern="general")
+    network = Transformer(options, SIZE, pattern="general")
 
     def loss(net):
         return score(net.readout(net.states(group | arrays)), group["token"])
@@ -60,7 +61,7 @@ def encoder_decoder(options, group):
     network = EncoderDecoder(options, SIZE)
 
     def loss(net):
-        states = net.states(group, net.encode(group))
+        states = net.states(group, encoded=net.encode(group))
         return score(net.readout(states), group["token"])
 
     return network, loss
@@ -84,7 +85,7 @@ def generator_discriminator(options, group):
 
 def recurrent(options, group):
     """A causal model with mems, which the loss reads too, and three token types."""
-    network = networks.Transformer(options, SIZE, pattern="causal")
+    network = Transformer(options, SIZE, pattern="causal")
 
     def loss(net):
         mems = net.empty_mems(len(group["token"]), 12)

@@ -3,7 +3,6 @@
 import jax
 import pytest
 
-from research import networks
 from research.errors import UserError
 
 KEY = jax.random.key(0)
@@ -46,16 +45,3 @@ def test_a_place_without_a_rate_of_its_own_has_that_of_dropout(make_options):
     assert set(rates.values()) == {0.0, 0.3}
     assert make_options(attention_dropout=0.1).has_dropout
     assert not make_options(attention_dropout=0.0).has_dropout
-
-
-def test_keys_of_a_decoder_beside_an_encoder_are_refused_without_one(
-    make_options, make_group
-):
-    for name, value in (
-        ("decoder_layers", 3),
-        ("shared_embeddings", False),
-        ("shared_stacks", True),
-    ):
-        network = networks.Transformer(make_options(**{name: value}), size=50)
-        with pytest.raises(UserError, match=rf"model\.{name} is {value}.*no decoder"):
-            networks.init(network, lambda net: net.states(make_group()), KEY)

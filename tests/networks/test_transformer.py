@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from research import networks
+from research.networks.modules.transformer import Transformer
 from research.networks.transformer import Network
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
@@ -61,12 +62,12 @@ def test_scan_and_remat_change_no_number(
     make_options, make_group, make_params, assert_close
 ):
     group, unrolled = make_group(), {"scan_unroll": 3}
-    reference = networks.Transformer(make_options(layers=3), size=50)
+    reference = Transformer(make_options(layers=3), size=50)
     params = make_params(reference, readout_of(group))
     expected = value_and_grads(reference, params, group)
     remat = {"remat": "dots"}, unrolled | {"remat": "full"}
     for changes in (unrolled, {"scan_unroll": 2}, *remat):
-        other = networks.Transformer(make_options(layers=3, **changes), size=50)
+        other = Transformer(make_options(layers=3, **changes), size=50)
         assert_close(value_and_grads(other, params, group), expected)
 
 
@@ -75,7 +76,7 @@ def test_remat_saves_memory(make_options, make_group):
 
     def temporary_bytes(remat):
         options = make_options(layers=6, width=32, feedforward=128, remat=remat)
-        network = networks.Transformer(options, size=50)
+        network = Transformer(options, size=50)
         params = jax.eval_shape(
             lambda: networks.unbox(networks.init(network, states, jax.random.key(0)))
         )
@@ -103,7 +104,7 @@ def test_scored_states_are_the_gathered_ones(
     group = make_group()
     scored = np.array([[3, 0, 0, 11], [9, 8, 1, 2]], np.int32)
     options = make_options(layers=3, **changes)
-    network = networks.Transformer(options, size=50)
+    network = Transformer(options, size=50)
     params = make_params(network, readout_of(group))
 
     def total(params, in_last_block):
@@ -124,7 +125,7 @@ def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
     group = make_group()
 
     def count(**changes):
-        network = networks.Transformer(make_options(**changes), size=50)
+        network = Transformer(make_options(**changes), size=50)
         params = jax.eval_shape(lambda: initial_params(network, group))
         return sum(leaf.size for leaf in jax.tree.leaves(params))
 
@@ -139,12 +140,12 @@ def test_dropout_is_on_if_and_only_if_its_key_is_given(
     make_options, make_group, make_params
 ):
     group = make_group()
-    network = networks.Transformer(make_options(dropout=0.3), size=50)
+    network = Transformer(make_options(dropout=0.3), size=50)
 
     states = lambda net: net.states(group)  # noqa: E731
     params = make_params(network, states)
     off = apply(network, params, states)
-    same = networks.Transformer(make_options(), size=50)
+    same = Transformer(make_options(), size=50)
     np.testing.assert_array_equal(off, apply(same, params, states))
     run = jax.jit(lambda key: networks.apply(network, params, states, key))
     first, again, other = (run(jax.random.key(n)) for n in (1, 1, 2))
@@ -158,12 +159,12 @@ def test_each_place_of_dropout_has_a_rate_of_its_own(
     group, layers = make_group(), {"layers": 1, "position": "relative"}
     states = lambda net: net.states(group)  # noqa: E731
     off = {f"{place}_dropout": 0.0 for place in Network.dropout_places}
-    network = networks.Transformer(make_options(**layers, **off), size=50)
+    network = Transformer(make_options(**layers, **off), size=50)
     params = make_params(network, states)
     expected, key = apply(network, params, states), jax.random.key(1)
     for place in Network.dropout_places:
         options = make_options(**layers, **off | {f"{place}_dropout": 0.5})
-        network = networks.Transformer(options, size=50)
+        network = Transformer(options, size=50)
         dropped = apply(network, params, states, key)
         changed = np.mean(np.array(dropped) != np.array(expected))
         zeros = np.mean(np.array(dropped) == 0)
@@ -180,10 +181,10 @@ def test_embeddings_may_be_scaled_by_the_root_of_the_width(
 ):
     """Transformer-XL's `emb_scale`; the table of the softmax is not scaled."""
     group, options = make_group(), {"position": "none"}
-    plain = networks.Transformer(make_options(**options), size=50)
+    plain = Transformer(make_options(**options), size=50)
     params = make_params(plain, readout_of(group))
     options["scale_embeddings"] = True
-    scaled = networks.Transformer(make_options(**options), size=50)
+    scaled = Transformer(make_options(**options), size=50)
     embed = lambda net: net.embeddings()[0](group["token"])  # noqa: E731
     expected = 4 * np.array(networks.apply(plain, params, embed))
     np.testing.assert_allclose(networks.apply(scaled, params, embed), expected)
@@ -204,7 +205,7 @@ def test_an_untrained_model_has_the_loss_of_a_uniform_prediction(
     """
     size, widths = 500, {"width": 64, "feedforward": 128}
     group = make_group(4, 24, size=size)
-    network = networks.Transformer(make_options(**widths, **PUBLISHED[name]), size=size)
+    network = Transformer(make_options(**widths, **PUBLISHED[name]), size=size)
 
     def loss(net):
         readout = net.readout(net.states(group))
@@ -220,12 +221,12 @@ def test_an_untrained_model_has_the_loss_of_a_uniform_prediction(
 
 def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
     group = make_group()
-    network = networks.Transformer(make_options(dtype="bfloat16"), size=50)
+    network = Transformer(make_options(dtype="bfloat16"), size=50)
     params = initial_params(network, group)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
     readout = apply(network, params, readout_of(group))
     assert str(readout.feature.dtype) == "bfloat16"
-    exact = networks.Transformer(make_options(), size=50)
+    exact = Transformer(make_options(), size=50)
     expected = apply(exact, params, readout_of(group)).feature
     np.testing.assert_allclose(readout.feature, expected, atol=0.1)
 
@@ -239,11 +240,9 @@ def test_the_bfloat16_gradient_is_close_to_the_float32_one(
 ):
     group = make_group()
     options = make_options(position=position)
-    exact = networks.Transformer(options, size=50)
+    exact = Transformer(options, size=50)
     params = make_params(exact, readout_of(group))
-    rounded = networks.Transformer(
-        dataclasses.replace(options, dtype="bfloat16"), size=50
-    )
+    rounded = Transformer(dataclasses.replace(options, dtype="bfloat16"), size=50)
 
     def gradient(network):
         def loss(params):
@@ -259,7 +258,7 @@ def test_a_readout_hides_the_rows_that_pad_the_vocabulary(
     make_options, make_group, make_params
 ):
     group = make_group()
-    network = networks.Transformer(make_options(), size=200, transform=True)
+    network = Transformer(make_options(), size=200, transform=True)
     params = make_params(network, readout_of(group))
     readout = apply(network, params, readout_of(group))
     assert (readout.table.shape, readout.size) == ((256, 16), 200)
@@ -271,7 +270,7 @@ def test_a_network_has_the_parameters_that_its_loss_uses(
 ):
     group = make_group()
     heads = {"label": 3, "other": 2}
-    network = networks.Transformer(make_options(), size=50, transform=True, heads=heads)
+    network = Transformer(make_options(), size=50, transform=True, heads=heads)
 
     def names(fn):
         return set(
@@ -290,7 +289,7 @@ def test_a_network_has_the_parameters_that_its_loss_uses(
 def test_every_dimension_of_a_parameter_has_a_logical_axis(make_options, make_group):
     group = make_group()
     for changes in PUBLISHED.values():
-        network = networks.Transformer(make_options(**changes), size=50, transform=True)
+        network = Transformer(make_options(**changes), size=50, transform=True)
         made = jax.eval_shape(
             lambda n=network: networks.init(n, readout_of(group), jax.random.key(0))
         )

@@ -12,6 +12,7 @@ import pytest
 from research import networks
 from research.errors import UserError
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 
 LENGTH = 14
@@ -55,7 +56,7 @@ def test_each_layer_has_its_own_mask(
     options = make_options(**own, position="rotary", rope_theta_local=100.0)
     group = make_group(1, LENGTH, segment=SEGMENT, causal=pattern == "causal")
     group["token"] = np.arange(LENGTH, dtype=np.int32)[None]
-    network = networks.Transformer(options, 50, pattern)
+    network = Transformer(options, 50, pattern)
     params = make_params(network, lambda net: net.states(group))
     direction = np.random.default_rng(0).normal(size=options.width)
 
@@ -91,7 +92,7 @@ def test_the_kernel_equals_dense_attention(
 
     def loss_and_gradient(attention):
         own = dataclasses.replace(options, attention=attention)
-        network = networks.Transformer(own, 50, "full")
+        network = Transformer(own, 50, "full")
 
         def loss(params):
             states = networks.apply(network, params, run, jax.random.key(1))
@@ -102,7 +103,7 @@ def test_the_kernel_equals_dense_attention(
     def run(net):
         return net.states(group, scored=scored)
 
-    params = make_params(networks.Transformer(options, 50, "full"), run)
+    params = make_params(Transformer(options, 50, "full"), run)
     dense = loss_and_gradient("dense")
     assert_close(loss_and_gradient("interval"), dense)
 
@@ -115,7 +116,7 @@ def test_layers_with_a_window_have_their_own_base_of_rotary(
     own = {"layers": 2, "position": "rotary", "rope_theta": 500.0}
 
     def make_network(**changes):
-        return networks.Transformer(make_options(**(own | changes)), 50, "full")
+        return Transformer(make_options(**(own | changes)), 50, "full")
 
     def states(net):
         return net.states(group, with_inputs=True)
@@ -161,7 +162,7 @@ def test_where_the_order_is_not_that_of_positions_it_is_refused(
     group = make_group(1, 8)
 
     def init(pattern, **changes):
-        network = networks.Transformer(make_options(window=3, **changes), 50, pattern)
+        network = Transformer(make_options(window=3, **changes), 50, pattern)
 
         def run(net):
             mems = net.empty_mems(1, 4) if changes else None

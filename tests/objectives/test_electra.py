@@ -80,7 +80,7 @@ def test_a_pair_of_segments_is_from_one_document():
     assert ((batch["segment"] > 0).sum(axis=1) == [32, 23, 10, 32, 0]).all()
     assert (batch["token_type"].sum(axis=1) == [21, 14, 0, 0, 0]).all()
     with pytest.raises(UserError, match=r"model\.token_types is 1"):
-        objective.network(model_options(token_types=1), VOCAB)
+        networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match="format is stream or segment_pair"):
         objectives.make_objective("electra", format="pair")
 
@@ -246,7 +246,7 @@ def test_the_discriminator_loss_has_no_gradient_for_the_generator():
     batch = on_device(corrupt([30, 12], 32)[0])
     objective = objectives.make_objective("electra")
     options = model_options(layers=1, width=32, heads=2, feedforward=32)
-    network = objective.network(options, VOCAB)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
 
     def make():
         net_loss = lambda net: objective.loss(net, batch, KEY)  # noqa: E731

@@ -135,7 +135,7 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
         "electra", task=task, tie=tie, generator_size=generator_size
     )
     options = model_options(layers=2, width=32, heads=2, feedforward=32)
-    network = objective.network(options, VOCAB)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
     batch = on_device(corrupt([10], 12)[0])
     loss = lambda net: objective.loss(net, batch, KEY)[0]  # noqa: E731
     params = networks.unbox(jax.eval_shape(lambda: networks.init(network, loss, KEY)))

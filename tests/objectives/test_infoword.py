@@ -170,7 +170,7 @@ def test_the_loss_is_the_same_on_one_device_and_on_eight():
     batch = batch | {"example": np.arange(16, dtype=np.int32)}
     batch = jax.tree.map(jnp.asarray, batch)
     options = model_options(layers=1, width=16, heads=2, feedforward=16)
-    network = objective.network(options, VOCAB)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
 
     def loss(net):
         return objective.loss(net, batch, KEY)[0]

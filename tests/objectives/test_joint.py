@@ -124,8 +124,8 @@ def test_terms_and_gradients_are_those_of_the_weighted_parts():
 def test_a_joint_of_one_part_equals_the_part():
     objective = objectives.make_objective("joint", parts={"mlm": {"unit": "word"}})
     part = objectives.make_objective("mlm", unit="word")
-    network = objective.network(OPTIONS, VOCAB)
-    assert network == part.network(OPTIONS, VOCAB)
+    network = networks.build(OPTIONS, objective.needs(VOCAB), VOCAB)
+    assert network == networks.build(OPTIONS, part.needs(VOCAB), VOCAB)
     assert objective.pattern == part.pattern and objective.supports_accumulation
     assert objective.text_spec(LENGTH) == part.text_spec(LENGTH)
     _, _, batch = make_batch(objective)
@@ -150,7 +150,7 @@ def test_a_schedule_changes_weights_without_recompiling():
         "lm": {"weight": [[1, 0.0], [2, 1.0]]},
     }
     objective = objectives.make_objective("joint", parts=parts)
-    network = objective.network(OPTIONS, VOCAB)
+    network = networks.build(OPTIONS, objective.needs(VOCAB), VOCAB)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
     optimizer = optax.sgd(0.1)
     begin = make_init(objective, network, optimizer, specs, ROWS)
@@ -232,9 +232,9 @@ def test_each_part_may_have_its_own_token_types():
     objective = objectives.make_objective("joint", parts=parts, token_types=2)
     _, _, batch = make_batch(objective)
     assert (batch["a_token_type"] == 0).all() and (batch["b_token_type"] == 2).all()
-    objective.network(model_options(token_types=4), VOCAB)
+    networks.build(model_options(token_types=4), objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match=r"model\.token_types is 3.*\b4\b"):
-        objective.network(model_options(token_types=3), VOCAB)
+        networks.build(model_options(token_types=3), objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match="token_types is at least 0"):
         objectives.make_objective("joint", parts=parts, token_types=-1)
 
@@ -264,5 +264,5 @@ def test_parts_need_a_common_text_and_one_network():
     with pytest.raises(UserError, match=words):
         objective.text_spec(LENGTH)
     objective = objectives.make_objective("joint", parts={"lm": {}, "dae": {}})
-    with pytest.raises(UserError, match="EncoderDecoder and another Transformer"):
-        objective.network(OPTIONS, VOCAB)
+    with pytest.raises(UserError, match="stacks is 'encoder_decoder' or 'one'"):
+        objective.needs(VOCAB)

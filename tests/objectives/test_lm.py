@@ -210,7 +210,7 @@ def test_both_directions_are_two_networks_with_shared_tables():
         for name in ("both", "forward", "backward")
     )
     options = model_options(layers=1, width=8, heads=1, feedforward=8, max_length=8)
-    net = both.network(options, VOCAB)
+    net = networks.build(options, both.needs(VOCAB), VOCAB)
 
     def loss(objective, example):
         batch = objective.corrupt(example, keys(2), VOCAB, 8)
@@ -235,7 +235,9 @@ def test_both_directions_are_two_networks_with_shared_tables():
     terms = score(both, net, params)
     for direction, alone in (("forward", forward), ("backward", backward)):
         own = params["forward"] | params[direction]
-        expected = score(alone, alone.network(options, VOCAB), own)["lm"]
+        expected = score(
+            alone, networks.build(options, alone.needs(VOCAB), VOCAB), own
+        )["lm"]
         found = terms[f"{direction}/lm"]
         np.testing.assert_allclose(found.total, expected.total, rtol=1e-6)
         assert found.weight == expected.weight and found.coef == 0.5

@@ -265,7 +265,7 @@ def test_fields_that_the_loss_reads_are_equal_in_all_parts():
     parts = {"a": {"coef": 50.0}, "b": {"coef": 10.0}}
     objective = objectives.make_objective("mix", base_objective="electra", parts=parts)
     options = model_options(layers=1, width=16, heads=2, feedforward=16)
-    network = objective.network(options, VOCAB)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
     _, _, batch = make_batch(objective, count=2)
     batch = jax.tree.map(jnp.asarray, batch | {"example": np.arange(2)})
 

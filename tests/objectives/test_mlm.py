@@ -151,7 +151,10 @@ def test_the_readout_has_a_layer_of_its_own():
     def layers(name):
         objective, key = objectives.make_objective(name), jax.random.key(0)
         options = model_options(layers=1, width=8, heads=1, feedforward=8)
-        network, batch = objective.network(options, VOCAB), objective.batch_spec(16)
+        network, batch = (
+            networks.build(options, objective.needs(VOCAB), VOCAB),
+            objective.batch_spec(16),
+        )
         batch = zero_batch(batch, 2) | {"example": np.zeros(2, np.int32)}
         score = lambda net: objective.loss(net, batch, key)  # noqa: E731
         params = jax.eval_shape(lambda: networks.init(network, score, key))

@@ -1,7 +1,5 @@
 """mlm: text formats, sentence tasks, span boundaries, shuffled trigrams."""
 
-from types import SimpleNamespace
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from research.batch import NEVER, NEXT, OTHER_DOCUMENT
 from research.errors import UserError
 from research.objectives import mlm
 from tests.testing.example_batches import keys, texts, vocab
+from tests.testing.model_options import model_options
 
 VOCAB = vocab(size=96)
 PAIR = {"format": "segment_pair"}
@@ -213,6 +212,7 @@ def test_illegal_fields_are_refused(fields, message):
 def test_one_token_type_is_too_few_for_a_pair():
     objective = objectives.make_objective("mlm", **PAIR)
     for token_types in (0, 2, 5):
-        objective.network(SimpleNamespace(token_types=token_types), VOCAB)
+        options = model_options(token_types=token_types)
+        networks.build(options, objective.needs(VOCAB), VOCAB)
     with pytest.raises(UserError, match=r"model.token_types is 1"):
-        objective.network(SimpleNamespace(token_types=1), VOCAB)
+        networks.build(model_options(token_types=1), objective.needs(VOCAB), VOCAB)

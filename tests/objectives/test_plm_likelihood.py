@@ -32,7 +32,7 @@ def plm_loss():
     objective = objectives.make_objective(
         "plm", tokens_per_target=1, num_permutations=1
     )
-    net = objective.network(OPTIONS, VOCAB)
+    net = networks.build(OPTIONS, objective.needs(VOCAB), VOCAB)
     example = texts(TEXT, [TEXT], VOCAB)
 
     def loss(batch):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import objectives
+from research import networks, objectives
 from research.batch import SENTENCE, WORD, TextSpec
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
@@ -195,12 +195,11 @@ def test_single_targets_are_equally_likely_anywhere():
 
 
 def test_too_few_token_types_are_an_error():
-    small = {"layers": 1, "width": 8, "heads": 1}
+    options = model_options(layers=1, width=8, heads=1, token_types=2)
     with pytest.raises(UserError, match=r"model.token_types is 2.* 3"):
-        plm_pair().network(model_options(**small, token_types=2), VOCAB)
-    objectives.make_objective("plm").network(
-        model_options(**small, token_types=2), VOCAB
-    )
+        networks.build(options, plm_pair().needs(VOCAB), VOCAB)
+    one_type = objectives.make_objective("plm")
+    networks.build(options, one_type.needs(VOCAB), VOCAB)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from research import networks, objectives
 from research.batch import ANSWER_END, ANSWER_START
 from research.data.documents import ANSWERABLE, UNANSWERABLE
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.model_options import model_options
 
 VOCAB = vocab()
 
@@ -161,14 +160,14 @@ def test_a_joint_heads_layers_are_electras_or_xlnets():
         objective = objectives.make_objective(
             "question_answering", format=name, head=head
         )
-        return objective.network(model_options(width=32), VOCAB).heads
+        return objective.needs(VOCAB).heads
 
     electra = networks.HeadSpec(1, "gelu", hidden=512)
     start = {"start": networks.HeadSpec(1, "none")}
     expected = start | {"end": electra, "unanswerable": electra}
     assert heads("bert", "joint") == expected
     assert heads("xlnet", "joint") == start | {
-        "end": networks.HeadSpec(1, "tanh", hidden=32, norm=True),
-        "unanswerable": networks.HeadSpec(1, "tanh", hidden=32, dropout=True),
+        "end": networks.HeadSpec(1, "tanh", shares_pooler=False, norm=True),
+        "unanswerable": networks.HeadSpec(1, "tanh", shares_pooler=False, dropout=True),
     }
     assert heads("xlnet", "linear") == {"span": networks.HeadSpec(2, "none")}

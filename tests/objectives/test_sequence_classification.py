@@ -87,15 +87,14 @@ def test_regression_is_the_squared_error_of_scaled_labels():
 )
 def test_the_head(fields, size, activation):
     objective = objectives.make_objective("sequence_classification", **fields)
-    network = objective.network(model_options(), vocab())
     head = networks.HeadSpec(size, activation, dropout=True)
-    assert network.heads == {"label": head}
+    assert objective.needs(vocab()).heads == {"label": head}
 
 
 def test_a_network_of_format_gpt_is_causal():
     for name, pattern in (("bert", "full"), ("gpt", "causal")):
         objective = objectives.make_objective("sequence_classification", format=name)
-        assert objective.network(model_options(), vocab()).pattern == pattern
+        assert objective.needs(vocab()).pattern == pattern
 
 
 @pytest.mark.parametrize("task", ["nsp", "sop", "structural"])
@@ -105,7 +104,7 @@ def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
 
     def shapes(name, **fields):
         objective = objectives.make_objective(name, **fields)
-        network = objective.network(model_options(), vocab())
+        network = networks.build(model_options(), objective.needs(vocab()), vocab())
         batch = {
             array: np.zeros((2, *spec.shape), spec.dtype)
             for array, spec in objective.batch_spec(16).items()
@@ -169,7 +168,6 @@ def test_wrong_fields_and_labels_are_refused():
         corrupt(tuple(f"{n:02}" for n in range(32)), task="multi")
     with pytest.raises(UserError, match=r"data\.label"):
         corrupt(())
+    needs = objectives.make_objective("sequence_classification").needs(vocab())
     with pytest.raises(UserError, match=r"model\.token_types"):
-        objectives.make_objective("sequence_classification").network(
-            model_options(token_types=1), vocab()
-        )
+        networks.build(model_options(token_types=1), needs, vocab())

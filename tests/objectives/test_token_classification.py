@@ -6,7 +6,6 @@ import pytest
 from research import networks, objectives
 from research.batch import PART, WORD
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.model_options import model_options
 
 VOCAB = vocab()
 TEXTS = texts(20, [20, 7, 0, 1], VOCAB)
@@ -73,7 +72,6 @@ def test_a_crf_has_transitions_from_a_start_and_to_an_end():
         objectives.make_objective("token_classification", head=head)
         for head in ("crf", "linear")
     )
-    heads = crf.network(model_options(), VOCAB).heads
     tag = {"tag": networks.HeadSpec(3, "none", dropout=True)}
-    assert heads == tag | {"transition": networks.HeadSpec(4, "none")}
-    assert linear.network(model_options(), VOCAB).heads == tag
+    assert crf.needs(VOCAB).heads == tag | {"transition": networks.HeadSpec(4, "none")}
+    assert linear.needs(VOCAB).heads == tag

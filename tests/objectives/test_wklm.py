@@ -19,7 +19,6 @@ from research.data.corpora import lexicon as lexicons
 from research.errors import UserError
 from research.objectives import wklm
 from tests.testing.example_batches import keys, texts, vocab
-from tests.testing.model_options import model_options
 
 SIGNIFICANCE = 1e-4
 ORDINARY = np.arange(25, 64)
@@ -321,13 +320,11 @@ def test_illegal_fields_are_refused(fields, message):
 def test_a_lexicon_is_needed_that_has_a_type_with_two_entities():
     objective = objectives.make_objective("wklm")
     with pytest.raises(UserError, match=r"data\.lexicon, which is empty"):
-        objective.network(model_options(), VOCAB._replace(lexicon=None))
+        objective.needs(VOCAB._replace(lexicon=None))
     unique = VOCAB.lexicon._replace(
         entry_type=np.arange(7, dtype=np.int32), type_names=tuple("abcdefg")
     )
     with pytest.raises(UserError, match="has but one"):
-        objective.network(model_options(), VOCAB._replace(lexicon=unique))
+        objective.needs(VOCAB._replace(lexicon=unique))
     with pytest.raises(UserError, match="known: a, b"):
-        objectives.make_objective("wklm", entry_types="c").network(
-            model_options(), VOCAB
-        )
+        objectives.make_objective("wklm", entry_types="c").needs(VOCAB)

@@ -9,7 +9,7 @@ import pytest
 
 from research.checkpoints.partial_restore import restore_params
 from research.errors import UserError
-from research.run.export import export_run, start_ids, tokenizer_layout
+from research.run.export import export_run, start_ids
 from tests.testing import huggingface_goldens
 from tests.testing.huggingface_networks import network_of
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
@@ -77,7 +77,7 @@ def test_texts_begin_and_end_as_in_the_family(name, layout, start):
     """T5's decoder begins with pad and its text has eos alone; BART's begins with
     eos."""
     network = network_of(huggingface_goldens.load(name))
-    assert tokenizer_layout(network.pattern, network.options) == layout
+    assert network.options.text_layout(network.pattern) == layout
     expected = (
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )

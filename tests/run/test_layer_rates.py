@@ -8,6 +8,7 @@ import pytest
 from research import networks
 from research.batch import INPUT_ARRAYS
 from research.errors import UserError
+from research.networks.modules.transformer import Transformer
 from research.run.optimizer import make_optimizer
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
@@ -21,7 +22,7 @@ def params():
     options = model_options(
         layers=LAYERS, width=8, heads=2, feedforward=8, embedding_width=4
     )
-    network = networks.Transformer(options, size=20, heads={"label": 2})
+    network = Transformer(options, size=20, heads={"label": 2})
     group = {name: np.zeros((1, 4), np.int32) for name in INPUT_ARRAYS}
 
     def call(net):

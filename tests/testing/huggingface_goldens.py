@@ -13,6 +13,7 @@ from research import networks
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import restore
 from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.transformer import Transformer
 from tests.testing.huggingface_outputs import OUTPUTS
 from tests.testing.model_options import model_options
 
@@ -64,7 +65,7 @@ def load(name: str, **changes: Any) -> Golden:
         network = EncoderDecoder(options, size, heads=heads)
     else:
         pattern, transform = model.family.patterns[0], "MaskedLM" in architecture
-        network = networks.Transformer(
+        network = Transformer(
             options,
             size,
             pattern=pattern,

@@ -124,7 +124,7 @@ def _seq2seq(model, inputs):
 
     def outputs(net):
         terms, _ = module.Objective().loss(net, batch, None)
-        states = net.states(decoder, net.encode(encoder))
+        states = net.states(decoder, encoded=net.encode(encoder))
         return _mean_loss(terms), {"logits": _logits(net.readout(states))}
 
     return outputs, ones > 0
@@ -189,7 +189,7 @@ def _labels(model, inputs):
             shifted = np.roll(token, 1, axis=1)
             shifted[:, 0] = model.config["decoder_start_token_id"]
             decoder = _group(shifted, np.ones_like(mask), causal=True)
-            states, at = net.states(decoder, net.encode(group)), last
+            states, at = net.states(decoder, encoded=net.encode(group)), last
         logits = net.head("label", states[np.arange(len(token)), at])
         log_p = jax.nn.log_softmax(logits)
         picked = log_p[np.arange(len(token)), inputs["labels"]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research import objectives
+from research import networks, objectives
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
@@ -128,7 +128,9 @@ def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any
     small = {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
     small |= {"max_length": 160, "token_types": 8} | options | fields.get("model", {})
     objective = make_objective(name, fields)
-    return objective, objective.network(model_options(**small), VOCAB)
+    return objective, networks.build(
+        model_options(**small), objective.needs(VOCAB), VOCAB
+    )
 
 
 def make_example(

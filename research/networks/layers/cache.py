@@ -53,6 +53,10 @@ class Cache(NamedTuple):
         used = self.used + own.key.shape[-3]
         return Cache(used, self.group, self.states.write(own, self.used), encoded)
 
+    def without_last(self, count: int) -> "Cache":
+        """That without the last tokens; the next ones take their slots."""
+        return self._replace(used=self.used - count)
+
     def select_rows(self, row: jax.Array) -> "Cache":
         """That of other rows [B] which differ in their tokens alone."""
         states = jax.tree.map(lambda x: jnp.take(x, row, 1, mode="clip"), self.states)

@@ -58,10 +58,11 @@ class HeadSpec:
     hidden: int = 0  # width of the hidden layer; 0: model.width
     dropout: bool = False  # before the last layer, at rate model.head_dropout
     norm: bool = False  # after the activation of the hidden layer
+    shares_pooler: bool = True  # with tanh; False: the hidden layer is the head's own
 
     @property
     def is_pooled(self) -> bool:
-        return self.activation == "tanh" and not self.hidden
+        return self.activation == "tanh" and self.shares_pooler and not self.hidden
 
     def __post_init__(self):
         legal = ("", "none", "tanh", *ACTIVATIONS)

@@ -7,15 +7,12 @@ from flax import linen as nn
 
 from research.errors import UserError, unknown
 from research.networks.layers.heads import HeadSpec
+from research.networks.modules.needs import TIE_CHOICES
 from research.networks.modules.transformer import Transformer
 from research.networks.transformer import Network as Options
 
 HEAD_WIDTH = 64
 """Width of the generator's attention heads (Clark et al. 2020, the released code)."""
-
-TIE_CHOICES = ("none", "token", "embedding", "all")
-"""What generator and discriminator may share: nothing; token embeddings; those of
-positions and token types as well; everything except heads and readouts."""
 
 
 class GeneratorDiscriminator(nn.Module):

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from research.errors import UserError
 from research.networks.layers.cache import Cache, empty_cache
-from research.networks.layers.embeddings import InputEmbedding, TokenEmbedding
+from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.input_embeddings import InputEmbedding
 from research.networks.modules.blocks import Encoded, Stack
 from research.networks.transformer import Network as Options
 
@@ -37,8 +37,6 @@ class EncoderDecoder(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
-        if options.cutoffs:
-            raise UserError("model.cutoffs is for networks of one stack; set it to []")
         self.token = TokenEmbedding(options, self.size)
         self.target_token = self.token
         if not options.shared_embeddings:
@@ -47,11 +45,6 @@ class EncoderDecoder(nn.Module):
         self.decoder_embedding = InputEmbedding(options, name="decoder_place")
         num_layers = options.decoder_layers or options.layers
         shared = options.shared_stacks
-        if shared and num_layers != options.layers:
-            raise UserError(
-                f"model.decoder_layers is {num_layers}, but with model.shared_stacks "
-                f"the decoder has model.layers {options.layers}; set it to 0"
-            )
         decoder_options = dataclasses.replace(options, layers=num_layers)
         self.decoder = Stack(decoder_options, "causal", is_shared=shared)
         self.encoder = self.decoder if shared else Stack(options, "full")
@@ -67,14 +60,15 @@ class EncoderDecoder(nn.Module):
     def states(
         self,
         group: Mapping,
-        encoded: Encoded | None,
         scored: jax.Array | None = None,
+        *,
+        encoded: Encoded | None = None,
         cache: Cache | None = None,
     ) -> Any:
         """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`.
 
         With a cache a pair of these and the next cache, which also has the keys and
-        values of the encoder's text: later calls take None for `encoded`.
+        values of the encoder's text: later calls have no `encoded`.
         """
         token = group["token"]
         x = self.target_token(token)

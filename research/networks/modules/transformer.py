@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.errors import UserError
 from research.networks.layers.adaptive import (
     AdaptiveEmbedding,
     AdaptiveHead,
@@ -18,11 +17,7 @@ from research.networks.layers.adaptive import (
 )
 from research.networks.layers.cache import Cache, empty_cache
 from research.networks.layers.dense import gather_positions
-from research.networks.layers.embeddings import (
-    InputEmbedding,
-    QueryEmbedding,
-    TokenEmbedding,
-)
+from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.features import FeatureLayers
 from research.networks.layers.heads import (
     BoundaryHead,
@@ -31,6 +26,7 @@ from research.networks.layers.heads import (
     VocabHead,
     make_heads,
 )
+from research.networks.layers.input_embeddings import InputEmbedding, QueryEmbedding
 from research.networks.modules.blocks import Mems, Stack
 from research.networks.transformer import Network as Options
 
@@ -66,7 +62,6 @@ class Transformer(nn.Module):
     def setup(self):
         # The names are those of the parameters in checkpoints.
         options = self.options
-        _refuse_encoder_decoder_keys(options)
         self.query_embedding = QueryEmbedding(options)
         if self.shared_token is None:
             embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
@@ -79,8 +74,6 @@ class Transformer(nn.Module):
             self.output = AdaptiveHead(options, self.size, self.embeddings()[0])
         elif self.shared_output is None:
             self.output = VocabHead(options, self.size, self.transform)
-        if self.offsets and options.cutoffs:
-            raise UserError("model.cutoffs excludes objective.boundary_targets")
         if self.offsets:
             self.boundary_head = BoundaryHead(
                 options, self.size, self.offsets, name="sides"
@@ -123,9 +116,6 @@ class Transformer(nn.Module):
           cache: `empty_cache`, or what the previous call returned.
           with_inputs: without mems and cache, return a pair: the states, and the inputs
             [layers, B, L, D] of all blocks.
-
-        Raises:
-          UserError: there are mems, but positions are not relative.
         """
         token, embedding = self.embeddings()
         rows, length = group["token"].shape
@@ -140,11 +130,6 @@ class Transformer(nn.Module):
         stack = partial(stack, x, group, scored=scored, num_keys=num_keys)
         if mems is None:
             return stack(cache=cache, with_inputs=with_inputs)
-        if self.options.position != "relative":
-            raise UserError(
-                f"model.position is {self.options.position!r}, but mems need relative "
-                "positions; set model.position=relative"
-            )
         state = jax.lax.stop_gradient(mems["state"])
         segment, stop = mems["segment"], reuse_len or length
         start = max(0, stop - segment.shape[1])
@@ -204,19 +189,3 @@ class Transformer(nn.Module):
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
         return self.named_heads[name](states)
-
-
-def _refuse_encoder_decoder_keys(options: Options) -> None:
-    """Raises UserError: a key is set that only an encoder-decoder has."""
-    without = {
-        "decoder_layers": 0,
-        "shared_embeddings": True,
-        "shared_stacks": False,
-        "cross_output": "shared",
-    }
-    for name, value in without.items():
-        if getattr(options, name) != value:
-            raise UserError(
-                f"model.{name} is {getattr(options, name)}, but the network of this "
-                f"objective has no decoder beside an encoder; it must be {value}"
-            )

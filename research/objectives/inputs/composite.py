@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import Example, TextSpec, VocabInfo
 from research.errors import UserError
-from research.networks.modules.merge import merge_networks
 from research.objectives.inputs import shared_input
 
 Fields = tuple[tuple[str, Any], ...]
@@ -70,11 +69,11 @@ class Composite(objectives.Objective):
         """Raises UserError: no text serves all members, see `common_text_spec`."""
         return shared_input.common_text_spec(self.members, length)
 
-    def network(self, options: Any, vocab: VocabInfo) -> Any:
-        """Raises UserError: the members' networks cannot be merged."""
-        each = [member.network(options, vocab) for member in self.members.values()]
-        same = all(network == each[0] for network in each)
-        return each[0] if same else merge_networks(each)
+    def needs(self, vocab: VocabInfo) -> networks.Needs:
+        """Raises UserError: the members cannot train one network."""
+        return networks.merge_needs(
+            [each.needs(vocab) for each in self.members.values()]
+        )
 
     def token_predictor(self, net: Any) -> Any:
         filling = (member for member in self.members.values() if member.fills_masks)

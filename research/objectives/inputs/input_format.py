@@ -3,12 +3,11 @@
 # B batch, L length, K scored positions, R raw tokens an example, P spans of a row
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from research.batch import WORD, Example, VocabInfo
-from research.errors import UserError
 
 SINGLE_FORMATS = {
     "stream": "stream",
@@ -123,20 +122,6 @@ def concatenate_spans(
         token[rows, columns] = special
     flags[vocab.is_special[token]] = WORD
     return Text(token, flags, token_type, end)
-
-
-def check_token_types(options: Any, needed: int) -> None:
-    """Checks that the network distinguishes enough token types, or none.
-
-    Raises:
-      UserError: 0 < model.token_types < needed.
-    """
-    if 0 < options.token_types < needed:
-        raise UserError(
-            f"model.token_types is {options.token_types}, but the objective writes "
-            f"{needed} token types; it is at least {needed}, or 0 for a network that "
-            "ignores them"
-        )
 
 
 def full_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dict:

@@ -19,14 +19,15 @@ def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]
         None or absent before the first step.
 
     Returns:
-      state [B, layers, N, D] and segment [B, N], as networks take them.
+      arrays [B, ...] as networks take them; segment [B, N] is 0 where there are none.
     """
     carry = batch.get("carry")
     if not carry:
         return net.empty_mems(len(batch["position"]), mem_len)
     continues = batch["example"] == carry["next"]
     segment = jnp.where(continues[:, None], carry["segment"], 0)
-    return {"state": carry["state"], "segment": segment}
+    mems = {name: array for name, array in carry.items() if name != "next"}
+    return mems | {"segment": segment}
 
 
 def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array]:

@@ -107,7 +107,7 @@ def encode(net: Any, batch: dict, prefix: str = "") -> Any:
 def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
     """Terms of the decoder's targets, as `target_terms` has them."""
     encoded = encode(net, batch, "encoder_")
-    readout = net.readout(net.states(input_group(batch, "decoder_"), encoded))
+    readout = net.readout(net.states(input_group(batch, "decoder_"), encoded=encoded))
     return target_terms(name, readout, batch, **factors)
 
 

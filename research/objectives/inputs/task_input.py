@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research import objectives
+from research import networks, objectives
 from research.batch import Example, VocabInfo
 from research.objectives.inputs import input_format
 
@@ -52,6 +52,18 @@ class Task(objectives.Objective):
     def num_specials(self, num_parts: int) -> int:
         """The special tokens of a row of so many parts, of which there are 1 or 2."""
         return num_specials(self.format, num_parts)
+
+    def task_needs(
+        self, heads: dict[str, networks.HeadSpec], **features: Any
+    ) -> networks.Needs:
+        """What the format needs, with these heads and `features` of `Needs`."""
+        return networks.Needs(
+            pattern=self.pattern,
+            stacks="encoder_decoder" if self.format == "bart" else "one",
+            heads=heads,
+            token_types=num_token_types(self.format),
+            **features,
+        )
 
     def lay_out(
         self,
@@ -163,8 +175,3 @@ def two_parts(
     first = np.minimum(example.first_length, num_raw)
     begin = np.stack([np.zeros_like(first), first], axis=1)
     return begin, np.stack([first, num_raw - first], axis=1)
-
-
-def check_token_types(options: Any, format: str) -> None:
-    """Raises UserError: model.token_types is above 0 and too few for the format."""
-    input_format.check_token_types(options, num_token_types(format))

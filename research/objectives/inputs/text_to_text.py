@@ -15,7 +15,6 @@ import numpy as np
 
 from research import networks
 from research.batch import ArraySpec, VocabInfo, input_specs, scored_specs
-from research.networks.modules.encoder_decoder import EncoderDecoder
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -110,11 +109,10 @@ def prompt(
     return Prompt(group)
 
 
-def network(options: Any, vocab: VocabInfo, layout: str) -> Any:
-    """The encoder and decoder, or the one stack."""
-    if layout == "encoder_decoder":
-        return EncoderDecoder(options, size=vocab.size)
-    return networks.Transformer(options, size=vocab.size, pattern=PATTERNS[layout])
+def needs(layout: str) -> networks.Needs:
+    """An encoder and a decoder, or one stack."""
+    stacks = "encoder_decoder" if layout == "encoder_decoder" else "one"
+    return networks.Needs(pattern=PATTERNS[layout], stacks=stacks)
 
 
 def loss_terms(

@@ -50,7 +50,7 @@ class Small:
     def with_options(self, **changes: Any) -> "Small":
         """The same parameters under other options."""
         options = dataclasses.replace(self.options, **changes)
-        network = self.objective.network(options, VOCAB)
+        network = networks.build(options, self.objective.needs(VOCAB), VOCAB)
         return dataclasses.replace(self, options=options, network=network)
 
 
@@ -68,7 +68,7 @@ def small(name: str, size: str = "") -> Small:
     batch = jax.tree.map(jnp.asarray, batch)
     batch |= {"example": jnp.arange(4, dtype=jnp.int32), "carry": None}
     options = networks.from_config(model)
-    network = objective.network(options, VOCAB)
+    network = networks.build(options, objective.needs(VOCAB), VOCAB)
     key = fast_key.key(0)
     score = lambda net: objective.loss(net, batch, key)  # noqa: E731
     params = networks.unbox(jax.jit(lambda k: networks.init(network, score, k))(key))

@@ -6,7 +6,7 @@ import pytest
 
 from research import networks
 from research.errors import UserError
-from research.networks.modules.encoder_decoder import EncoderDecoder
+from research.networks.modules.transformer import Transformer
 
 SIZE = 300
 KEYS = {"cutoffs": [100, 250], "output_head": "bias", "scale_embeddings": True}
@@ -14,7 +14,7 @@ STATES = np.random.default_rng(0).normal(size=(2, 3, 16)).astype(np.float32)
 
 
 def network(make_options, **changes):
-    return networks.Transformer(make_options(**(KEYS | changes)), size=SIZE)
+    return Transformer(make_options(**(KEYS | changes)), size=SIZE)
 
 
 def embed_and_read(token):
@@ -91,15 +91,5 @@ def test_illegal_clusters_are_refused(make_options, changes, line):
         jax.eval_shape(
             lambda: networks.init(
                 net, lambda net: net.readout(STATES), jax.random.key(0)
-            )
-        )
-
-
-def test_networks_without_clusters_refuse_them(make_options, make_group):
-    net = EncoderDecoder(make_options(**KEYS), size=SIZE)
-    with pytest.raises(UserError, match="networks of one stack"):
-        jax.eval_shape(
-            lambda: networks.init(
-                net, lambda net: net.encode(make_group()), jax.random.key(0)
             )
         )

@@ -7,6 +7,7 @@ import pytest
 
 from research import batch, networks
 from research.networks.layers import attention, dense_attention
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 from tests.testing.interval_patterns import PATTERNS, draw_rows
 
@@ -65,7 +66,7 @@ def test_a_state_depends_on_what_it_attends_to_and_on_itself(
 
 
 def check_dependence(options, group, make_params):
-    network = networks.Transformer(options, size=50)
+    network = Transformer(options, size=50)
     params = make_params(network, lambda net: net.states(group))
     length = group["token"].shape[1]
     expected = batch.attention_mask(group)[0] | np.eye(length, dtype=bool)
@@ -86,7 +87,7 @@ def test_a_state_depends_on_the_keys_of_its_intervals(
 def test_deep_causal_states_depend_on_no_later_token(
     pattern, make_options, make_group, make_params
 ):
-    network = networks.Transformer(make_options(layers=3), size=50, pattern=pattern)
+    network = Transformer(make_options(layers=3), size=50, pattern=pattern)
     group = make_group(1, 8, causal=True)
     params = make_params(network, lambda net: net.states(group))
     expected = np.tril(np.ones((8, 8), bool))
@@ -94,7 +95,7 @@ def test_deep_causal_states_depend_on_no_later_token(
 
 
 def test_only_the_first_positions_serve_as_keys(make_options, make_group, make_params):
-    network = networks.Transformer(make_options(layers=1), size=50)
+    network = Transformer(make_options(layers=1), size=50)
     group = make_group(1, 8)
     params = make_params(network, lambda net: net.states(group, num_keys=5))
     expected = np.tile(np.arange(8) < 5, (8, 1))  # the others do not read their tokens
@@ -112,8 +113,8 @@ def test_patterns_equal_the_general_path(
     options = make_options(position=position)
     segment = np.array([[1] * 5 + [2] * 6 + [0], [1] * 3 + [0] * 9], np.int32)
     group = make_group(segment=segment, causal=pattern == "causal")
-    fast = networks.Transformer(options, size=50, pattern=pattern)
-    general = networks.Transformer(options, size=50, pattern="general")
+    fast = Transformer(options, size=50, pattern=pattern)
+    general = Transformer(options, size=50, pattern="general")
     params = make_params(fast, lambda net: net.states(group))
     grad = np.random.default_rng(0).normal(size=(2, 12, 16))
     assert_close(
@@ -168,7 +169,7 @@ def test_t5s_logits_are_not_scaled(make_options, make_group, make_params):
     # Its initial queries are small instead (Raffel et al. 2020, the released code).
     group = make_group()
     normal, t5 = (
-        networks.Transformer(make_options(layers=1, init=init), size=50)
+        Transformer(make_options(layers=1, init=init), size=50)
         for init in ("normal", "t5")
     )
     params = make_params(normal, lambda net: net.states(group))
@@ -200,7 +201,7 @@ def test_a_query_without_keys_has_output_and_gradient_zero():
 def test_padding_and_packing_leave_other_documents_bit_equal(
     make_options, make_group, make_params
 ):
-    network = networks.Transformer(make_options(layers=2), size=50, pattern="causal")
+    network = Transformer(make_options(layers=2), size=50, pattern="causal")
     segment = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
     group = make_group(1, segment=segment, causal=True)
     params = make_params(network, lambda net: net.states(group))
@@ -278,7 +279,7 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
         1, len(position), **{k: np.int32(v)[None] for k, v in arrays.items()}
     )
     options = make_options(layers=2, activation="relu")
-    network = networks.Transformer(options, size=50)
+    network = Transformer(options, size=50)
     scored = np.arange(length, len(position), dtype=np.int32)[None]
 
     def states(net):

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from research import networks
 from research.errors import UserError
 from research.networks.layers.features import FeatureLayers
+from research.networks.modules.transformer import Transformer
 from research.objectives import make_objective
 from tests.testing.compiled_apply import apply
 
@@ -90,12 +90,12 @@ def test_a_networks_features_are_of_its_own_layers(
 ):
     """The input of the second block is the state of a network that has the first."""
     group, options = make_group(), make_options(norm_placement="post")
-    network = networks.Transformer(options, size=50, feature_states="mix")
+    network = Transformer(options, size=50, feature_states="mix")
     make = lambda net: (net.states(group, with_inputs=True), net.features(group))  # noqa: E731
     params = make_params(network, make)
     (x, inputs), mixed = apply(network, params, make)
     blocks = jax.tree.map(lambda leaf: leaf[:1], params["stack"]["blocks"])
-    one = networks.Transformer(make_options(norm_placement="post", layers=1), size=50)
+    one = Transformer(make_options(norm_placement="post", layers=1), size=50)
     first = params | {"stack": params["stack"] | {"blocks": blocks}}
     state = apply(one, first, lambda net: net.states(group))
     np.testing.assert_allclose(inputs[1], state, atol=1e-5)

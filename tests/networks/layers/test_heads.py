@@ -6,6 +6,7 @@ import pytest
 
 from research import networks
 from research.networks.modules.bilm import BiLM
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 
 
@@ -34,7 +35,7 @@ def norm(x, p):
 )
 def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     states = np.random.default_rng(0).normal(size=(2, 16)).astype(np.float32)
-    network = networks.Transformer(make_options(), size=50, heads={"label": spec})
+    network = Transformer(make_options(), size=50, heads={"label": spec})
     label = lambda net: net.head("label", states)  # noqa: E731
     params = make_params(network, label)
     own, is_pooled = params["answer_label"], spec == networks.HeadSpec(3, "tanh")
@@ -60,7 +61,7 @@ def test_only_a_head_of_fine_tuning_has_dropout(make_options, make_params):
     key = jax.random.key(0)
 
     def outputs(options, key=None):
-        network = networks.Transformer(options, size=50, heads=heads)
+        network = Transformer(options, size=50, heads=heads)
         fn = lambda net: {name: net.head(name, states) for name in heads}  # noqa: E731
         params = make_params(network, fn)
         kernel = params["answer_label"]["out"]["kernel"]
@@ -94,7 +95,7 @@ def test_an_output_head_is_the_objectives_unless_it_is_named(
     states = np.ones((2, 16), np.float32)
     options = make_options(output_head=output_head)
     for transform in (True, False):
-        network = networks.Transformer(options, size=50, transform=transform)
+        network = Transformer(options, size=50, transform=transform)
         params = make_params(network, lambda net: net.readout(states))
         auto_without = output_head == "auto" and not transform
         expected = set() if auto_without else own
@@ -107,7 +108,7 @@ def test_an_output_head_is_the_objectives_unless_it_is_named(
 
 def test_the_softmax_counts_all_rows_of_t5s_table(make_options, make_params):
     states = np.ones((2, 16), np.float32)
-    network = networks.Transformer(make_options(output_rows="table"), size=200)
+    network = Transformer(make_options(output_rows="table"), size=200)
     params = make_params(network, lambda net: net.readout(states))
     readout = apply(network, params, lambda net: net.readout(states))
     assert (readout.table.shape, readout.size) == ((256, 16), 256)
@@ -127,7 +128,7 @@ def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_param
     left, right = random.normal(size=(2, 2, 5, 16)).astype(np.float32)
     offset = random.integers(0, 4, (2, 5), dtype=np.int32)
     options = make_options(embedding_width=8)
-    network = networks.Transformer(options, size=50, transform=True, offsets=4)
+    network = Transformer(options, size=50, transform=True, offsets=4)
     group = {name: offset for name in ("token", "position", "segment", "token_type")}
     group |= {"rank": 0 * offset, "reach": 0 * offset}
 
@@ -170,7 +171,7 @@ def test_a_bilms_directions_share_embeddings_and_readout_but_no_stack(
     same = params | {"backward": {"stack": params["forward"]["stack"]}}
     forward, backward = apply(network, same, both)
     np.testing.assert_array_equal(forward.feature, backward.feature)
-    transformer = networks.Transformer(options, size=50, transform=True)
+    transformer = Transformer(options, size=50, transform=True)
     expected = apply(
         transformer, params["forward"], lambda net: net.readout(net.states(group))
     )
@@ -184,7 +185,7 @@ def test_post_norm_models_have_an_embedding_norm_unless_configured(
     group = make_group()
 
     def has_norm(**changes):
-        network = networks.Transformer(make_options(**changes), size=50)
+        network = Transformer(make_options(**changes), size=50)
         params = make_params(network, lambda net: net.states(group))
         return "norm" in params["place"]
 

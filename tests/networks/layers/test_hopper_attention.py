@@ -20,6 +20,7 @@ from research.networks.layers.dense_attention import (
     dense_mask,
 )
 from research.networks.layers.hopper_attention import hopper_mask
+from research.networks.modules.transformer import Transformer
 from research.run.flops import count_flops
 from tests.testing.interval_patterns import with_sinks
 
@@ -86,7 +87,7 @@ def test_a_network_on_a_mesh_of_gpus_has_the_kernel(on_a_gpu, make_options, make
     """Forward and backward, scanned over layers with remat, lowered for CUDA."""
     group = make_group(2, 16)
     own = {"attention": "interval", "dtype": "bfloat16", "width": 128, "remat": "full"}
-    network = networks.Transformer(make_options(**own, position="t5"), 50)
+    network = Transformer(make_options(**own, position="t5"), 50)
 
     def states(net):
         return net.states(group)
@@ -130,7 +131,7 @@ def test_what_it_lacks_is_refused(changes, message, on_a_gpu, make_options, make
     changes = dict(changes)
     on_a_gpu(changes.pop("capability", "9.0"))
     own = {"attention": "interval", "dtype": "bfloat16", "width": 128}
-    network = networks.Transformer(make_options(layers=1, **(own | changes)), 50)
+    network = Transformer(make_options(layers=1, **(own | changes)), 50)
     group = make_group(1, 8)
 
     def init():

@@ -18,6 +18,7 @@ from research.networks.layers.dense_attention import (
 )
 from research.networks.layers.kernel_attention import interval_mask
 from research.networks.layers.positions import NUM_BUCKETS
+from research.networks.modules.transformer import Transformer
 from research.run.flops import count_flops
 from tests.testing.interval_patterns import draw_rows
 
@@ -122,9 +123,9 @@ def test_queries_behind_the_keys(make_options, make_group, make_params, assert_c
     def states(net):
         return net.states(group, scored=scored, num_keys=8)
 
-    network = networks.Transformer(options, 50)
+    network = Transformer(options, 50)
     params = make_params(network, states)
-    dense = networks.Transformer(dataclasses.replace(options, attention="dense"), 50)
+    dense = Transformer(dataclasses.replace(options, attention="dense"), 50)
     assert_close(
         loss_and_gradient(network, states, params),
         loss_and_gradient(dense, states, params),
@@ -155,7 +156,7 @@ def test_relative_terms_with_mems_on_a_mesh(
 
     def network(attention):
         own = dataclasses.replace(options, attention=attention)
-        return networks.Transformer(own, 50, "causal")
+        return Transformer(own, 50, "causal")
 
     params = make_params(network("interval"), states)
     expected = loss_and_gradient(network("dense"), states, params)

@@ -8,6 +8,7 @@ import pytest
 from research import networks
 from research.errors import UserError
 from research.networks.layers import positions
+from research.networks.modules.transformer import Transformer
 
 BOTH_WAYS = {
     **{0: 0, -1: 1, -7: 7, -8: 8, -12: 9, -16: 10, -17: 10, -64: 14, -127: 15},
@@ -85,7 +86,7 @@ def test_rotary_products_depend_on_distance_alone():
 def test_positions_come_from_the_array_and_not_from_the_index(
     position, make_options, make_group, make_params
 ):
-    network = networks.Transformer(make_options(position=position), size=50)
+    network = Transformer(make_options(position=position), size=50)
     group = make_group(position=np.array([[4, 4, 0, 7, 1, 2, 0, 1, 9, 8, 3, 3]] * 2))
     order = np.random.default_rng(1).permutation(12)
     shuffled = {name: array[:, order] for name, array in group.items()}
@@ -104,7 +105,7 @@ def test_positions_come_from_the_array_and_not_from_the_index(
 def test_the_error_names_the_length_of_too_short_a_position_table(
     make_options, make_group
 ):
-    network = networks.Transformer(make_options(max_length=8), size=50)
+    network = Transformer(make_options(max_length=8), size=50)
     group = make_group()
     with pytest.raises(UserError, match=r"model\.max_length is 8.* 12 positions"):
         jax.eval_shape(

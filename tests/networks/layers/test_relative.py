@@ -11,6 +11,7 @@ from research import networks
 from research.networks.layers.attention import Attention, prepare
 from research.networks.layers.dense_attention import AttentionInputs, additive_mask
 from research.networks.layers.positions import sinusoids
+from research.networks.modules.transformer import Transformer
 from tests.testing.compiled_apply import apply
 
 # B batch, L queries, M keys, H heads, K head width, D width, INNER width of all heads
@@ -121,9 +122,9 @@ def test_biases_that_all_layers_share_are_parameters_of_the_stack(
     options = make_options(
         position=relative, token_type_encoding=relative, token_types=2
     )
-    own = networks.Transformer(options, size=50)
+    own = Transformer(options, size=50)
     shared = dataclasses.replace(options, shared_relative_biases=True)
-    network = networks.Transformer(shared, size=50)
+    network = Transformer(shared, size=50)
     states = lambda net: net.states(group)  # noqa: E731
     params = make_params(network, states)
     names = {"content_bias", "position_bias", "segment_bias"}
@@ -226,7 +227,7 @@ def test_only_distances_and_equality_of_token_types_matter(
     options = make_options(
         position="relative", token_type_encoding="relative", token_types=3
     )
-    network = networks.Transformer(options, size=50)
+    network = Transformer(options, size=50)
     params = make_params(network, lambda net: net.states(group))
     assert "kind" not in params.get("place", {})
     run = states_of(network, params, group)
@@ -245,7 +246,7 @@ def test_only_distances_and_equality_of_token_types_matter(
 def test_its_layers_have_no_other_biases(make_options, make_group):
     group = make_group()
     options = make_options(position="relative")
-    network = networks.Transformer(options, size=50)
+    network = Transformer(options, size=50)
     made = jax.eval_shape(
         lambda: networks.init(network, lambda n: n.states(group), jax.random.key(0))
     )

@@ -249,7 +249,7 @@ def test_intervals_of_ranks_are_those_of_the_pieces_alone():
     """The arrays, and with them loss and gradient."""
     objective = SinkWindow()
     options = make_network("lm", {}, layers=1, max_length=256)[1].options
-    net = objective.network(options, VOCAB)
+    net = networks.build(options, objective.needs(VOCAB), VOCAB)
     alone, packed = make_batches(objective)
     one, other = (used_positions(batch, "") for batch in (alone, packed))
     for name in INTERVAL_ARRAYS:

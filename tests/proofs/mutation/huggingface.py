@@ -188,8 +188,8 @@ MUTANTS = [
     Mutant(
         "XLNet's class token has the token type of the text",
         "research/inference/language_model.py",
-        '        if self._layout == "last" and token_types > TYPE_OF_LAST:\n',
-        "        if False:\n",
+        "self.needs.token_types > TYPE_OF_LAST:",
+        "False:",
         TEST_OPEN,
         "those_of_the_states and xlnet",
     ),

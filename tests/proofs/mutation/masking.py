@@ -218,8 +218,8 @@ MUTANTS = [
     Mutant(
         "the readout lacks BERT's layer",
         MLM,
-        "pattern=self.pattern, transform=True, **fields",
-        "pattern=self.pattern, transform=False, **fields",
+        "            transform=True,\n",
+        "",
         TEST_MLM,
         "the_readout_has_a_layer",
     ),

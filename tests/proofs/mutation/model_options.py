@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "a step has no dropout unless model.dropout is above 0",
         "research/run/setup.py",
-        "dropout=networks.from_config(config.model).has_dropout,",
+        "dropout=network.options.has_dropout,",
         "dropout=config.model.dropout > 0,",
         "tests/run/test_setup.py",
         "one_place_alone",

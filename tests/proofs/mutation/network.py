@@ -105,7 +105,7 @@ MUTANTS = [
     ),
     Mutant(
         "learned positions are indices, whatever the position array contains",
-        "research/networks/layers/embeddings.py",
+        "research/networks/layers/input_embeddings.py",
         'x = x + lookup(table, group["position"])',
         'x = x + lookup(table, jnp.arange(x.shape[1])[None] + 0 * group["position"])',
         TEST_POSITIONS,

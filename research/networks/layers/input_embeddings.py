@@ -1,0 +1,83 @@
+"""What a transformer's stack reads: tokens or queries, positions, token types."""
+
+# B batch, L length, E embedding width
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research.errors import UserError
+from research.networks.layers.dense import STATE_AXES, Module, Norm, dropout, normal
+from research.networks.layers.embeddings import lookup, table_std
+from research.networks.layers.options import Options
+from research.networks.layers.positions import sinusoids
+from research.networks.transformer import Network
+
+
+class QueryEmbedding(Module):
+    """The vector [E] that stands for the token of every query that is no key.
+
+    XLNet's queries know the position of their target, and no token (Yang et al. 2019,
+    section 2.3; `mask_emb` in the released modeling.py, where it has TensorFlow's
+    default initial values, Glorot's).
+    """
+
+    options: Options
+
+    @nn.compact
+    def __call__(self, batch: int, count: int) -> jax.Array:
+        """[B, count, E]."""
+        init = nn.with_logical_partitioning(
+            nn.initializers.glorot_uniform(), (None, "embed")
+        )
+        vector_1E = self.param("vector", init, (1, self.options.table_width))
+        shape = (batch, count, self.options.table_width)
+        x_BKE = jnp.broadcast_to(vector_1E[None], shape)
+        return nn.with_logical_constraint(x_BKE, STATE_AXES)
+
+
+class InputEmbedding(Module):
+    """Adds embeddings of positions and token types to those of tokens; then the norm.
+
+    Relative token types (`model.token_type_encoding`) have no embedding: they are part
+    of attention.
+    """
+
+    options: Network
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, group: Mapping, *, length: int) -> jax.Array:
+        """[B, L, E] from token embeddings [B, L, E] and the group's arrays.
+
+        Args:
+          length: positions that a table of learned positions must have.
+
+        Raises:
+          UserError: the table of learned positions is shorter than that.
+        """
+        options, x = self.options, x_BLE
+        width = x.shape[-1]
+        if options.position == "learned":
+            if length > options.max_length:
+                raise UserError(
+                    f"model.max_length is {options.max_length}, but the network reads "
+                    f"{length} positions (data.length, and what the objective adds); "
+                    "it must be at least that"
+                )
+            std = 0.01 if options.init == "gpt2" else table_std(options)
+            shape = (options.max_length, width)
+            init = normal(options, std, None, "embed")
+            table = self.param("position", init, shape)
+            x = x + lookup(table, group["position"])
+        elif options.position == "sinusoidal":
+            x = x + sinusoids(group["position"], width)
+        if options.token_types and options.token_type_encoding == "absolute":
+            shape = (options.token_types, width)
+            init = normal(options, table_std(options), None, "embed")
+            table = self.param("kind", init, shape)  # its name in every checkpoint
+            x = x + lookup(table, group["token_type"])
+        if options.has_embedding_norm:
+            x = Norm(options, name="norm")(x)
+        return dropout(self, x.astype(options.dtype), "embedding")

@@ -1,0 +1,295 @@
+"""The LSTM: a recurrent network that reads a text from its start.
+
+z = W x + U h + b has the gates i, f, g and o of each cell; then
+c' = sigmoid(f + 1) c + sigmoid(i) tanh(g) and h' = P (sigmoid(o) tanh(c'))
+(Hochreiter and Schmidhuber 1997, with forget gates; the 1 is that of Jozefowicz et al.
+2015, section 2; the projection P that of Sak et al. 2014, section 2.2).
+"""
+
+# B batch, L length, P scored positions, N layers, D width, C cells of a layer
+# E width of the token table; G: the gates of the cells, four of each cell in a row
+
+import dataclasses
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from research import networks
+from research.networks.layers.adaptive import (
+    AdaptiveEmbedding,
+    AdaptiveHead,
+    AdaptiveReadout,
+)
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Dense,
+    Module,
+    constant,
+    dense_matmul,
+    dropout,
+    gather_positions,
+    uniform,
+)
+from research.networks.layers.embeddings import TokenEmbedding
+from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
+from research.networks.layers.options import dim, dropout_rate
+
+UNROLL = 4
+"""Positions that one step of the scan computes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Network(networks.Network):
+    """Layers that each read the layer below, and hand their state to the next position.
+
+    A state is reset where a segment begins. Dropout is at embeddings, between layers
+    and at the output, never from one position to the next (Zaremba et al. 2014).
+    `init` is of tables, readouts and heads; the layers' kernels are uniform within
+    1 / sqrt(cells).
+    """
+
+    cell_width: int = dim(0, least=0)  # cells of a layer, which are projected to width;
+    # 0: width, without a projection
+    layer_dropout: float = dropout_rate(-1.0)  # of what a layer hands to the next
+
+    dropout_places: ClassVar = ("embedding", "layer", "output", "head")
+    abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
+
+    @property
+    def cells(self) -> int:
+        """C."""
+        return self.cell_width or self.width
+
+    def module(self, needs: networks.Needs, size: int) -> nn.Module:
+        return LSTM(self, size, needs.transform, tuple(needs.heads.items()))
+
+
+class State(NamedTuple):
+    """What a row's positions so far leave behind: the cache, too."""
+
+    hidden: jax.Array  # [B, N, D]
+    cell: jax.Array  # [B, N, C] float32
+    segment: jax.Array  # [B]: that of the last position outside padding; 0: none
+
+    def select_rows(self, row: jax.Array) -> "State":
+        """That of other rows [B]."""
+        return jax.tree.map(lambda x: jnp.take(x, row, 0, mode="clip"), self)
+
+    def repeat_rows(self, count: int) -> "State":
+        """That of each row `count` times in succession."""
+        return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
+
+
+class Steps(NamedTuple):
+    """Which state each position continues, [L, B, 1] bool."""
+
+    is_text: jax.Array  # padding leaves a state as it is
+    continues: jax.Array  # the position before, outside padding, has the same segment
+
+
+class LSTM(nn.Module):
+    """A `networks.BoundNetwork` once it is bound.
+
+    Attributes:
+      size: entries of the vocabulary.
+      transform: the readout has BERT's layers before the table.
+      heads: the layers of each named head.
+    """
+
+    options: Network
+    size: int
+    transform: bool = False
+    heads: tuple[tuple[str, HeadSpec], ...] = ()
+
+    def setup(self):
+        # The names are those of the parameters in checkpoints.
+        options = self.options
+        embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
+        self.token = embedding(options, self.size)
+        self.stack = Stack(options)
+        if options.cutoffs:
+            self.output = AdaptiveHead(options, self.size, self.token)
+        else:
+            self.output = VocabHead(options, self.size, self.transform)
+        self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    def states(
+        self,
+        group: Mapping,
+        scored: jax.Array | None = None,
+        *,
+        mems: Mapping | None = None,
+        cache: State | None = None,
+    ) -> Any:
+        """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
+
+        Mems are the state after the last position of the row before, which continues
+        the first segment: its arrays are those of `State`, and segment is [B, 1].
+        """
+        state = cache
+        if mems is not None:
+            state = State(**lax.stop_gradient(dict(mems)))
+            first_B = jnp.where(state.segment[:, 0] > 0, group["segment"][:, 0], 0)
+            state = state._replace(segment=first_B)
+        if state is None:
+            state = self.empty_cache(len(group["segment"]), 0)
+        x, state = self.stack(self.token(group["token"]), group["segment"], state)
+        x = x if scored is None else gather_positions(x, scored)
+        if cache is not None:
+            return x, state
+        if mems is None:
+            return x
+        return x, state._replace(segment=state.segment[:, None])._asdict()
+
+    def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
+        """What heads of fine-tuning read: the states."""
+        return self.states(group, scored)
+
+    def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
+        """The vocabulary head at states [..., D]."""
+        if self.options.cutoffs:
+            return self.output(states)
+        return self.output(states, self.token.table_VE)
+
+    def head(self, name: str, states: jax.Array) -> jax.Array:
+        """Float32 [..., n]: the head `name` at states [..., D]."""
+        return self.named_heads[name](states)
+
+    def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
+        """No state; mems have the length of one position, whatever `length` is."""
+        state = self.empty_cache(rows, 0)
+        return state._replace(segment=state.segment[:, None])._asdict()
+
+    def empty_cache(self, rows: int, slots: int) -> State:
+        """No state, which takes no slots."""
+        options = self.options
+        return State(
+            hidden=jnp.zeros((rows, options.layers, options.width), options.dtype),
+            cell=jnp.zeros((rows, options.layers, options.cells), jnp.float32),
+            segment=jnp.zeros((rows,), jnp.int32),
+        )
+
+
+class Stack(Module):
+    """All layers, and what is between them."""
+
+    options: Network
+
+    @nn.compact
+    def __call__(
+        self, x_BLE: jax.Array, segment_BL: jax.Array, state: State
+    ) -> tuple[jax.Array, State]:
+        """States [B, L, D], and the state after the last position."""
+        options = self.options
+        x = dropout(self, x_BLE.astype(options.dtype), "embedding")
+        if x.shape[-1] != options.width:
+            axes = (None, "embed")
+            x = Dense(options, options.width, axes, name="project")(x)
+        steps, last_B = _steps(segment_BL, state.segment)
+        hidden, cell = [], []
+        for number, params in enumerate(Blocks(options, name="blocks")()):
+            x = dropout(self, x, "layer") if number else x
+            before = state.hidden[:, number], state.cell[:, number]
+            x, after = _run_layer(params, x, steps, before)
+            x = nn.with_logical_constraint(x, STATE_AXES)
+            hidden.append(after[0])
+            cell.append(after[1])
+        x = jnp.where((segment_BL > 0)[..., None], dropout(self, x, "output"), 0)
+        return x, State(jnp.stack(hidden, 1), jnp.stack(cell, 1), last_B)
+
+
+class Blocks(Module):
+    """The parameters of all layers, stacked over these."""
+
+    options: Network
+
+    @nn.compact
+    def __call__(self) -> list[dict[str, jax.Array]]:
+        """Those of each layer."""
+        options = self.options
+        count, width, cells = options.layers, options.width, options.cells
+        draw = partial(uniform, cells**-0.5, "layers")
+        kernel = draw("embed", "feedforward"), (count, width, 4 * cells)
+        made = {
+            "input_kernel": kernel,
+            "recurrent_kernel": kernel,
+            "bias": (constant(0.0, "layers", "feedforward"), (count, 4 * cells)),
+            "projection": (draw("feedforward", "embed"), (count, cells, width)),
+        }
+        if not options.bias:
+            del made["bias"]
+        if not options.cell_width:
+            del made["projection"]
+        stacked = {name: self.param(name, *each) for name, each in made.items()}
+        split = {name: lax.split(leaf, (1,) * count) for name, leaf in stacked.items()}
+        return [
+            {name: leaves[number][0] for name, leaves in split.items()}
+            for number in range(count)
+        ]
+
+
+def _steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array]:
+    """Which state each position continues, and the segment [B] after the last one.
+
+    Args:
+      before_B: the segment of the state before the first position; 0: none.
+    """
+    all_BM = jnp.concatenate([before_B[:, None], segment_BL], axis=1)
+    number = jnp.arange(1, all_BM.shape[1])[None]
+    text_BL = lax.cummax(jnp.where(segment_BL > 0, number, 0), axis=1)
+    previous_BL = jnp.pad(text_BL, ((0, 0), (1, 0)))[:, :-1]
+    continues_BL = jnp.take_along_axis(all_BM, previous_BL, axis=1) == segment_BL
+    last_B = jnp.take_along_axis(all_BM, text_BL[:, -1:], axis=1)[:, 0]
+    time_major = (each.T[..., None] for each in (segment_BL > 0, continues_BL))
+    return Steps(*time_major), last_B
+
+
+def _run_layer(
+    params: dict[str, jax.Array],
+    x_BLD: jax.Array,
+    steps: Steps,
+    before: tuple[jax.Array, jax.Array],
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
+
+    The product with the input is that of all positions at once; one step of the scan
+    has the recurrent product and the projection.
+    """
+    dtype = x_BLD.dtype
+    input_BLG = dense_matmul(x_BLD, params["input_kernel"])
+    if "bias" in params:
+        input_BLG += params["bias"].astype(dtype)[None, None]
+    # Over fsdp they are gathered once, not in each step.
+    recurrent_DG = nn.with_logical_constraint(
+        params["recurrent_kernel"].astype(dtype), (None, "feedforward")
+    )
+    projection_CD = params.get("projection")
+    if projection_CD is not None:
+        projection_CD = nn.with_logical_constraint(
+            projection_CD.astype(dtype), ("feedforward", None)
+        )
+
+    def step(state, inputs):
+        (hidden, cell), (input_BG, is_text, continues) = state, inputs
+        kept = jnp.where(continues, hidden, 0)
+        gates_BG = input_BG.astype(jnp.float32) + jnp.matmul(
+            kept, recurrent_DG, preferred_element_type=jnp.float32
+        )
+        i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
+        new_cell = jax.nn.sigmoid(f + 1) * jnp.where(continues, cell, 0)
+        new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
+        new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
+        if projection_CD is not None:
+            new_hidden = new_hidden @ projection_CD
+        cell = jnp.where(is_text, new_cell, cell)
+        hidden = jnp.where(is_text, new_hidden, hidden)
+        return (hidden, cell), hidden
+
+    inputs = jnp.moveaxis(input_BLG, 1, 0), *steps
+    after, hidden_LBD = lax.scan(step, before, inputs, unroll=UNROLL)
+    return jnp.moveaxis(hidden_LBD, 0, 1), after

@@ -1,0 +1,135 @@
+"""What an objective needs of a network, whichever network serves it."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from research.errors import UserError
+from research.networks.layers.heads import HeadSpec
+
+
+class Ability(enum.StrEnum):
+    """What a network may be able to do; each can do what no objective can do without.
+
+    All have a token table, states, a readout and named heads.
+    """
+
+    FULL = "full attention"
+    CAUSAL = "causal attention"
+    GENERAL = "attention by rank and reach"
+    MEMS = "mems of the row before"
+    QUERIES = "queries that are no keys"
+    BOUNDARIES = "readouts of spans from their boundaries"
+    FEATURES = "features of several layers"
+    ENCODER_DECODER = "an encoder and a decoder"
+    TWO_DIRECTIONS = "a stack for each direction"
+    GENERATOR = "a generator and a discriminator"
+
+
+STACKS = {
+    "one": "one stack",
+    "encoder_decoder": Ability.ENCODER_DECODER,
+    "two_directions": Ability.TWO_DIRECTIONS,
+    "generator_discriminator": Ability.GENERATOR,
+}
+"""Names of the stacks that an objective calls -> what they are."""
+
+
+TIE_CHOICES = ("none", "token", "embedding", "all")
+"""What generator and discriminator may share: nothing; token embeddings; those of
+positions and token types as well; everything except heads and readouts."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What an objective's loss calls, see `BoundNetwork`.
+
+    Attributes:
+      pattern: what holds for rank and reach: full | causal | general.
+      stacks: one of `STACKS`.
+      transform: where masked tokens are predicted, the readout has BERT's layers before
+        the table, unless `model.output_head` names what it has.
+      heads: the layers of each named head.
+      token_types: the arrays have so many token types; 0: one, which means nothing.
+      mems: rows continue from step to step, and a row reads mems of the row before.
+      queries: the last positions are queries that are no keys.
+      boundary_offsets: offsets in a span that `boundary` tells apart; 0: it is not
+        called.
+      features: one of `layers.features.FEATURES`, which `features` gives.
+      feature_lstm_layers: of the BiLSTM on top of these.
+      generator_size: the generator's width over the discriminator's.
+      tie: one of `TIE_CHOICES`.
+    """
+
+    pattern: str
+    stacks: str = "one"
+    transform: bool = False
+    heads: Mapping[str, HeadSpec] = dataclasses.field(default_factory=dict)
+    token_types: int = 0
+    mems: bool = False
+    queries: bool = False
+    boundary_offsets: int = 0
+    features: str = "last"
+    feature_lstm_layers: int = 0
+    generator_size: float = 1.0
+    tie: str = "none"
+
+    @property
+    def abilities(self) -> tuple[Ability, ...]:
+        """What a network that serves must be able to do."""
+        needed = {
+            Ability[self.pattern.upper()]: True,
+            STACKS[self.stacks]: self.stacks != "one",
+            Ability.MEMS: self.mems,
+            Ability.QUERIES: self.queries,
+            Ability.BOUNDARIES: self.boundary_offsets > 0,
+            Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
+        }
+        return tuple(ability for ability, is_needed in needed.items() if is_needed)
+
+
+def merge_needs(needs: Sequence[Needs]) -> Needs:
+    """What serves in place of each: the needs of objectives that train one network.
+
+    It has all of their heads, and what at least one of them needs; the pattern is
+    "general" if they differ.
+
+    Raises:
+      UserError: they need different stacks, or differ in what cannot be united.
+    """
+    fields = [field.name for field in dataclasses.fields(Needs)]
+    values = {name: [getattr(each, name) for each in needs] for name in fields}
+    return Needs(**{name: _merge(name, values[name]) for name in fields})
+
+
+def _merge(name: str, values: list[Any]) -> Any:
+    """The merged value of a field."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    match name:
+        case "pattern":
+            return "general"
+        case "heads":
+            return _merge_heads(values)
+        case "transform" | "mems" | "queries":
+            return True
+        case "token_types":
+            return max(values)
+        case "boundary_offsets" if len(different := {*values} - {0}) == 1:
+            return different.pop()
+    raise UserError(
+        "objectives that are trained together need one network, but its "
+        f"{name} is {' or '.join(map(repr, dict.fromkeys(values)))}"
+    )
+
+
+def _merge_heads(heads_of_each: list[Mapping[str, HeadSpec]]) -> dict[str, HeadSpec]:
+    merged = {}
+    for name, spec in (item for heads in heads_of_each for item in heads.items()):
+        if merged.setdefault(name, spec) != spec:
+            raise UserError(
+                "objectives that are trained together share their heads, but "
+                f"{name!r} is {merged[name]} and {spec}; rename one"
+            )
+    return merged

@@ -1,0 +1,430 @@
+"""The laws of every network; modules are found by listing the folder.
+
+What a network cannot do it does not declare (`abilities`): those cases do not exist.
+Where all positions are of one segment the patterns are transitive, so that a state of
+several layers depends on what the arrays allow and on nothing else.
+"""
+
+# B batch, L length, P scored positions, D width
+
+import dataclasses
+import inspect
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from research import networks
+from research.batch import attention_mask
+from research.distributed import sharding
+from research.errors import UserError
+from research.networks import FOLDER, Ability, HeadSpec, Needs
+from research.networks.modules.needs import STACKS
+from tests.testing import fast_key
+from tests.testing.compiled_apply import apply
+from tests.testing.example_batches import vocab
+
+VOCAB = vocab(size=50)
+LENGTH, HALF = 12, 6
+SMALL = {
+    **{"layers": 2, "width": 16, "max_length": 32, "token_types": 2},
+    **{"heads": 2, "feedforward": 24, "scan_unroll": 1},  # of attention
+    "cell_width": 24,  # of recurrences
+}
+"""Keys of which a network has some."""
+FIXED = ("attention", "remat")
+"""Choices that have tests of their own: that they change no number."""
+PATTERNS = {"full": Ability.FULL, "causal": Ability.CAUSAL, "general": Ability.GENERAL}
+REMATERIALISATION = "nvoluntary full remat"
+"""What XLA's C++ code logs where it replicates a tensor for want of a better way."""
+
+
+def variants(name: str) -> list[networks.Network]:
+    """Networks that together have every choice of the keys that are this network's.
+
+    The n-th has the n-th legal value of each, where that goes with the others.
+    """
+    cls = FOLDER.part_class(name, "model.network")
+    own = inspect.get_annotations(cls)
+    choices = {
+        field.name: field.metadata.get("values", (False, True))
+        for field in dataclasses.fields(cls)
+        if field.name in own and field.name not in FIXED
+        if "values" in field.metadata or isinstance(field.default, bool)
+    }
+    known = {field.name for field in dataclasses.fields(cls)}
+    base = cls(**{key: value for key, value in SMALL.items() if key in known})
+    found = []
+    for number in range(max(map(len, choices.values()), default=1)):
+        network = base
+        for key, values in choices.items():
+            changes = {key: values[number % len(values)]}
+            try:
+                changed = dataclasses.replace(network, **changes)
+                networks.build(changed, Needs(pattern=patterns_of(base)[0]), VOCAB)
+            except UserError:
+                continue  # it does not go with those before
+            network = changed
+        found.append(network)
+    return found
+
+
+def patterns_of(network: networks.Network) -> list[str]:
+    """The patterns that a network can honour."""
+    return [p for p, ability in PATTERNS.items() if ability in network.abilities]
+
+
+def find_cases(*abilities: Ability, patterns=tuple(PATTERNS)) -> list:
+    """Each variant of each network that has the abilities, with what it is asked for:
+    the patterns that the network has in turn, and the mems if they are an ability."""
+    found = []
+    for name in FOLDER.names():
+        for number, network in enumerate(variants(name)):
+            able = [p for p in patterns_of(network) if p in patterns]
+            if not able or {*abilities} - {*network.abilities}:
+                continue
+            pattern = able[number % len(able)]
+            needs = Needs(pattern=pattern, mems=Ability.MEMS in abilities)
+            try:
+                networks.build(network, needs, VOCAB)
+            except UserError:
+                continue  # a key does not go with what is needed
+            found.append(pytest.param(network, needs, id=f"{name}-{number}-{pattern}"))
+    return found
+
+
+def cases(*abilities: Ability, **patterns) -> pytest.MarkDecorator:
+    """A test of all that `find_cases` finds."""
+    found = find_cases(*abilities, **patterns)
+    return pytest.mark.parametrize(("network", "needs"), found)
+
+
+def make_group(pattern: str, rows: int = 2, length: int = LENGTH, seed: int = 0):
+    """Random tokens in one segment; the general pattern has a prefix of three."""
+    random = np.random.default_rng(seed)
+    position = np.tile(np.arange(length, dtype=np.int32), (rows, 1))
+    group = {
+        "token": random.integers(5, VOCAB.size, position.shape, dtype=np.int32),
+        "position": position,
+        "segment": np.ones_like(position),
+        "token_type": position % 2,
+    }
+    return group | with_pattern(pattern, position)
+
+
+def with_pattern(pattern: str, position: np.ndarray) -> dict[str, np.ndarray]:
+    """rank and reach of a pattern."""
+    prefix = np.maximum(0, position - 2)
+    rank = {"full": 0 * position, "causal": position, "general": prefix}[pattern]
+    return {"rank": rank, "reach": rank.copy()}
+
+
+def make_params(module, fn, seed: int = 0):
+    """Random parameters of `fn(net)`: biases are not 0 and scales not 1."""
+    shapes = jax.eval_shape(lambda: networks.init(module, fn, fast_key.key(0)))
+    leaves, tree = jax.tree.flatten(networks.unbox(shapes))
+    random = np.random.default_rng(seed)
+    return jax.tree.unflatten(
+        tree, [random.normal(0, 0.4, x.shape).astype(np.float32) for x in leaves]
+    )
+
+
+def make_case(network, needs, group):
+    """The module of a network, and random parameters of its states."""
+    module = networks.build(network, needs, VOCAB)
+    return module, make_params(module, lambda net: net.states(group))
+
+
+def assert_close(actual, expected, tolerance=1e-5):
+    """Trees are equal up to a fraction of the second's largest entry."""
+    both = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
+    pairs = [[np.asarray(x, np.float32) for x in pair] for pair in both]
+    largest = np.max([np.abs(y).max() for _, y in pairs])
+    error = np.max([np.abs(x - y).max() for x, y in pairs])
+    assert error <= tolerance * largest, (error, largest)
+
+
+def part(group, *ends):
+    return {name: array[:, slice(*ends)] for name, array in group.items()}
+
+
+@pytest.mark.parametrize("name", FOLDER.names())
+def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
+    some = partial(Needs, pattern=patterns_of(variants(name)[0])[0])
+    needs_of = {
+        **{ability: Needs(pattern=p) for p, ability in PATTERNS.items()},
+        **{words: some(stacks=stack) for stack, words in STACKS.items()},
+        Ability.MEMS: some(mems=True),
+        Ability.QUERIES: some(queries=True),
+        Ability.BOUNDARIES: some(boundary_offsets=3),
+        Ability.FEATURES: some(features="mix"),
+    }
+    for ability in Ability:
+        errors = []
+        for network in variants(name):
+            try:
+                networks.build(network, needs_of[ability], VOCAB)
+            except UserError as error:
+                errors.append(str(error))
+        if ability in variants(name)[0].abilities:
+            assert len(errors) < len(variants(name)), ability
+        else:
+            expected = f"model.network {name} has no {ability}, which"
+            assert all(error.startswith(expected) for error in errors), ability
+            assert len(errors) == len(variants(name)), ability
+
+
+@cases()
+def test_scored_states_are_the_gathered_ones(network, needs):
+    group = make_group(needs.pattern)
+    module, params = make_case(network, needs, group)
+    scored = np.array([[3, 0, 0, 11], [9, 8, 1, 2]], np.int32)
+
+    def total(params, inside):
+        def states(net):
+            if inside:
+                return net.states(group, scored=scored)
+            return jnp.take_along_axis(net.states(group), scored[..., None], axis=1)
+
+        states = networks.apply(module, params, states)
+        return jnp.sum(jnp.sin(states)), states
+
+    grad = jax.jit(jax.value_and_grad(total, has_aux=True), static_argnums=1)
+    assert_close(grad(params, True), grad(params, False))
+
+
+@cases()
+def test_a_state_depends_on_what_the_arrays_allow(network, needs):
+    # Each position reads its own token, whose embedding's gradient identifies it.
+    group = make_group(needs.pattern, rows=1)
+    group["token"] = np.arange(LENGTH, dtype=np.int32)[None]
+    group["segment"] = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
+    group["position"] = np.array([[*range(5), *range(5), 0, 0]], np.int32)
+    group |= with_pattern(needs.pattern, group["position"])
+    module, params = make_case(network, needs, group)
+    probe = np.random.default_rng(0).normal(size=network.width).astype(np.float32)
+
+    @jax.jit
+    @jax.jacrev
+    def reads(rows):
+        changed = params | {"token": {"rows": rows}}
+        states = networks.apply(module, changed, lambda net: net.states(group))
+        return states[0] @ probe
+
+    found = np.any(np.array(reads(params["token"]["rows"]))[:, :LENGTH] != 0, axis=-1)
+    is_text = group["segment"][0] > 0
+    np.testing.assert_array_equal(found[is_text], attention_mask(group)[0][is_text])
+    assert not found[~is_text][:, is_text].any()
+
+
+@cases()
+def test_packed_texts_have_the_states_of_each_alone(network, needs):
+    sizes = (7, 5)
+    alone = make_group(needs.pattern)
+    for row, size in enumerate(sizes):
+        alone["segment"][row, size:] = 0
+    joined = {
+        name: np.concatenate([array[0, : sizes[0]], array[1, : sizes[1]]])[None]
+        for name, array in alone.items()
+    }
+    joined["segment"] = np.repeat([1, 2], sizes).astype(np.int32)[None]
+    module, params = make_case(network, needs, alone)
+    states, packed = (
+        apply(module, params, lambda net, group=group: net.states(group))
+        for group in (alone, joined)
+    )
+    expected = [states[row, :size] for row, size in enumerate(sizes)]
+    assert_close(packed[0], np.concatenate(expected))
+
+
+def padded_texts(pattern: str):
+    """Two texts of which the second has less before the rest, so that it is padded."""
+    group, start = make_group(pattern), HALF - 2
+    group["segment"][1, start:HALF] = 0
+    position = np.cumsum(group["segment"] > 0, axis=1, dtype=np.int32) - 1
+    return group | {"position": position} | with_pattern(pattern, position)
+
+
+@cases(patterns=("causal", "general"))
+def test_a_cache_changes_no_state(network, needs):
+    """Also with the scored positions alone, and with slots that stay empty."""
+    group = padded_texts(needs.pattern)
+    module, params = make_case(network, needs, group)
+
+    @jax.jit
+    def read_first(group):
+        def run(net):
+            cache, scored = net.empty_cache(2, LENGTH + 3), np.array([[1], [2]])
+            return net.states(group, scored=scored, cache=cache)
+
+        return networks.apply(module, params, run)
+
+    @jax.jit  # compiled once for all tokens that follow
+    def read_next(group, cache):
+        run = lambda net: net.states(group, cache=cache)  # noqa: E731
+        return networks.apply(module, params, run)
+
+    whole = apply(module, params, lambda net: net.states(group))
+    first, cache = read_first(part(group, 0, HALF))
+    np.testing.assert_allclose(first[0, 0], whole[0, 1], atol=1e-5)
+    np.testing.assert_allclose(first[1, 0], whole[1, 2], atol=1e-5)
+    for n in range(HALF, LENGTH):
+        state, cache = read_next(part(group, n, n + 1), cache)
+        np.testing.assert_allclose(state, whole[:, n : n + 1], atol=1e-5)
+
+
+@cases(patterns=("causal", "general"))
+def test_rows_of_a_cache_are_repeated_and_selected(network, needs):
+    group, row = make_group(needs.pattern, rows=2), np.array([0, 3, 3, 1])
+    module, params = make_case(network, needs, group)
+    four = {name: array[row // 2] for name, array in group.items()}
+
+    @jax.jit
+    def last(params):
+        def run(net):
+            cache = net.empty_cache(2, LENGTH)
+            _, cache = net.states(part(group, 0, HALF), cache=cache)
+            cache = cache.repeat_rows(2).select_rows(row)
+            return net.states(part(four, HALF, LENGTH), cache=cache)[0]
+
+        return networks.apply(module, params, run)
+
+    whole = apply(module, params, lambda net: net.states(four))
+    np.testing.assert_allclose(last(params), whole[:, HALF:], atol=1e-5)
+
+
+def run_parts(module, params, parts):
+    """The states of each part and the mems after it, starting from empty mems."""
+
+    def run(net):
+        mems, results = net.empty_mems(len(parts[0]["token"]), HALF + 2), []
+        for each in parts:
+            states, mems = net.states(each, mems=mems)
+            results.append((states, mems))
+        return results
+
+    return jax.jit(lambda params: networks.apply(module, params, run))(params)
+
+
+def two_rows_of_a_stream(rows: int = 2):
+    """The whole of a causal text, and its halves as rows of two steps."""
+    group = make_group("causal", rows)
+    second = part(group, HALF, LENGTH)
+    own = {name: second[name] - HALF for name in ("position", "rank", "reach")}
+    return group, (part(group, 0, HALF), second | own)
+
+
+@cases(Ability.MEMS, patterns=("causal",))
+def test_with_mems_a_row_goes_on_where_the_row_before_it_ended(network, needs):
+    group, parts = two_rows_of_a_stream()
+    module, params = make_case(network, needs, group)
+    whole = apply(module, params, lambda net: net.states(group))
+    (first, _), (second, mems) = run_parts(module, params, parts)
+    np.testing.assert_allclose(first, whole[:, :HALF], atol=2e-5)
+    np.testing.assert_allclose(second, whole[:, HALF:], atol=2e-5)
+    # Where their segment is 0 there are none.
+    none = mems | {"segment": 0 * mems["segment"]}
+    alone = apply(module, params, lambda net: net.states(parts[0], mems=none)[0])
+    np.testing.assert_allclose(alone, first, atol=2e-5)
+
+
+@cases(Ability.MEMS, patterns=("causal",))
+def test_mems_are_split_like_batches(network, needs):
+    _, parts = two_rows_of_a_stream(rows=4)
+    module, params = make_case(network, needs, parts[0])
+    halves = [
+        run_parts(module, params, jax.tree.map(lambda x, rows=rows: x[rows], parts))
+        for rows in (slice(0, 2), slice(2, 4))
+    ]
+    joined = jax.tree.map(lambda *each: np.concatenate(each), *halves)
+    assert_close(run_parts(module, params, parts), joined)
+
+
+@cases(Ability.MEMS, patterns=("causal",))
+def test_no_gradient_flows_through_mems(network, needs):
+    _, parts = two_rows_of_a_stream()
+    module, params = make_case(network, needs, parts[0])
+    (_, mems), _ = run_parts(module, params, parts)
+    real = {name: leaf for name, leaf in mems.items() if name != "segment"}
+
+    @jax.jit
+    def score(real):
+        def run(net):
+            states, after = net.states(parts[1], mems=mems | real)
+            return jnp.sum(jnp.sin(states)), after
+
+        return networks.apply(module, params, run)
+
+    opposite = jax.tree.map(jnp.negative, real)
+    assert abs(score(real)[0] - score(opposite)[0]) > 1e-3
+    grads = jax.jit(jax.grad(lambda real: score(real)[0]))(real)
+    for leaf in jax.tree.leaves(grads):
+        np.testing.assert_array_equal(leaf, 0)
+
+
+@cases()
+def test_bfloat16_is_the_type_of_activations_only(network, needs):
+    group = make_group(needs.pattern)
+    module, params = make_case(network, needs, group)
+    exact = apply(module, params, lambda net: net.states(group))
+    low = dataclasses.replace(network, dtype="bfloat16")
+    rounded = networks.build(low, needs, VOCAB)
+
+    @jax.jit
+    def run(params):
+        states = networks.apply(rounded, params, lambda net: net.states(group))
+        return jnp.sum(states.astype(jnp.float32) ** 2), states
+
+    (_, states), grads = jax.value_and_grad(run, has_aux=True)(params)
+    assert states.dtype == jnp.bfloat16
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(grads)} == {"float32"}
+    assert_close(states, exact, 0.1)
+
+
+def loss_and_gradient(module, needs, mesh):
+    """Of all states, the readout and a head, on a mesh."""
+    group = make_group(needs.pattern, rows=8, length=16)
+
+    def fn(net):
+        if needs.mems:
+            states, _ = net.states(group, mems=net.empty_mems(8, 12))
+        else:
+            states = net.states(group)
+        readout = net.readout(states)
+        logits = readout.feature @ readout.table.T + readout.bias[None, None]
+        head = jnp.sum(jnp.sin(net.head("label", states[:, -1])))
+        return jnp.mean(jax.nn.logsumexp(logits, axis=-1)) + head
+
+    boxed = jax.eval_shape(lambda: networks.init(module, fn, jax.random.key(0)))
+    axes, shapes = networks.logical_axes(boxed), networks.unbox(boxed)
+    shard = lambda names, leaf: sharding.parameter_sharding(names, leaf.shape, mesh)  # noqa: E731
+    shardings = jax.tree.map(shard, axes, shapes, is_leaf=sharding.is_logical_axes)
+    with sharding.context(mesh):
+        params = jax.device_put(make_params(module, fn), shardings)
+        step = jax.value_and_grad(lambda params: networks.apply(module, params, fn))
+        out = sharding.replicated(mesh), shardings
+        return jax.jit(step, out_shardings=out)(params)
+
+
+def one_of_each() -> list:
+    """A case of each network: with mems, if it has them."""
+    found = [*find_cases(), *find_cases(Ability.MEMS)]
+    return [*{case.values[0].name: case for case in found}.values()]
+
+
+@pytest.mark.parametrize(("network", "needs"), one_of_each())
+def test_on_a_mesh_loss_and_gradient_are_the_same(network, needs, capfd):
+    needs = dataclasses.replace(needs, heads={"label": HeadSpec(3)})
+    module = networks.build(network, needs, VOCAB)
+
+    def mesh_of(size):
+        axes = {axis: size for axis in sharding.MESH_AXES}
+        return sharding.make_mesh(axes, jax.devices()[: size**3])
+
+    expected, actual = (
+        loss_and_gradient(module, needs, mesh_of(size)) for size in (1, 2)
+    )
+    assert_close(actual, expected)
+    assert REMATERIALISATION not in capfd.readouterr().err
