@@ -149,8 +149,8 @@ lock: env
 # each published experiment beside its paper and code.
 docs: env
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'long or not long' --junitxml=$(VENV)/proof.xml \
-		tests/laws/test_contract.py tests/laws/test_laws.py tests/laws/test_one_gradient.py \
-		tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
+		tests/laws/test_contract.py tests/laws/test_losses.py tests/laws/test_laws.py \
+		tests/laws/test_one_gradient.py tests/laws/test_optimum.py tests/test_experiments.py tests/objectives
 	$(BIN)/python -m docs.objectives --proof=$(VENV)/proof.xml > $(VENV)/page.md
 	mv $(VENV)/page.md docs/objectives.md
 	$(BIN)/python -m docs.fidelity > $(VENV)/page.md

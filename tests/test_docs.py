@@ -10,7 +10,8 @@ from docs import objectives, roofline, simulations, slices, statistics
 
 REPORT = """<testsuite>
 <testcase classname="tests.laws.test_contract" name="test_a[mlm]"/>
-<testcase classname="tests.laws.test_laws" name="test_b[mlm]">{}</testcase>
+<testcase classname="tests.laws.test_losses" name="test_b[mlm]"/>
+<testcase classname="tests.laws.test_laws" name="test_c[mlm]">{}</testcase>
 </testsuite>"""
 
 

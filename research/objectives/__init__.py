@@ -48,6 +48,11 @@ class Objective(abc.ABC):
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
+    shown_answers: Mapping[str, str] = types.MappingProxyType({})
+    """Terms of the loss of which the input gives some answers away, or helps to guess
+    them -> why that is meant. Nothing may tell of the answers of all others: laws hold
+    each objective to that (tests/laws/test_losses.py)."""
+
     supports_accumulation: bool = True
     """Whether micro-batches may be scored separately; False if examples interact."""
 

@@ -54,6 +54,7 @@ class Objective(objectives.Objective):
     family = "DAE"
     pattern = "full"
     score_methods: ClassVar = scoring.INFILL_METHODS
+    shown_answers: ClassVar = {"bart": "the target is the text, hidden or not"}
 
     def __post_init__(self):
         super().__post_init__()

@@ -124,6 +124,11 @@ class Objective(objectives.Objective):
         return modes + 1
 
     @property
+    def shown_answers(self) -> dict[str, str]:
+        whole = {"dae": "the target is the text, hidden or not"}
+        return whole if self.target == "whole" else {}
+
+    @property
     def min_length(self) -> int:
         """The mode, a sentinel or a token, eos."""
         return 2 + bool(self.mode)

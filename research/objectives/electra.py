@@ -77,6 +77,11 @@ class Objective(objectives.Objective):
     family = "contrastive"
     pattern = "full"
     score_methods: ClassVar = {"originals": scoring.ENERGY}
+    shown_answers: ClassVar = {
+        "generator": "some of the chosen tokens stay as they are",
+        "discriminator": "a generator's sample fits its place less well than a token",
+        "mlm": "a sample may be the original token, and most other tokens are",
+    }
 
     def __post_init__(self):
         super().__post_init__()

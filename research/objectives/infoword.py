@@ -28,7 +28,11 @@ from research.data import counter_rng
 from research.fields import check_sum, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring
-from research.objectives.corruption.masking import mask_random_tokens, max_masked
+from research.objectives.corruption.masking import (
+    STAYS,
+    mask_random_tokens,
+    max_masked,
+)
 from research.objectives.inputs import input_format
 from research.objectives.losses import contrastive
 from research.objectives.losses.cross_entropy import (
@@ -61,6 +65,10 @@ class Objective(objectives.Objective):
     pattern = "full"
     supports_accumulation = False
     score_methods: ClassVar = cloze.METHODS
+    shown_answers: ClassVar = {
+        "mlm": STAYS,
+        "infonce": "an n-gram has as many tokens as its text has masks in a row",
+    }
     min_length = 4  # bos, an n-gram and a token beside it, eos
 
     def __post_init__(self):

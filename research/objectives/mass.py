@@ -18,7 +18,7 @@ from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, number
 from research.objectives.corruption import scoring, spans
-from research.objectives.corruption.masking import TOKEN_SETS
+from research.objectives.corruption.masking import STAYS, TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -64,6 +64,7 @@ class Objective(objectives.Objective):
     family = "DAE"
     pattern = "full"
     score_methods: ClassVar = scoring.INFILL_METHODS
+    shown_answers: ClassVar = {"mass": STAYS}
     min_length = 3  # bos, a token, eos
 
     def __post_init__(self):

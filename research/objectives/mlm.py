@@ -27,6 +27,7 @@ from research.objectives.corruption import cloze, mask_units, scoring
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
     ROUNDINGS,
+    STAYS,
     TOKEN_SETS,
     choose_independently,
     mask_budget,
@@ -92,6 +93,7 @@ class Objective(objectives.Objective):
     family = "MLM"
     pattern = "full"
     score_methods: ClassVar = cloze.METHODS
+    shown_answers: ClassVar = {"mlm": STAYS, "sbo": STAYS}
 
     def __post_init__(self):
         super().__post_init__()

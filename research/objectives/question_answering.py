@@ -4,7 +4,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,10 @@ class Objective(task_input.Task):
     # more, if training questions are without answer (ELECTRA: -2.75)
 
     num_parts = 2
+    shown_answers: ClassVar = {
+        "span": "an answer is in the context, whose place is seen",
+        "unanswerable": "a window without any context has no answer",
+    }
     predicts = "span"
 
     def text_spec(self, length: int) -> TextSpec:

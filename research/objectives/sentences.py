@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class Objective(objectives.Objective):
 
     family = "sentence"
     pattern = "full"
+    shown_answers: ClassVar = {
+        "reorder": "separators show the number of pieces, which is part of the class"
+    }
 
     @property
     def min_length(self) -> int:

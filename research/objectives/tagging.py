@@ -7,7 +7,7 @@ document  whether the token also occurs in another segment of its document (4.2.
 # B batch, L length, R raw tokens an example
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +53,10 @@ class Objective(objectives.Objective):
     family = "sentence"
     pattern = "full"
     min_length = 3  # bos, a token, eos
+    shown_answers: ClassVar = {
+        task: "what is asked of a token depends on the token, which is read"
+        for task in ("document", "capital")
+    }
 
     def text_spec(self, length: int) -> TextSpec:
         if self.task == "capital":

@@ -9,7 +9,7 @@ a stream.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from research.errors import UserError
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
+    STAYS,
     TOKEN_SETS,
     choose_independently,
     max_masked,
@@ -64,6 +65,7 @@ class Objective(objectives.Objective):
     # data.alpha both kinds of corpora are sampled equally often
 
     family = "MLM"
+    shown_answers: ClassVar = {"tlm": STAYS}
 
     def __post_init__(self):
         super().__post_init__()

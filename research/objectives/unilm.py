@@ -30,6 +30,7 @@ from research.fields import check_sum, choice, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
+    STAYS,
     TOKEN_SETS,
     mask_budget,
     max_masked,
@@ -80,6 +81,7 @@ class Objective(objectives.Objective):
 
     family = "LM"
     pattern = "general"
+    shown_answers: ClassVar = {"unilm": STAYS}
     score_methods: ClassVar = cloze.METHODS | {"left_to_right": scoring.LIKELIHOOD}
     min_length = 5  # bos, a token, eos, a token, eos
 

@@ -31,6 +31,7 @@ from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, mask_units
 from research.objectives.corruption.masking import (
+    STAYS,
     mask_budget,
     max_masked,
     replace_chosen,
@@ -80,6 +81,10 @@ class Objective(objectives.Objective):
     family = "contrastive"
     pattern = "full"
     score_methods: ClassVar = cloze.METHODS
+    shown_answers: ClassVar = {
+        "mlm": STAYS,
+        "entity": "rare entities are read more often where they replace others",
+    }
     score_rows: ClassVar = staticmethod(cloze.score_rows)
 
     def __post_init__(self):

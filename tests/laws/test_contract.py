@@ -1,34 +1,25 @@
-"""The contract of every objective; modules are found by listing the folder."""
+"""The contract of every objective's batches; objectives are found by their folder."""
 
 import dataclasses
-from functools import cache
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
-from research import networks, objectives
-from research.batch import attention_mask
-from tests.testing import fast_key
+from research import objectives
+from research.batch import ANSWER_END, ANSWER_START, attention_mask, input_names
+from research.data import counter_rng
 from tests.testing.example_batches import keys
 from tests.testing.objective_cases import (
-    NUM_CLASSES,
+    CASES,
     VOCAB,
     all_cases,
-    first_cases,
     input_groups,
+    input_prefixes,
     make_batch,
-    make_network,
     make_objective,
     weight_names,
 )
 
-LENGTH = 24
-CLASSES = {name: objectives.objective_class(name) for name in objectives.names()}
-SUPERVISED = [name for name, cls in CLASSES.items() if cls.family == "supervised"]
-KEY = fast_key.key(0)
 lengths = pytest.mark.parametrize("length", [12, 37, 128])
 
 
@@ -38,10 +29,10 @@ def test_arrays_are_as_in_batch_spec(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
     specs = objective.batch_spec(length)
-    assert batch.keys() == specs.keys()
+    assert batch.keys() == specs.keys(), "corrupt and batch_spec name other arrays"
     for array, (shape, dtype) in specs.items():
-        assert batch[array].shape == (8, *shape), array
-        assert batch[array].dtype == dtype, array
+        assert batch[array].shape == (8, *shape), f"{array} has another shape"
+        assert batch[array].dtype == dtype, f"{array} has another type"
 
 
 @all_cases
@@ -53,24 +44,34 @@ def test_a_row_is_a_function_of_its_text_and_key(name, fields, length):
     for part in (slice(0, 1), slice(3, 8), slice(None, None, -1)):
         found = objective.corrupt(example.rows(part), keys(8)[part], VOCAB, length)
         for array, expected in whole.items():
-            np.testing.assert_array_equal(found[array], expected[part], err_msg=array)
+            np.testing.assert_array_equal(
+                found[array],
+                expected[part],
+                f"{array} of a row depends on the other rows of the batch, or on noise "
+                "that is not drawn from the row's key by counter_rng",
+            )
     for array, copy in zip(example, before, strict=True):
-        np.testing.assert_array_equal(array, copy)  # the example is not modified
+        np.testing.assert_array_equal(array, copy, "corrupt changes the example")
 
 
 @all_cases
-def test_corruption_depends_on_the_key(name, fields):
-    objective = make_objective(name, fields)
+def test_noise_depends_on_the_key(name, fields, monkeypatch):
+    objective, drawn = make_objective(name, fields | {"packed": False}), []
+    random_bits = counter_rng.random_bits
+
+    def draw(key, role, n):
+        drawn.append(role)
+        return random_bits(key, role, n)
+
+    monkeypatch.setattr(counter_rng, "random_bits", draw)
     example, batch = make_batch(objective, 128)
     other = objective.corrupt(example, keys(8, seed=1), VOCAB, 128)
     same = all(np.array_equal(batch[array], other[array]) for array in batch)
-    deterministic = name in (*SUPERVISED, "tagging") or (
-        name == "lm" and not fields.get("prefix")
+    assert same == (not drawn), (
+        f"noise is drawn ({', '.join({*drawn})}), but is the same for other keys"
+        if drawn
+        else "noise is drawn from the key, but not by counter_rng"
     )
-    deterministic |= fields.get("predict") == "next"
-    task = fields.get("task", "nsp")
-    deterministic |= name == "sentences" and task in ("nsp", "distance", "discourse")
-    assert same == deterministic
 
 
 @all_cases
@@ -79,18 +80,29 @@ def test_padding_has_no_attention_and_no_weight(name, fields, length):
     objective = make_objective(name, fields)
     example, batch = make_batch(objective, length)
     empty = example.length == 0
-    for group, _ in input_groups(objective, batch).values():
+    for prefix, (group, _) in input_groups(objective, batch).items():
         here = group["segment"] > 0
-        assert not here[empty].any() and here.any()
-        assert (group["token"][~here] == VOCAB.pad_id).all()
+        assert not here[empty].any(), f"{prefix}segment is above 0 in rows without text"
+        assert here.any(), f"{prefix}segment is 0 in all rows"
+        padding = group["token"][~here]
+        assert (padding == VOCAB.pad_id).all(), (
+            f"{prefix}token of padding is another id"
+        )
         mask = attention_mask(group)
-        assert not mask[~here].any() and not mask.swapaxes(1, 2)[~here].any()
-        assert ((group["token"] >= 0) & (group["token"] < VOCAB.size)).all()
-        assert (np.abs(group["position"]) < 2 * length).all()
-        assert ((group["token_type"] >= 0) & (group["token_type"] < 8)).all()
-    assert all((batch[weight] >= 0).all() for weight in weight_names(batch))
-    assert not any(batch[weight][empty].any() for weight in weight_names(batch))
-    assert any(batch[weight].any() for weight in weight_names(batch))
+        assert not mask[~here].any(), f"padding of {prefix}token attends"
+        assert not mask.swapaxes(1, 2)[~here].any(), f"padding of {prefix}token is seen"
+        limits = {"token": VOCAB.size, "token_type": 8}
+        for array, limit in limits.items():
+            inside = (group[array] >= 0) & (group[array] < limit)
+            assert inside.all(), f"{prefix}{array} is not in 0..{limit - 1}"
+        assert (np.abs(group["position"]) < 2 * length).all(), (
+            f"{prefix}position is far"
+        )
+    weights = {weight: batch[weight] for weight in weight_names(batch)}
+    for weight, values in weights.items():
+        assert (values >= 0).all(), f"{weight} is below 0"
+        assert not values[empty].any(), f"{weight} is above 0 in rows without text"
+    assert any(values.any() for values in weights.values()), "all weights are 0"
 
 
 @all_cases
@@ -98,21 +110,24 @@ def test_padding_has_no_attention_and_no_weight(name, fields, length):
 def test_scored_positions_are_in_the_text(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
+    groups = input_groups(objective, batch)
     for weight in weight_names(batch):
         prefix = weight.removesuffix("weight")
-        group = input_groups(objective, batch).get(f"{prefix}decoder_") or input_groups(
-            objective, batch
-        ).get(prefix)
+        group = groups.get(f"{prefix}decoder_") or groups.get(prefix)
         if group is None or batch[weight].ndim < 2:
             continue  # not positions of a text
-        target, weight = batch[prefix + "target"], batch[weight]
-        assert ((target >= 0) & (target < VOCAB.size)).all()
-        position = np.arange(weight.shape[1])[None].repeat(len(weight), axis=0)
+        target, used = batch[prefix + "target"], batch[weight] > 0
+        known = (target >= 0) & (target < VOCAB.size)
+        assert known.all(), f"{prefix}target is not in 0..{VOCAB.size - 1}"
+        position = np.arange(used.shape[1])[None].repeat(len(used), axis=0)
         if prefix + "scored" in batch:
             position = batch[prefix + "scored"]
-            assert not position[weight == 0].any()
+            assert not position[~used].any(), f"{prefix}scored is not 0 in unused slots"
         segment = np.take_along_axis(group[0]["segment"], position, axis=1)
-        assert (segment[weight > 0] > 0).all()
+        row, slot = np.nonzero(used & (segment == 0))
+        assert not len(row), (
+            f"{weight} on padding: row {row[0]}, position {position[row[0], slot[0]]}"
+        )
 
 
 @all_cases
@@ -120,25 +135,61 @@ def test_scored_positions_are_in_the_text(name, fields, length):
 def test_the_attention_mask_matches_the_pattern(name, fields, length):
     objective = make_objective(name, fields)
     _, batch = make_batch(objective, length)
-    for group, pattern in input_groups(objective, batch).values():
-        assert ("low2" in group) <= ("reach2" in group)
-        segment = group["segment"]
+    for prefix, (group, pattern) in input_groups(objective, batch).items():
+        assert ("low2" in group) <= ("reach2" in group), f"{prefix}low2 needs reach2"
+        segment, mask = group["segment"], attention_mask(group)
         same = (segment[:, :, None] == segment[:, None]) & (segment[:, None] > 0)
         position = np.arange(segment.shape[1])
         if pattern == "causal":
             same &= position[:, None] >= position
-        if pattern != "general":
-            np.testing.assert_array_equal(attention_mask(group), same)
-        else:
-            assert not (attention_mask(group) & ~same).any()
+        wrong = mask & ~same if pattern == "general" else mask != same
+        row, query, key = np.argwhere(wrong)[0] if wrong.any() else (0, 0, 0)
+        assert not wrong.any(), (
+            f"{prefix}rank and {prefix}reach are not those of pattern {pattern}: row "
+            f"{row}, whether position {query} attends to {key}"
+        )
+
+
+LABELLED = [
+    case
+    for case in CASES
+    if make_objective(*case.values).text_spec(24).label not in ("", "text")
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), LABELLED)
+@lengths
+def test_the_input_is_the_same_whatever_the_labels_of_a_text(name, fields, length):
+    objective = make_objective(name, fields)
+    text, batch = make_batch(objective, length)
+    ends = np.where(text.flags & ANSWER_START > 0, ANSWER_END, 0).astype(np.uint8)
+    other = text._replace(
+        label=np.where(text.label >= 0, (text.label + 1) % 2, -1).astype(np.int32),
+        tag=np.where(text.tag >= 0, (text.tag + 1) % 3, -1).astype(np.int32),
+        flags=text.flags & ~np.uint8(ANSWER_END) | ends,
+    )
+    changed = objective.corrupt(other, keys(8), VOCAB, length)
+    different = [
+        name for name in batch if not np.array_equal(batch[name], changed[name])
+    ]
+    assert different, "no array of the batch has the labels"
+    inputs = {p + n for p in input_prefixes(batch) for n in input_names(batch, p)}
+    fixed = inputs | {*weight_names(batch), "scored", "pooled"}
+    shown = [name for name in different if name in fixed]
+    assert not shown, f"{', '.join(shown)} changes with the labels, and so shows them"
 
 
 @all_cases
 def test_min_length_is_the_least_that_scores(name, fields):
     objective = make_objective(name, fields)
-    assert scores_text(objective, objective.min_length)
+    least = objective.min_length
+    assert scores_text(objective, least), (
+        f"min_length is {least}, but no text is scored at that length"
+    )
     if (name, "mem_len" in fields) != ("lm", True):  # its carry compares two positions
-        assert not scores_text(objective, objective.min_length - 1)
+        assert not scores_text(objective, least - 1), (
+            f"min_length is {least}, but texts are scored at length {least - 1}"
+        )
 
 
 def scores_text(objective, length: int) -> bool:
@@ -175,140 +226,3 @@ def test_what_an_objective_can_do_is_declared_and_defined(name, fields):
     if objective.predicts not in ("", "text"):  # a text is written
         defined = type(objective).predictions
         assert defined is not objectives.Objective.predictions
-
-
-@cache
-def scorer(name, fields):
-    """A function of (batch, only_empty, scale): terms, gradient of sum(coef * total).
-
-    only_empty: the gradient of the terms whose weight is 0 alone. scale: factor of the
-    parameters.
-    """
-    objective, net = make_network(name, thawed(fields), layers=1)
-
-    def terms(params, batch):
-        return networks.apply(net, params, lambda net: objective.loss(net, batch, KEY))
-
-    @jax.jit
-    def init(batch):
-        score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731
-        (_, carry), params = networks.init_with_output(net, score, KEY)
-        return networks.unbox(params), jax.tree.map(jnp.zeros_like, carry)
-
-    params, carry = init(on_device(make_batch(objective, LENGTH)[1]))
-
-    @jax.jit
-    def score(batch, only_empty, scale):
-        def total(params):
-            scored, after = terms(params, batch | {"carry": carry})
-            assert jax.tree.structure(after) == jax.tree.structure(carry)
-            parts = [
-                jnp.where(only_empty & (term.weight > 0), 0.0, term.coef * term.total)
-                for term in scored.values()
-            ]
-            return sum(parts), scored
-
-        scaled = jax.tree.map(lambda leaf: scale * leaf, params)
-        gradient, scored = jax.grad(total, has_aux=True)(scaled)
-        return scored, ravel_pytree(gradient)[0]
-
-    def run(batch, *, only_empty=False, scale=1.0):
-        return jax.device_get(score(on_device(batch), only_empty, scale))
-
-    return run
-
-
-def on_device(batch) -> dict:
-    row = np.arange(len(next(iter(batch.values()))), dtype=np.int32)
-    return jax.tree.map(jnp.asarray, batch | {"example": row})
-
-
-def frozen(value):
-    """A hashable form of a value; `thawed` is the inverse."""
-    if isinstance(value, dict):
-        return ("dict", *((key, frozen(item)) for key, item in value.items()))
-    return value
-
-
-def thawed(value):
-    """The inverse of `frozen`."""
-    if isinstance(value, tuple) and value[:1] == ("dict",):
-        return {key: thawed(item) for key, item in value[1:]}
-    return value
-
-
-def scorer_and_batch(name, fields, num_raw=None):
-    """The scorer of a case, and a batch for it."""
-    _, batch = make_batch(make_objective(name, fields), LENGTH, num_raw)
-    return scorer(name, frozen(fields)), batch
-
-
-def uniform_loss(term, weight) -> float:
-    """The loss of uniform predictions; a joint's terms have a prefix and "/"."""
-    num_classes = NUM_CLASSES.get(term.rpartition("/")[2], VOCAB.size)
-    return np.log(num_classes(weight) if callable(num_classes) else num_classes)
-
-
-@first_cases
-def test_the_initial_loss_is_that_of_uniform_predictions(name, fields):
-    run, batch = scorer_and_batch(name, fields)
-    terms, gradient = run(batch)
-    assert np.isfinite(gradient).all() and gradient.any()
-    for term, (total, weight, coef) in terms.items():
-        if coef:
-            expected = pytest.approx(uniform_loss(term, weight), abs=0.1)
-            assert total / weight == expected, term
-
-
-@first_cases
-def test_weight_zero_has_no_gradient(name, fields):
-    run, batch = scorer_and_batch(name, fields)
-    batch |= {name: np.zeros_like(batch[name]) for name in weight_names(batch)}
-    terms, gradient = run(batch, only_empty=True)
-    assert not gradient.any()
-    assert any(term.weight == 0 for term in terms.values() if term.coef)
-    assert all(term.total == 0 for term in terms.values() if term.weight == 0)
-
-
-@first_cases
-def test_empty_rows_have_no_gradient(name, fields):
-    run, batch = scorer_and_batch(name, fields, num_raw=[0] * 8)
-    terms, gradient = run(batch)
-    assert not gradient.any()
-    assert all(term.total == term.weight == 0 for term in terms.values())
-
-
-@first_cases
-def test_sums_over_parts_are_sums_over_the_batch(name, fields):
-    # The rows of the other part become empty rows, so that shapes are the same.
-    objective = make_objective(name, fields)
-    if not objective.supports_accumulation:
-        pytest.skip("examples of a batch interact")
-    run, batch = scorer_and_batch(name, fields)
-    _, empty = make_batch(objective, LENGTH, [0] * 8)
-    first = np.arange(8) % 3 == 0
-
-    def part(kept):
-        return {
-            array: np.where(kept.reshape(-1, *[1] * (batch[array].ndim - 1)), *both)
-            for array, both in ((a, (batch[a], empty[a])) for a in batch)
-        }
-
-    terms, gradient = run(batch)
-    (terms_0, gradient_0), (terms_1, gradient_1) = run(part(first)), run(part(~first))
-    largest = np.abs(gradient).max()
-    np.testing.assert_allclose(gradient_0 + gradient_1, gradient, atol=1e-5 * largest)
-    for term, (total, weight, _) in terms.items():
-        np.testing.assert_allclose(
-            terms_0[term].total + terms_1[term].total, total, rtol=1e-5
-        )
-        assert terms_0[term].weight + terms_1[term].weight == weight
-
-
-@first_cases
-def test_weights_do_not_depend_on_parameters(name, fields):
-    run, batch = scorer_and_batch(name, fields)
-    terms, other = run(batch)[0], run(batch, scale=3.0)[0]
-    assert any(terms[term].total != other[term].total for term in terms)
-    for term in terms:
-        assert terms[term].weight == other[term].weight

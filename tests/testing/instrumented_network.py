@@ -46,24 +46,21 @@ class InstrumentedNetwork:
       distinct_tokens: replace all tokens, so that each position of each call has a
         token of its own.
       added: arrays that are added to the output of each call, to differentiate by them.
+      sight: a factor of the output of each call: a network of sight 0 sees no input.
     """
 
-    def __init__(self, net, calls, *, distinct_tokens=False, added=None, path=()):
-        self.net, self.calls, self.path = net, calls, path
-        self.distinct_tokens, self.added = distinct_tokens, added
+    def __init__(self, net, calls, *, path=(), **options):
+        self.net, self.calls, self.path, self.options = net, calls, path, options
+        self.distinct_tokens = options.get("distinct_tokens", False)
+        self.added, self.sight = options.get("added"), options.get("sight")
 
     def __getattr__(self, name):
         member = getattr(self.net, name)
         if name in ("states", "encode", "features"):
             return lambda group, *args, **kw: self.call(name, member, group, args, kw)
         if hasattr(member, "states"):
-            return InstrumentedNetwork(
-                member,
-                self.calls,
-                distinct_tokens=self.distinct_tokens,
-                added=self.added,
-                path=(*self.path, name),
-            )
+            path = (*self.path, name)
+            return InstrumentedNetwork(member, self.calls, path=path, **self.options)
         return member
 
     def call(self, name, member, group, args, kw):
@@ -78,6 +75,8 @@ class InstrumentedNetwork:
         out = result.states if is_encoded else result[0] if has_mems else result
         if self.added:
             out = out + self.added[len(self.calls)]
+        if self.sight is not None:
+            out = out * self.sight.astype(out.dtype)
         scored, num_keys = kw.get("scored"), kw.get("num_keys")
         self.calls.append(Call(self.path, name, num_keys, group, scored, out))
         if is_encoded:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docs.examples.objectives import prefix
 from research import networks, objectives
 from research.batch import (
     ANSWER_END,
@@ -25,27 +26,14 @@ from research.objectives.inputs.packed_rows import PackedRows
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 from tests.testing.objective_variants import VARIANTS
+from tests.testing.wrong_objectives import WRONG
 
 VOCAB = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; entries of its lexicon are frequent in the texts."""
 
-NUM_CLASSES = {
-    "label": len(VOCAB.labels),
-    "discriminator": 2,
-    "nsp": 2,
-    "sop": 2,
-    "structural": 3,
-    "reorder": 1 + 2 + 6,
-    "document": 2,
-    "capital": 2,
-    "entity": 2,
-    "labels": 2,
-    "tag": len(VOCAB.labels),
-    "span": 24,  # positions of the contract's rows
-    "choice": 2,
-    "infonce": lambda weight: weight,
-}
-"""Number of classes of a term, or a function of its weight; others: the vocabulary."""
+EXAMPLES = {"prefix": prefix.Objective}
+"""Objectives of docs/examples, which are held to the laws as those of
+research/objectives."""
 
 
 def _case_id(name: str, fields: dict[str, Any]) -> str:
@@ -54,7 +42,7 @@ def _case_id(name: str, fields: dict[str, Any]) -> str:
 
 CASES = [
     pytest.param(name, fields, id=_case_id(name, fields))
-    for name in objectives.names()
+    for name in sorted({*objectives.names(), *EXAMPLES})
     for fields in VARIANTS.get(name, [{}])
 ]
 all_cases = pytest.mark.parametrize(("name", "fields"), CASES)
@@ -119,7 +107,10 @@ pattern_cases = parametrize(LOSS_CASES, lambda case: case.id in SAME_PATTERN)
 def make_objective(name: str, fields: dict[str, Any]) -> Any:
     """The objective of a case."""
     own = {k: v for k, v in fields.items() if k not in ("model", "only", "packed")}
-    objective = objectives.make_objective(name, **own)
+    if name in objectives.names():
+        objective = objectives.make_objective(name, **own)
+    else:
+        objective = (EXAMPLES | WRONG)[name](**own)
     return PackedRows(objective) if fields.get("packed") else objective
 
 

@@ -18,6 +18,9 @@ TOKEN_SETS = ("ordinary", "all")
 systems whose released code does so choose or draw specials."""
 DRAW_UNITS = ("token", "span")
 
+STAYS = "some of the chosen tokens stay as they are (Devlin et al. 2019, section 3.1)"
+"""Why an input shows tokens that are targets."""
+
 TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
 """[6, 3]: all orders of a trigram."""
 

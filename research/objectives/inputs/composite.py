@@ -3,6 +3,7 @@
 # B batch, S entries of a schedule
 
 import abc
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -40,6 +41,11 @@ class Composite(objectives.Objective):
         """The pattern of all members; "general" where they differ."""
         patterns = {member.pattern for member in self.members.values()}
         return patterns.pop() if len(patterns) == 1 else "general"
+
+    @property
+    def shown_answers(self) -> dict[str, str]:
+        each = (member.shown_answers for member in self.members.values())
+        return dict(itertools.chain.from_iterable(shown.items() for shown in each))
 
     @property
     def supports_accumulation(self) -> bool:

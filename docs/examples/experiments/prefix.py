@@ -1,0 +1,12 @@
+"""Prefix language modelling: the rest of a text from its start (Raffel 2020, 3.2).
+
+python -m launch.train --config=experiments/prefix.py --workdir=runs/prefix
+"""
+
+from experiments import base
+
+
+def get_config():
+    config = base.get_config()
+    config.objective.name = "prefix"
+    return config

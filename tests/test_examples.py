@@ -1,0 +1,46 @@
+"""The examples of docs/examples train where a user would copy them to."""
+
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from research import objectives
+from research.distributed import sharding
+from research.run.setup import build_program, train_batches
+from tests.testing.tiny_runs import tiny_config, write_corpus
+
+FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+NAMES = [path.stem for path in sorted((FOLDER / "experiments").glob("*.py"))]
+
+
+@pytest.fixture
+def copied():
+    """Objectives of the examples are found as if they were copied."""
+    objectives.__path__.append(str(FOLDER / "objectives"))
+    yield
+    objectives.__path__.remove(str(FOLDER / "objectives"))
+    for name in NAMES:
+        sys.modules.pop(f"research.objectives.{name}", None)
+
+
+def test_each_objective_has_an_experiment():
+    found = {path.stem for path in (FOLDER / "objectives").glob("*.py")}
+    assert found == {*NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_learns(name, copied, tmp_path):
+    folder = write_corpus(tmp_path)
+    config = tiny_config(folder, f"../docs/examples/experiments/{name}")
+    program = build_program(config, jax.devices()[:1])
+    losses = []
+    with sharding.context(program.mesh):
+        state = program.init(program.key_data())
+        for batch in train_batches(program, 0, config.train.steps):
+            state = program.step(state, batch, program.key_data())
+            total, weight, _ = jax.device_get(state.sums[name])
+            losses.append(total / weight)
+    assert np.isfinite(losses).all() and losses[-1] < losses[0] - 0.5
