@@ -148,7 +148,7 @@ def test_attention_to_an_encoder_has_no_window(make_options, make_group, make_pa
     network = EncoderDecoder(make_options(layers=1, window=1), 50)
 
     def run(net):
-        return net.states(target, net.encode(source))[0, 2].sum()
+        return net.states(target, encoded=net.encode(source))[0, 2].sum()
 
     params = make_params(network, run)
     params["decoder"]["norm"]["scale"][:] = np.arange(16)
