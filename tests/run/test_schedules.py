@@ -88,6 +88,17 @@ def test_the_rate_may_stay_at_its_peak_before_it_decays(origin):
     assert halfway == pytest.approx(0.25) and float(rate(100)) == pytest.approx(0)
 
 
+def test_a_cooldown_by_one_minus_sqrt_falls_fast_and_then_slowly():
+    """1 - sqrt((n - (N - D)) / D) in the last D of N steps (Hägele et al. 2024)."""
+    keys = dict(schedule="one_minus_sqrt", decay_fraction=0.2, warmup_steps=0)
+    rate = make_schedule(section(learning_rate=2.0, **keys), 500)
+    found = [float(rate(step)) for step in (0, 400, 401, 425, 450, 499, 500, 600)]
+    expected = [2, 2, 1.8, 1.0, 0.5857864, 0.0100252, 0, 0]
+    assert found == pytest.approx(expected, abs=1e-6)
+    rate = make_schedule(section(learning_rate=2.0, final_fraction=0.1, **keys), 500)
+    assert float(rate(425)) == pytest.approx(1.1) and rate(500) == pytest.approx(0.2)
+
+
 def test_slanted_triangular_rates_are_those_of_ulmfit():
     """Howard and Ruder 2018, equation 3: cut_frac 0.1, ratio 32; fastai, CircularLR."""
     keys = dict(warmup="slanted", warmup_steps=20, final_fraction=1 / 32)
