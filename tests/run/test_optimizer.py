@@ -111,11 +111,12 @@ def test_every_optimizer_reduces_the_loss(name):
     def loss(params):
         return sum((x**2).sum() for x in jax.tree.leaves(params))
 
-    params, state = PARAMS, optimizer.init(PARAMS)
+    before, _ = params_and_grads(0)
+    params, state = before, optimizer.init(before)
     for _ in range(3):
         updates, state = optimizer.update(jax.grad(loss)(params), state, params)
         params = jax.tree.map(jnp.add, params, updates)
-    assert loss(params) < loss(PARAMS)
+    assert loss(params) < loss(before)
 
 
 def params_and_grads(seed, *, steps=4):
@@ -224,6 +225,26 @@ def adafactor(name, param, grads):
     return step * max(1e-3, np.sqrt((param * param).mean()))
 
 
+def newton_schulz(singular):
+    """Five steps of the polynomial of the released code (KellerJordan/Muon)."""
+    for _ in range(5):
+        singular = 3.4445 * singular - 4.7750 * singular**3 + 2.0315 * singular**5
+    return singular
+
+
+def muon(name, param, grads, *, shape_factor=None):
+    """Of a kernel, by its singular values; all other parameters have BERT's Adam."""
+    if name != "kernel":
+        return 0.5 * bert_adam(name, param, grads)
+    steps, grad = len(grads), grads[-1]
+    mean = moment(grads, 0.95) / (1 - 0.95 ** (steps + 1))
+    nesterov = 0.95 * mean + 0.05 * grad / (1 - 0.95**steps)
+    left, singular, right = np.linalg.svd(nesterov, full_matrices=False)
+    singular = newton_schulz(singular / np.linalg.norm(nesterov))
+    factor = shape_factor or 0.2 * max(param.shape) ** 0.5
+    return factor * ((left * singular) @ right) + 0.1 * param
+
+
 BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
 
 
@@ -239,6 +260,12 @@ BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
         ("adamw", BERT_ADAM, bert_adam),
         ("lamb", BERT_ADAM, lamb),
         ("adafactor", {"weight_decay": 0.0}, adafactor),
+        ("muon", BERT_ADAM | {"adam_rate": 0.5}, muon),
+        (
+            "muon",
+            BERT_ADAM | {"adam_rate": 0.5, "update_rms": 0.0},
+            partial(muon, shape_factor=(140 / 130) ** 0.5),
+        ),
     ],
 )
 def test_updates_equal_those_in_numpy(name, changes, update):
