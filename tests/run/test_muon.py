@@ -26,7 +26,10 @@ def test_newton_schulz_has_the_values_of_its_polynomial():
     np.testing.assert_allclose(np.diag(found), [0.72287617, 1.11920393], rtol=1e-4)
 
 
-@pytest.mark.parametrize("experiment", ["albert", "bert", "electra", "t5", "xlnet"])
+EXPERIMENTS = ("albert", "bert", "electra", "lstm", "t5", "xlnet")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_it_takes_the_kernels_of_blocks_and_adam_all_other_parameters(experiment):
     """Among the latter are the token table, the output's and heads. Each moment has the
     sharding of its parameter."""
@@ -41,7 +44,7 @@ def test_it_takes_the_kernels_of_blocks_and_adam_all_other_parameters(experiment
         if name:
             taken["muon" if "/muon/" in before else "adam"].add(name)
             assert leaf.sharding == found[name].sharding, name
-    kernels = {n for n in found if "/blocks/" in n and n.endswith("/kernel")}
+    kernels = {n for n in found if "/blocks/" in n and n.endswith("kernel")}
     assert kernels and taken == {"muon": kernels, "adam": found.keys() - kernels}
     assert all(found[name].ndim == 3 for name in kernels)
 

@@ -117,8 +117,8 @@ MUTANTS = [
     Mutant(
         "Muon takes arrays of two dims, as optax does: tables and no scanned block",
         "research/optimizers/muon.py",
-        "is_matrix = np.ndim(depth) == 1 and leaf.ndim == 3 and",
-        "is_matrix = leaf.ndim == 2 or",
+        "is_matrix = np.ndim(depth) == 1 and leaf.ndim == 3",
+        "return 'muon' if leaf.ndim == 2 else 'adam'",
         "tests/run/test_muon.py",
         "takes_the_kernels",
     ),
