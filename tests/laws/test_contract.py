@@ -165,7 +165,10 @@ def test_the_input_is_the_same_whatever_the_labels_of_a_text(name, fields, lengt
     ends = np.where(text.flags & ANSWER_START > 0, ANSWER_END, 0).astype(np.uint8)
     other = text._replace(
         label=np.where(text.label >= 0, (text.label + 1) % 2, -1).astype(np.int32),
-        tag=np.where(text.tag >= 0, (text.tag + 1) % 3, -1).astype(np.int32),
+        arrays={
+            array: np.where(value >= 0, (value + 1) % 3, value).astype(value.dtype)
+            for array, value in text.arrays.items()
+        },
         flags=text.flags & ~np.uint8(ANSWER_END) | ends,
     )
     changed = objective.corrupt(other, keys(8), VOCAB, length)

@@ -202,12 +202,15 @@ def _changed_texts(objective, text):
     index = np.searchsorted(ordinary, text.token)
     beside = np.where(index == len(ordinary) - 1, index - 1, index ^ 1)
     beside = np.where(is_ordinary, ordinary[beside % len(ordinary)], text.token)
-    tag = np.where(text.tag >= 0, (text.tag + 1) % len(VOCAB.labels), -1)
+    tag = text.arrays.get("tags")
     has_tags = objective.text_spec(LENGTH).label == "tags"
+    if has_tags:
+        other = np.where(tag >= 0, (tag + 1) % len(VOCAB.labels), -1)
     for place in range(text.token.shape[1]):
         here = np.arange(text.token.shape[1]) == place
         if has_tags:
-            yield text._replace(tag=np.where(here, tag, text.tag).astype(np.int32))
+            tags = np.where(here, other, tag).astype(np.int32)
+            yield text._replace(arrays={**text.arrays, "tags": tags})
         else:
             token = np.where(here, beside, text.token).astype(np.int32)
             yield text._replace(token=token)
