@@ -114,7 +114,14 @@ def illegal(loaded: Any, overrides: dict[str, str]) -> list[str]:
     This is written anew, so that a mistake in `research.fields` is found.
     """
     flat, wrong = config.flatten(loaded), []
-    for key, field in keys_of(loaded.objective.name).items():
+    declared = {
+        sections.dotted(name) + key: field
+        for name, section in sections.SECTIONS.items()
+        for key, field in parts.section_fields(
+            section, loaded[name] if name else {}
+        ).items()
+    }
+    for key, field in declared.items():
         value = flat[key]
         metadata, kind = field.metadata, type(field.default)
         legal = kind not in (bool, int, float, str) or type(value) is kind
