@@ -29,6 +29,7 @@ from research.run.compiled_phases import (
 )
 from research.run.metric_writer import MetricWriter
 from research.run.phases import Phase
+from research.run.schedule import logged_rates
 from research.run.setup import Program, count_parameters, first_state
 from research.run.step_trace import StepTrace
 from research.run.workdir import (
@@ -145,6 +146,9 @@ class Loop:
         self.state = restored.state if restored else first_state(program, config)
         self.writer = MetricWriter(
             workdir, step=self.steps_done, write_files=jax.process_index() == 0
+        )
+        self.learning_rates = logged_rates(
+            config.optimizer, config.train.steps, config.train.log_every
         )
         self.logged_step = self.saved_step = self.steps_done
         self.window_seconds = 0.0  # part of `seconds` since the last logged step
@@ -269,6 +273,8 @@ class Loop:
         self.logged_step, self.window_seconds = step, 0.0
         self.tokens_scored += num_scored(sums)
         line = {f"train/{name}": value for name, value in means.items()}
+        number = math.ceil(step / self.config.train.log_every)  # of logged steps so far
+        line["learning_rate"] = float(self.learning_rates[number - 1])
         line["tokens_seen"] = seen
         line["tokens_scored"] = self.tokens_scored
         self.writer.write(step, line)

@@ -5,6 +5,7 @@ import shutil
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -14,9 +15,11 @@ from research.checkpoints.checkpoint import finished_steps
 from research.errors import PreemptedError, UserError
 from research.run import compiled_phases, optimizer
 from research.run.metric_writer import read_metrics
+from research.run.schedule import logged_rates
 from research.run.setup import build_program
 from research.run.workdir import read_result
 from tests.testing import tiny_runs
+from tests.testing.optimizer_section import section
 from tests.testing.tiny_runs import StoppingPeers, last_params, tiny_config, train
 
 
@@ -41,6 +44,9 @@ def test_the_loss_falls_and_everything_is_written(uninterrupted):
     losses = [x["train/loss"] for x in read_metrics(workdir) if "train/loss" in x]
     assert len(losses) == 4 and losses[-1] < losses[0]
     assert [x["step"] for x in read_metrics(workdir)] == [3, 6, 6, 9, 12, 12]
+    rates = [x["learning_rate"] for x in read_metrics(workdir) if "train/loss" in x]
+    peak_fraction = [1.0, 0.7, 0.4, 0.1]  # of steps 3, 6, 9 and 12; 2 are warm-up
+    assert rates == pytest.approx([0.01 * each for each in peak_fraction])
     assert result == read_result(workdir)
     assert result["tokens_seen"] == 12 * 16 * 32
     assert 0 < result["tokens_scored"] <= 12 * 16 * 5
@@ -157,6 +163,21 @@ def test_a_frozen_run_whose_checkpoint_has_moments_goes_on(
         jax.tree.map(np.testing.assert_array_equal, whole[part], resumed[part])
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
     jax.tree.map(close, whole, resumed)  # two compiled steps, which round differently
+
+
+@pytest.mark.parametrize("steps", [12, 13])
+def test_the_rate_of_a_logged_step_is_the_one_that_its_update_had(steps):
+    """As SGD without momentum shows, whose update is minus the rate x the gradient."""
+    keys = dict(name="sgd", beta1=0.0, clip_norm=0.0, warmup_steps=4)
+    config = section(**keys, schedule="cosine", learning_rate=0.5)
+    sgd = optimizer.make_optimizer(config, steps)
+    params = {"output": {"bias": jnp.zeros(())}}
+    state, rates = sgd.init(params), {}
+    for step in range(1, steps + 1):
+        updates, state = sgd.update({"output": {"bias": jnp.ones(())}}, state, params)
+        rates[step] = -float(updates["output"]["bias"])
+    logged = [rates[step] for step in rates if step % 3 == 0 or step == steps]
+    np.testing.assert_allclose(logged_rates(config, steps, 3), logged, rtol=1e-6)
 
 
 def test_metrics_are_read_one_step_late(folder, tmp_path, monkeypatch):

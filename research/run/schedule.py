@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from research.errors import UserError
@@ -62,6 +64,20 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     return optax.join_schedules(
         [rise, lambda count: decay(count + warmup - origin)], [warmup]
     )
+
+
+def logged_rates(config: Any, steps: int, log_every: int) -> np.ndarray:
+    """[N] the learning rates of the steps that are logged, on the host.
+
+    The nth step of a run has the schedule's rate at n - 1.
+
+    Args:
+      config: the config's optimizer section.
+      steps: of the whole run, whose last step is logged, too.
+    """
+    logged = np.append(np.arange(log_every, steps, log_every), steps)
+    schedule = jax.jit(jax.vmap(make_schedule(config, steps)))
+    return np.asarray(schedule(logged - 1))
 
 
 def _final_fraction(schedule: Any, name: str) -> float:

@@ -139,6 +139,14 @@ MUTANTS = [
         "one_minus_sqrt",
     ),
     Mutant(
+        "the learning rate in metrics.jsonl is that of the next step",
+        SCHEDULE,
+        "return np.asarray(schedule(logged - 1))",
+        "return np.asarray(schedule(logged))",
+        "tests/test_train.py",
+        "rate_of_a_logged_step",
+    ),
+    Mutant(
         "a stage of its own for the final norm",
         "research/run/layer_rates.py",
         "np.maximum(top - 1 - depth, depth < top)",
