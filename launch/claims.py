@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from launch import cli
-from launch.reports import ledger, tables
+from launch.reports import ledger
 from launch.reports.cell_text import format_p
 from launch.reports.cells import Cell, by_seed, fill_table
 from launch.reports.ledger import Claim, Result
-from launch.reports.table_files import load_table
+from launch.reports.table_files import sweep_table
 from launch.sweeps import published, sweep_plan
 from launch.sweeps.scales import SCALES
 from research.errors import UserError, unknown
@@ -93,12 +93,11 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
     if args.scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", args.scale, claim.plans)
     file = args.table or default_table(claim)
-    plan, table = claim.plans[args.scale], load_table(file)
+    plan = claim.plans[args.scale]
     scale = sweep_plan.read_header(args.workdir)["scale"]
     if scale != args.scale:
         raise UserError(f"--workdir={args.workdir} is of scale {scale}")
-    trials = sweep_plan.read_plan(args.workdir)
-    table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
+    table, trials = sweep_table(file, args.workdir)
     names = [column.name for column in table.columns]
     if plan.metric not in names:
         raise unknown(f"column of {file} with runs", plan.metric, names)

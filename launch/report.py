@@ -12,19 +12,16 @@ import argparse
 from etils import epath
 
 from launch import cli, user_code
-from launch.reports import cells, formats, report_pages, tables
+from launch.reports import cells, formats, report_pages
 from launch.reports.report import make_report
-from launch.reports.table_files import load_table
-from launch.sweeps import sweep_plan
+from launch.reports.table_files import sweep_table
 from research.files.output_files import replace_text
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes both pages and the figures, and prints the table."""
-    table = load_table(args.table)
-    trials = sweep_plan.read_plan(args.workdir)
+    table, trials = sweep_table(args.table, args.workdir)
     with user_code.name_line_in_errors(args.table):
-        table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
         report = make_report(table, trials)
     print(formats.markdown(report.table, report.grid), flush=True)
     folder = epath.Path(args.workdir)

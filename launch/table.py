@@ -9,9 +9,8 @@ code is 1.
 import argparse
 
 from launch import cli, user_code
-from launch.reports import cells, formats, tables
-from launch.reports.table_files import load_table
-from launch.sweeps import sweep_plan
+from launch.reports import cells, formats
+from launch.reports.table_files import sweep_table
 from research.errors import unknown
 from research.files.output_files import write_output
 
@@ -20,10 +19,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the table, or writes it to a file."""
     if args.format not in formats.FORMATS:
         raise unknown("format", args.format, formats.FORMATS)
-    table = load_table(args.table)
-    trials = sweep_plan.read_plan(args.workdir)
+    table, trials = sweep_table(args.table, args.workdir)
     with user_code.name_line_in_errors(args.table):
-        table = tables.for_sweep(table, trials, sweep_plan.read_tasks(args.workdir))
         grid = cells.fill_table(table, trials)
         text = formats.FORMATS[args.format](table, grid)
     if args.output:

@@ -30,9 +30,17 @@ from launch.reports.result_columns import (
     task_column,
 )
 from launch.reports.scored_columns import SCORED
-from launch.reports.tables import Claimed, Column, Paper, Table, labelled_rows
-from launch.sweeps import benchmarks, published
+from launch.reports.tables import (
+    Claimed,
+    Column,
+    Paper,
+    Table,
+    for_sweep,
+    labelled_rows,
+)
+from launch.sweeps import benchmarks, published, sweep_plan
 from launch.sweeps.published import Published
+from launch.sweeps.trial import Trial
 from research import metrics
 from research.errors import UserError, unknown
 from research.files.json_files import check_object
@@ -78,6 +86,17 @@ def load_table(file: str) -> Table:
         if column.better not in (known := (metrics.HIGHER, metrics.LOWER)):
             raise unknown(f"`better` of {column.name} in {file}", column.better, known)
     return table
+
+
+def sweep_table(file: str, workdir: str) -> tuple[Table, list[Trial]]:
+    """The table that a file defines, as far as a sweep has trials for it, and these.
+
+    Raises:
+      UserError: as `load_table` and `read_plan`.
+    """
+    table, trials = load_table(file), sweep_plan.read_plan(workdir)
+    with user_code.name_line_in_errors(file):
+        return for_sweep(table, trials, sweep_plan.read_tasks(workdir)), trials
 
 
 def _read_toml(path: Path) -> Table:
