@@ -120,6 +120,7 @@ def test_the_first_step_that_differs_is_shown_with_how_much(pair, capsys):
 def test_runs_of_two_objectives_are_compared_key_by_key(runs, capsys, tmp_path):
     code, text = call(capsys, *runs[:2], f"--to={tmp_path}/sub/curves.svg")
     assert code == FAILED and "  objective.name " in text
+    assert "metrics: 0 steps are equal, then step 3 differs" in text
     assert "is better" not in text  # their losses are not comparable
     first = (tmp_path / "sub" / "curves.svg").read_bytes()
     call(capsys, *runs[:2], f"--to={tmp_path}/curves.svg")

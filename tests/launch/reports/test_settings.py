@@ -50,6 +50,9 @@ def test_a_setting_is_picked_by_another_split_than_the_one_shown(tmp_path):
     assert table.columns[2].header == "mean (here: mean of score, twice)"
     named = tables.for_sweep(table, trials, {"task": Task("A", {})})
     assert named.columns[2].header == "mean (here: mean of A for score, A for twice)"
+    lowest = table._replace(columns=(columns[0]._replace(better="lower"),))
+    grid = cells.fill_table(lowest, trials)
+    assert grid["row"]["score"].values == pytest.approx((-0.1, 0.9))
     plain = table._replace(columns=(columns[0]._replace(picked_by=""),))
     with pytest.raises(UserError, match="share seed"):
         cells.fill_table(plain, trials)
