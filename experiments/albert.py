@@ -3,11 +3,11 @@
 python -m launch.train --config=experiments/albert.py:tiny --workdir=runs/albert
 
 Masked are n-grams of whole words, n = 1, 2 or 3 with p(n) ~ 1/n, 80/10/10 token by
-token, at most 20 tokens of a row of 512 (README's command); each pair has 40 maskings.
-A classifier predicts whether two adjacent segments were swapped; a pair of two
-documents, which occurs where one sentence alone was left, counts as swapped
-(create_pretraining_data.py). The token table is narrow, and all layers share their
-parameters.
+token, at most 20 tokens of a row of 512 (README's command). Each text has 40 copies,
+each packed into pairs anew and masked once. A classifier predicts whether two adjacent
+segments were swapped; a pair of two documents, which occurs where one sentence alone
+was left, counts as swapped (create_pretraining_data.py). The token table is narrow, and
+all layers share their parameters.
 
 Look at: model.embedding_width=0 and model.shared_layers=False, the paper's Tables 3 and
 4; objective.sentence_task=none, nsp or sop. The last is the paper's sentence, which
@@ -18,7 +18,7 @@ GELU is the released modeling.py's, by tanh.
 The released version 1 has dropout, version 2 none; this is version 1.
 
 Departs (docs/fidelity.md has the values): model.dropout; clipping; n-grams;
-compatibility characters; order of the copies; packing.
+compatibility characters; order of the copies.
 """
 
 from experiments import base, bert
@@ -33,7 +33,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "unigram"
     config.objective.update(name="mlm", unit="ngram", random_tokens="all")
     config.objective.update(format="segment_pair", sentence_task="sop_released")
-    config.data.dupe_factor = 40
+    config.data.update(dupe_factor=40, pairs="each_copy")
     config.model.update(shared_layers=True, embedding_width=config.model.width // 2)
     config.model.update(token_types=2, activation="gelu_tanh")
     config.optimizer.update(name="lamb", learning_rate=1e-2)

@@ -4,7 +4,8 @@ python -m launch.train --config=experiments/bert.py:tiny --workdir=runs/bert
 
 15 % of the tokens of two segments are chosen; of these 80 % become the mask token, 10 %
 any entry of the vocabulary, 10 % stay. In half of the pairs the second segment is from
-another document. Each pair has ten maskings, which are used in turn (static masking).
+another document. Each text has ten copies, which are used in turn: each is packed into
+pairs anew, and masked once (static masking).
 Nine tenths of the steps of base and large have rows of 128 tokens, the others of 512.
 
 Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls much;
@@ -13,7 +14,7 @@ Look at: valid/nsp_accuracy, which exceeds one half long before valid/mlm falls 
 GELU is the first release's, by erf (fe35475 of google-research/bert, October 2018, as
 the models of the paper); since February 2019 (bee6030) its modeling.py has tanh.
 
-Departs (docs/fidelity.md has the values): clipping; order of the copies; packing.
+Departs (docs/fidelity.md has the values): clipping; order of the copies.
 """
 
 from experiments import base
@@ -33,7 +34,7 @@ def use_bert_settings(config):
 def get_config(size: str = "small"):
     config = base.get_config(size)
     use_bert_settings(config)
-    config.data.dupe_factor = 10
+    config.data.update(dupe_factor=10, pairs="each_copy")
     config.objective.update(name="mlm", format="segment_pair", sentence_task="nsp")
     config.objective.random_tokens = "all"
     config.model.token_types = 2

@@ -14,7 +14,7 @@ BERT), which is the easier task.
 Base has 100K steps of 2,560 rows of 128 tokens, then 100K of 384 rows of 512.
 
 Departs (docs/fidelity.md has the values): objective.entry_types; clipping; order of the
-copies; packing; trust ratio; initial parameters.
+copies; trust ratio; initial parameters.
 """
 
 from experiments import base, bert

@@ -34,6 +34,7 @@ def get_config(size: str = "small"):
     config.optimizer.epsilon_place = "before"
     config.model.update(token_types=2, norm_epsilon=1e-5, activation="relu")
     config.model.max_length = 513
+    config.data.pairs = "each_copy"
     if size in base.PUBLISHED:
         config.data.update(vocabulary_size=18_000, length=128)
         config.train.update(steps=1_000_000, batch=65_536 // 128)

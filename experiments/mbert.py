@@ -15,7 +15,7 @@ a run on that language alone, with train.init_from and data.vocabulary naming th
 The budget of the released model is not published; it is BERT's, 90 % of the steps at
 length 128.
 
-Departs (docs/fidelity.md has the values): clipping; order of the copies; packing.
+Departs (docs/fidelity.md has the values): clipping; order of the copies.
 """
 
 from experiments import base, bert

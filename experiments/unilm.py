@@ -29,7 +29,7 @@ SLICES = {
 def get_config(size: str = "small"):
     config = base.get_config(size)
     bert.use_bert_settings(config)
-    config.data.normalizer = "none"
+    config.data.update(normalizer="none", pairs="each_copy")
     config.optimizer.decay_from = "warmup"
     config.objective.update(name="unilm", random_tokens="all")
     config.model.update(token_types=6, norm_epsilon=1e-5)

@@ -82,6 +82,9 @@ class Data:
     # (its tokens) ** alpha, also among the lines that train the vocabulary
     dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch
     # e % dupe_factor (static masking); 0: every epoch anew
+    pairs: str = choice("once", ("once", "each_copy"))  # when sentences are packed into
+    # pairs or halves, with random cuts, lengths and second segments; each_copy: anew
+    # for each of dupe_factor copies (BERT), or for each epoch if that is 0
     lexicon: str = free_text("")  # a file of words, phrases, ...: entry<TAB>type a line
     cache_dir: str = free_text("")  # vocabularies, ...; "": ~/.cache/palimpsest
 

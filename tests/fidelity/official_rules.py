@@ -7,6 +7,7 @@ stand beside our own NumPy code as another opinion on its distributions.
 import math
 from collections.abc import Sequence
 from random import Random
+from typing import NamedTuple
 
 
 def electra_segments(
@@ -48,15 +49,26 @@ def electra_segments(
     return rows
 
 
-def bert_pairs(
-    documents: Sequence[Sequence[int]], length: int, rng: Random
-) -> list[tuple[int, int, bool]]:
-    """Tokens of both segments of each row, and whether they are of two documents.
+class Pair(NamedTuple):
+    """A row of two segments, and where they begin: document and sentence."""
 
-    google-research/bert, create_pretraining_data.py, create_instances_from_document.
+    first: int  # tokens
+    second: int
+    random_next: bool
+    begin: tuple[int, int]
+    second_begin: tuple[int, int]
+
+
+def bert_pairs(
+    documents: Sequence[Sequence[int]], length: int, rng: Random, rate: float = 0.5
+) -> list[Pair]:
+    """One copy of the text.
+
+    google-research/bert, create_pretraining_data.py, create_instances_from_document;
+    google-research/albert's is that at rate 0 (but for the order of the segments).
     """
     rows, room = [], length - 3
-    for sentences in documents:
+    for document, sentences in enumerate(documents):
         target = rng.randint(2, room) if rng.random() < 0.1 else room
         begin = 0
         while begin < len(sentences):
@@ -66,12 +78,14 @@ def bert_pairs(
             num = rng.randint(1, end - begin - 1) if end - begin > 1 else 1
             first = sum(sentences[begin : begin + num])
             second = sum(sentences[begin + num : end])
-            random_next = end - begin == 1 or rng.random() < 0.5
-            begin = begin + num if random_next else end
+            other, start = document, begin + num
+            random_next = end - begin == 1 or rng.random() < rate
+            here, begin = begin, begin + num if random_next else end
             if random_next:
-                other = rng.choice(documents)
-                start, second = rng.randrange(len(other)), 0
-                for size in other[start:]:
+                while other == document:
+                    other = rng.randrange(len(documents))
+                start, second = rng.randrange(len(documents[other])), 0
+                for size in documents[other][start:]:
                     second += size
                     if second >= target - first:
                         break
@@ -79,7 +93,9 @@ def bert_pairs(
                 first, second = (
                     (first - 1, second) if first > second else (first, second - 1)
                 )
-            rows.append((first, second, random_next))
+            rows.append(
+                Pair(first, second, random_next, (document, here), (other, start))
+            )
     return rows
 
 

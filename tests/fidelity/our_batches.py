@@ -10,6 +10,7 @@ import numpy as np
 
 from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
+from research.data.store import packing
 from research.data.store.example_index import build_index
 from tests.fidelity.table import System
 from tests.testing import example_batches, toy_objectives
@@ -57,16 +58,17 @@ def batch_of(system: System) -> tuple[dict, Example, int]:
     return objective.corrupt(text, keys, VOCAB, length), text, length
 
 
-def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
-    """Of our rows: tokens of the first and second segment, and whether the row's label
-    says two documents [B, 3]; the documents' sentences; and the length.
-    """
-    objective, length = objective_of(system)
+def draw_documents(num: int) -> list[list[int]]:
+    """Documents' sentences, each its number of tokens."""
     rng = Random(0)
-    documents = [
+    return [
         [max(2, round(rng.gauss(24, 12))) for _ in range(rng.randint(3, 60))]
-        for _ in range(2000)
+        for _ in range(num)
     ]
+
+
+def stream_of(documents: list[list[int]]) -> toy_objectives.Stream:
+    """The stream of documents with these sentences."""
     stream = toy_objectives.Stream((tuple(map(sum, documents)),))
     offsets = [
         start + size
@@ -77,6 +79,32 @@ def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
     stream.flags &= ~np.uint8(SENTENCE)
     stream.flags[stream.sentence_offsets[:-1]] |= SENTENCE
     stream.fingerprint = "fidelity"
+    return stream
+
+
+def wrong_pairs(system: System, documents: list[list[int]], epoch: int) -> np.ndarray:
+    """[N, 2]: where both segments of an epoch's pairs of two documents begin.
+
+    They are those of the copy that the epoch reads, under the system's config.
+    """
+    objective, length = objective_of(system)
+    data = system.config(system.sizes[0]).data
+    copy = epoch % data.dupe_factor if data.dupe_factor else epoch
+    text = packing.find_sentences(stream_of(documents))
+    pairs = packing.make_pairs(
+        text, objective.text_spec(length), copy * (data.pairs == "each_copy")
+    )
+    wrong = pairs.label == OTHER_DOCUMENT
+    return np.stack([pairs.start, pairs.second], axis=1)[wrong]
+
+
+def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
+    """Of our rows: tokens of the first and second segment, and whether the row's label
+    says two documents [B, 3]; the documents' sentences; and the length.
+    """
+    objective, length = objective_of(system)
+    documents = draw_documents(2000)
+    stream = stream_of(documents)
     spec = objective.text_spec(length)
     with tempfile.TemporaryDirectory() as folder:
         index = build_index(stream, spec, 0, Path(folder))

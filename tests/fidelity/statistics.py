@@ -7,6 +7,7 @@ and the official rule's.
 # B batch, L length, R raw tokens an example
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
@@ -17,8 +18,10 @@ from tests.fidelity import official_rules
 from tests.fidelity.our_batches import (
     VOCAB,
     batch_of,
+    draw_documents,
     objective_of,
     packed_pairs,
+    wrong_pairs,
 )
 from tests.fidelity.table import System
 
@@ -173,9 +176,33 @@ def pairs_by(rule: Callable) -> Callable:
 
     def pairs(system: System) -> tuple[np.ndarray, np.ndarray]:
         ours, documents, length = packed_pairs(system)
-        return ours, np.array(rule(documents, length, Random(0)))
+        rows = rule(documents, length, Random(0))
+        return ours, np.array([row[:3] for row in rows])
 
     return pairs
+
+
+EPOCHS = 40
+"""As many as BERT's and ALBERT's texts were read in."""
+
+
+def repeats_of_wrong_pairs(system: System):
+    """How often a pair of two documents is read in EPOCHS epochs, in the mean."""
+    documents, data = draw_documents(60), system.config(system.sizes[0]).data
+    ours: Counter = Counter()
+    for epoch in range(EPOCHS):
+        ours.update(map(tuple, wrong_pairs(system, documents, epoch).tolist()))
+    objective, length = objective_of(system)
+    rate, rng = objective.text_spec(length).other_document_rate, Random(0)
+    copies = [
+        official_rules.bert_pairs(documents, length, rng, rate)
+        for _ in range(data.dupe_factor)
+    ]
+    official: Counter = Counter()
+    for epoch in range(EPOCHS):
+        rows = copies[epoch % len(copies)]
+        official.update((r.begin, r.second_begin) for r in rows if r.random_next)
+    return tuple(count.total() / len(count) for count in (ours, official))
 
 
 def of_pair(make: Callable, reduce: Callable) -> Callable:
@@ -229,6 +256,7 @@ STATISTICS: dict[str, Callable] = {
     "rows of two documents": of_pair(
         pairs_by(official_rules.bert_pairs), lambda rows: rows[:, 2].mean()
     ),
+    "readings of a pair of two documents in 40 epochs": repeats_of_wrong_pairs,
     "first segment of a pair": of_pair(
         pairs_by(official_rules.bert_pairs), first_fraction
     ),

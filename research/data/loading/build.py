@@ -20,7 +20,9 @@ from research.data.documents import Document
 from research.data.formats import AUTO, FileOptions, own_keys
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
+from research.data.store.copies import Copies
 from research.data.store.example_index import Index, build_index
+from research.data.store.packing import DRAWN_UNITS
 from research.data.store.stream import build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
 from research.errors import UserError
@@ -80,7 +82,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         batch_size=config.train.batch,
         dupe_factor=data.dupe_factor,
     )
-    train_source = text_source(train, rates=rates)
+    copies = _train_copies(data, text_spec, train, cache)
+    train_source = text_source(train, rates=rates, copies=copies)
     train_source.check_batch_size()
     eval_source = text_source(held_out, rates={named: 1.0} if named else rates)
 
@@ -107,6 +110,24 @@ def _index_corpora(
     return [
         build_index(stream, text_spec.of_corpus(number), data.stride, cache)
         for number, stream in enumerate(streams)
+    ]
+
+
+def _train_copies(
+    data: Any, text_spec: TextSpec, train: list[Index], cache: Path
+) -> list[Copies]:
+    """The copies of each corpus; none where texts are packed once."""
+    specs = [text_spec.of_corpus(number) for number in range(len(train))]
+    drawn = [spec.unit in DRAWN_UNITS for spec in specs]
+    if data.pairs == "once" or not any(drawn):
+        return []
+
+    def build(index: Index, spec: TextSpec, copy: int) -> Index:
+        return build_index(index.stream, spec, data.stride, cache, copy)
+
+    return [
+        Copies(partial(build, index, spec), data.dupe_factor if is_drawn else 1)
+        for index, spec, is_drawn in zip(train, specs, drawn, strict=True)
     ]
 
 

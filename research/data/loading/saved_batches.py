@@ -19,8 +19,11 @@ from research.errors import UserError
 META_FILE = "batches.json"
 """Written last: a folder without it is incomplete."""
 
-BATCH_KEYS = ("length", "packing", "dupe_factor")
+BATCH_KEYS = ("length", "packing", "dupe_factor", "pairs")
 """Keys of config.data that batches depend on, but for those of the text itself."""
+
+LATER_SETTINGS = {"data.pairs": "once"}
+"""Values of keys that folders may lack which were saved before there were such keys."""
 
 VOCAB_ARRAYS = {
     "is_special": bool,
@@ -141,7 +144,7 @@ def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource
     folder = epath.Path(config.data.task)
     meta = _read_meta(folder / META_FILE)
     settings = json.loads(json.dumps(_batch_settings(config)))
-    for key, saved in meta["made_of"].items():
+    for key, saved in (LATER_SETTINGS | meta["made_of"]).items():
         if settings.get(key) != saved:
             raise UserError(
                 f"data.task {folder} was saved with {key}={saved!r}, but the config "

@@ -25,12 +25,16 @@ from research.data.loading.contiguous_order import (
 )
 from research.data.loading.mixture_schedule import MixtureSchedule, make_schedule
 from research.data.loading.permutation import permute
+from research.data.store.copies import Copies
 from research.data.store.example_index import Index
 
 # n rows, N examples of an epoch, C corpora of a mixture
 
 EVALUATION_SEED = 0
 """Seed of the corruption in evaluations: the same in every run."""
+
+CORPUS_SHIFT = 40
+"""Rows of a corpus are fewer than 2 ** 40."""
 
 ROWS_PER_CALL = 256
 """Rows of a seqio dataset that one call makes."""
@@ -41,7 +45,8 @@ class TextSource:
 
     Row g is at position g % N of epoch g // N; each epoch has its own shuffled order.
     In a mixture, the schedule says which corpus row g is from, and each corpus counts
-    its own rows and epochs.
+    its own rows and epochs. Where a text is packed anew for each copy of it, epochs
+    differ in size, see `Copies`.
 
     With `TextSpec.contiguous` the order is another one, the only one that depends on
     the batch size: row r of a step continues where row r of the step before ended. The
@@ -61,6 +66,7 @@ class TextSource:
         rates: Mapping[str, float],
         batch_size: int,
         dupe_factor: int = 0,
+        copies: Sequence[Copies] = (),
     ):
         """`indices[i]` is sampled at the rate of the i-th name in `rates`.
 
@@ -69,9 +75,13 @@ class TextSource:
           batch_size: rows of a step.
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
+          copies: of each corpus, whose first index is that of `indices`; none: each
+            corpus has one index.
         """
         self.rates = dict(rates)
         self.indices = tuple(indices)
+        one_each = [Copies(lambda _, own=index: own) for index in indices]
+        self._copies = tuple(copies or one_each)
         self.vocab = vocab
         self.seed, self.batch_size = seed, batch_size
         self.dupe_factor = dupe_factor
@@ -87,14 +97,18 @@ class TextSource:
         dtypes = {name: each.stored for name, each in self._arrays.items()}
         self._empty_fields = (text_spec.width, vocab.pad_id, dtypes)
         self._first = np.cumsum(self.sizes) - self.sizes
+        # Copies differ in size, so keys of their rows are counted by corpus.
+        by_corpus = np.arange(len(self.sizes)) << CORPUS_SHIFT
+        self._first_key = by_corpus if copies else self._first
         documents = np.array([index.stream.num_documents for index in indices])
         self._first_document = np.cumsum(documents) - documents
         self._labels = [index.label_table(vocab.labels) for index in indices]
         self._names = [index.name_table(vocab.labels) for index in indices]
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
+        repacked = [["copies", dupe_factor]] if copies else []
         self.fingerprint = caches.fingerprint(
-            [texts, *map(float, rates.values()), *words]
+            [texts, *map(float, rates.values()), *words, *repacked]
         )
 
     def rows(
@@ -150,7 +164,9 @@ class TextSource:
         return self._evaluation_rows(corpus, number - self._first[corpus], length)
 
     def numbers(self, counter: np.ndarray) -> np.ndarray:
-        """[n] int64: those that `rows` reads, if the source is not contiguous."""
+        """[n] int64: those that `rows` reads, if the source is not contiguous and the
+        text is packed once.
+        """
         corpus, position, epoch = self._locate(counter)
         row = self._shuffled(corpus, position, epoch, self.seed)
         return self._first[corpus] + row
@@ -191,8 +207,11 @@ class TextSource:
         self, corpus: np.ndarray, position: np.ndarray, epoch: np.ndarray
     ) -> np.ndarray:
         """[n]: the steps of the training rows at positions of epochs of corpora."""
-        corpus_counter = epoch * self.sizes[corpus] + position
-        return self.schedule.counter(corpus, corpus_counter) // self.batch_size
+        counter = np.empty_like(position)
+        for i, copies in enumerate(self._copies):
+            own = self._rows_of(i, corpus)
+            counter[own] = copies.counter(epoch[own], position[own])
+        return self.schedule.counter(corpus, counter) // self.batch_size
 
     @functools.cached_property
     def schedule(self) -> MixtureSchedule:
@@ -227,8 +246,7 @@ class TextSource:
         row = position
         if shuffle:
             row = self._shuffled(corpus, position, epoch, seed)
-        for i, index in enumerate(self.indices):
-            own = self._rows_of(i, corpus)
+        for i, index, own in self._indices_of(corpus, epoch):
             example.label[own] = self._labels[i][index.label[row[own]]]
             start_key = None
             if self._random_start:
@@ -246,21 +264,43 @@ class TextSource:
                 getattr(example, name)[own] = array
         return example, row
 
+    def locate_in_corpus(
+        self, number: int, counter: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """epoch, position [n] int64 of the rows `counter` [n] of one corpus."""
+        return self._copies[number].locate(counter)
+
     def _locate(self, counter: np.ndarray) -> tuple[np.ndarray, ...]:
         """corpus, position, epoch, each [n], of the counters g [n] int64."""
         corpus, corpus_counter = np.zeros_like(counter), counter
         if len(self.indices) > 1:
             corpus, corpus_counter = self.schedule.locate(counter)
-        epoch, position = np.divmod(corpus_counter, self.sizes[corpus])
+        epoch, position = np.empty((2, len(counter)), np.int64)
+        for i, copies in enumerate(self._copies):
+            own = self._rows_of(i, corpus)
+            epoch[own], position[own] = copies.locate(corpus_counter[own])
         return corpus, position, epoch
 
     def _shuffled(self, corpus, position, epoch, seed: int) -> np.ndarray:
         """[n] int64: rows of the index at positions of the epochs' shuffled orders."""
         row = position.copy()
-        for i, size in enumerate(self.sizes):
-            own = self._rows_of(i, corpus)
+        for _, index, own in self._indices_of(corpus, epoch):
+            size = len(index.start)
             row[own] = permute(position[own], size, seed=seed, epoch=epoch[own])
         return row
+
+    def _indices_of(
+        self, corpus: np.ndarray, epoch: np.ndarray
+    ) -> Iterator[tuple[int, Index, slice | np.ndarray]]:
+        """(number of a corpus, an index of it, the rows [n] that it has)."""
+        for i, copies in enumerate(self._copies):
+            own = self._rows_of(i, corpus)
+            if copies.num == 1:
+                yield i, self.indices[i], own
+                continue
+            copy = copies.copy(epoch)
+            for each in np.unique(copy[own]).tolist():
+                yield i, copies.index(each), (copy == each) & (corpus == i)
 
     def _rows_of(self, number: int, corpus: np.ndarray) -> slice | np.ndarray:
         """Selects the rows that are of a corpus."""
@@ -269,7 +309,7 @@ class TextSource:
     def _row_key(self, corpus, row, epoch, seed: int) -> np.ndarray:
         """[n] uint64: the keys of rows of the index in their epochs."""
         key_epoch = epoch % self.dupe_factor if self.dupe_factor else epoch
-        return counter_rng.row_key(seed, key_epoch, self._first[corpus] + row)
+        return counter_rng.row_key(seed, key_epoch, self._first_key[corpus] + row)
 
     def _evaluation_rows(self, corpus, position: np.ndarray, length: int | None = None):
         """Rows at positions of the text, with the corruption of evaluations."""

@@ -81,8 +81,9 @@ def open_user_task(
         cannot be computed, or a key is set that only our own text supports.
     """
     register_tasks.refuse_contiguous(config, objective)
-    for key, unset in (("dupe_factor", 0), ("lexicon", ""), ("packing", "none")):
-        if config.data[key] != unset:
+    unset = {"dupe_factor": 0, "lexicon": "", "packing": "none", "pairs": "once"}
+    for key, value in unset.items():
+        if config.data[key] != value:
             raise UserError(
                 f"data.{key} is set, but data.task {config.data.task} is a seqio task "
                 "of your own, which does not support it"

@@ -181,6 +181,9 @@ def _row_maker(name: str, sources: dict[str, TextSource], corpus: int, specs: di
         epoch = number // size
         shuffle, step = bool(shuffle[0]), EVALUATION_STEP
         if shuffle:
+            # The registry repeats as many positions as the first copy has rows.
+            counter = epoch * source.sizes[corpus] + position
+            epoch, position = source.locate_in_corpus(corpus, counter)
             step = source.training_step(corpora, position, epoch)
         rows = source.make_rows(
             corpora, position, epoch, step, seed=int(seed[0]), shuffle=shuffle

@@ -11,6 +11,7 @@ import numpy as np
 from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data import cache, counter_rng
 from research.data.store.packed_documents import Pieces
+from research.data.store.packing import DRAWN_UNITS
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
 from research.data.store.text_units import (
@@ -127,7 +128,7 @@ class Index(NamedTuple):
 
 
 def build_index(
-    stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path
+    stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path, copy: int = 0
 ) -> Index:
     """The index of a stream, read from the cache if it was built before.
 
@@ -155,6 +156,8 @@ def build_index(
         over them is a row (BERT's run_squad.py, doc_spans). With `text_spec.stride`
         alone every window over a single part that is too long is a row.
 
+    Of `packing.DRAWN_UNITS` each `copy` has other random choices.
+
     A sentence that is longer than a row of `sentences` or `passage` is cut, and
     continues in the next row. All units but `stream` start at positions that the text
     or the row before determines, so they have no stride.
@@ -175,7 +178,8 @@ def build_index(
     pair_labels = is_pair and text_spec.unit != "parts"
 
     def create(folder: Path) -> dict[str, dict[str, int]]:
-        spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride)
+        drawn = {"copy": copy} if copy else {}
+        spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride, **drawn)
         return _save_arrays(folder, spans)
 
     is_packed = text_spec.unit == "packed"
@@ -186,7 +190,8 @@ def build_index(
             return _damaged_pieces(_load_pieces(folder), arrays, stream, text_spec)
         return _find_damage(arrays, stream, pair_labels=pair_labels)
 
-    cache_key = _cache_key(stream, text_spec, stride)
+    assert not copy or text_spec.unit in DRAWN_UNITS, text_spec.unit
+    cache_key = _cache_key(stream, text_spec, stride, copy)
     folder = cache.get_or_create(
         cache_dir, "index", cache_key, create, find_damage=find_damage
     )
@@ -201,7 +206,7 @@ def build_index(
     )
 
 
-def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
+def _cache_key(stream: Stream, text_spec: TextSpec, stride: int, copy: int) -> dict:
     """All that the arrays of an index depend on."""
     key = {
         "version": VERSION,
@@ -209,7 +214,7 @@ def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
         "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
         "stride": stride,
     }
-    later = {name: getattr(text_spec, name) for name in LATER_FIELDS}
+    later = {name: getattr(text_spec, name) for name in LATER_FIELDS} | {"copy": copy}
     return key | {name: value for name, value in later.items() if value}
 
 

@@ -1,7 +1,8 @@
 """Rows of whole sentences, and pairs of segments as BERT and as ELECTRA make them.
 
-Random choices are hashes of (document, turn) under a fixed seed, so the rows are a
-function of the text and the `TextSpec`. All documents are packed in parallel: in each
+Random choices are hashes of (document, turn) under a seed that is the number of the
+copy of the text, so the rows are a function of the text, the `TextSpec` and that
+number. All documents are packed in parallel: in each
 turn every document that still has text makes one pair.
 """
 
@@ -17,8 +18,8 @@ from research.data import counter_rng
 from research.data.store.stream import Stream
 from research.errors import UserError
 
-SEED = 0
-"""Of the random choices of packing: the same in every run."""
+DRAWN_UNITS = ("pair", "sentence_pair", "halves")
+"""Units of text whose rows depend on random choices, and so on the copy."""
 
 ONE_SEGMENT_RATE = 0.1
 MIN_TARGET = 5
@@ -92,7 +93,7 @@ def fill_rows(text: Sentences, edges: np.ndarray, length: int):
     return start, text.end[np.array(last, np.int64)] - start
 
 
-def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
+def make_pairs(text: Sentences, text_spec: TextSpec, copy: int = 0) -> Pairs:
     """The pairs of the units "pair", "sentence_pair" and "halves".
 
     "pair" is google-research/bert's create_pretraining_data. Sentences of a document
@@ -116,6 +117,10 @@ def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
 
     For "halves" see `_next_halves`.
 
+    Args:
+      copy: the number of the copy of the text, each of which is packed anew, as
+        create_pretraining_data does for each of dupe_factor copies.
+
     Raises:
       UserError: B may be of another document, but there is one alone; or there is no
         room for two tokens.
@@ -131,12 +136,12 @@ def make_pairs(text: Sentences, text_spec: TextSpec) -> Pairs:
             f"data.length leaves {text_spec.length} tokens of text, and a pair needs 2"
         )
     document, begin = np.arange(num), text.first[:-1].copy()
-    key = counter_rng.row_key(SEED, document, np.zeros(num, np.int64))
+    key = counter_rng.row_key(copy, document, np.zeros(num, np.int64))
     target = _targets(key, text_spec.short_rate, 2, text_spec.length)
     turns, ends = [], text.ends
     while len(document):
         turn = np.full(len(document), len(turns))
-        key = counter_rng.row_key(SEED, document, turn)
+        key = counter_rng.row_key(copy, document, turn)
         turns.append(
             _next_halves(text, ends, text_spec, document, begin, key)
             if halves

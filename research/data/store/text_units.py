@@ -85,9 +85,11 @@ def _packed_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
     )
 
 
-def _pair_spans(stream: Stream, text_spec: TextSpec, stride: int) -> Spans:
+def _pair_spans(
+    stream: Stream, text_spec: TextSpec, stride: int, copy: int = 0
+) -> Spans:
     text = packing.find_sentences(stream)
-    pairs = packing.make_pairs(text, text_spec)
+    pairs = packing.make_pairs(text, text_spec, copy)
     return Spans(**pairs._asdict(), total=int(text.ends[-1]))
 
 

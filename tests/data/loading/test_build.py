@@ -70,6 +70,43 @@ def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
         )
 
 
+def test_pairs_are_packed_anew_for_each_copy(make, corpus):
+    """Epochs 0 and 2 have the first of two copies, epoch 1 the other; a batch depends
+    on its step alone; with pairs=once all epochs have the same pairs.
+    """
+    settings = {"dupe_factor": 2, "pairs": "each_copy"}
+    data, again = (make(corpus, "sentences", **settings) for _ in range(2))
+    assert (
+        data.fingerprint == again.fingerprint != make(corpus, "sentences").fingerprint
+    )
+    last = 5 * data.train.num_examples // 8
+    read = list(data.train.batches(0, None, last + 1))
+    for step in (last, 0, last // 5, last // 3):
+        assert_same_batch(read[step], again.train.batch(step))
+        own = [again.train.batch(step, slice(n, n + 4)) for n in (0, 4)]
+        assert_same_batch(read[step], concatenate(own))
+    found = [texts_of_epochs(data.train.source, n) for n in range(3)]
+    assert found[0] == found[2] != found[1]
+    assert len(found[0] & found[1]) < 0.9 * len(found[0])
+    source = make(corpus, "sentences", dupe_factor=2).train.source
+    once = [texts_of_epochs(source, n) for n in range(2)]
+    assert once[0] == once[1] == found[0]
+
+
+def texts_of_epochs(source, epoch: int) -> set[tuple]:
+    """The texts that all corpora have in an epoch."""
+    texts = set()
+    for number in range(len(source.indices)):
+        counter = np.arange(9 * source.sizes[number])
+        epochs, position = source.locate_in_corpus(number, counter)
+        position = position[epochs == epoch]
+        corpus, each = np.full((1, len(position)), number)[0], position * 0 + epoch
+        text, _ = source.raw_examples(corpus, position, each, 0, seed=0, shuffle=False)
+        rows = zip(text.token, text.length, text.first_length, strict=True)
+        texts |= {(number, first, *token[:size]) for token, size, first in rows}
+    return texts
+
+
 def has_text(rows):
     """[B] bool, from the first array of segments."""
     return next(rows[key] for key in rows if "segment" in key).any(axis=1)

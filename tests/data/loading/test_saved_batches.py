@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from etils import epath
 
+from research.data.cache import fingerprint
 from research.data.loading import saved_batches
 from research.data.pipeline import open_data
 from research.errors import UserError
@@ -85,12 +86,27 @@ def test_an_error_names_the_key_that_differs(saved):
         ("data.length", 16),
         ("data.dupe_factor", 2),
         ("data.packing", "best_fit"),
+        ("data.pairs", "each_copy"),
     ):
         other = config.copy_and_resolve_references()
         section, _, name = key.rpartition(".")
         (other[section] if section else other)[name] = value
         with pytest.raises(UserError, match=key):
             small_data.open_small(other)
+
+
+def test_a_folder_without_a_later_key_has_its_neutral_value(saved):
+    """As one that was saved before data.pairs could be set."""
+    _, config, folder = saved
+    file = folder / saved_batches.META_FILE
+    meta = json.loads(file.read_bytes())
+    del meta["made_of"]["data.pairs"], meta["digest"]
+    meta["digest"] = fingerprint(meta)
+    file.write_text(json.dumps(meta))
+    assert small_data.open_small(config)[0].train.num_examples
+    config.data.pairs = "each_copy"
+    with pytest.raises(UserError, match=r"data\.pairs='once'"):
+        small_data.open_small(config)
 
 
 def test_more_rows_than_were_saved_are_refused(saved):

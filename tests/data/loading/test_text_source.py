@@ -1,5 +1,6 @@
 """Rows made from text: pairs, corpora, steps, dupe_factor, contiguous streams."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from research.batch import EVALUATION_STEP, NEXT, OTHER_DOCUMENT, TextSpec
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
+from research.data.store.copies import Copies
 from research.errors import UserError
 from tests.testing import toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -32,11 +34,14 @@ def make(tmp_path):
         rates=None,
         seed=0,
         dupe_factor=0,
+        repacked=False,
     ):
         text_spec = objective.text_spec(8)
-        indices = [
-            example_index.build_index(s, text_spec, 0, tmp_path) for s in streams
+        copies = [
+            Copies(partial(build_copy, tmp_path, text_spec, s), dupe_factor)
+            for s in streams
         ]
+        indices = [each.index(0) for each in copies]
         source = TextSource(
             indices,
             objective,
@@ -46,10 +51,15 @@ def make(tmp_path):
             rates=dict(enumerate(rates or [1] * len(indices))),
             batch_size=batch,
             dupe_factor=dupe_factor,
+            copies=copies if repacked else (),
         )
         return Pipeline(source, batch_size=batch)
 
     return make
+
+
+def build_copy(folder, text_spec, stream, copy):
+    return example_index.build_index(stream, text_spec, 0, folder, copy)
 
 
 @pytest.mark.parametrize("unit", ["pair", "sentence_pair", "halves"])
@@ -239,3 +249,67 @@ def test_a_corpus_with_too_few_rows_or_examples_is_refused(make):
 def test_contiguous_streams_use_the_same_index(make):
     assert make(CONTIGUOUS).fingerprint == make(toy_objectives.Objective()).fingerprint
     assert TextSpec("stream", 8).contiguous is False
+
+
+@pytest.mark.parametrize("streams", [LONG_STREAMS[:1], LONG_STREAMS])
+@pytest.mark.parametrize("dupe_factor", [0, 3])
+def test_an_epoch_has_the_rows_of_its_copy(make, tmp_path, streams, dupe_factor):
+    objective = toy_objectives.Objective("pair")
+    settings = {"dupe_factor": dupe_factor, "repacked": True, "batch": 8}
+    data = make(objective, streams, **settings)
+    spec, copies = objective.text_spec(8), []
+    for epoch in range(8):
+        copy = epoch % dupe_factor if dupe_factor else epoch
+        copies.append([build_copy(tmp_path, spec, s, copy) for s in streams])
+    most = sum(len(copy[0].start) for copy in copies)
+    rows = concatenate(data.batches(0, None, -(-most * len(streams) // 8)))
+    for number in range(len(streams)):
+        own = rows["corpus"] == number
+        texts = [
+            tuple(t[:n])
+            for t, n in zip(
+                rows["token"][own], rows["weight"][own].sum(1).astype(int), strict=True
+            )
+        ]
+        begin = 0
+        for copy in copies[:5]:
+            expected = [tuple(t) for t in toy_objectives.example_texts(copy[number])]
+            assert sorted(texts[begin : begin + len(expected)]) == sorted(expected)
+            begin += len(expected)
+
+
+def test_a_batch_of_a_repacked_text_depends_on_its_step_alone(make):
+    """Read in any order, by any batch size, and by hosts that each read some rows."""
+    settings = {"streams": LONG_STREAMS, "dupe_factor": 2, "repacked": True}
+    objective = toy_objectives.Objective("pair", timed=True)
+    rows = concatenate(make(objective, batch=6, **settings).batches(0, None, 60))
+    fresh = make(objective, batch=6, **settings)
+    for step in (59, 3, 31, 0, 58):
+        whole = fresh.batch(step)
+        here = {k: v[6 * step : 6 * step + 6] for k, v in rows.items()}
+        assert_same_batch(whole, here)
+        halves = [fresh.batch(step, slice(n, None, 2)) for n in (0, 1)]
+        for name in whole:
+            np.testing.assert_array_equal(halves[1][name], whole[name][1::2])
+    other = concatenate(make(objective, batch=12, **settings).batches(0, None, 30))
+    for name in rows.keys() - {"step"}:
+        np.testing.assert_array_equal(other[name], rows[name])
+
+
+def test_the_same_copy_has_the_same_corruption(make):
+    """Rows of a text recur with their random numbers after dupe_factor epochs."""
+    data = make(toy_objectives.Objective("pair"), dupe_factor=2, repacked=True, batch=1)
+    copies = data.source._copies[0]
+    cycle = copies.size(0) + copies.size(1)
+    rows = concatenate(data.batches(0, None, 2 * cycle))
+    keys = [
+        sorted(map(tuple, rows["random"][n : n + cycle].tolist())) for n in (0, cycle)
+    ]
+    assert keys[0] == keys[1] and len(set(keys[0])) == cycle
+
+
+def test_an_evaluation_reads_the_first_copy(make):
+    objective = toy_objectives.Objective("pair")
+    once = concatenate(make(objective).evaluation())
+    repacked = concatenate(make(objective, repacked=True, dupe_factor=3).evaluation())
+    np.testing.assert_array_equal(repacked["token"], once["token"])

@@ -103,10 +103,11 @@ def test_order_and_corruption_depend_on_the_datasets_seed(make):
     assert_rows_equal(rows, data.train.source.rows(np.arange(data.train.num_examples)))
 
 
+@pytest.mark.parametrize("pairs", ["once", "each_copy"])
 @pytest.mark.parametrize("corpus", ["one", "mixture"])
-def test_pairs_corpora_steps_and_dupe_factor_are_the_same(make, corpus):
+def test_pairs_corpora_steps_and_dupe_factor_are_the_same(make, corpus, pairs):
     config = make(corpus)
-    config.data.update(stride=0, dupe_factor=2)
+    config.data.update(stride=0, dupe_factor=2, pairs=pairs)
     objective = toy_objectives.Objective("pair", timed=True)
     native = open_data(config, objective)
     config.data.reader = "seqio"

@@ -269,6 +269,7 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
         ("dupe_factor", 3),
         ("lexicon", "words.tsv"),
         ("packing", "best_fit"),
+        ("pairs", "each_copy"),
     ):
         config = texts_config.copy_and_resolve_references()
         config.data[key] = value

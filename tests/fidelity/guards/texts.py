@@ -80,30 +80,6 @@ def opened(name: str) -> Opened:
     return Opened(config, objective, open_data(config, objective), texts)
 
 
-def first_epochs(own: Opened, num: int) -> np.ndarray:
-    """[epochs, rows, 3]: where the spans of rows begin, and their labels, sorted."""
-    source = own.data.train.source
-    count = source.num_examples
-    epochs = []
-    for epoch in range(num):
-        row = np.arange(count)
-        zero = np.zeros_like(row)
-        text, _ = source.raw_examples(
-            zero, row, zero + epoch, zero, seed=0, shuffle=False
-        )
-        at = text.document, text.first_length, text.label, text.length
-        epochs.append(np.stack(at, axis=1))
-    return np.array(epochs)
-
-
-@guard("packing")
-def packing_of_copies(system: System):
-    """Whether the rows of two epochs, each of a copy of its own, are the same."""
-    one, two = first_epochs(opened(system.name), 2)
-    once = np.array_equal(one, two)
-    return phrase({"once": once, "anew for each copy": not once})
-
-
 @guard("order of the copies")
 def order_of_copies(system: System):
     """Whether the first epoch has each text once, or twice of some copies' texts."""

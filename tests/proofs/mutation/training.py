@@ -269,10 +269,34 @@ MUTANTS = [
         "all rows of a document are short where ELECTRA's are one by one",
         PACKING,
         "target = _targets(key, text_spec.short_rate, MIN_TARGET, length)",
-        "key_of_all = counter_rng.row_key(SEED, document, 0 * document)\n"
+        "key_of_all = counter_rng.row_key(0, document, 0 * document)\n"
         "    target = _targets(key_of_all, text_spec.short_rate, MIN_TARGET, length)",
         TEST_PACKING,
         "equal_those_of_electras_script",
+    ),
+    Mutant(
+        "all copies of a text have the same pairs: each negative recurs 40 times",
+        "research/data/loading/build.py",
+        "return build_index(index.stream, spec, data.stride, cache, copy)",
+        "return build_index(index.stream, spec, data.stride, cache, 0 * copy)",
+        "tests/data/loading/test_build.py",
+        "anew_for_each_copy",
+    ),
+    Mutant(
+        "BERT's ten copies are packed once",
+        "experiments/bert.py",
+        'pairs="each_copy"',
+        'pairs="once"',
+        "tests/fidelity/test_facts.py",
+        "readings and bert",
+    ),
+    Mutant(
+        "the number of a row counts the copies that were made, not all",
+        "research/data/store/copies.py",
+        "ends = self._ends_to(lambda ends: len(ends) > last or len(ends) == self.num)",
+        "ends = self._ends_to(lambda ends: len(ends) > copy.max(initial=0))",
+        "tests/data/store/test_copies.py",
+        "whatever_was_asked_before",
     ),
     Mutant(
         "windows cross the end of a shard",
