@@ -105,7 +105,7 @@ def read_run(path: str) -> Run:
     """
     workdir = epath.Path(path)
     if not (workdir / "config.json").exists():
-        raise UserError(f"{path} is no run: it has no config.json")
+        raise UserError(f"RUN={path} is no run: it has no config.json")
     origin = {}
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from research import objectives
+from research import networks, objectives
 from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
 from research.data import counter_rng
 from research.errors import UserError
@@ -238,12 +238,12 @@ def test_all_pairs_of_positions_are_equally_likely():
 
 
 def test_too_few_token_types_are_refused():
-    build = objectives.make_objective("unilm").network
+    needs = objectives.make_objective("unilm").needs(VOCAB)
     small = {"layers": 1, "width": 8, "heads": 1}
     with pytest.raises(UserError, match=r"model.token_types is 2.* 6"):
-        build(model_options(**small, token_types=2), VOCAB)
+        networks.build(model_options(**small, token_types=2), needs, VOCAB)
     for enough in (0, 6):
-        build(model_options(**small, token_types=enough), VOCAB)
+        networks.build(model_options(**small, token_types=enough), needs, VOCAB)
 
 
 @pytest.mark.parametrize(

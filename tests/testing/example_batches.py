@@ -1,5 +1,6 @@
 """A small vocabulary and random texts, for tests that need no corpus."""
 
+import jax
 import numpy as np
 
 from research.batch import WORD, Example, Lexicon, VocabInfo
@@ -62,3 +63,8 @@ def texts(
 def keys(num_rows: int, seed: int = 0) -> np.ndarray:
     """Keys of the first rows of an epoch."""
     return counter_rng.row_key(seed, np.zeros(num_rows, np.int64), np.arange(num_rows))
+
+
+def rows(example: Example, index) -> Example:
+    """The rows of an example at an index or slice."""
+    return jax.tree.map(lambda array: array[index], example)

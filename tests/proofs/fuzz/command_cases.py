@@ -142,31 +142,48 @@ VALUES = {
 }
 """Flag -> values that it may have, besides any other."""
 
+SOUND_VALUES = {
+    "config": st.sampled_from(["experiments/mlm.py", "experiments/bert.py:tiny"]),
+    "sweep": st.just("experiments/sweeps/objectives.py"),
+    "table": st.sampled_from(["@/fine.py", fake_sweep.__file__]),
+    "workdir": st.sampled_from(["@/sweep", "@/new"]),
+    "output": st.just("@/new"),
+    "to": st.just("@/a.jsonl"),
+    "topology": st.just("cpu:1"),
+    "on": st.just("local"),
+    "scale": st.just("smoke"),
+    "format": st.sampled_from(["md", "csv"]),
+}
+"""Flag -> values with which a command can go on; every second case has them."""
+
 
 @st.composite
 def cases(draw: st.DrawFn) -> CommandCase:
     name = draw(st.sampled_from(list(COMMANDS)))
+    sound = draw(st.booleans())
     words, chosen = [], []
     if name == "sweep":
         actions = [*sweep.ACTIONS, "", "", "", "x"]
         words += filter(None, [draw(st.sampled_from(actions))])
     flags = [f for f in COMMANDS[name].parser()._actions if f.dest != "help"]
-    chosen = [f for f in flags if f.required and draw(st.integers(0, 19)) < 19]
+    chosen = [
+        f for f in flags if f.required and (sound or draw(st.integers(0, 19)) < 19)
+    ]
     if name == "sweep" and not words:
         chosen += [flag for flag in flags if flag.dest == "sweep"]
-    chosen += draw(st.lists(st.sampled_from(flags), max_size=3))
+    chosen += draw(st.lists(st.sampled_from(flags), max_size=1 if sound else 3))
     for flag in chosen:
-        words += draw(_flag_words(flag))
-    for key in draw(st.lists(st.sampled_from(list(KEYS)), max_size=1)):
+        words += draw(_flag_words(flag, sound))
+    for key in draw(st.lists(st.sampled_from(list(KEYS)), max_size=1 - sound)):
         words.append(f"--config.{key}={draw(values.value_of(KEYS[key]))}")
-    if draw(st.integers(0, 19)) == 19:
+    if not sound and draw(st.integers(0, 19)) == 19:
         words.append(draw(values.texts))
     return CommandCase(name, tuple(words))
 
 
 @st.composite
-def _flag_words(draw: st.DrawFn, flag: argparse.Action) -> list[str]:
-    odd = draw(st.integers(0, 9)) == 9
+def _flag_words(draw: st.DrawFn, flag: argparse.Action, sound: bool) -> list[str]:
+    odd = not sound and draw(st.integers(0, 9)) == 9
     if not flag.option_strings:
         return draw(st.lists(workdirs, min_size=flag.nargs - odd, max_size=flag.nargs))
     name, *_ = flag.option_strings
@@ -174,6 +191,7 @@ def _flag_words(draw: st.DrawFn, flag: argparse.Action) -> list[str]:
         return [name + "=x" * odd]
     number = values.numbers if flag.type in (int, float) else values.anything
     usual = VALUES.get(flag.dest, number)
+    usual = SOUND_VALUES.get(flag.dest, usual) if sound else usual
     odd_values = values.words if flag.dest in ("workdir", "output") else values.anything
     value = draw(odd_values if odd else usual)
     return [name, value] if draw(st.booleans()) else [f"{name}={value}"]
