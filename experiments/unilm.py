@@ -5,7 +5,7 @@ python -m launch.train --config=experiments/unilm.py:tiny --workdir=runs/unilm
 15 % of the tokens are masked, one choice in five a bigram or trigram. A row is
 bidirectional (1/3), source and target (1/3), left-to-right or right-to-left (1/6 each);
 token types tell the modes apart. Bidirectional pairs also have next sentence
-prediction.
+prediction, and they alone are pairs of two documents.
 
 Look at: valid/unilm with one mode alone (--config.objective.bidirectional=1 and the
 others 0), which is lower the more a mode attends to.
@@ -15,7 +15,7 @@ not released; the fine-tuning code (unilm-v1, seq2seq_loader.py) has its masking
 
 Departs (docs/fidelity.md has the values): model.init; optimizer.learning_rate; rate of
 the first step, in parts of peak / warm-up; clipping; initial parameters; tokens that 15
-% are taken of; tokens that exceed 15 %; separators that may be chosen.
+% are taken of.
 """
 
 from experiments import base, bert
@@ -31,7 +31,9 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.data.update(normalizer="none", pairs="each_copy")
     config.optimizer.decay_from = "warmup"
-    config.objective.update(name="unilm", random_tokens="all")
+    config.objective.update(name="unilm", random_tokens="all", surplus="random")
+    config.objective.other_documents = "bidirectional"
+    config.objective.last_separators = "forward"
     config.model.update(token_types=6, norm_epsilon=1e-5)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 28_996

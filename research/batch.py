@@ -38,9 +38,10 @@ PIECE_SPECIALS, MIN_PIECE_COLUMNS = 3, 16
 for the separator after it; and those that it takes at least, so that specials and the
 rounded numbers of targets of short pieces cannot fill a row."""
 
-NEXT, OTHER_DOCUMENT, NONADJACENT = 0, 1, 2
+NEXT, OTHER_DOCUMENT, NONADJACENT, LONE = 0, 1, 2, 3
 """Labels of pairs: the second span follows the first, is from another document, or is
-from the same document but not adjacent."""
+from the same document but not adjacent. LONE: it is from another document since one
+sentence alone was left; so labelled where `TextSpec.lone` asks for it."""
 
 BACKWARD = 1
 """Label of rows that read a stream from its end to its start; within a row the tokens
@@ -114,6 +115,9 @@ class TextSpec(NamedTuple):
 
     # Names of arrays that the text's format has beside it, see `Example.arrays`.
     arrays: tuple[str, ...] = ()
+
+    # Pairs: whether those of a lone sentence have the label LONE.
+    lone: bool = False
 
     @property
     def width(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.batch import (
+    LONE,
     OTHER_DOCUMENT,
     SENTENCE,
     ArraySpec,
@@ -57,9 +58,12 @@ class Objective(objectives.Objective):
     one segment (bos, text, eos); source and target are the two spans, or one span cut
     before a sentence (anywhere, if it has only one sentence).
 
-    Chosen are single tokens or short n-grams, which end before a special; the last one
-    is cut to the budget. The only special that may be chosen is a target's eos, which
-    teaches where to stop.
+    Chosen are single tokens or short n-grams, which end before a special. The only
+    special that may be chosen is the last eos, of targets or also of left-to-right
+    rows, which teaches where to stop.
+
+    Where pairs of two documents are bidirectional alone, these are as many as at
+    `other_document_rate`; the mode of a pair of a lone sentence is drawn as any.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
@@ -78,6 +82,15 @@ class Objective(objectives.Objective):
     backward: float = fraction(1 / 6)  # fraction of rows
     other_document_rate: float = fraction(0.5)  # fraction of pairs whose second span is
     # from another document
+    other_documents: str = choice("any", ("any", "bidirectional"))  # rows that may be
+    # such pairs; any: those of the other modes then read the first span alone;
+    # bidirectional: those of the other modes read both spans
+    surplus: str = choice("last", ("last", "random"))  # chosen tokens that exceed
+    # `rate`, and so are none; last: the end of the last n-gram; random: any (released
+    # code)
+    last_separators: str = choice("target", ("target", "forward"))  # which rows' last
+    # eos may be chosen: those with a target; forward: left-to-right rows, too (released
+    # code)
 
     family = "LM"
     pattern = "general"
@@ -108,24 +121,36 @@ class Objective(objectives.Objective):
         return max_masked(self.rate, length)
 
     def text_spec(self, length: int) -> TextSpec:
-        return TextSpec(
-            "pair", length - 3, other_document_rate=self.other_document_rate
-        )
+        rate, alone = self.other_document_rate, self.other_documents != "any"
+        if alone:
+            rate *= self.bidirectional
+        return TextSpec("pair", length - 3, other_document_rate=rate, lone=alone)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         scored = scored_specs(self.num_scored(length))
         return input_specs(length) | scored | sentence_pairs.label_specs()
 
-    def mode(self, key: np.ndarray) -> np.ndarray:
-        """[B] int64: the mode of each row."""
-        ends = np.cumsum(self._mode_rates)[:-1]
-        return np.searchsorted(ends, counter_rng.uniform(key, "mode", 1)[:, 0], "right")
+    def mode(self, key: np.ndarray, label: np.ndarray) -> np.ndarray:
+        """[B] int64: the mode of each row, whose pair has the label [B]."""
+        draw = counter_rng.uniform(key, "mode", 1)[:, 0]
+        mode = _draw_mode(draw, self._mode_rates)
+        if self.other_documents == "any":
+            return mode
+        # Rows that are bidirectional whatever is drawn are left out of the fraction.
+        always = self.bidirectional * self.other_document_rate
+        bidirectional, *rest = self._mode_rates
+        rates = np.array([bidirectional - always, *rest]) / max(1 - always, 1e-9)
+        mode = np.where(label == LONE, mode, _draw_mode(draw, rates))
+        return np.where(label == OTHER_DOCUMENT, BIDIRECTIONAL, mode)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
         """Masks round(rate * tokens) of a row's tokens, and sets its mode's rank."""
-        mode = self.mode(key)
+        mode = self.mode(key, example.label)
+        lone = example.label == LONE
+        label = np.where(lone, OTHER_DOCUMENT, example.label).astype(np.int32)
+        example = example._replace(label=label)
         size = segment_sizes(example, key, mode)
         begin = np.pad(size, [(0, 0), (1, 0)])[:, :-1]
         prefixes = (vocab.bos_id, None)
@@ -145,13 +170,16 @@ class Objective(objectives.Objective):
 
         candidate = ~vocab.is_special[token] & here
         last = np.arange(length) == text.length[:, None] - 1
-        candidate |= last & (two & (mode == SEQ2SEQ))[:, None]
+        may_end = two & (mode == SEQ2SEQ)
+        if self.last_separators == "forward":
+            may_end |= mode == FORWARD
+        candidate |= last & may_end[:, None]
         num_scored = self.num_scored(length)
         sizes = ngram_sizes(key, length, self.ngram_rate, self.max_ngram)
         count = mask_budget(text.length, self.rate, num_scored)
         scored = replace_chosen(
             token,
-            choose_ngrams(key, candidate, sizes, count),
+            choose_ngrams(key, candidate, sizes, count, surplus=self.surplus),
             key,
             vocab,
             num_scored=num_scored,
@@ -218,6 +246,11 @@ class Objective(objectives.Objective):
         return terms | sentence_pairs.label_terms("nsp", logits, batch), ()
 
 
+def _draw_mode(draw: np.ndarray, rates: Sequence[float]) -> np.ndarray:
+    """[B] int64: modes at these rates, by uniform numbers [B]."""
+    return np.searchsorted(np.cumsum(rates)[:-1], draw, "right")
+
+
 def segment_sizes(example: Example, key: np.ndarray, mode: np.ndarray) -> np.ndarray:
     """[B, 2]: raw tokens of each segment of a row, by its mode; the second may be 0."""
     both = (mode == BIDIRECTIONAL) | (example.label != OTHER_DOCUMENT)
@@ -256,12 +289,19 @@ def ngram_sizes(
 
 
 def choose_ngrams(
-    key: np.ndarray, candidate: np.ndarray, sizes: np.ndarray, count: np.ndarray
+    key: np.ndarray,
+    candidate: np.ndarray,
+    sizes: np.ndarray,
+    count: np.ndarray,
+    *,
+    surplus: str = "last",
 ) -> np.ndarray:
     """[B, L] bool: `count` [B] of the candidates [B, L], by positions in random order.
 
     A position that is still free takes `sizes` [B, L] tokens from itself on, up to the
-    first that is no candidate; those chosen before are skipped (the released code).
+    first that is no candidate; those chosen before are skipped (the released code). Of
+    what the last one has too much, its end is left out, or with `surplus` random as
+    many tokens of any n-gram.
     """
     max_size = int(sizes.max(initial=1))
     score = counter_rng.candidate_scores(key, "choose", candidate)
@@ -289,6 +329,8 @@ def choose_ngrams(
         return np.zeros(candidate.shape, bool)
     last = counter_rng.nth_smallest(turn, count)
     chosen, cut = turn < last, turn == last
+    if surplus == "random":
+        return counter_rng.choose_subset(key, "surplus", chosen | cut, count)
     left = (count - chosen.sum(axis=1))[:, None]
     chosen |= cut & (np.cumsum(cut, axis=1, dtype=np.int32) <= left)
     return chosen & (count > 0)[:, None]

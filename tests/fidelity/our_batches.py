@@ -24,6 +24,12 @@ VOCAB = VOCAB._replace(
 )
 
 
+LARGE = example_batches.vocab(6000)
+"""That of texts that were packed, which have ids up to 5000."""
+
+NUM_DOCUMENTS = 2000
+"""That are packed."""
+
 PARTS = {"ernie": "token"}
 """Systems whose objective has parts -> the one that is measured."""
 
@@ -98,27 +104,30 @@ def wrong_pairs(system: System, documents: list[list[int]], epoch: int) -> np.nd
     return np.stack([pairs.start, pairs.second], axis=1)[wrong]
 
 
-def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
-    """Of our rows: tokens of the first and second segment, and whether the row's label
-    says two documents [B, 3]; the documents' sentences; and the length.
-    """
+def packed_batch(system: System) -> tuple[dict, np.ndarray]:
+    """Our batch of all pairs of synthetic documents, and the pairs' labels."""
     objective, length = objective_of(system)
-    documents = draw_documents(2000)
-    stream = stream_of(documents)
     spec = objective.text_spec(length)
     with tempfile.TemporaryDirectory() as folder:
+        stream = stream_of(draw_documents(NUM_DOCUMENTS))
         index = build_index(stream, spec, 0, Path(folder))
         row = np.arange(len(index.start))
         arrays = index.read(row, spec.width, VOCAB.pad_id)
         label = np.array(index.label)
     zero = np.zeros_like(row)
     arrays |= {"corpus": zero, "step": zero, "label": label}
-    vocab = example_batches.vocab(6000)
-    batch = objective.corrupt(
-        Example(**arrays), example_batches.keys(len(row)), vocab, length
-    )
+    keys = example_batches.keys(len(row))
+    return objective.corrupt(Example(**arrays), keys, LARGE, length), label
+
+
+def packed_pairs(system: System) -> tuple[np.ndarray, list[list[int]], int]:
+    """Of our rows: tokens of the first and second segment, and whether the row's label
+    says two documents [B, 3]; the documents' sentences; and the length.
+    """
+    batch, label = packed_batch(system)
     text = (batch["segment"] > 0) & ~np.isin(
-        batch["token"], [vocab.bos_id, vocab.eos_id]
+        batch["token"], [LARGE.bos_id, LARGE.eos_id]
     )
     sizes = [(text & (batch["token_type"] == n)).sum(axis=1) for n in (0, 1)]
+    documents, (_, length) = draw_documents(NUM_DOCUMENTS), objective_of(system)
     return np.stack([*sizes, label == OTHER_DOCUMENT], axis=1), documents, length

@@ -16,10 +16,12 @@ import numpy as np
 from research.batch import WORD
 from tests.fidelity import official_rules
 from tests.fidelity.our_batches import (
+    NUM_DOCUMENTS,
     VOCAB,
     batch_of,
     draw_documents,
     objective_of,
+    packed_batch,
     packed_pairs,
     wrong_pairs,
 )
@@ -65,7 +67,30 @@ def chosen_or_shuffled(system: System):
 
 def two_way_rows(system: System):
     """Share of UniLM's rows whose first token type is that of a pair."""
-    return np.mean(batch_of(system)[0]["token_type"][:, 0] == 0), 1 / 3
+    return np.mean(packed_batch(system)[0]["token_type"][:, 0] == 0), 1 / 3
+
+
+def tokens_of_a_row(token_type: int) -> Callable:
+    """Of UniLM's rows with this first token type: their mean number of tokens.
+
+    Officially they are full: a document's sentences up to the row's end, and what is
+    left (rows of one lone sentence as well).
+    """
+
+    def tokens(system: System):
+        batch, _ = packed_batch(system)
+        size = (batch["segment"] > 0).sum(axis=1)
+        (_, length), full = objective_of(system), []
+        for sentences in draw_documents(NUM_DOCUMENTS):
+            rest = list(sentences)
+            while rest:
+                count = 0
+                while rest and (not count or count < length - 3):
+                    count += rest.pop(0)
+                full.append(min(count, length - 3) + (2 if token_type in (2, 3) else 3))
+        return size[batch["token_type"][:, 0] == token_type].mean(), np.mean(full)
+
+    return tokens
 
 
 def rounded_share(system: System, length: int) -> float:
@@ -226,6 +251,9 @@ STATISTICS: dict[str, Callable] = {
     "spread of the number of chosen tokens": spread_of_chosen,
     "chosen and shuffled tokens of a full row": chosen_or_shuffled,
     "rows of two-way attention": two_way_rows,
+    "tokens of a row of source and target": tokens_of_a_row(4),
+    "tokens of a left-to-right row": tokens_of_a_row(2),
+    "tokens of a right-to-left row": tokens_of_a_row(3),
     "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
     "runs of one token, of masked spans": of_pair(
         spanbert_runs, lambda runs: np.mean(runs == 1)

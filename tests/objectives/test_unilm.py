@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
+from research.batch import LONE, NEXT, OTHER_DOCUMENT, SENTENCE, attention_mask
 from research.data import counter_rng
 from research.errors import UserError
 from research.objectives import unilm
@@ -143,6 +143,58 @@ def test_the_rates_of_the_modes_are_the_published_ones():
         assert stats.chisquare(count, rates * count.sum()).pvalue > SIGNIFICANCE
 
 
+FULL = {"other_documents": "bidirectional"}
+
+
+def test_with_full_rows_pairs_of_two_documents_are_bidirectional_alone():
+    """The modes' fractions stay, where labels are drawn at the rate that is asked for;
+    of pairs of a lone sentence all modes are drawn.
+    """
+    objective = objectives.make_objective("unilm", **FULL)
+    spec = objective.text_spec(12)
+    assert spec.lone and np.isclose(spec.other_document_rate, 1 / 6)
+    rng, num = np.random.default_rng(0), 20_000
+    label = np.where(rng.random(num) < 1 / 6, OTHER_DOCUMENT, NEXT)
+    label = np.where(rng.random(num) < 0.1, LONE, label)
+    example = pairs(objective, 12, np.full(num, 9), label=label)
+    batch = corrupt(objective, example, 12)
+    mode = np.array([0, 0, 2, 3, 1, 1])[batch["token_type"][:, 0]]
+    assert (mode[label == OTHER_DOCUMENT] == 0).all()
+    rates = np.array([1 / 3, 1 / 3, 1 / 6, 1 / 6])
+    for own in (label == LONE, label >= 0):
+        count = np.bincount(mode[own], minlength=4)
+        assert stats.chisquare(count, rates * own.sum()).pvalue > SIGNIFICANCE
+    two = mode == 0
+    np.testing.assert_array_equal(batch["label_weight"], two)
+    np.testing.assert_array_equal(batch["label"][two], label[two] != NEXT)
+    half = stats.binomtest(
+        int((label[two & (label < 2)] == NEXT).sum()), int((two & (label < 2)).sum())
+    )
+    assert half.pvalue > SIGNIFICANCE
+    read = (batch["segment"] > 0).sum(axis=1)
+    specials = np.where(mode < 2, 3, 2)
+    np.testing.assert_array_equal(read[label < 2], (9 + specials)[label < 2])
+
+
+def test_with_full_rows_the_fractions_hold_for_any_modes():
+    """Also where no row is bidirectional, or all are."""
+    for bidirectional in (0.0, 0.2, 1.0):
+        rest = dict.fromkeys(MODES[1:], (1 - bidirectional) / 3)
+        objective = objectives.make_objective(
+            "unilm", bidirectional=bidirectional, **rest, **FULL
+        )
+        rate = objective.text_spec(12).other_document_rate
+        label = np.where(np.random.default_rng(1).random(9000) < rate, 1, 0)
+        mode = objective.mode(keys(9000), label)
+        expected = np.array([bidirectional, *rest.values()]) * 9000
+        count = np.bincount(mode, minlength=4)
+        assert (count[expected == 0] == 0).all()
+        some = expected > 0
+        if some.sum() > 1:
+            tail = stats.chisquare(count[some], expected[some])
+            assert tail.pvalue > SIGNIFICANCE
+
+
 def test_only_bidirectional_pairs_have_a_label():
     objective = objectives.make_objective("unilm")
     example = pairs(objective, 20, np.full(500, 17))
@@ -154,10 +206,11 @@ def test_only_bidirectional_pairs_have_a_label():
     assert spec.other_document_rate == 0.5 and spec.unit == "pair"
 
 
-def test_the_only_special_that_is_chosen_is_a_targets_end():
+@pytest.mark.parametrize("ends", ["target", "forward"])
+def test_the_only_special_that_is_chosen_is_the_end(ends):
     chosen_ends = {}
     for mode in MODES:
-        objective = only(mode)
+        objective = only(mode, last_separators=ends)
         example = pairs(objective, 20, np.full(3000, 17), label=NEXT)
         batch = corrupt(objective, example, 20)
         used = batch["weight"] > 0
@@ -168,6 +221,8 @@ def test_the_only_special_that_is_chosen_is_a_targets_end():
         np.testing.assert_array_equal(batch["scored"][special], last[special])
         chosen_ends[mode] = special.any(axis=1).mean()
     assert chosen_ends.pop("seq2seq") > 0.1  # 3 of 18 candidates, less at the edge
+    if ends == "forward":
+        assert chosen_ends.pop("forward") > 0.1
     assert not any(chosen_ends.values())
 
 
@@ -213,6 +268,23 @@ def test_choices_fill_the_budget_from_the_candidates(length, seed):
     np.testing.assert_array_equal(
         chosen.sum(axis=1), np.minimum(count, candidate.sum(axis=1))
     )
+
+
+def test_a_random_surplus_is_of_all_ngrams():
+    """Of four trigrams, of which ten tokens stay, any two tokens may be missing."""
+    candidate = np.ones((4000, 200), bool)
+    three, count = np.full((4000, 200), 3), np.full(4000, 10)
+    sizes = []
+    for surplus in ("last", "random"):
+        chosen = unilm.choose_ngrams(
+            keys(4000), candidate, three, count, surplus=surplus
+        )
+        assert (chosen.sum(axis=1) == 10).all()
+        holes = chosen[:, :-2] & ~chosen[:, 1:-1] & chosen[:, 2:]
+        sizes.append(holes.any(axis=1).mean())
+    # Where all four are whole and apart, two of twelve tokens are none of the four in
+    # the middle of a trigram with probability 8/12 * 7/11; some overlap.
+    assert sizes[0] < 0.1 and 0.35 < sizes[1] < 1 - 8 / 12 * 7 / 11
 
 
 def test_an_ngram_is_chosen_whole_up_to_a_special():

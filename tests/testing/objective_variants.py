@@ -69,7 +69,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
     ],
     "wklm": [{}, {"masks": "dropped", "head": "softmax", "text_unit": "pieces"}],
-    "unilm": [{"model": {"token_types": 6}}],
+    "unilm": [
+        {"model": {"token_types": 6}},
+        {
+            "other_documents": "bidirectional",
+            "surplus": "random",
+            "last_separators": "forward",
+            "only": "corrupt",
+        },
+    ],
     "dae": [
         {},
         {"rate": 0.5},

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
+from research.batch import LONE, TextSpec
 from research.data import cache, counter_rng
 from research.data.store.packed_documents import Pieces
 from research.data.store.packing import DRAWN_UNITS
@@ -27,7 +27,7 @@ PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
 PIECE_DTYPES = Pieces(np.int64, np.int32, np.int64)
 VERSION = 3
 """To be raised when a change here makes another index of the same stream."""
-LATER_FIELDS = ("max_first", "tail", "separators")
+LATER_FIELDS = ("max_first", "tail", "separators", "lone")
 """Of a `TextSpec`: an index of before they were there is right where they are 0."""
 
 
@@ -38,7 +38,7 @@ class Index(NamedTuple):
     start: np.ndarray  # [N] int64, in tokens; of a packed row its first piece's
     length: np.ndarray  # [N] int32, in tokens, at least 1; of a packed row all pieces'
     label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
-    # pairs NEXT, OTHER_DOCUMENT or NONADJACENT
+    # pairs NEXT, OTHER_DOCUMENT, NONADJACENT or LONE
     second: np.ndarray | None  # [N] int64: start of a pair's second span
     second_length: np.ndarray | None  # [N] int32; 0 in a row of one span
     stride: int  # of a stream, tokens from one start to the next; else 0
@@ -53,7 +53,7 @@ class Index(NamedTuple):
         Labels of pairs stay; those of documents are in `name_table`.
         """
         if self.pair_labels:
-            return np.array([NEXT, OTHER_DOCUMENT, NONADJACENT], np.int32)
+            return np.arange(LONE + 1, dtype=np.int32)
         return self.name_table(known)
 
     def name_table(self, known: Sequence[str]) -> np.ndarray:
@@ -270,7 +270,7 @@ def _find_damage(
     for start, length, least in spans[: 1 + is_pair]:
         if not spans_in_shards(arrays[start], arrays[length], shards, least=least):
             return f"{start}.npy with {length}.npy has spans outside the stream"
-    num_labels = NONADJACENT + 1 if pair_labels else len(stream.label_names)
+    num_labels = LONE + 1 if pair_labels else len(stream.label_names)
     if not in_range(arrays["label"], -1, num_labels):
         return "label.npy has numbers out of their range"
     return ""

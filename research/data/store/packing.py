@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
+from research.batch import LONE, NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
 from research.data import counter_rng
 from research.data.store.stream import Stream
 from research.errors import UserError
@@ -47,7 +47,7 @@ class Pairs(NamedTuple):
     length: np.ndarray  # [N] int64
     second: np.ndarray  # [N] int64, start of the second span
     second_length: np.ndarray  # [N] int64, 0 in a row of one span
-    label: np.ndarray  # [N] int64: NEXT, OTHER_DOCUMENT or NONADJACENT
+    label: np.ndarray  # [N] int64: NEXT, OTHER_DOCUMENT, NONADJACENT or LONE
     truncated: int  # tokens that were left out because a pair was too long
 
 
@@ -104,7 +104,7 @@ def make_pairs(text: Sentences, text_spec: TextSpec, copy: int = 0) -> Pairs:
       NEXT: the others.
       OTHER_DOCUMENT, with probability `other_document_rate`, and wherever only one
         sentence was gathered: the sentences from a random one of a random other
-        document on, up to the target.
+        document on, up to the target. The latter are LONE if `text_spec.lone`.
       NONADJACENT, with probability `nonadjacent_rate` (NEXT where no sentence is left):
         the sentences from a random later one of the same document on, up to the
         target; at least one is skipped.
@@ -197,7 +197,8 @@ def _next_pairs(
     negative = draw[:, 1] < text_spec.other_document_rate + text_spec.nonadjacent_rate
     label[negative & (last - middle >= 2)] = NONADJACENT
     from_other = draw[:, 1] < text_spec.other_document_rate
-    label[from_other | (stop - begin == 1)] = OTHER_DOCUMENT
+    lone = stop - begin == 1
+    label[from_other | lone] = OTHER_DOCUMENT
     elsewhere = pick(2, len(text.first) - 2)
     elsewhere += elsewhere >= document
     other_first, other_last = text.first[elsewhere], text.first[elsewhere + 1]
@@ -212,7 +213,7 @@ def _next_pairs(
         "length": text.end[middle - 1] - text.start[begin],
         "second": text.start[second],
         "second_length": ends[end] - ends[second],
-        "label": label,
+        "label": np.where(lone & text_spec.lone, LONE, label),
         "key": key,
         "next_begin": np.where(label == NEXT, stop, middle),
     }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import TextSpec
+from research.batch import LONE, TextSpec
 from research.data.store import example_index
 from research.errors import UserError
 from tests.testing import toy_objectives
@@ -84,7 +84,7 @@ def test_documents_are_read_from_their_beginning(tmp_path_factory, sizes, length
         ("document", "label", 2),
         ("halves", "second", 10**9),
         ("halves", "second_length", -1),
-        ("halves", "label", 3),
+        ("halves", "label", LONE + 1),
         ("packed", "start", 66),
         ("packed", "length", 9),
         ("packed", "label", 0),

@@ -689,51 +689,6 @@ def scale_of_the_loss(system: System):
     return phrase({"of the mean over masked tokens": bool(term.weight == used)})
 
 
-def ngram_rows(system: System, **fields: Any):
-    """UniLM's batch and its scored positions, where most choices are trigrams."""
-    objective = objective_with(system, **fields)
-    _, batch = pair_rows(objective, length_of(system), NEXT)
-    return batch, scored_mask(batch, length_of(system))
-
-
-@guard("tokens that exceed 15 %")
-def surplus(system: System):
-    """Of trigrams alone: whether some lose their second token."""
-    fields = {"ngram_rate": 1.0, "max_ngram": 3, "rate": 0.02, "bidirectional": 1.0}
-    fields |= {"seq2seq": 0.0, "forward": 0.0, "backward": 0.0}
-    batch, _ = ngram_rows(system, **fields)
-    used, at = batch["weight"] > 0, batch["scored"]
-    gap = np.diff(np.where(used, at, 10**6 * (1 + np.arange(used.shape[1]))), axis=1)
-    # A token, a hole and a token, with no others beside them.
-    alone = (gap[:, :-2] > 2) & (gap[:, 1:-1] == 2) & (gap[:, 2:] > 2)
-    holes = alone.any(axis=1).mean()
-    return phrase(
-        {
-            "dropped at random": holes > 0.05,
-            "the end of the last n-gram": holes < 0.02,
-        }
-    )
-
-
-@guard("separators that may be chosen")
-def chosen_separators(system: System):
-    """By mode, whether the last separator of a row is ever chosen."""
-    chosen = {}
-    for mode in ("bidirectional", "seq2seq", "forward", "backward"):
-        fields = dict.fromkeys(("bidirectional", "seq2seq", "forward", "backward"), 0.0)
-        batch, _ = ngram_rows(system, **fields | {mode: 1.0})
-        used = batch["weight"] > 0
-        chosen[mode] = (batch["target"][used] == VOCAB.eos_id).any()
-    found = [mode for mode, is_chosen in chosen.items() if is_chosen]
-    return phrase(
-        {
-            "the last of a target": found == ["seq2seq"],
-            "the last of a target, and of a left-to-right row": found
-            == ["seq2seq", "forward"],
-        }
-    )
-
-
 @guard("sentence that fills a backward row")
 def backward_sentences(system: System):
     """Of backward rows whose sentences have 60 tokens: whether the last segment ever

@@ -31,6 +31,22 @@ MUTANTS = [
         "one_after_the_other",
     ),
     Mutant(
+        "UniLM drops the end of the last n-gram in place of random surplus tokens",
+        UNILM,
+        'if surplus == "random":',
+        'if surplus == "first":',
+        TEST_UNILM,
+        "random_surplus",
+    ),
+    Mutant(
+        "a pair of two documents has a mode that reads its first span alone",
+        UNILM,
+        "return np.where(label == OTHER_DOCUMENT, BIDIRECTIONAL, mode)",
+        "return mode",
+        TEST_UNILM,
+        "full_rows",
+    ),
+    Mutant(
         "a token of a passage recurs if it is in the rest of another passage",
         "research/objectives/tagging.py",
         "        occurs[later] = False\n",
@@ -237,8 +253,8 @@ MUTANTS = [
     Mutant(
         "the end of a target is never masked: nothing teaches where to stop",
         UNILM,
-        "candidate |= last & (two & (mode == SEQ2SEQ))[:, None]",
-        "candidate |= last & (two & (mode == -1))[:, None]",
+        "may_end = two & (mode == SEQ2SEQ)",
+        "may_end = two & (mode == -1)",
         TEST_UNILM,
         "the_only_special_that_is_chosen",
     ),
