@@ -9,7 +9,17 @@ class UserError(ValueError):
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss is infinite or not a number."""
+    """A loss or a parameter is infinite or not a number; the message says what to try.
+
+    Args:
+      what: of which run it is not finite, and when.
+    """
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"{what}; try a lower optimizer.learning_rate, a longer "
+            "optimizer.warmup_steps or optimizer.clip_norm"
+        )
 
 
 class PreemptedError(Exception):

@@ -155,6 +155,11 @@ class Loop:
         self.clock = time.monotonic()  # when `seconds` was last updated
         self.note = ""  # shown beside the progress bar
         self.copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+        self.is_finite = jax.jit(
+            lambda tree: jnp.all(
+                jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)])
+            )
+        )
         self.evaluations = Evaluations(
             program, config, self.writer, self._stop_if_requested
         )
@@ -257,11 +262,7 @@ class Loop:
         sums = jax.device_get(sums)
         means = host_means(sums)
         if not math.isfinite(means["loss"]):
-            raise NonFiniteLossError(
-                f"{self.workdir}: train/loss is {means['loss']} by step {step} (step "
-                f"{self.saved_step} is saved); try a lower optimizer.learning_rate, a "
-                "longer optimizer.warmup_steps or optimizer.clip_norm"
-            )
+            raise self._diverged(f"train/loss is {means['loss']} by step {step}")
         now = time.monotonic()
         self.seconds += now - self.clock
         self.window_seconds += now - self.clock
@@ -305,7 +306,20 @@ class Loop:
             self.state = self.checkpoints.restore_best(self.program.abstract_state)
         self.evaluations.run_best(self.state, self.steps_done)
 
+    def _diverged(self, what: str) -> NonFiniteLossError:
+        return NonFiniteLossError(
+            f"{self.workdir}: {what} (step {self.saved_step} is saved)"
+        )
+
     def _save(self) -> None:
+        """Starts to save the state.
+
+        Raises:
+          NonFiniteLossError: its parameters are not finite.
+        """
+        if not jax.device_get(self.is_finite(self.state.params)):
+            step = self.steps_done
+            raise self._diverged(f"parameters are not finite after step {step}")
         facts = self.origin | {
             "vocabulary": self.program.data.vocabulary_hash,
             "seconds": self.seconds,

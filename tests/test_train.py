@@ -214,6 +214,25 @@ def test_a_loss_that_is_not_finite_stops_the_run(folder, tmp_path):
     assert not (tmp_path / "result.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("rate", "changes", "words"),
+    [
+        (1e30, {"train.eval_every": 1}, "valid/loss is (nan|inf)"),
+        (3e38, {"train.checkpoint_every": 1}, "parameters are not finite after step 1"),
+    ],
+)
+def test_what_is_not_finite_is_neither_logged_nor_saved(
+    rate, changes, words, folder, tmp_path
+):
+    keys = {"train.eval_every": 0, "train.checkpoint_every": 0, "train.log_every": 1}
+    keys |= {"optimizer.learning_rate": rate, "optimizer.warmup_steps": 0}
+    keys["optimizer.weight_decay"] = 1e4
+    with pytest.raises(loop.NonFiniteLossError, match=words):
+        train(tiny_config(folder, **keys | changes), tmp_path)
+    assert not list(finished_steps(tmp_path / "checkpoints"))
+    assert not any("valid/loss" in line for line in read_metrics(tmp_path))
+
+
 def test_fine_tuning_starts_from_the_other_run(uninterrupted, folder, tmp_path, capsys):
     start = {
         "train.init_from": str(uninterrupted[0]),

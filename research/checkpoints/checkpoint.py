@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import optax
 import orbax.checkpoint as ocp
 from etils import epath
@@ -271,6 +272,20 @@ def finished_steps(folder: epath.Path) -> Iterator[int]:
 def path_name(path: Any) -> str:
     """The name of a leaf from its key path, such as "blocks/dense/kernel"."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def check_finite(source: epath.PathLike, params: Any) -> None:
+    """Checks parameters that were read, a tree of NumPy arrays.
+
+    Raises:
+      UserError: names the first that has a number which is not finite.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not np.isfinite(leaf).all():
+            raise UserError(
+                f"{source}: {path_name(path)} has numbers that are not finite; give "
+                "an earlier checkpoint, or a run that has not diverged"
+            )
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

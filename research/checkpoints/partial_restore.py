@@ -11,6 +11,7 @@ from etils import epath
 
 from research.checkpoints.checkpoint import (
     FOLDER,
+    check_finite,
     finished_steps,
     path_name,
 )
@@ -138,6 +139,9 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
 
     Args:
       items: of "params", "rest" and "facts".
+
+    Raises:
+      UserError: a parameter is not finite.
     """
     handler = ocp.CompositeCheckpointHandler(
         params=ocp.PyTreeCheckpointHandler(),
@@ -156,6 +160,8 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
             for item in items
         }
         restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
+    if "params" in items:
+        check_finite(folder, restored["params"])
     return {item: restored[item] for item in items}
 
 

@@ -1,11 +1,12 @@
 """The evaluations of a run: of its evaluation split, and at its end of data.test."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from research.data.pipeline import open_data
 from research.distributed import processes
-from research.errors import UserError
+from research.errors import NonFiniteLossError, UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
 from research.metrics import values_of
@@ -65,7 +66,11 @@ class Evaluations:
         return not any(name in line for line in lines)
 
     def run(self, state: State, step: int) -> None:
-        """Writes the metrics of the state after a step."""
+        """Writes the metrics of the state after a step.
+
+        Raises:
+          NonFiniteLossError: a loss is not finite; nothing is written.
+        """
         self._writer.write(step, self._metrics(state, last=self._is_last(step)))
         self.best = self._find_best()
 
@@ -109,6 +114,9 @@ class Evaluations:
                 writes_texts=last or of_texts,
                 with_margins=last,
             )
+            if not math.isfinite(scores.metrics["loss"]):
+                loss = scores.metrics["loss"]
+                raise NonFiniteLossError(f"{split}/loss is {loss}")
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
             if scores.items:

@@ -13,14 +13,14 @@ from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import SOURCE, restore
-from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.checkpoints.partial_restore import load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
 from research.inference.language_model import LanguageModel
 from research.networks import transformer
 from research.run.identity import read_run_config
-from research.run.restored import RestoredRun
+from research.run.restored import RestoredRun, run_checkpoint
 from research.run.setup import zero_batch
 
 NUM_SENTINELS = 100
@@ -53,7 +53,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
         return _open_folder(str(source))
     workdir = epath.Path(source).expanduser()
     config = read_run_config(workdir)
-    checkpoint = find_checkpoint(workdir, "--workdir")
+    checkpoint = run_checkpoint(workdir)
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])

@@ -12,7 +12,7 @@ from research import networks, objectives
 from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
 from research.checkpoints.huggingface.export import Network, write_network
 from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
-from research.checkpoints.partial_restore import find_checkpoint, load_on_host
+from research.checkpoints.partial_restore import load_on_host
 from research.data.tokenizers.export_tokenizer import write_tokenizer
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.errors import UserError
@@ -21,6 +21,7 @@ from research.files.output_files import new_folder
 from research.networks.modules.electra import generator_options
 from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
+from research.run.restored import run_checkpoint
 
 CARD = "README.md"
 BY_TOKENIZER = {
@@ -59,7 +60,7 @@ def export_run(
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
     if not all_steps:
-        yield from _export(workdir, find_checkpoint(workdir, "--workdir"), to, config)
+        yield from _export(workdir, run_checkpoint(workdir), to, config)
         return
     folder = workdir / FOLDER
     for step in finished_steps(folder):

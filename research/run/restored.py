@@ -7,11 +7,17 @@ from etils import epath
 from jax.sharding import Mesh
 
 from research.checkpoints.checkpoint import FOLDER
-from research.checkpoints.partial_restore import find_checkpoint, restore_params
+from research.checkpoints.partial_restore import (
+    find_checkpoint,
+    load_on_host,
+    restore_params,
+)
 from research.data.tokenizers.vocabulary import Vocabulary, load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
+from research.run.identity import read_run_config
 from research.run.setup import Program, build_program, initial_state
+from research.run.workdir import config_digest
 
 
 class RestoredRun(NamedTuple):
@@ -53,6 +59,24 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
     )
 
 
+def run_checkpoint(workdir: epath.PathLike, step: int = 0) -> epath.Path:
+    """The folder of a run's checkpoint at a step, by default that of `find_checkpoint`.
+
+    Raises:
+      UserError: there is none that can be read, or config.json has changed since.
+    """
+    workdir = epath.Path(workdir).expanduser()
+    config = read_run_config(workdir)
+    source = workdir / FOLDER / str(step) if step else workdir
+    folder = find_checkpoint(source, "--workdir")
+    if load_on_host(folder, "facts")["facts"]["config"] != config_digest(config):
+        raise UserError(
+            f"{workdir}/config.json was changed after the run wrote it: it is not the "
+            f"config of {folder}; bring it back"
+        )
+    return folder
+
+
 def run_params(
     program: Program, workdir: epath.Path, step: int, *, seed: int, vocabulary: str
 ) -> tuple[Any, int]:
@@ -65,9 +89,7 @@ def run_params(
     Raises:
       UserError: the checkpoint is missing, or has other parameters.
     """
-    source = find_checkpoint(
-        workdir / FOLDER / str(step) if step else workdir, "--workdir"
-    )
+    source = run_checkpoint(workdir, step)
     with sharding.context(program.mesh):
         initial = initial_state(program, seed).params
         params, missing = restore_params(

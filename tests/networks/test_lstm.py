@@ -65,6 +65,24 @@ def test_a_projection_is_what_the_next_position_reads():
     np.testing.assert_allclose(states[0, 0], [3.11984265], rtol=1e-6)
 
 
+def test_padding_leaves_the_state_as_it_is():
+    params = params_of(
+        [1, -2, 3, 0.5],
+        input_kernel=[[0.5, -0.3, 0.8, 0.1]],
+        recurrent_kernel=[[0.2, 0.4, -0.1, 0.6]],
+        bias=[0, -1, 0, 0],
+    )
+    module = make_module(layers=1, width=1)
+
+    def state_after(segment):
+        group, empty = group_of(segment), module.empty_cache(1, 0)
+        return apply(module, params, lambda net: net.states(group, cache=empty))[1]
+
+    jax.tree.map(
+        np.testing.assert_array_equal, state_after([1, 1]), state_after([1, 1, 0, 0])
+    )
+
+
 @pytest.mark.parametrize("place", Network.dropout_places)
 def test_each_place_of_dropout_has_a_rate_of_its_own(place):
     group, heads = group_of([1] * 6), {"label": networks.HeadSpec(3, dropout=True)}

@@ -1,0 +1,62 @@
+"""What opens a run refuses what the run did not write, and what has diverged."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from research.checkpoints.checkpoint import Checkpoints
+from research.checkpoints.partial_restore import load_on_host, restore_params
+from research.errors import UserError
+from research.inference.open_run import open_run
+from research.run.export import export_run
+from research.run.restored import run_checkpoint
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+
+WAYS = {
+    "open_run": open_run,
+    "run_checkpoint": run_checkpoint,
+    "export_run": lambda workdir: list(export_run(workdir, workdir / "exported")),
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The workdir of a run of BERT, and its state."""
+    folder = write_corpus(tmp_path)
+    config = tiny_config(folder, "bert", **{"model.max_length": 32})
+    return save_untrained(folder / "run", config)[:2]
+
+
+def edit(workdir, section, **keys):
+    path = workdir / "config.json"
+    content = json.loads(path.read_text())
+    content[section] |= keys
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_config_that_was_edited_is_refused(run, way):
+    workdir, _ = run
+    edit(workdir, "train", keep_checkpoints=7)
+    assert run_checkpoint(workdir).name == "3"
+    edit(workdir, "model", norm_epsilon=0.5)
+    with pytest.raises(UserError, match=r"config\.json was changed .* bring it back"):
+        WAYS[way](workdir)
+
+
+def test_parameters_that_are_not_finite_are_refused(run):
+    workdir, state = run
+    checkpoints = Checkpoints(workdir, keep=2)
+    facts = load_on_host(checkpoints.folder / "3", "facts")["facts"]
+    params = jax.tree.map(lambda leaf: leaf, state.params)
+    params["token"]["rows"] = params["token"]["rows"].at[2, 1].set(np.nan)
+    checkpoints.save(4, state._replace(params=params), facts | {"step": 4})
+    checkpoints.close()
+    words = "4: token/rows has numbers that are not finite"
+    for way in (WAYS["open_run"], WAYS["export_run"]):
+        with pytest.raises(UserError, match=words):
+            way(workdir)
+    with pytest.raises(UserError, match=words):
+        restore_params(str(workdir), "", state.params, vocabulary=facts["vocabulary"])
