@@ -14,7 +14,7 @@ BERT), which is the easier task.
 Base has 100K steps of 2,560 rows of 128 tokens, then 100K of 384 rows of 512.
 
 Departs (docs/fidelity.md has the values): objective.entry_types; clipping; order of the
-copies; trust ratio; initial parameters.
+copies; initial parameters.
 """
 
 from experiments import base, bert
@@ -26,7 +26,7 @@ def get_config(size: str = "small"):
     config = bert.get_config(size)
     config.objective.update(unit="word", entry_types="word")
     config.model.activation = "gelu_tanh"  # of BERT's code since February 2019
-    config.optimizer.update(name="lamb", learning_rate=1e-2)
+    config.optimizer.update(name="lamb", trust_ratio="all", learning_rate=1e-2)
     if size in base.PUBLISHED:
         config.data.vocabulary_size = 21_128
         config.train.update(steps=200_000, batch=384)

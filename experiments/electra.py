@@ -4,16 +4,16 @@ python -m launch.train --config=experiments/electra.py:tiny --workdir=runs/elect
 
 15 % of the tokens (large: 25 %) are chosen, 85 % of them become the mask token. A
 generator of a quarter to a third of the width samples tokens at these positions, and
-the discriminator predicts for every token whether it is the original. A row is one or
-two segments of a document; short later sentences go to the first of them. electra_small
-is the paper's small model.
+the discriminator predicts for every token whether it is the original. Positions are
+drawn with replacement, so that fewer are chosen (large: 22 %). A row is one or two
+segments of a document; short later sentences go to the first of them. electra_small is
+the paper's small model.
 
 Look at: objective.task with chosen (15 %), replace_mlm and all_tokens (both with
 objective.coef=1), the paper's table 5; objective.generator_size, figure 3;
 objective.tie, section 3.2 (all with objective.generator_size=1).
 
-Departs (docs/fidelity.md has the values): clipping; positions that are masked; initial
-values of the discriminator's last layer and of projections.
+Departs (docs/fidelity.md has the values): clipping.
 """
 
 from experiments import base, bert
@@ -31,7 +31,8 @@ def get_config(size: str = "small"):
     bert.use_bert_settings(config)
     config.optimizer.warmup = "factor"
     config.objective.update(name="electra", format="segment_pair")
-    config.model.token_types = 2
+    config.objective.positions = "repeated"
+    config.model.update(token_types=2, init="electra")
     if size == "electra_small":
         config.data.length = 128
         config.model.update(width=256, heads=4, feedforward=1024, embedding_width=128)

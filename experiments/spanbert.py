@@ -14,8 +14,8 @@ objective.unit=token with draw_unit=token, are the rows of the paper's Tables 6 
 Sizes are the released models'.
 
 Departs (docs/fidelity.md has the values): model.token_types; optimizer.weight_decay;
-optimizer.clip_norm; random tokens; sentences longer than a row; gradient that epsilon
-is compared with; rate of the first step, in parts of peak / warm-up.
+optimizer.clip_norm; sentences longer than a row; gradient that epsilon is compared
+with; rate of the first step, in parts of peak / warm-up.
 """
 
 from experiments import base
@@ -28,6 +28,7 @@ def get_config(size: str = "small"):
     config.data.vocabulary = "wordpiece"
     config.objective.update(name="mlm", unit="span", draw_unit="span", rounding="up")
     config.objective.update(format="doc_sentences", boundary_targets=15)
+    config.objective.random_tokens = "corpus"
     config.model.update(norm_placement="post", norm_epsilon=1e-12, dropout=0.1)
     config.optimizer.update(beta2=0.999, epsilon=1e-8, weight_decay=0.1)
     config.optimizer.epsilon_place = "before"

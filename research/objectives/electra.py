@@ -13,6 +13,7 @@ all_tokens   the original token of every position, by a gated copy of the input
 # B batch, L length, K scored positions, V vocabulary with padding
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -30,7 +31,11 @@ from research.batch import (
 )
 from research.fields import choice, fraction, number
 from research.objectives.corruption import scoring
-from research.objectives.corruption.masking import mask_random_tokens
+from research.objectives.corruption.masking import (
+    POSITION_DRAWS,
+    mask_drawn_positions,
+    mask_random_tokens,
+)
 from research.objectives.inputs import input_format, sentence_pairs
 from research.objectives.losses.copy_loss import copy_cross_entropy
 from research.objectives.losses.cross_entropy import (
@@ -55,13 +60,16 @@ class Objective(objectives.Objective):
     A has about half of the row; where no B is left, or in a tenth of the rows, the row
     is A alone. See `sentence_pairs.fill_segments`.
 
-    Masked positions are distinct, and never specials.
+    Masked positions are never specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of a row's tokens, specials
     # included, that is chosen
     mask_fraction: float = fraction(0.85)  # of the chosen: becomes the mask token; the
     # rest stays
+    positions: str = choice("distinct", POSITION_DRAWS)  # that are masked; repeated:
+    # drawn with replacement (released code), see `masking.mask_drawn_positions`; where
+    # two are the same, the floor of the mean of the two samples' ids is written
     task: str = choice("replaced", TASKS)  # of the discriminator
     coef: float = number(50.0, least=0)  # weight of the discriminator's loss; the
     # generator's has 1. For tasks that predict tokens both losses are of one size: 1
@@ -127,7 +135,10 @@ class Objective(objectives.Objective):
         else:
             segments = sentence_pairs.fill_segments(example, key, length)
             text = input_format.pair(segments, vocab, length)
-        scored = mask_random_tokens(
+        mask = mask_drawn_positions
+        if self.positions == "distinct":
+            mask = partial(mask_random_tokens, random_fraction=0.0)
+        scored = mask(
             text.token,
             ~vocab.is_special[text.token],
             text.length,
@@ -136,7 +147,6 @@ class Objective(objectives.Objective):
             rate=self.rate,
             max_count=self.num_scored(length),
             mask_fraction=self.mask_fraction,
-            random_fraction=0.0,
         )
         group = input_format.full_input(text.token, text.length)
         return group | {"token_type": text.token_type} | scored
@@ -193,7 +203,8 @@ class Objective(objectives.Objective):
         readout = net.generator.readout(net.generator.states(batch, scored=masked))
         generator, correct = cross_entropy(readout, target, weight)
         sampled = sample(readout, key, batch["example"], self.temperature)
-        token = write(batch["token"], masked, sampled, weight)
+        write_samples = write if self.positions == "distinct" else write_mean
+        token = write_samples(batch["token"], masked, sampled, weight)
         corrupted = batch | {"token": token}
         if self.task in ("replaced", "all_tokens"):
             original = write(batch["token"], masked, target, weight)
@@ -201,7 +212,8 @@ class Objective(objectives.Objective):
             here = batch.get("discriminated_weight", here)
             at = Positions(None, token, original, here)
         else:
-            at = Positions(masked, sampled, target, weight)
+            here = jnp.take_along_axis(token, masked, axis=1)
+            at = Positions(masked, here, target, weight)
         term, right, replaced = self._discriminate(net.discriminator, corrupted, at)
         name = "discriminator" if self.task in ("replaced", "chosen") else "mlm"
         terms = with_accuracy("generator", generator, correct)
@@ -243,6 +255,23 @@ def write(
     position = jnp.where(weight > 0, scored, token.shape[1])
     row = jnp.arange(len(token))[:, None]
     return token.at[row, position].set(value, mode="drop")
+
+
+def write_mean(
+    token: jax.Array, scored: jax.Array, value: jax.Array, weight: jax.Array
+) -> jax.Array:
+    """As `write`, but of several values at one position the floor of their mean.
+
+    So the released code writes samples: the mean of two tokens' ids is the id of a
+    third (google-research/electra, pretrain/pretrain_helpers.py, scatter_update).
+    """
+    used = (weight > 0).astype(jnp.int32)
+    row = jnp.arange(len(token))[:, None]
+    count, total = (
+        jnp.zeros_like(token).at[row, scored].add(number * used)
+        for number in (1, value)
+    )
+    return jnp.where(count > 0, total // jnp.maximum(count, 1), token)
 
 
 def sample(

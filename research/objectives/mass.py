@@ -18,7 +18,7 @@ from research.data import counter_rng
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, number
 from research.objectives.corruption import scoring, spans
-from research.objectives.corruption.masking import STAYS, TOKEN_SETS
+from research.objectives.corruption.masking import RANDOM_TOKENS, STAYS, TOKEN_SETS
 from research.objectives.inputs import input_format, seq2seq
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term
@@ -49,7 +49,7 @@ class Objective(objectives.Objective):
     random_fraction: float = fraction(0.1)  # fraction read as random tokens; the rest
     # is unchanged
     candidates: str = choice("ordinary", TOKEN_SETS)  # what a span hides; all: also eos
-    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
     # drawn from; all: the whole vocabulary (released code)
     cross_attention: str = choice("all", ("all", "unmasked"))  # encoder positions that
     # the decoder attends to; unmasked: not those with the mask token (released code)

@@ -26,6 +26,7 @@ from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, mask_units, scoring
 from research.objectives.corruption.masking import (
     DRAW_UNITS,
+    RANDOM_TOKENS,
     ROUNDINGS,
     STAYS,
     TOKEN_SETS,
@@ -75,8 +76,9 @@ class Objective(objectives.Objective):
     # for each token, or once for an unbroken run of chosen tokens
     candidates: str = choice("ordinary", TOKEN_SETS)  # what may be chosen; all:
     # specials, too (RoBERTa's code)
-    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
-    # drawn from; all: the whole vocabulary (BERT's code)
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
+    # drawn from; all: the whole vocabulary (BERT's code); corpus: as often as in the
+    # training text (SpanBERT's code)
     rounding: str = choice("nearest", (*ROUNDINGS, "independent"))  # of rate * tokens;
     # random (RoBERTa): floor(rate * tokens + u); up (SpanBERT): specials do not count
     # as tokens; independent (ERNIE): each unit is chosen by itself, at probability rate

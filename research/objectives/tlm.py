@@ -28,10 +28,11 @@ from research.errors import UserError
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
+    RANDOM_TOKENS,
     STAYS,
-    TOKEN_SETS,
     choose_independently,
     max_masked,
+    ordinary_counts,
     replace_chosen,
 )
 from research.objectives.inputs import input_format
@@ -55,7 +56,7 @@ class Objective(objectives.Objective):
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
-    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
     # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side
@@ -171,12 +172,7 @@ class Objective(objectives.Objective):
 
     def _token_rates(self, vocab: VocabInfo) -> np.ndarray:
         """[V]: the probability that a token is chosen (XLM, trainer.py, mask_out)."""
-        if vocab.token_count is None:
-            raise UserError(
-                f"objective.sample_alpha is {self.sample_alpha:g}, but data.task does "
-                "not say how often tokens occur; set it to 0"
-            )
-        count = np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)
+        count = ordinary_counts(vocab, "sample_alpha", f"{self.sample_alpha:g}")
         return token_rates(count.tobytes(), self.sample_alpha, self.rate)
 
     def _text(

@@ -31,8 +31,8 @@ from research.fields import check_sum, choice, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring
 from research.objectives.corruption.masking import (
+    RANDOM_TOKENS,
     STAYS,
-    TOKEN_SETS,
     mask_budget,
     max_masked,
     replace_chosen,
@@ -74,7 +74,7 @@ class Objective(objectives.Objective):
     mask_fraction: float = fraction(0.8)  # of the chosen: becomes the mask token
     random_fraction: float = fraction(0.1)  # of the chosen: becomes a random token; the
     # rest stays
-    random_tokens: str = choice("ordinary", TOKEN_SETS)  # what random tokens are
+    random_tokens: str = choice("ordinary", RANDOM_TOKENS)  # what random tokens are
     # drawn from; all: the whole vocabulary (released code)
     bidirectional: float = fraction(1 / 3)  # fraction of rows; the four modes sum to 1
     seq2seq: float = fraction(1 / 3)  # fraction of rows

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from research.fields import choice
 from research.optimizers.shared.adam_moments import AdamMoments
 from research.optimizers.shared.by_matrix import by_matrix, rms
 from research.optimizers.shared.weight_decay import WeightDecay
@@ -14,24 +15,28 @@ from research.optimizers.shared.weight_decay import WeightDecay
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(AdamMoments, WeightDecay):
+    trust_ratio: str = choice("decayed", ("decayed", "all"))  # whose updates are as
+    # long as they are; decayed: those that decay, as in ALBERT's released code; all:
+    # biases and norms, too (ymcui/LAMB_Optimizer_TF)
+
     def transforms(self) -> list[optax.GradientTransformation]:
         trust_ratio = optax.stateless(self._scale_by_trust_ratio)
         return [self.scale_by_adam(), self.add_decay(), trust_ratio]
 
     def _scale_by_trust_ratio(self, updates: Any, params: Any) -> Any:
-        """Updates, each as long as its parameter.
-
-        Parameters that do not decay keep Adam's updates, as in ALBERT's released code.
-        """
+        """Updates, each as long as its parameter; those without a ratio are Adam's."""
 
         def scale(update, param):
             ratio = rms(param) / jnp.where(rms(update) > 0, rms(update), 1.0)
             has_ratio = (rms(param) > 0) & (rms(update) > 0)
             return update * jnp.where(has_ratio, ratio, 1.0)
 
+        every = by_matrix(scale, updates, params)
+        if self.trust_ratio == "all":
+            return every
         return jax.tree.map(
             lambda is_scaled, scaled, update: scaled if is_scaled else update,
             self.decayed(params),
-            by_matrix(scale, updates, params),
+            every,
             updates,
         )

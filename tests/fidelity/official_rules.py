@@ -49,6 +49,16 @@ def electra_segments(
     return rows
 
 
+def electra_mask(candidates: int, draws: int, rng: Random) -> tuple[int, int]:
+    """Distinct positions of a row that are drawn, and those that become masks.
+
+    google-research/electra, pretrain/pretrain_helpers.py, mask.
+    """
+    drawn = [rng.randrange(candidates) for _ in range(draws)]
+    masked = {position for position in drawn if rng.random() < 0.85}
+    return len(set(drawn)), len(masked)
+
+
 class Pair(NamedTuple):
     """A row of two segments, and where they begin: document and sentence."""
 

@@ -17,15 +17,18 @@ from research.batch import WORD
 from tests.fidelity import official_rules
 from tests.fidelity.our_batches import (
     NUM_DOCUMENTS,
+    NUM_ROWS,
     VOCAB,
     batch_of,
     draw_documents,
+    full_rows,
     objective_of,
     packed_batch,
     packed_pairs,
     wrong_pairs,
 )
 from tests.fidelity.table import System
+from tests.testing.example_batches import keys
 
 
 def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
@@ -37,12 +40,44 @@ def chosen_tokens(batch) -> tuple[np.ndarray, np.ndarray]:
 
 def mask_fraction(system: System):
     here, _ = chosen_tokens(batch_of(system)[0])
-    return np.mean(here == VOCAB.mask_id), 0.85 if system.name == "electra" else 0.8
+    return np.mean(here == VOCAB.mask_id), 0.8
 
 
 def random_fraction(system: System):
     here, target = chosen_tokens(batch_of(system)[0])
     return np.mean((here != VOCAB.mask_id) & (here != target)), 0.1
+
+
+def frequent_random_tokens(system: System):
+    """Share of the most frequent token among those that a random token replaced, in
+    text in which the nth token is 1 / n as frequent as the first.
+    """
+    objective, length = objective_of(system)
+    text, ids = full_rows(objective, length), VOCAB.ordinary_ids
+    share = 1 / np.arange(1, len(ids) + 1)
+    share /= share.sum()
+    count = np.zeros(VOCAB.size, np.int64)
+    count[ids] = 1e6 * share
+    vocab = VOCAB._replace(token_count=count)
+    text = text._replace(token=np.full_like(text.token, ids[-1]))
+    batch = objective.corrupt(text, keys(NUM_ROWS), vocab, length)
+    here, target = chosen_tokens(batch)
+    random = here[(here != VOCAB.mask_id) & (here != target)]
+    tokens = np.repeat(np.arange(VOCAB.size), count)  # of the corpus
+    drawn = np.random.default_rng(0).choice(tokens, 10**6)
+    theirs = drawn[drawn != ids[-1]]
+    return np.mean(random == ids[0]), np.mean(theirs == ids[0])
+
+
+def electra_rows(system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct positions and masks of each row [B, 2]: ours, the official rule's."""
+    batch, text, _ = batch_of(system)
+    used, rng = batch["weight"] > 0, Random(0)
+    distinct = [len(set(p[u])) for p, u in zip(batch["scored"], used, strict=True)]
+    masks = (batch["token"] == VOCAB.mask_id).sum(axis=1)
+    words, draws = text.length[0], int(used.sum(axis=1)[0])
+    official = [official_rules.electra_mask(words, draws, rng) for _ in range(20_000)]
+    return np.stack([distinct, masks], axis=1), np.array(official)
 
 
 def num_chosen(system: System):
@@ -254,6 +289,11 @@ STATISTICS: dict[str, Callable] = {
     "tokens of a row of source and target": tokens_of_a_row(4),
     "tokens of a left-to-right row": tokens_of_a_row(2),
     "tokens of a right-to-left row": tokens_of_a_row(3),
+    "random tokens that are the most frequent one": frequent_random_tokens,
+    "distinct chosen positions of a full row": of_pair(
+        electra_rows, lambda rows: rows[:, 0].mean()
+    ),
+    "masks of a full row": of_pair(electra_rows, lambda rows: rows[:, 1].mean()),
     "tokens of a run of masked spans": of_pair(spanbert_runs, np.mean),
     "runs of one token, of masked spans": of_pair(
         spanbert_runs, lambda runs: np.mean(runs == 1)

@@ -37,6 +37,7 @@ from experiments import base
 from launch.config import flatten, load_config
 from launch.user_code import module_at
 from research import objectives
+from research.run.identity import neutral_values
 
 ROOT = Path(__file__).parents[2]
 FACTS = Path(__file__).with_name("facts")
@@ -254,6 +255,7 @@ def _set_keys(config, size: str) -> set[str]:
     }
     default = flatten(load_config(str(ROOT / "experiments" / "base.py"), values))
     ours = flatten(config)
+    default = neutral_values(ours) | default  # of another optimizer's keys
     changed = {key for key in ours if not agrees(ours[key], default[key])}
     return changed - set(TECHNICAL)
 

@@ -7,6 +7,7 @@ import numpy as np
 from research import networks
 from research.networks.modules.transformer import Transformer
 
+KEY = jax.random.key(0)
 T5 = {"init": "t5", "position": "t5", "norm": "rmsnorm", "bias": False}
 
 
@@ -28,6 +29,23 @@ def test_truncated_initial_values_stay_within_two_deviations(make_options, make_
     for leaf in drawn:
         assert np.abs(leaf).max() <= 0.04
         np.testing.assert_allclose(np.std(leaf), 0.02 * 0.8796, rtol=0.15)
+
+
+def test_electra_has_glorot_values_where_its_code_names_none(make_options, make_group):
+    group = make_group()
+    options = make_options(
+        width=64, embedding_width=16, feedforward=256, token_types=2, init="electra"
+    )
+    network = Transformer(options, size=500, heads={"replaced": 1})
+    fn = lambda net: net.head("replaced", net.states(group))  # noqa: E731
+    made = networks.unbox(jax.jit(lambda k: networks.init(network, fn, k))(KEY))
+    out = made["answer_replaced"]["out"]["kernel"]
+    project = made["stack"]["project"]["kernel"]
+    for leaf, bound in ((out, (6 / 65) ** 0.5), (project, (6 / 80) ** 0.5)):
+        assert 0.9 * bound < np.abs(leaf).max() <= bound
+        np.testing.assert_allclose(np.std(leaf), bound / 3**0.5, rtol=0.1)
+    drawn = [x for p, x in jax.tree.leaves_with_path(made) if jnp.std(x) > 0]
+    assert sum(np.abs(leaf).max() <= 0.04 for leaf in drawn) == len(drawn) - 2
 
 
 def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_group):

@@ -56,7 +56,7 @@ def test_the_number_of_scored_positions_is_the_published_one(rate, length, count
 
 
 def test_positions_are_distinct_and_the_rate_is_kept():
-    # With replacement 7 % of the positions would be drawn twice at this length.
+    # With replacement some 15 % of the draws would share their position.
     batch, _ = corrupt([510] * 20 + [100, 1], 512)
     for row, length in enumerate([510] * 20 + [100, 1]):
         scored = batch["scored"][row][batch["weight"][row] > 0]
@@ -130,6 +130,37 @@ def test_writing_drops_unused_slots():
     weight = jnp.array([[1.0, 0.0], [0.0, 0.0]])
     written = electra.write(token, scored, jnp.full((2, 2), 99), weight)
     np.testing.assert_array_equal(written, [[10, 11, 99, 13], [14, 15, 16, 17]])
+
+
+def test_of_samples_at_one_position_the_floor_of_the_mean_is_written():
+    token = jnp.arange(10, 18).reshape(2, 4)
+    scored = jnp.array([[2, 2, 1, 0], [3, 3, 3, 0]])
+    weight = jnp.array([[1.0, 1, 1, 0], [1, 1, 1, 0]])
+    value = jnp.array([[40, 45, 7, 99], [5, 6, 9, 99]])
+    written = electra.write_mean(token, scored, value, weight)
+    np.testing.assert_array_equal(written, [[10, 7, 42, 13], [14, 15, 16, 6]])
+
+
+def test_repeated_positions_count_twice_for_the_generator_and_once_for_the_rest():
+    """Both samples of a position are right: its token is the original."""
+    batch, example = corrupt([30] * 40, 32, rate=0.4, positions="repeated")
+    assert (np.diff(batch["scored"], axis=1) == 0).any(axis=1).mean() > 0.5
+    objective = objectives.make_objective("electra", rate=0.4, positions="repeated")
+    right = 40.0 * jax.nn.one_hot(batch["target"], 128)
+    seen = []
+    generator = SimpleNamespace(
+        states=lambda group, scored: None, readout=lambda states: readout(right)
+    )
+    discriminator = SimpleNamespace(
+        states=lambda group, scored: seen.append(group["token"]) or group["token"],
+        head=lambda name, states: jnp.zeros((*states.shape, 1)),
+    )
+    net = SimpleNamespace(generator=generator, discriminator=discriminator)
+    terms, _ = objective.loss(net, on_device(batch), KEY)
+    assert terms["generator"].weight == batch["weight"].sum()
+    assert terms["discriminator"].weight == (batch["segment"] > 0).sum()
+    assert terms["replaced"].total == 0
+    np.testing.assert_array_equal(np.asarray(seen[0])[:, 1:31], example.token[:, :30])
 
 
 def test_the_discriminator_reads_samples_and_labels_where_they_differ():

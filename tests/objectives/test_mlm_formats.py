@@ -195,7 +195,7 @@ def test_the_positions_and_weights_of_each_loss():
         ({"sentence_task": "distance", **PAIR}, "none, nsp, sop"),
         ({"format": "pairs"}, "stream, full_sentences"),
         ({"draw_unit": "word"}, "token or span"),
-        ({"random_tokens": "batch"}, "ordinary or all"),
+        ({"random_tokens": "batch"}, "ordinary, all or corpus"),
         ({"boundary_targets": 3, "candidates": "all"}, "candidates ordinary"),
         ({"rounding": "down"}, "nearest, up, random or independent"),
         ({"shuffle_rate": 0.9}, r"rate \+ shuffle_rate is at most 1, not 1.05"),

@@ -196,9 +196,9 @@ def adam(name, param, grads, *, before=False):
     return mean / (np.sqrt(square) / root + 0.01)
 
 
-def lamb(name, param, grads):
+def lamb(name, param, grads, *, every=False):
     step = bert_adam(name, param, grads)
-    if "bias" in name:
+    if ("bias" in name and not every) or not param.any():
         return step
     return step * np.linalg.norm(param) / np.linalg.norm(step)
 
@@ -259,6 +259,7 @@ BERT_ADAM = {"bias_correction": False, "beta2": 0.99, "weight_decay": 0.1}
         ),
         ("adamw", BERT_ADAM, bert_adam),
         ("lamb", BERT_ADAM, lamb),
+        ("lamb", BERT_ADAM | {"trust_ratio": "all"}, partial(lamb, every=True)),
         ("adafactor", {"weight_decay": 0.0}, adafactor),
         ("muon", BERT_ADAM | {"adam_rate": 0.5}, muon),
         (

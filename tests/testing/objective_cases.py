@@ -61,7 +61,7 @@ SAME_PATTERN = {
     "dae rate=0.5",
     "dae noise_mask=prefix replacement=drop",
     "dae noise_mask=iid mode=X",
-    "electra task=chosen format=segment_pair",
+    "electra task=chosen format=segment_pair positions=repeated",
     "lm direction=backward",
     "mass span_start=edges decoder_start=previous rate=0.3",
     "mass candidates=all random_tokens=all cross_attention=unmasked",

@@ -64,7 +64,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "electra": [
         {},
-        {"task": "chosen", "format": "segment_pair"},
+        {"task": "chosen", "format": "segment_pair", "positions": "repeated"},
         {"packed": True},
         {"task": "replace_mlm", "tie": "all", "generator_size": 1.0},
     ],

@@ -60,10 +60,10 @@ def gather_positions(array: jax.Array, scored_BP: jax.Array) -> jax.Array:
 def normal(options: Options, std: float, *names: str | None):
     """An initialiser N(0, std) of a parameter with logical axis names.
 
-    With `model.init` truncated, values beyond two standard deviations are redrawn, as
-    in BERT's released code (the standard deviation then is 0.88 of `std`).
+    With `model.init` truncated or electra, values beyond two standard deviations are
+    redrawn, as in BERT's released code (the standard deviation then is 0.88 of `std`).
     """
-    truncated = options.init == "truncated"
+    truncated = options.init in ("truncated", "electra")
     draw = nn.initializers.truncated_normal if truncated else nn.initializers.normal
     return nn.with_logical_partitioning(draw(std), names)
 
@@ -164,6 +164,8 @@ class Dense(Module):
       axes: the logical names of the kernel's two dimensions.
       scale: factor of the initial standard deviation with `model.init` t5.
       residual: the output is added to the residual stream (GPT-2 scales its kernel).
+      unspecified: ELECTRA's code names no initial values for it, so that the kernel has
+        TensorFlow's default, Glorot's uniform.
     """
 
     options: Options
@@ -171,6 +173,7 @@ class Dense(Module):
     axes: tuple[str | None, str | None]
     scale: float = 1.0
     residual: bool = False
+    unspecified: bool = False
     bias: bool = True
 
     @nn.compact
@@ -188,6 +191,9 @@ class Dense(Module):
         options, std = self.options, 0.02
         if options.init == "xlm":
             return uniform(fan_in**-0.5, *self.axes)
+        if options.init == "electra" and self.unspecified:
+            draw = nn.initializers.glorot_uniform()
+            return nn.with_logical_partitioning(draw, self.axes)
         if options.init == "t5":
             std = self.scale * fan_in**-0.5
         elif options.init == "gpt2" and self.residual:

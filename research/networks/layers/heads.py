@@ -102,7 +102,8 @@ class Head(nn.Module):
             x = Norm(options, name="norm")(x)
         if spec.dropout:
             x = dropout(self, x, "head")
-        return Dense(options, spec.size, axes, name="out")(x).astype(jnp.float32)
+        out = Dense(options, spec.size, axes, name="out", unspecified=True)
+        return out(x).astype(jnp.float32)
 
 
 def make_heads(

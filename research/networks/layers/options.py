@@ -17,6 +17,9 @@ dropout_rate = partial(number, least=-1, below=1)
 dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
 
+INITS = ("normal", "truncated", "electra", "gpt2", "t5", "xlm")
+"""Schemes of initial values."""
+
 CUTOFFS_NEED = {
     "embedding_width": (0,),
     "tie_embeddings": (True,),
@@ -36,6 +39,8 @@ class Options:
     - "normal": N(0, 0.02).
     - "truncated": the same without values beyond 0.04 (Devlin et al. 2019, the released
       code).
+    - "electra": as truncated, but Glorot's uniform values for projections of embeddings
+      and for the last layer of heads (Clark et al. 2020, the released code).
     - "gpt2": N(0, 0.02 / sqrt(2 layers)) for kernels whose output is added to the
       residual stream, N(0, 0.01) for positions (Radford et al. 2019, section 2.3; the
       released code).
@@ -72,9 +77,9 @@ class Options:
     # a bias; auto: the objective's choice (transform where masked tokens are predicted)
     output_rows: str = choice("vocabulary", ("vocabulary", "table"))  # of the softmax;
     # table: also those that pad the table to a multiple of 128 (T5)
-    init: str = choice("normal", ("normal", "truncated", "gpt2", "t5", "xlm"))
-    # normal: std 0.02; truncated: at twice that; gpt2: residual projections scaled by
-    # depth; t5, xlm: by fan-in
+    init: str = choice("normal", INITS)  # normal: std 0.02; truncated: at twice that;
+    # electra: so, but last layers of heads by fan-in and fan-out; gpt2: residual
+    # projections scaled by depth; t5, xlm: by fan-in
     dropout: float = number(0.0, least=0, below=1)  # at all places below that are -1
     embedding_dropout: float = dropout_rate(-1.0)  # of embeddings
     output_dropout: float = dropout_rate(0.0)  # of the output of a stack

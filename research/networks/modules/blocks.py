@@ -169,7 +169,7 @@ class Stack(Module):
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
             axes = (None, "embed")
-            x = Dense(options, options.width, axes, name="project")(x)
+            x = Dense(options, options.width, axes, name="project", unspecified=True)(x)
         x = nn.with_logical_constraint(x, STATE_AXES)
         if cache is not None:
             encoded = encoded or cache.encoded

@@ -4,11 +4,13 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 
 from research.batch import NEVER, VocabInfo
 from research.data import counter_rng
+from research.errors import UserError
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format
 
@@ -16,6 +18,11 @@ ROUNDINGS = ("nearest", "up", "random")
 TOKEN_SETS = ("ordinary", "all")
 """What may be chosen, or drawn as a random token: not specials, or everything. Only
 systems whose released code does so choose or draw specials."""
+RANDOM_TOKENS = (*TOKEN_SETS, "corpus")
+"""What random tokens are drawn from. corpus: ordinary tokens, as often as they occur in
+the training text (facebookresearch/SpanBERT, masking.py, span_masking)."""
+POSITION_DRAWS = ("distinct", "repeated")
+"""How positions are drawn: without replacement, or with it."""
 DRAW_UNITS = ("token", "span")
 
 STAYS = "some of the chosen tokens stay as they are (Devlin et al. 2019, section 3.1)"
@@ -61,9 +68,33 @@ def mask_budget(
     return np.where(num_tokens > 0, np.minimum(count, max_count), 0).astype(np.int64)
 
 
-def random_ids(vocab: VocabInfo, random_tokens: str) -> np.ndarray:
-    """The ids that a random token is drawn from, for one of TOKEN_SETS."""
-    return vocab.ordinary_ids if random_tokens == "ordinary" else np.arange(vocab.size)
+def random_ids(bits: np.ndarray, vocab: VocabInfo, random_tokens: str) -> np.ndarray:
+    """Tokens, drawn from one of RANDOM_TOKENS by the low 32 bits of each `bits`.
+
+    Raises:
+      UserError: corpus, but the text has no counts of tokens.
+    """
+    bits = bits & np.uint64(2**32 - 1)
+    if random_tokens == "corpus":
+        end = np.cumsum(ordinary_counts(vocab, "random_tokens", random_tokens))
+        return np.searchsorted(end, bits * 2.0**-32 * end[-1], "right")
+    every = np.arange(vocab.size)
+    pool = vocab.ordinary_ids if random_tokens == "ordinary" else every
+    return pool[bits * np.uint64(len(pool)) >> np.uint64(32)]
+
+
+def ordinary_counts(vocab: VocabInfo, field: str, value: Any) -> np.ndarray:
+    """[V] int64: how often each token occurs in the training text; specials: 0.
+
+    Raises:
+      UserError: the text has no counts, which the value of this field needs.
+    """
+    if vocab.token_count is None:
+        raise UserError(
+            f"objective.{field} is {value}, but data.task does not say how often "
+            "tokens occur; set it to another value"
+        )
+    return np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)
 
 
 def mask_random_tokens(
@@ -99,6 +130,47 @@ def mask_random_tokens(
         random_fraction=random_fraction,
         random_tokens=random_tokens,
     )
+
+
+def mask_drawn_positions(
+    token: np.ndarray,
+    candidate: np.ndarray,
+    num_tokens: np.ndarray,
+    key: np.ndarray,
+    vocab: VocabInfo,
+    *,
+    rate: float,
+    max_count: int,
+    mask_fraction: float,
+) -> dict[str, np.ndarray]:
+    """ELECTRA's masking: positions drawn with replacement; overwrites `token` [B, L].
+
+    Of round(rate * num_tokens) draws, at most `max_count`, each is a candidate [B, L]
+    and becomes the mask token with probability `mask_fraction`; a position is masked if
+    one of its draws is, and is a target as often as it is drawn (google-research/
+    electra, pretrain/pretrain_helpers.py, mask and scatter_update).
+
+    Returns:
+      scored, target, weight [B, K] with K = `max_count`; scored ascends.
+    """
+    total = candidate.sum(axis=1)
+    count = np.where(total > 0, mask_budget(num_tokens, rate, max_count), 0)
+    used = np.arange(max_count) < count[:, None]
+    draw = counter_rng.uniform(key, "choose", max_count)
+    nth = (draw * total[:, None]).astype(np.int64)
+    in_order = np.argsort(~candidate, axis=1, kind="stable")
+    drawn = np.take_along_axis(in_order, nth, axis=1)
+    drawn = np.sort(np.where(used, drawn, token.shape[1]), axis=1)
+    scored = np.where(used, drawn, 0).astype(np.int32)
+    original = np.take_along_axis(token, scored, axis=1)
+    hidden = used & (counter_rng.uniform(key, "replace", max_count) < mask_fraction)
+    row, slot = np.nonzero(hidden)
+    token[row, scored[row, slot]] = vocab.mask_id
+    return {
+        "scored": scored,
+        "target": np.where(used, original, vocab.pad_id).astype(np.int32),
+        "weight": used.astype(np.float32),
+    }
 
 
 def choose_independently(
@@ -149,7 +221,7 @@ def replace_chosen(
       mask_fraction, random_fraction: probabilities of the first two.
       draw_unit: token: drawn for each position. span: drawn once for each unbroken run
         of chosen positions; random tokens are still drawn one by one.
-      random_tokens: one of TOKEN_SETS.
+      random_tokens: one of RANDOM_TOKENS.
 
     Returns:
       scored, target, weight [B, K].
@@ -162,10 +234,8 @@ def replace_chosen(
     draw = (bits >> np.uint64(32)) * 2.0**-32
     if draw_unit == "span":
         draw = np.take_along_axis(draw, _span_slots(scored, used)[0], axis=1)
-    pool = random_ids(vocab, random_tokens)
-    index = bits & np.uint64(2**32 - 1)
-    index = index * np.uint64(len(pool)) >> np.uint64(32)
-    new = np.where(draw < mask_fraction + random_fraction, pool[index], target)
+    other = random_ids(bits, vocab, random_tokens)
+    new = np.where(draw < mask_fraction + random_fraction, other, target)
     new = np.where(draw < mask_fraction, vocab.mask_id, new)
     np.put(token, flat_index, new[used])
     return {"scored": scored, "target": target, "weight": used.astype(np.float32)}

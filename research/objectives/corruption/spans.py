@@ -153,16 +153,14 @@ def replace_tokens(
       mask_fraction: fraction that becomes the mask token.
       random_fraction: fraction that becomes a random token, which may be the same.
         The rest is unchanged.
-      random_tokens: one of `masking.TOKEN_SETS`.
+      random_tokens: one of `masking.RANDOM_TOKENS`.
     """
     flat_index = np.flatnonzero(hidden)
     draw = counter_rng.random_bits(key, role, token.shape[1]).take(flat_index)
     uniform = (draw >> np.uint64(32)) * 2.0**-32
-    other = draw & np.uint64(2**32 - 1)
-    pool = random_ids(vocab, random_tokens)
-    other = other * np.uint64(len(pool)) >> np.uint64(32)
+    other = random_ids(draw, vocab, random_tokens)
     random = uniform < mask_fraction + random_fraction
-    new = np.where(random, pool[other], token.take(flat_index))
+    new = np.where(random, other, token.take(flat_index))
     new = np.where(uniform < mask_fraction, vocab.mask_id, new)
     replaced = np.array(token, np.int32)
     np.put(replaced, flat_index, new)

@@ -114,15 +114,6 @@ def random_tokens(system: System):
     )
 
 
-@guard("positions that are masked")
-def masked_positions(system: System):
-    batch, _, _ = batch_of(system)
-    used = batch["weight"] > 0
-    distinct = [len(set(row[u])) for row, u in zip(batch["scored"], used, strict=True)]
-    same = np.array_equal(distinct, used.sum(axis=1))
-    return phrase({"distinct": same, "drawn with replacement": not same})
-
-
 @guard("anchors")
 def anchors(system: System):
     """Of rows whose words have one and nine tokens in turn, and spans of one word: if

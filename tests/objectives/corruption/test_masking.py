@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from research.batch import NEVER
+from research.errors import UserError
 from research.objectives.corruption import masking
 from research.objectives.inputs import input_format
 from tests.testing.example_batches import keys, vocab
@@ -122,6 +123,80 @@ def test_random_tokens_are_uniform(random_tokens):
     count = np.bincount(after[chosen], minlength=VOCAB.size)
     assert set(np.flatnonzero(count)) == set(pool)
     assert stats.chisquare(count[pool]).pvalue > SIGNIFICANCE
+
+
+def test_random_tokens_of_the_corpus_are_as_frequent_as_there(monkeypatch):
+    count = np.arange(VOCAB.size)
+    count[VOCAB.ordinary_ids[::3]] = 0
+    monkeypatch.setattr(f"{__name__}.VOCAB", VOCAB._replace(token_count=count))
+    chosen = chosen_runs(3000)
+    fields = {"mask_fraction": 0.0, "random_fraction": 1.0, "random_tokens": "corpus"}
+    found = np.bincount(replace_chosen(chosen, **fields)[1][chosen])
+    expected = np.where(VOCAB.is_special, 0, count) / count[~VOCAB.is_special].sum()
+    occurs = expected > 0
+    assert not found[~occurs].any()
+    test = stats.chisquare(found[occurs], expected[occurs] * chosen.sum())
+    assert test.pvalue > SIGNIFICANCE
+
+
+def test_random_tokens_of_the_corpus_need_its_counts():
+    chosen = chosen_runs(2)
+    with pytest.raises(UserError, match=r"objective.random_tokens is corpus, but data"):
+        replace_chosen(chosen, random_tokens="corpus")
+
+
+def drawn_positions(num_rows, *, mask_fraction=0.85):
+    """Rows of 40 tokens, of which 30 are candidates, before and after 6 are drawn."""
+    before = np.tile(VOCAB.ordinary_ids[np.arange(40) % 30], (num_rows, 1))
+    candidate = np.tile(np.arange(40) % 4 > 0, (num_rows, 1))
+    after = before.copy()
+    scored = masking.mask_drawn_positions(
+        *(after, candidate, np.full(num_rows, 40), keys(num_rows), VOCAB),
+        rate=0.15,
+        max_count=8,
+        mask_fraction=mask_fraction,
+    )
+    return before, after, candidate, scored
+
+
+def test_positions_may_be_drawn_twice_and_all_are_equally_likely():
+    before, after, candidate, scored = drawn_positions(9000)
+    position = scored["scored"][:, :6]
+    used = np.arange(8) < 6
+    np.testing.assert_array_equal(scored["weight"], np.tile(used, (9000, 1)))
+    target = np.take_along_axis(before, position, axis=1)
+    np.testing.assert_array_equal(scored["target"][:, :6], target)
+    assert (scored["target"][:, 6:] == VOCAB.pad_id).all()
+    count = np.bincount(position.ravel(), minlength=40)
+    assert not count[~candidate[0]].any()
+    assert stats.chisquare(count[candidate[0]]).pvalue > SIGNIFICANCE
+    twice = (np.diff(position, axis=1) == 0).any(axis=1).sum()
+    distinct = np.prod(1 - np.arange(6) / 30)
+    assert stats.binomtest(int(twice), 9000, 1 - distinct).pvalue > SIGNIFICANCE
+    changed = np.zeros(before.shape, bool)
+    np.put_along_axis(changed, position, True, axis=1)
+    assert ((after == before) | (changed & (after == VOCAB.mask_id))).all()
+
+
+def test_a_position_is_masked_if_one_of_its_draws_is():
+    _, after, _, scored = drawn_positions(9000, mask_fraction=0.5)
+    position = scored["scored"][:, :6]
+    times = (position[:, :, None] == position[:, None]).sum(axis=2)
+    masked = np.take_along_axis(after, position, axis=1) == VOCAB.mask_id
+    for number in (1, 2):
+        here = masked[times == number]
+        here = here[::number]  # one entry a position
+        test = stats.binomtest(int(here.sum()), len(here), 1 - 0.5**number)
+        assert test.pvalue > SIGNIFICANCE
+
+
+def test_rows_without_candidates_have_no_draws():
+    empty = np.zeros((3, 9), bool)
+    token, many = np.full((3, 9), VOCAB.bos_id), np.array([9, 0, 9])
+    scored = masking.mask_drawn_positions(
+        *(token, empty, many, keys(3), VOCAB), rate=0.3, max_count=4, mask_fraction=1.0
+    )
+    assert not scored["weight"].any() and (token == VOCAB.bos_id).all()
 
 
 def test_boundaries_are_the_unmasked_positions_around_a_span():

@@ -13,9 +13,9 @@ MUTANTS = [
     ),
     Mutant(
         "separators count as tokens that may be chosen",
-        "research/objectives/tlm.py",
-        "np.where(vocab.is_special, 0, vocab.token_count)",
-        "np.where(vocab.is_special, vocab.token_count, vocab.token_count)",
+        "research/objectives/corruption/masking.py",
+        "return np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)",
+        "return vocab.token_count.astype(np.int64)",
         "tests/objectives/test_tlm.py",
         "rare_tokens_are_masked",
     ),

@@ -14,6 +14,22 @@ TEST_WKLM = "tests/objectives/test_wklm.py"
 
 MUTANTS = [
     Mutant(
+        "two samples at one position are added",
+        ELECTRA,
+        "total // jnp.maximum(count, 1)",
+        "total",
+        TEST_ELECTRA,
+        "floor_of_the_mean",
+    ),
+    Mutant(
+        "the layers for which ELECTRA's code names no initial values have BERT's",
+        "research/networks/layers/dense.py",
+        'if options.init == "electra" and self.unspecified:',
+        'if options.init == "electra" and self.residual:',
+        "tests/networks/test_initial_values.py",
+        "electra_has_glorot",
+    ),
+    Mutant(
         "masked positions are drawn with replacement: 7 % are drawn twice",
         "research/objectives/corruption/masking.py",
         'chosen = counter_rng.choose_subset(key, "choose", candidate, count)',
@@ -73,8 +89,8 @@ MUTANTS = [
     Mutant(
         "the generator's input has BERT's random tokens",
         ELECTRA,
-        "random_fraction=0.0,",
-        "random_fraction=0.1,",
+        "mask = partial(mask_random_tokens, random_fraction=0.0)",
+        "mask = partial(mask_random_tokens, random_fraction=0.1)",
         TEST_ELECTRA,
         "eighty_five_per_cent",
     ),

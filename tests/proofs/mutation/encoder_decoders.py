@@ -126,8 +126,8 @@ MUTANTS = [
     Mutant(
         "random tokens may be padding or the end of the text",
         SPANS,
-        "pool[other], token.take(flat_index))",
-        "other.astype(np.int32), token.take(flat_index))",
+        "other = random_ids(draw, vocab, random_tokens)",
+        'other = random_ids(draw, vocab, "all")',
         TEST_NOISE,
         "random_and_never_special",
         pitfall=8,

@@ -95,9 +95,9 @@ MUTANTS = [
         "guard and t5 and readout",
     ),
     Mutant(
-        "an experiment does not say that its random tokens are others",
+        "an experiment does not say that it cuts long sentences",
         "experiments/spanbert.py",
-        "random tokens; ",
+        "sentences longer than a row; ",
         "",
         TEST,
         "docstring and spanbert",

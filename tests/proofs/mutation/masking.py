@@ -36,9 +36,9 @@ MUTANTS = [
     Mutant(
         "2 % random words in place of 10 %",
         MASKING,
-        "new = np.where(draw < mask_fraction + random_fraction, pool[index], target)",
+        "new = np.where(draw < mask_fraction + random_fraction, other, target)",
         "threshold = mask_fraction + random_fraction * (1 - mask_fraction)\n"
-        "    new = np.where(draw < threshold, pool[index], target)",
+        "    new = np.where(draw < threshold, other, target)",
         TEST_MASKING,
         "eighty_ten_ten",
         pitfall=3,
@@ -73,8 +73,9 @@ MUTANTS = [
     Mutant(
         "random tokens are drawn from the batch",
         MASKING,
-        "pool = random_ids(vocab, random_tokens)",
-        "pool = np.unique(target[used])",
+        "    other = random_ids(bits, vocab, random_tokens)\n",
+        "    pool = np.unique(target[used])\n"
+        "    other = pool[bits % np.uint64(len(pool))]\n",
         TEST_MLM,
         "random_tokens_are_uniform",
         pitfall=4,
@@ -82,11 +83,29 @@ MUTANTS = [
     Mutant(
         "random tokens include specials",
         MASKING,
-        "return vocab.ordinary_ids if random_tokens ==",
-        "return np.arange(vocab.size) if random_tokens ==",
+        'pool = vocab.ordinary_ids if random_tokens == "ordinary" else every',
+        "pool = every",
         TEST_MASKING,
         "random_tokens_are_uniform",
         pitfall=4,
+    ),
+    Mutant(
+        "random tokens of the corpus are its tokens, each as often",
+        MASKING,
+        "return np.where(vocab.is_special, 0, vocab.token_count).astype(np.int64)",
+        "return ~vocab.is_special & (vocab.token_count > 0)",
+        TEST_MASKING,
+        "as_frequent_as_there",
+    ),
+    Mutant(
+        "the last draw alone says whether a position is masked",
+        MASKING,
+        "    token[row, scored[row, slot]] = vocab.mask_id\n",
+        "    token[row, scored[row, slot]] = vocab.mask_id\n"
+        "    row, slot = np.nonzero(used & ~hidden)\n"
+        "    token[row, scored[row, slot]] = original[row, slot]\n",
+        TEST_MASKING,
+        "if_one_of_its_draws",
     ),
     Mutant(
         "weights are derived from mask tokens: kept and random tokens do not count",

@@ -11,6 +11,14 @@ TEST_SCHEDULES = "tests/run/test_schedules.py"
 
 MUTANTS = [
     Mutant(
+        "LAMB's trust ratio of all parameters leaves out biases and norms",
+        "research/optimizers/lamb.py",
+        'if self.trust_ratio == "all":',
+        'if self.trust_ratio == "each":',
+        "tests/run/test_optimizer.py",
+        "in_numpy and lamb",
+    ),
+    Mutant(
         "fairseq's epsilon is added after the bias correction",
         ADAM,
         'if self.bias_correction and self.epsilon_place == "after":',
