@@ -25,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
+    from research.checkpoints.checkpoint import FOLDER
+    from research.checkpoints.partial_restore import load_on_host
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.files.json_files import write_json
@@ -35,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
         make_eval_zeros,
         use_compilation_cache,
     )
+    from research.run.workdir import check_same_constants
 
     use_compilation_cache(config.data.cache_dir)
     program = build_program(config)
@@ -42,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     params, step = run_params(
         program, workdir, args.step, seed=config.seed, vocabulary=vocabulary
     )
+    facts = load_on_host(workdir / FOLDER / str(step), "facts")["facts"]
+    check_same_constants(workdir, facts, program.constants.origins)
     with sharding.context(program.mesh):
         scores = evaluate(program, params, make_eval_zeros(program)())
     split = config.data.eval_split

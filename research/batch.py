@@ -70,6 +70,21 @@ class ArraySpec(NamedTuple):
     dtype: type = np.int32
 
 
+CONSTANTS = "constants"
+"""The name under which a batch has the arrays of `Objective.constants`, by their names:
+they have no rows, and all micro-batches of a step have them whole."""
+
+
+class ConstantSpec(NamedTuple):
+    """Arrays that a loss reads and training never changes, and where they come from."""
+
+    source: str  # of parameters: a run's workdir, one of its checkpoints, or hf:DIR; or
+    # an .npz file, whose arrays have names such as "blocks/dense/kernel"
+    arrays: Any  # a tree of their shapes and dtypes, with logical axes
+    # (`research.networks.init`) or without: these are replicated. The source may have
+    # more
+
+
 EVALUATION_STEP = 2**31 - 1
 """The step of rows that are evaluated: past the end of every schedule."""
 

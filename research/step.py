@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from research import networks
+from research.batch import CONSTANTS
 from research.objectives.losses.cross_entropy import Term
 
 GRADIENT_NORM = "gradient_norm"
@@ -111,7 +112,7 @@ def gradient(
     weights alone (the network is dead code there); the second adds up one gradient.
 
     Args:
-      batch: arrays [B, ...], and `carry`.
+      batch: arrays [B, ...], `carry`, and `constants` if the objective has some.
       key: of what the loss samples; the same for every micro-batch.
       dropout_key: None without dropout.
       accumulate: A, the number of micro-batches.
@@ -121,12 +122,14 @@ def gradient(
     Returns:
       the gradient, the `term_sums` of the batch, and the carry.
     """
+    rows = {name: value for name, value in batch.items() if name != CONSTANTS}
+    constants = {name: value for name, value in batch.items() if name == CONSTANTS}
 
-    def loss_fn(params, batch, dropout_key, weights=None):
+    def loss_fn(params, rows, dropout_key, weights=None):
         terms, carry = networks.apply(
             network,
             stop_frozen(params),
-            lambda net: objective.loss(net, batch, key),
+            lambda net: objective.loss(net, rows | constants, key),
             dropout_key,
         )
         if weights is None:
@@ -135,10 +138,10 @@ def gradient(
 
     grad_fn = jax.grad(loss_fn, has_aux=True)
     if accumulate == 1:
-        grads, (sums, carry) = grad_fn(params, batch, dropout_key)
+        grads, (sums, carry) = grad_fn(params, rows, dropout_key)
         return grads, sums, carry
 
-    parts = _split(batch, accumulate)
+    parts = _split(rows, accumulate)
     part_sums = jax.lax.map(
         lambda part: loss_fn(params, part, dropout_key)[1][0], parts
     )

@@ -80,7 +80,9 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     program, phases = build_phases(config, devices)
     if config.train.best_metric:
         check_best_metric(program, config)
-    origin = provenance.gather_provenance(program.data.fingerprint)
+    origin = provenance.gather_provenance(
+        program.data.fingerprint, program.constants.origins
+    )
     provenance.write_provenance(workdir, config_dict, origin)
     compile_start = time.monotonic()
     phases = compile_phases(phases)
@@ -137,7 +139,11 @@ class Loop:
         self.steps_done = restored.step if restored else 0
         self.seconds = self.tokens_scored = 0.0  # seconds: in steps alone
         digest = config_digest(config.to_dict())
-        self.origin = {"config": digest, "data": program.data.fingerprint}
+        self.origin = {
+            "config": digest,
+            "data": program.data.fingerprint,
+            "constants": program.constants.origins,
+        }
         if restored:
             facts, where = restored.facts, f"goes on from step {restored.step}"
             check_same_run(workdir, facts, self.origin)

@@ -7,12 +7,14 @@ import jax
 import numpy as np
 import pytest
 
+from launch.config import load_config
 from research import objectives
 from research.distributed import sharding
 from research.run.setup import build_program, train_batches
-from tests.testing.tiny_runs import tiny_config, write_corpus
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
 FOLDER = Path(__file__).parents[1] / "docs" / "examples"
+SIZES = ("layers", "width", "heads", "feedforward")
 NAMES = [path.stem for path in sorted((FOLDER / "experiments").glob("*.py"))]
 
 
@@ -32,9 +34,13 @@ def test_each_objective_has_an_experiment():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_learns(name, copied, tmp_path):
+def test_it_learns(name, copied, tmp_path, monkeypatch):
     folder = write_corpus(tmp_path)
     config = tiny_config(folder, f"../docs/examples/experiments/{name}")
+    small = load_config("experiments/lm.py", {})
+    teacher = {f"model.{key}": small.model[key] for key in SIZES}
+    save_untrained(tmp_path / "runs" / "lm", tiny_config(folder, "lm", **teacher))
+    monkeypatch.chdir(tmp_path)  # where an example that reads a run finds it
     program = build_program(config, jax.devices()[:1])
     losses = []
     with sharding.context(program.mesh):

@@ -68,6 +68,7 @@ def _prepare(name: str, config: Any, states: dict) -> Callable[[], dict[str, Any
     def measure() -> dict[str, Any]:
         batch = random_batch(program.objective, vocab, rows, length)
         batch = sharding.to_devices(batch, program.abstract_batch)
+        batch |= program.constants.zeros
         state = states.pop(name, None)
         states.clear()
         with sharding.context(program.mesh):

@@ -53,11 +53,8 @@ def restore_params(
     Raises:
       UserError: nothing there, nothing of that name, another shape or vocabulary.
     """
-    if source.startswith(SOURCE):
-        checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
-        saved = _saved_elsewhere(source, scope, params, checks)
-    else:
-        saved = _saved_params(source, scope, vocabulary)
+    checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+    saved = saved_params(source, params, scope, **checks)
     by_name, missing = saved.by_name, []
 
     def restore(path, leaf):
@@ -105,20 +102,35 @@ def _keep_rows(array: jax.Array, initial: jax.Array, num_rows: int) -> jax.Array
     return jax.jit(select, out_shardings=initial.sharding)(array, initial)
 
 
-def _saved_elsewhere(source: str, scope: str, params: Any, checks: dict) -> Saved:
-    """The parameters of a model in Hugging Face's layout."""
-    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-    shapes = {path_name(path): leaf.shape for path, leaf in leaves}
-    found = huggingface.restore(source, scope, shapes, **checks)
-    return Saved(found.params, found.unused, found.num_rows, found.unused)
+def saved_params(
+    source: str,
+    params: Any,
+    scope: str = "",
+    *,
+    vocabulary: str,
+    num_pieces: int = 0,
+    flag: str = "train.init_from",
+) -> Saved:
+    """The parameters of another model, on the host.
 
+    Args:
+      source, scope, vocabulary, num_pieces: as of `restore_params`.
+      params: those to find, or their shapes.
+      flag: the key that names the source, for errors.
 
-def _saved_params(source: str, scope: str, vocabulary: str) -> Saved:
-    """The subtree of a checkpoint's parameters that `scope` names, on the host."""
-    folder = find_checkpoint(source)
+    Raises:
+      UserError: as `restore_params`.
+    """
+    if source.startswith(SOURCE):
+        leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+        shapes = {path_name(path): leaf.shape for path, leaf in leaves}
+        checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+        found = huggingface.restore(source, scope, shapes, **checks)
+        return Saved(found.params, found.unused, found.num_rows, found.unused)
+    folder = find_checkpoint(source, flag)
     if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
         raise UserError(
-            f"train.init_from={source} was trained on another vocabulary; set "
+            f"{flag}={source} was trained on another vocabulary; set "
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
         )
     saved = load_on_host(folder, "params")["params"]

@@ -182,9 +182,8 @@ class Data(NamedTuple):
 
     @property
     def vocabulary_facts(self) -> dict[str, Any]:
-        """What a model to start from must agree with (`restore_params`)."""
-        pieces = self.vocabulary.model.pieces if self.vocabulary else ()
-        return {"vocabulary": self.vocabulary_hash, "num_pieces": len(pieces)}
+        """`Vocabulary.facts`, of no pieces if it is not ours."""
+        return self.vocabulary.facts if self.vocabulary else {"vocabulary": ""}
 
 
 def open_data(config: Any, objective: Any) -> Data:

@@ -26,6 +26,7 @@ from research.evaluation.score_windows import (
     row_batches,
 )
 from research.objectives.corruption.scoring import ScoreRows
+from research.run.constants import Constants
 
 NUM_SPECIALS = 3
 """Positions of a row that are kept free for specials."""
@@ -76,8 +77,11 @@ class Scorer:
         self.method = check_method(run.objective, method)
         self.meaning = run.objective.score_methods[self.method]
         self._objective, self._own_method = run.objective.scored_part(self.method)
-        objective = self._objective.for_scoring()
+        objective, vocabulary = self._objective.for_scoring(), run.vocabulary
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
+        self._constants = Constants(
+            objective.constants(vocabulary.vocab), run.mesh, vocabulary.facts
+        ).arrays
 
     def __call__(
         self,
@@ -142,7 +146,7 @@ class Scorer:
         with sharding.context(mesh):
             for text, arrays in row_batches(self._make_rows(windows, length), size):
                 batch = jax.device_put(arrays, rows_sharding)
-                result = self._score_batch(self.run.params, batch)
+                result = self._score_batch(self.run.params, batch, self._constants)
                 running.append((text, arrays, result))
                 if len(running) > 1:  # the host makes rows while the device computes
                     yield _collect(*running.popleft())
@@ -195,7 +199,8 @@ def check_method(objective: Any, method: str) -> str:
 
 
 def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
-    """The function from (params, batch) to the losses of all weights, by their names.
+    """The function from (params, batch, constants) to the losses of all weights, by
+    their names.
 
     And, if `best`, to the weight of what is right in each row [N], else None.
     """
@@ -206,15 +211,15 @@ def make_score_batch(objective: Any, network: Any, *, best: bool) -> Any:
 
         return networks.apply(network, params, loss)
 
-    def score_batch(params: Any, batch: dict) -> tuple[dict, Any]:
+    def score_batch(params: Any, batch: dict, constants: dict) -> tuple[dict, Any]:
         weights = {name: batch[name] for name in batch if name.endswith("weight")}
 
         def total(weights: dict) -> jax.Array:
-            terms = terms_of(params, batch | weights).values()
+            terms = terms_of(params, batch | weights | constants).values()
             return sum(term.total for term in terms if term.coef)
 
         def right(row: dict) -> jax.Array:
-            terms = terms_of(params, jax.tree.map(lambda x: x[None], row))
+            terms = terms_of(params, jax.tree.map(lambda x: x[None], row) | constants)
             return sum(
                 term.total for name, term in terms.items() if name.endswith("accuracy")
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, ConstantSpec, Example, TextSpec, VocabInfo
 from research.errors import UserError, unknown
 from research.fields import check
 from research.parts import Folder
@@ -134,6 +134,12 @@ class Objective(abc.ABC):
         self, net: "BoundNetwork", batch: dict, key: Any
     ) -> tuple[dict[str, "Term"], Any]:
         """Named sums and weights, never means; and the recurrent carry, or ()."""
+
+    def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
+        """What its loss reads and training never changes, such as a frozen teacher: by
+        name, that of the field that has the source. batch["constants"] has the arrays.
+        """
+        return {}
 
     def for_evaluation(self) -> "Objective":
         """The objective that scores the batches of an evaluation, whose carry may be

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.batch import ArraySpec, Example, VocabInfo
+from research.batch import CONSTANTS, ArraySpec, Example, VocabInfo
 from research.errors import UserError
 from research.fields import number
 from research.objectives.corruption import scoring
@@ -126,10 +126,16 @@ class Objective(composite.Composite):
         return terms, carries or ()
 
     def _part_batch(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of one part, under their own names, and its carry."""
+        """The arrays of one part, under their own names, its carry and constants."""
         prefix, carry = f"{name}_", batch.get("carry")
         arrays = {
             k.removeprefix(prefix): v for k, v in batch.items() if k.startswith(prefix)
         }
         own_carry = carry if carry is None else dict(carry).get(name, ())
+        constants = {
+            own.removeprefix(f"{name}."): value
+            for own, value in batch.get(CONSTANTS, {}).items()
+            if own.startswith(f"{name}.")
+        }
+        arrays |= {CONSTANTS: constants} if constants else {}
         return arrays | {"example": batch["example"], "carry": own_carry}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import ArraySpec, Example, VocabInfo
+from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
 from research.data import counter_rng
 from research.errors import UserError
 from research.fields import choice
@@ -124,6 +124,10 @@ class Objective(composite.Composite):
         ends_BP = np.cumsum(np.stack(rates, axis=1), axis=1)
         ends_BP /= ends_BP[:, -1:]
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
+
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        """Those of the base objective, whose loss reads them."""
+        return next(iter(self.members.values())).constants(vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: those of the base objective.

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from research.batch import CONSTANTS
 from research.data import cache
 from research.distributed import sharding
 from research.errors import UserError
@@ -34,6 +35,7 @@ def _build_each(
     for phase in run_phases(config):
         own = phase.config
         built = program if own is config else build_program(own, devices)
+        built = built._replace(constants=program.constants)  # read once
         phases.append(phase._replace(program=built))
     rows = {(phase.config.data.length, phase.config.train.batch) for phase in phases}
     if len(rows) > 1 and program.data.train.source.contiguous:
@@ -77,7 +79,10 @@ def _compile_lengths(program: Program) -> dict[str, Any]:
 
 
 def _shapes(batch: dict) -> frozenset:
-    return frozenset((name, leaf.shape) for name, leaf in batch.items())
+    """The shapes of the arrays that have rows."""
+    return frozenset(
+        (name, leaf.shape) for name, leaf in batch.items() if name != CONSTANTS
+    )
 
 
 def _step_costs(phase: Phase, start: int, stop: int) -> list[tuple[int, Cost]]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ SHARED_FILE_TIMEOUT_S = 60.0
 """Seconds that a shared file system may need to show a new file on all hosts."""
 
 
-def gather_provenance(fingerprint: str) -> dict[str, Any]:
+def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
     """The content of provenance.json: what the numbers depend on beside the config.
 
     Args:
       fingerprint: of the data.
+      constants: `Constants.origins`.
     """
     device = jax.devices()[0]
     return {
@@ -42,6 +44,7 @@ def gather_provenance(fingerprint: str) -> dict[str, Any]:
         "devices": jax.device_count(),
         "processes": jax.process_count(),
         "data": fingerprint,
+        "constants": constants,
     }
 
 
@@ -68,11 +71,12 @@ def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> Non
     """Writes provenance.json, in process 0, before step 0.
 
     Raises:
-      UserError: processes differ in config, code, packages, data or workdir.
+      UserError: processes differ in config, code, packages, data, constants or
+        workdir.
     """
     shared = {
         name: json.dumps(provenance[name], sort_keys=True)
-        for name in ("commit", "packages", "data")
+        for name in ("commit", "packages", "data", "constants")
     }
     processes.assert_equal_across_hosts(
         config=json.dumps(config, sort_keys=True), **shared

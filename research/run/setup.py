@@ -17,6 +17,7 @@ from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.errors import UserError
+from research.run.constants import Constants
 from research.run.optimizer import make_optimizer, stop_frozen
 from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
@@ -38,6 +39,7 @@ class Program(NamedTuple):
     # data.length, which is the longest, and of data.length_buckets
     abstract_key: jax.ShapeDtypeStruct  # of what `key_data` returns, likewise
     abstract_eval_carry: Any  # of an evaluation, likewise
+    constants: Constants  # of the objective; not read yet
     replicated_dims: list[str]  # those that the mesh does not divide
 
     @property
@@ -48,7 +50,8 @@ class Program(NamedTuple):
     @property
     def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
         """Of the arguments of `step`, with data.length."""
-        return self.abstract_state, self.abstract_batch, self.abstract_key
+        batch = self.abstract_batch | self.constants.abstract
+        return self.abstract_state, batch, self.abstract_key
 
     def key_data(self) -> jax.Array:
         """The data of the seed's key, on all devices: the last argument of `step`."""
@@ -82,7 +85,10 @@ def build_program(
         length: objective.batch_spec(length) | {"example": ArraySpec(())}
         for length in (*config.data.length_buckets, config.data.length)
     }
+    facts = data.vocabulary_facts if data else {}
+    constants = Constants(objective.constants(vocab), mesh, facts)
     rest = network, optimizer, batch_specs[config.data.length], config.train.batch
+    rest = *rest, constants
     init = eval_init = make_init(objective, *rest)
     evaluated = objective.for_evaluation()
     if evaluated is not objective:
@@ -121,6 +127,7 @@ def build_program(
         ),
         abstract_key=_with_shardings(key_data, replicated),
         abstract_eval_carry=_with_shardings(eval_boxed.carry, shardings.carry),
+        constants=constants,
         replicated_dims=sharding.replicated_dims(
             networks.logical_axes(boxed.params), state.params, mesh
         ),
@@ -175,6 +182,7 @@ def make_init(
     optimizer: optax.GradientTransformation,
     batch_spec: dict[str, ArraySpec],
     batch_size: int,
+    constants: Constants | None = None,
 ) -> Callable[[jax.Array], State]:
     """A function from a random key to the state before step 0.
 
@@ -184,6 +192,7 @@ def make_init(
 
     def loss_fn(net):
         batch = zero_batch(batch_spec, batch_size) | {"carry": None}
+        batch |= constants.zeros if constants else {}
         return objective.loss(net, batch, jax.random.key(0))
 
     def init(key: jax.Array) -> State:
@@ -292,8 +301,11 @@ def eval_batches(program: Program) -> Iterator[dict]:
 
 
 def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[dict]:
-    like = program.abstract_batch
-    return prefetch(sharding.to_devices(batch, like) for batch in host_batches)
+    """The batches with their rows on the devices, and with the constants."""
+    like, constants = program.abstract_batch, program.constants.arrays
+    return prefetch(
+        sharding.to_devices(batch, like) | constants for batch in host_batches
+    )
 
 
 def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:

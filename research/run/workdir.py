@@ -160,11 +160,12 @@ def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
     """Refuses to resume from a checkpoint of another config or of other data.
 
     Args:
-      old: `config`, a `config_digest`, and `data`, a fingerprint, of the checkpoint.
+      old: `config`, a `config_digest`, `data`, a fingerprint, and `constants`, their
+        `origins`, of the checkpoint.
       new: the same of the run.
 
     Raises:
-      UserError: they differ.
+      UserError: they differ, or its constants do.
     """
     if old.get("config") != new["config"]:
         raise UserError(
@@ -176,3 +177,24 @@ def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
             f"{workdir} was trained on other data ({old['data']}) than data.* gives "
             f"now ({new['data']}); bring that data back or give another --workdir"
         )
+    check_same_constants(workdir, old, new["constants"])
+
+
+def check_same_constants(workdir: epath.Path, old: dict, origins: dict) -> None:
+    """Refuses to go on from a checkpoint with other constants than it was made with.
+
+    Args:
+      old: `constants`, their `origins`, of the checkpoint.
+      origins: those of now.
+
+    Raises:
+      UserError: they differ.
+    """
+    for name, origin in origins.items():
+        saved = old.get("constants", {}).get(name, {})
+        if saved.get("checksum") != origin["checksum"]:
+            raise UserError(
+                f"{workdir} was trained with objective.{name}={saved.get('source')} of "
+                f"checksum {saved.get('checksum')}, but {origin['source']} has "
+                f"{origin['checksum']} now; bring that back or give another --workdir"
+            )

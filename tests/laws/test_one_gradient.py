@@ -1,5 +1,7 @@
 """One gradient: a batch has the same gradient on any mesh and in micro-batches."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +10,17 @@ import optax
 from research import networks
 from research.batch import ArraySpec
 from research.distributed import sharding
+from research.run.constants import Constants
 from research.run.setup import make_init, state_shardings
 from research.step import gradient
-from tests.testing.objective_cases import CASES, make_batch, make_network, parametrize
+from tests.testing.objective_cases import (
+    CASES,
+    VOCAB,
+    make_batch,
+    make_constants,
+    make_network,
+    parametrize,
+)
 
 LENGTH = 24
 ROWS = 16
@@ -42,7 +52,10 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
     _, batch = make_batch(objective, LENGTH, [*lengths, 0])
     batch["example"] = np.arange(ROWS, dtype=np.int32)
     specs = objective.batch_spec(LENGTH) | {"example": ArraySpec(())}
-    init = make_init(objective, net, optax.sgd(1.0), specs, ROWS)
+    one = {"data": 1, "fsdp": 1, "tensor": 1}
+    constants = partial(Constants, objective.constants(VOCAB), vocabulary={})
+    on_one = constants(sharding.make_mesh(one, jax.devices()[:1]))
+    init = make_init(objective, net, optax.sgd(1.0), specs, ROWS, on_one)
     boxed = jax.eval_shape(init, KEY)
     shapes = networks.unbox(boxed)
     rng = np.random.default_rng(0)
@@ -66,6 +79,9 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
             rows = sharding.batch_sharding(mesh)
             placed = jax.device_put(params, where)
             fed = jax.device_put(batch | {"carry": carry}, rows)
+            abstract = constants(mesh).abstract
+            own = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+            fed |= jax.device_put(make_constants(objective), own)
 
             @jax.jit
             def grads(params, batch):
@@ -81,7 +97,6 @@ def test_a_mesh_and_micro_batches_do_not_change_the_gradient(name, fields):
 
             return jax.device_get(grads(placed, fed))
 
-    one = {"data": 1, "fsdp": 1, "tensor": 1}
     whole = run(one, 1)
     split = run(
         {"data": 2, "fsdp": 2, "tensor": 2}, 2 if objective.supports_accumulation else 1

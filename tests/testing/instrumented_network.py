@@ -14,7 +14,12 @@ from research import networks
 from research.batch import input_group
 from tests.testing import fast_key
 from tests.testing.example_batches import keys
-from tests.testing.objective_cases import VOCAB, make_example, make_network
+from tests.testing.objective_cases import (
+    VOCAB,
+    make_constants,
+    make_example,
+    make_network,
+)
 
 LENGTH = 36
 KEY = fast_key.key(0)
@@ -89,11 +94,11 @@ def make_case(name, fields, num_raw, seeds=(0,)):
     vocab = VOCAB._replace(size=VOCAB_SIZE)
     objective, net = make_network(name, fields, tie_embeddings=False, scan_unroll=1)
     net = net.clone(size=vocab.size)
-    batches = []
+    constants, batches = make_constants(objective, vocab), []
     for seed in seeds:
         text = make_example(objective, LENGTH, num_raw, seed=seed)
         text = text._replace(label=np.maximum(text.label, 0))
-        batches.append(corrupt(objective, text))
+        batches.append(corrupt(objective, text) | constants)
 
     def init(batch):
         score = lambda net: objective.loss(net, batch | {"carry": None}, KEY)  # noqa: E731

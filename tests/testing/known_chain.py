@@ -2,7 +2,7 @@
 
 # B rows, K scored positions, V vocabulary, L positions, N hidden tokens
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -100,6 +100,8 @@ def enumerated(state: np.ndarray, at: int, hidden: np.ndarray) -> float:
 
 class LetterVocabulary:
     """Letters are tokens, the ordinary ids of `vocab`; words start after spaces."""
+
+    facts = MappingProxyType({"vocabulary": ""})
 
     def __init__(self, vocab: Any = VOCAB):
         self.vocab = vocab

@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from docs.examples.objectives import prefix
+from docs.examples.objectives import distilled, prefix
 from research import networks, objectives
 from research.batch import (
     ANSWER_END,
     ANSWER_START,
+    CONSTANTS,
     INPUT_ARRAYS,
     PARAGRAPH,
     PART,
@@ -19,6 +21,7 @@ from research.batch import (
     SENTENCE,
     WORD,
     Example,
+    VocabInfo,
     input_group,
     piece_columns,
 )
@@ -31,7 +34,7 @@ from tests.testing.wrong_objectives import WRONG
 VOCAB = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; entries of its lexicon are frequent in the texts."""
 
-EXAMPLES = {"prefix": prefix.Objective}
+EXAMPLES = {"distilled": distilled.Objective, "prefix": prefix.Objective}
 """Objectives of docs/examples, which are held to the laws as those of
 research/objectives."""
 
@@ -122,6 +125,19 @@ def make_network(name: str, fields: dict[str, Any], **options: Any) -> tuple[Any
     return objective, networks.build(
         model_options(**small), objective.needs(VOCAB), VOCAB
     )
+
+
+def make_constants(objective: Any, vocabulary: VocabInfo = VOCAB) -> dict[str, Any]:
+    """Random arrays in place of an objective's constants, as its batches have them."""
+    arrays = {
+        name: networks.unbox(spec.arrays)
+        for name, spec in objective.constants(vocabulary).items()
+    }
+    rng = np.random.default_rng(0)
+    drawn = jax.tree.map(
+        lambda leaf: rng.normal(0, 0.2, leaf.shape).astype(leaf.dtype), arrays
+    )
+    return {CONSTANTS: drawn} if drawn else {}
 
 
 def make_example(

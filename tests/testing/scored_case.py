@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from research import networks
 from tests.testing import fast_key
 from tests.testing.instrumented_network import InstrumentedNetwork
-from tests.testing.objective_cases import make_batch, make_network
+from tests.testing.objective_cases import make_batch, make_constants, make_network
 
 ROWS, LENGTH = 8, 24
 SMALL = {"layers": 2}
@@ -37,6 +37,7 @@ class ScoredCase:
 
     def __init__(self, name: str, fields: dict[str, Any]):
         self.objective, net = make_network(name, fields, **SMALL)
+        self._constants = make_constants(self.objective)
 
         @jax.jit
         def init(batch):
@@ -44,7 +45,8 @@ class ScoredCase:
             (_, carry), params = networks.init_with_output(net, score, KEY)
             return networks.unbox(params), jax.tree.map(jnp.zeros_like, carry)
 
-        params, carry = init(with_rows(make_batch(self.objective, LENGTH)[1]))
+        batch = with_rows(make_batch(self.objective, LENGTH)[1]) | self._constants
+        params, carry = init(batch)
         flat, unravel = ravel_pytree(params)
         self.params = np.asarray(flat)
 
@@ -82,7 +84,8 @@ class ScoredCase:
           sight: factor of what the network computes of its input; 0: it sees nothing.
         """
         params = self.params if params is None else params
-        scored = self._score(params, with_rows(batch), only_empty, np.float32(sight))
+        batch = with_rows(batch) | self._constants
+        scored = self._score(params, batch, only_empty, np.float32(sight))
         return Scored(*jax.device_get(scored))
 
 

@@ -68,6 +68,11 @@ class Vocabulary:
         """The hash of the model file."""
         return hashlib.sha256(self.model.data).hexdigest()
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a model to start from must agree with (`partial_restore`)."""
+        return {"vocabulary": self.sha256, "num_pieces": len(self.model.pieces)}
+
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Token ids [T] int32 of a text, and [T] bool: a word starts there."""
         if self.keep_whitespace:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import Example, TextSpec, VocabInfo
+from research.batch import ConstantSpec, Example, TextSpec, VocabInfo
 from research.errors import UserError
 from research.objectives.inputs import shared_input
 
@@ -80,6 +80,13 @@ class Composite(objectives.Objective):
         return networks.merge_needs(
             [each.needs(vocab) for each in self.members.values()]
         )
+
+    def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
+        return {
+            _qualified(name, own): spec
+            for name, member in self.members.items()
+            for own, spec in member.constants(vocab).items()
+        }
 
     def token_predictor(self, net: Any) -> Any:
         filling = (member for member in self.members.values() if member.fills_masks)

@@ -1,0 +1,71 @@
+"""A language model that learns the predictions of a frozen teacher, another run."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from research import networks, objectives
+from research.batch import CONSTANTS, ConstantSpec, TextSpec, input_specs, scored_specs
+from research.fields import free_text, number
+from research.objectives import lm
+from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
+from research.objectives.losses.softmax import compute_logits
+
+
+@dataclass(frozen=True)
+class Objective(objectives.Objective):
+    """Predicts the next token, and the teacher's probabilities of it (Hinton et al.
+    2015, section 2, at temperature 1)."""
+
+    teacher: str = free_text("")  # workdir of a run of lm, a transformer
+    layers: int = number(4, least=1)  # of the teacher, as are the others
+    width: int = number(256, least=1)
+    heads: int = number(4, least=1)
+    feedforward: int = number(1024, least=1)
+
+    family = "LM"
+    pattern = "causal"
+    min_length = 1
+
+    def text_spec(self, length):
+        return TextSpec("stream", length)
+
+    def batch_spec(self, length):
+        return input_specs(length) | scored_specs(length, gathered=False)
+
+    def corrupt(self, example, key, vocab, length):
+        return lm.Objective().corrupt(example, key, vocab, length)
+
+    def constants(self, vocab):
+        def params(key):
+            specs = self.batch_spec(length=1).items()
+            batch = {name: jnp.zeros((1, *s.shape), s.dtype) for name, s in specs}
+            return networks.init(self._network(vocab.size), _predict(batch), key)
+
+        arrays = jax.eval_shape(lambda: params(jax.random.key(0)))
+        return {"teacher": ConstantSpec(self.teacher, arrays)}
+
+    def _network(self, size):
+        keys = {"network": "transformer", "layers": self.layers, "width": self.width}
+        keys |= {"heads": self.heads, "feedforward": self.feedforward}
+        return networks.from_config(keys).module(networks.Needs(pattern="causal"), size)
+
+    def loss(self, net, batch, key):
+        """Terms: distilled, accuracy (a metric) and teacher."""
+        params = batch[CONSTANTS]["teacher"]
+        network = self._network(len(params["token"]["rows"]))
+        expected = networks.apply(network, params, _predict(batch))
+        readout, weight = net.readout(net.states(batch)), batch["weight"]
+        loss = -(jnp.exp(expected) * _log_probs(readout)).sum(axis=-1) * weight
+        terms = masked_cross_entropy("distilled", readout, batch)
+        return terms | {"teacher": Term(loss.sum(), weight.sum())}, ()
+
+
+def _predict(batch):
+    return lambda net: _log_probs(net.readout(net.states(batch)))
+
+
+def _log_probs(readout):
+    logits = compute_logits(readout.feature, readout.table, readout.bias)
+    return jax.nn.log_softmax(logits)

@@ -1,0 +1,145 @@
+"""Constants: arrays beside the state, which a loss reads and training never changes.
+
+An objective names them (`Objective.constants`): a frozen teacher, vectors of words or
+entities. They are sharded as parameters are, have no moments, and are in no checkpoint,
+which has their source and a checksum instead.
+"""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from etils import epath
+from jax.sharding import Mesh
+
+from research import networks
+from research.batch import CONSTANTS, ConstantSpec
+from research.distributed import sharding
+from research.errors import UserError
+
+
+class Constants:
+    """The constants of a program; nothing is read before `arrays` or `origins` is.
+
+    Args:
+      specs: by name, as the objective has them.
+      mesh: of the program.
+      vocabulary: `vocabulary_facts` of the run's data, with which those of a run that
+        is read must agree; not needed for shapes.
+
+    Attributes:
+      abstract: shapes with shardings, {"constants": {name: tree}}, as batches have
+        them; {} if there are none.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, ConstantSpec], mesh: Mesh, vocabulary: Mapping
+    ):
+        self._specs, self._vocabulary = specs, vocabulary
+        trees = {name: _abstract(spec.arrays, mesh) for name, spec in specs.items()}
+        self.abstract = {CONSTANTS: trees} if trees else {}
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """What batches have besides their rows: `abstract`, on the devices."""
+        return {CONSTANTS: self._loaded[0]} if self.abstract else {}
+
+    @property
+    def zeros(self) -> dict[str, Any]:
+        """Zeros in place of `arrays`, where shapes alone matter."""
+        return jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding),
+            self.abstract,
+        )
+
+    @property
+    def origins(self) -> dict[str, dict[str, str]]:
+        """Name -> `source`, and `checksum`, a hash of the arrays that are read."""
+        return self._loaded[1]
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+        arrays, origins = {}, {}
+        for name, spec in self._specs.items():
+            like, flag = self.abstract[CONSTANTS][name], f"objective.{name}"
+            found = _read(spec.source, like, flag, self._vocabulary)
+            host = _select(like, found, flag)
+            origins[name] = {"source": spec.source, "checksum": _checksum(host)}
+            arrays[name] = jax.tree.map(_to_devices, host, like)
+        return arrays, origins
+
+
+def _abstract(boxed: Any, mesh: Mesh) -> Any:
+    """Shapes with shardings; an array without logical axes is replicated."""
+
+    def with_sharding(names, leaf):
+        own = sharding.replicated(mesh)
+        if names is not None and len(names):
+            own = sharding.parameter_sharding(names, leaf.shape, mesh)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=own)
+
+    return jax.tree.map(
+        with_sharding,
+        networks.logical_axes(boxed),
+        networks.unbox(boxed),
+        is_leaf=lambda leaf: leaf is None or sharding.is_logical_axes(leaf),
+    )
+
+
+def _read(
+    source: str, like: Any, flag: str, vocabulary: Mapping
+) -> Mapping[str, np.ndarray]:
+    """The arrays of a source by name, on the host.
+
+    Raises:
+      UserError: there is none, or it is a model with another vocabulary.
+    """
+    if not source.endswith(".npz"):
+        from research.checkpoints.partial_restore import saved_params  # imports Orbax
+
+        return saved_params(source, like, **vocabulary, flag=flag).by_name
+    try:
+        with epath.Path(source).open("rb") as file, np.load(file) as content:
+            return dict(content)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{flag}={source} cannot be read ({reason})") from error
+
+
+def _select(like: Any, found: Mapping[str, np.ndarray], flag: str) -> Any:
+    """The tree of arrays that are wanted, among those that are found.
+
+    Raises:
+      UserError: one is missing or has another shape; names it.
+    """
+    from research.checkpoints.checkpoint import path_name  # imports Orbax
+
+    def select(path, leaf):
+        name = path_name(path)
+        shape = found[name].shape if name in found else None
+        if shape != leaf.shape:
+            raise UserError(
+                f"{flag}: {name} has shape {shape} in its source, and {leaf.shape} in "
+                "this config"
+            )
+        return np.asarray(found[name], leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(select, like)
+
+
+def _checksum(host: Any) -> str:
+    """A hash, 16 hex digits, of the names, shapes, types and values of a tree."""
+    total = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(host):
+        name = jax.tree_util.keystr(path)
+        total.update(f"{name} {leaf.shape} {leaf.dtype};".encode())
+        total.update(np.ascontiguousarray(leaf).tobytes())
+    return total.hexdigest()[:16]
+
+
+def _to_devices(host: np.ndarray, like: jax.ShapeDtypeStruct) -> jax.Array:
+    return jax.make_array_from_callback(host.shape, like.sharding, host.__getitem__)

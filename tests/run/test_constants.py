@@ -1,0 +1,279 @@
+"""Constants: a frozen teacher is read by every step, changed by none, saved nowhere."""
+
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from docs.examples.objectives import distilled
+from launch import evaluate
+from launch.hardware import step_speed
+from research import objectives
+from research import train as loop
+from research.batch import ConstantSpec
+from research.checkpoints.checkpoint import Checkpoints, finished_steps
+from research.checkpoints.partial_restore import load_on_host
+from research.distributed import sharding
+from research.errors import PreemptedError, UserError
+from research.evaluation.sentence_scores import score
+from research.files.json_files import read_json
+from research.inference.open_run import open_run
+from research.objectives import dae, lm
+from research.objectives.inputs.packed_rows import PackedRows
+from research.run.compiled_phases import _shapes, build_phases
+from research.run.constants import Constants
+from research.run.metric_writer import read_metrics
+from tests.testing import tiny_runs
+from tests.testing.example_batches import vocab
+from tests.testing.tiny_runs import StoppingPeers, tiny_config
+
+ON_TWO = {"mesh.data": 1, "mesh.fsdp": 2, "train.accumulate": 2}
+"""Of 8 devices, each of which gathers two networks at once, a CPU's threads would wait
+for each other."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def examples():
+    """The objectives of docs/examples are found as if they were in the folder."""
+    folder = str(Path(distilled.__file__).parent)
+    objectives.__path__.append(folder)
+    yield
+    objectives.__path__.remove(folder)
+    sys.modules.pop("research.objectives.distilled", None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_runs.write_corpus(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def teacher(folder, tmp_path_factory):
+    """The workdir of a teacher, and its state."""
+    workdir, state, _ = tiny_runs.save_untrained(
+        tmp_path_factory.mktemp("teacher"), tiny_config(folder, "lm")
+    )
+    return workdir, state
+
+
+SIZES = {"layers": 1, "width": 32, "heads": 2, "feedforward": 64}
+"""Of the teacher."""
+
+
+def student(folder, teacher, **overrides):
+    keys = {"objective.name": "distilled", "objective.teacher": str(teacher)}
+    keys |= {f"objective.{name}": size for name, size in SIZES.items()}
+    keys |= {"train.steps": 6, "train.eval_every": 0, "train.checkpoint_every": 0}
+    return tiny_config(folder, "lm", **keys | {"train.log_every": 1} | overrides)
+
+
+def run(config, workdir, devices=1, *, stop_at=0):
+    """Trains, or stops after a step; returns the teacher that was read."""
+    programs, build = [], loop.build_phases
+
+    def recorded(*args):
+        built = build(*args)
+        programs.append(built[0])
+        return built
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "build_phases", recorded)
+        peers = StoppingPeers(stop_at + 1) if stop_at else None
+        where = dict(devices=jax.devices()[:devices], peers=peers)
+        if stop_at:
+            with pytest.raises(PreemptedError, match=f"after step {stop_at}"):
+                loop.train(config, workdir, **where)
+        else:
+            loop.train(config, workdir, **where)
+    return programs[0].constants.arrays["constants"]["teacher"]
+
+
+class Runs(NamedTuple):
+    """A run on one device, and one on two that was stopped and went on."""
+
+    whole: Path
+    resumed: Path
+    stopped: Path  # the second one's workdir before it went on
+    teachers: list  # which each of them read, after its last step
+
+
+@pytest.fixture(scope="module")
+def runs(folder, teacher, tmp_path_factory):
+    place = tmp_path_factory.mktemp("runs")
+    runs = Runs(*(place / name for name in Runs._fields[:3]), teachers=[])
+    runs.teachers.append(run(student(folder, teacher[0]), runs.whole))
+    on_two = student(folder, teacher[0], **ON_TWO)
+    run(on_two, runs.resumed, 2, stop_at=3)
+    shutil.copytree(runs.resumed, runs.stopped)
+    runs.teachers.append(run(on_two, runs.resumed, 2))
+    return runs
+
+
+def test_meshes_micro_batches_and_restarts_do_not_change_what_a_student_learns(runs):
+    losses = [
+        [line["train/teacher"] for line in read_metrics(path) if "train/loss" in line]
+        for path in (runs.whole, runs.resumed)
+    ]
+    assert len(losses[0]) == 6
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    results = [
+        read_json(path / "result.json", "") for path in (runs.whole, runs.resumed)
+    ]
+    evaluated = [result["metrics"]["valid/teacher"] for result in results]
+    np.testing.assert_allclose(*evaluated, rtol=1e-4)
+
+
+def test_the_teacher_is_sharded_and_stays_as_it_is(runs, teacher):
+    expected = jax.device_get(teacher[1].params)
+    for found, replicated in zip(runs.teachers, (True, False), strict=True):
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+        kernel = found["stack"]["blocks"]["feedforward"]["in"]["kernel"]
+        assert kernel.sharding.is_fully_replicated == replicated
+
+
+def test_a_checkpoint_has_the_source_and_the_checksum_alone(runs, teacher):
+    steps = runs.resumed / "checkpoints"
+    folder = steps / str(next(finished_steps(steps)))
+    saved = load_on_host(folder, "rest", "facts", "params")
+    assert set(saved["rest"]) == {"step", "opt_state", "carry", "sums"}
+    sizes = [
+        sum(leaf.size for leaf in jax.tree.leaves(tree))
+        for tree in (saved["params"], teacher[1].params)
+    ]
+    assert sizes[0] == sizes[1]
+    origin = saved["facts"]["constants"]["teacher"]
+    assert origin["source"] == str(teacher[0]) and len(origin["checksum"]) == 16
+    provenance = read_json(runs.resumed / "provenance.json", "")
+    assert provenance["constants"]["teacher"] == origin
+
+
+def test_another_teacher_in_its_place_is_refused(runs, folder, teacher):
+    evaluation = evaluate.parser().parse_args([f"--workdir={runs.whole}"])
+    evaluation.overrides = {}
+    assert evaluate.run(evaluation) == 0
+    workdir, state = teacher
+    checkpoints = Checkpoints(workdir, keep=2)
+    facts = load_on_host(checkpoints.folder / "3", "facts")["facts"]
+    changed = jax.tree.map(lambda leaf: leaf + leaf.dtype.type(1e-3), state.params)
+    checkpoints.save(4, state._replace(params=changed), facts | {"step": 4})
+    checkpoints.close()
+    words = r"was trained with objective\.teacher=.* checksum \w{16}, but .* now"
+    config = student(folder, workdir, **ON_TWO)
+    for refused in (
+        lambda: run(config, runs.stopped, 2),
+        lambda: evaluate.run(evaluation),
+    ):
+        with pytest.raises(UserError, match=words) as caught:
+            refused()
+        assert "\n" not in str(caught.value)
+    shutil.rmtree(checkpoints.folder / "4")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored(distilled.Objective):
+    """Its scores are those of `lm` less what the teacher expects."""
+
+    score_methods = lm.Objective.score_methods
+    score_rows = lm.Objective.score_rows
+    direction, mem_len = "forward", 0
+
+
+def test_scores_read_constants(runs, teacher):
+    restored = open_run(runs.whole).run
+    texts = ["the old river", "a small stone reads by the river and sees"]
+    own = Scored(teacher=str(teacher[0]), **SIZES)
+    both, plain = (
+        score(restored._replace(objective=objective), texts)
+        for objective in (own, lm.Objective())
+    )
+    for one, other in zip(both, plain, strict=True):
+        assert one.log_prob < other.log_prob - 1
+
+
+def test_a_step_is_compiled_and_timed_without_the_source(folder):
+    config = student(folder, "nowhere", **{"mesh.data": 8})
+    figures = step_speed.step_job("student", config, {}).prepare()()
+    assert figures["tokens_per_second"] > 0 and figures["rows"] == 16
+
+
+def test_a_missing_source_is_said_before_the_step_is_compiled(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loop, "compile_phases", lambda phases: pytest.fail("compiled"))
+    with pytest.raises(UserError, match=r"objective\.teacher=\S+: no checkpoint there"):
+        run(student(folder, tmp_path / "nowhere"), tmp_path / "run")
+
+
+def test_phases_share_constants(folder, teacher):
+    phases = '[[0.5, {"data.length": 16}]]'
+    config = student(folder, teacher[0], **{"train.phases": phases})
+    program, phases = build_phases(config, jax.devices()[:1])
+    assert [phase.program.constants for phase in phases] == [program.constants] * 2
+    for phase in phases:
+        _, batch, _ = phase.program.step_shapes
+        assert _shapes(batch) == _shapes(phase.program.abstract_batch)
+
+
+def read(source, shape=(4, 2), vocabulary="v"):
+    """Constants of one array `table` of a source."""
+    spec = ConstantSpec(str(source), {"table": jax.ShapeDtypeStruct(shape, np.float32)})
+    mesh = sharding.make_mesh({"data": 2, "fsdp": 1, "tensor": 1}, jax.devices()[:2])
+    return Constants({"vectors": spec}, mesh, {"vocabulary": vocabulary})
+
+
+def test_arrays_of_a_file_are_read_once_when_they_are_asked_for(tmp_path):
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    file = tmp_path / "vectors.npz"
+    constants = read(file)
+    np.savez(file, table=table, more=np.zeros(3))
+    found = constants.arrays["constants"]["vectors"]["table"]
+    np.testing.assert_array_equal(found, table)
+    file.unlink()
+    checksum = constants.origins["vectors"]["checksum"]
+    np.savez(file, table=table)
+    assert read(file).origins["vectors"]["checksum"] == checksum
+    np.savez(file, table=table[::-1])
+    assert read(file).origins["vectors"]["checksum"] != checksum
+
+
+def test_a_source_that_cannot_be_read_is_told(folder, teacher, tmp_path):
+    file = tmp_path / "vectors.npz"
+    for content, words in [
+        (None, "cannot be read .*No such file"),
+        (b"text", "cannot be read"),
+        ({"other": np.zeros(2)}, r"table has shape None in .*, and \(4, 2\)"),
+        ({"table": np.zeros((2, 4))}, r"table has shape \(2, 4\) in its source"),
+    ]:
+        if isinstance(content, dict):
+            np.savez(file, **content)
+        elif content:
+            file.write_bytes(content)
+        with pytest.raises(UserError, match=rf"objective\.vectors.*{words}") as caught:
+            read(file).origins  # noqa: B018
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="was trained on another vocabulary"):
+        read(teacher[0]).origins  # noqa: B018
+    with pytest.raises(UserError, match="no checkpoint there to read"):
+        read(tmp_path / "nowhere").origins  # noqa: B018
+
+
+def test_composites_give_a_part_its_own_constants(monkeypatch):
+    specs = {"teacher": ConstantSpec("runs/teacher", {})}
+    monkeypatch.setattr(dae.Objective, "constants", lambda self, vocab: specs)
+    own = {"objective": "dae"}
+    joint = objectives.make_objective("joint", parts={"a": own, "b": own, "lm": {}})
+    mixed = objectives.make_objective(
+        "mix", base_objective="dae", parts={"a": {}, "b": {}}
+    )
+    assert joint.constants(vocab()).keys() == {"a.teacher", "b.teacher"}
+    for composite in (mixed, PackedRows(joint.members["a"])):
+        assert composite.constants(vocab()).keys() == {"teacher"}
+    batch = {"example": 0, "constants": {"a.teacher": 1, "b.teacher": 2}}
+    assert joint._part_batch("b", batch)["constants"] == {"teacher": 2}
+    assert "constants" not in joint._part_batch("lm", batch)
