@@ -108,6 +108,8 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise unknown(f"row of {file} with {plan.metric}", row, grid)
         if cell.missing:
             raise UserError(f"{row}, {plan.metric}: {len(cell.missing)} runs missing")
+        if cell.diverged:
+            raise UserError(f"{row}, {plan.metric}: {len(cell.diverged)} runs diverged")
         if cell.mixed_data:
             raise UserError(
                 f"{row}, {plan.metric}: its runs read different data, or the same data "

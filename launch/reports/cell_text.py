@@ -22,6 +22,8 @@ def format_cell(cell: Cell | None, digits: int) -> str:
         return DASH
     if cell.missing:
         text = f"{DASH} {len(cell.missing)} of {cell.num_trials} runs missing"
+    elif cell.diverged:
+        text = f"{DASH} {len(cell.diverged)} of {cell.num_trials} runs diverged"
     else:
         text = mean_and_margin(cell.estimate, f",.{digits}f", digits)
     if cell.one_seed and cell.estimate.count > 1:

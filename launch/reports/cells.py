@@ -49,7 +49,7 @@ class Number(NamedTuple):
 class Cell(NamedTuple):
     """The numbers of a cell, with their comparison and the paper's number.
 
-    A cell with missing runs has no numbers.
+    A cell with runs that are missing or have diverged has no numbers.
     """
 
     numbers: tuple[Number, ...]
@@ -60,7 +60,8 @@ class Cell(NamedTuple):
     direction: float = (
         0.0  # the sign of the paper's difference to the baseline; 0: none
     )
-    missing: tuple[Trial, ...] = ()  # those without a result
+    missing: tuple[Trial, ...] = ()  # those that are still to be run
+    diverged: tuple[Trial, ...] = ()
     num_trials: int = 0
 
     @property
@@ -109,11 +110,13 @@ def fill_table(table: Table, trials: list[Trial]) -> Grid:
         paper, other = table.papers.get(key), table.papers.get(baseline)
         direction = float(paper.number - other.number) if paper and other else 0.0
         members = [t for group in groups[name] for t in rows[row].get(group, ())]
-        missing = tuple(t for t in members if not (t.done and ready[name](t)))
-        if missing:
-            grid[row][name] = Cell(
-                (), NO_ESTIMATE, None, paper, direction, missing, len(members)
-            )
+        diverged = tuple(t for t in members if t.diverged)
+        missing = tuple(
+            t for t in members if not (t.diverged or (t.done and ready[name](t)))
+        )
+        if missing or (diverged and not found):
+            facts = paper, direction, missing, diverged, len(members)
+            grid[row][name] = Cell((), NO_ESTIMATE, None, *facts)
         elif found:
             compared = comparisons.get(key)
             grid[row][name] = Cell(found, _estimate(found), compared, paper, direction)
@@ -150,16 +153,20 @@ def _column_groups(table: Table) -> dict[str, tuple[str, ...]]:
 
 
 def _cell_numbers(column: Column, groups: Mapping[str, Sequence[Trial]]) -> Numbers:
-    """The trials' numbers; None if no trial has one, or runs are missing.
+    """The trials' numbers; None if no trial has one, or runs are missing or diverged.
 
     Raises:
       UserError: the column is no number, or seeds are not told apart.
     """
     trials = groups.get(column.group, ())
-    if not all(trial.done and column.ready(trial) for trial in trials):
+    ended = [trial for trial in trials if not trial.diverged]
+    if not all(trial.done and column.ready(trial) for trial in ended):
+        return None
+    picked = list(_picked(column, trials))
+    if any(trial.diverged for trial in picked):
         return None
     numbers, seen = [], set()
-    for trial in _picked(column, trials):
+    for trial in picked:
         value = metric_value(column.value, trial)
         if value is None:
             continue
@@ -190,7 +197,8 @@ def _seeds(trial: Trial) -> tuple[int, int]:
 def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
     """The trials of the best setting of each pretraining seed.
 
-    Settings differ in a config key besides the seed and what a trial starts from.
+    A setting of which a trial has diverged is the worst. Settings differ in a config
+    key besides the seed and what a trial starts from.
     """
     if not column.picked_by:
         yield from trials
@@ -203,6 +211,8 @@ def _picked(column: Column, trials: Sequence[Trial]) -> Iterator[Trial]:
         settings.setdefault(setting, []).append(trial)
 
     def quality(group: list[Trial]) -> float:
+        if any(trial.diverged for trial in group):
+            return -math.inf
         values = [metric_value(column.picked_by, t) for t in group]
         return column.sign * float(np.mean(values))
 

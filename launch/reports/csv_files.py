@@ -12,7 +12,7 @@ from launch.reports.tables import Paper, Table
 CSV_HEADER = ("row", "column", "mean", "margin", "count", "one_seed")
 CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted_p")
 CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source", "stand_in")
-CSV_HEADER += ("missing_runs",)
+CSV_HEADER += ("missing_runs", "diverged_runs")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With these a cell begins that spreadsheets compute (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
@@ -62,7 +62,8 @@ def _cell_lines(table: Table, grid: Grid) -> Iterator[list[Any]]:
             mean, margin, count = cell.estimate
             numbers = [mean, margin, count, cell.one_seed if cell.numbers else None]
             line = [row, column, *numbers, *compared, *origin]
-            yield [*line, stand_ins[column], len(cell.missing)]
+            counts = len(cell.missing), len(cell.diverged)
+            yield [*line, stand_ins[column], *counts]
 
 
 def _number_lines(grid: Grid) -> Iterator[list[Any]]:

@@ -46,6 +46,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
     texts += _claim_notes(table, grid)
     texts += failure_notes(cells)
     texts += _missing_notes(cells)
+    texts += _diverged_notes(cells)
     sources = dict.fromkeys(cell.paper.source for cell in cells if cell.paper)
     if sources:
         texts.append(f"Papers: {'; '.join(sources)}.")
@@ -144,6 +145,16 @@ def _predicts_one_class(trial: Trial) -> bool:
     """Whether Matthews' correlation is 0, as it is where a prediction is constant."""
     metrics = trial.result["metrics"]
     return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
+
+
+def _diverged_notes(cells: list[Cell]) -> Iterator[str]:
+    """The runs for whose divergence a cell is empty."""
+    found = {trial.id: trial.name for cell in cells for trial in cell.diverged}
+    if found:
+        yield (
+            "Diverged, so that their cells have no number (a loss or a parameter was "
+            f"not finite): {', '.join(found.values())}."
+        )
 
 
 def _missing_notes(cells: list[Cell]) -> Iterator[str]:

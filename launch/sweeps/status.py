@@ -34,9 +34,11 @@ def print_status(
         driver_text = (
             f"driver: process {driver['pid']} on {driver['host']} since {since}"
         )
+    num_diverged = sum(trial.diverged for trial in trials)
+    diverged = f", {num_diverged} diverged" if num_diverged else ""
     print(
         f"{header['sweep']}, scale {header['scale']}, on {header['on']}: {num_done} of "
-        f"{len(trials)} trials have a result; {driver_text}"
+        f"{len(trials)} trials have a result{diverged}; {driver_text}"
     )
     budget = Budget(header["preemptions"], header["retries"], header["round"])
     jobs = scheduler.read_handles(workdir)
@@ -68,6 +70,8 @@ def trial_status(trial: Trial, budget: Budget, *, submitted: bool) -> tuple[str,
         return "running", f"{at}, {where}, attempt {len(attempts)}"
     ended = [attempt for attempt in attempts if not attempt.alive]
     reason = attempt_log.no_retry_reason(ended, budget)
+    if trial.diverged:
+        return "diverged", at or "what it starts from has diverged"
     if reason:
         return "failed", f"{at}, {reason}; see {run_attempt.log_path(trial.folder)}"
     unfinished = [parent.name for parent in trial.parents.values() if not parent.done]

@@ -9,6 +9,8 @@ from typing import Any
 from etils import epath
 
 from experiments import base
+from launch.backends.attempt_log import read_attempts
+from launch.cli import NON_FINITE
 from launch.config import load_config
 from research.errors import UserError
 from research.objectives import Objective, config_objective
@@ -63,6 +65,16 @@ class Trial:
         return (self.folder / "result.json").exists()
 
     @property
+    def diverged(self) -> bool:
+        """Whether it, or a trial that it starts from, has ended without a result since
+        a loss or a parameter was not finite."""
+        if self.done:
+            return False
+        last = read_attempts(self.folder)[-1:]
+        own = any(attempt.root_cause.exit_code == NON_FINITE for attempt in last)
+        return own or any(parent.diverged for parent in self.parents.values())
+
+    @property
     def result(self) -> dict[str, Any]:
         """The content of `result.json`.
 
@@ -86,7 +98,7 @@ class Trial:
             ("metrics.jsonl", latest_metrics(self.metrics), result["metrics"]),
         ):
             for key in sorted(expected.keys() | got.keys()):
-                if expected.get(key) != got.get(key):
+                if not _same(expected.get(key), got.get(key)):
                     raise UserError(
                         f"{path} is not that of {self.name}: {key} is {got.get(key)!r} "
                         f"there and {expected.get(key)!r} in {source}; delete it and "
@@ -126,6 +138,11 @@ class Trial:
             f"--workdir={self.folder}",
             *(f"--config.{key}={value}" for key, value in values.items()),
         ]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether they are equal, or both are not a number."""
+    return one == other or (one != one and other != other)
 
 
 def _text(value: Any) -> str:

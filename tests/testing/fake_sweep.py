@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from launch.backends.attempt_log import ProcessRecord
+from launch.cli import NON_FINITE
 from launch.reports.tables import Column, Curve, Paper, Rows, Table
 from launch.sweeps import sweep_plan
 from launch.sweeps.trial import Trial
@@ -64,6 +66,23 @@ def finished(workdir: Path) -> list[Trial]:
         for trial, score in zip(groups["second"], SCORES[row], strict=True):
             write_run(trial, {"test/score": score})
     return planned
+
+
+def diverge(trial: Trial) -> None:
+    """Leaves of a trial an attempt that ended since its loss was not finite."""
+    (trial.folder / "result.json").unlink(missing_ok=True)
+    record = ProcessRecord(
+        attempt="00001",
+        rank=0,
+        round=1,
+        host="here",
+        pid=1,
+        started=1.0,
+        heartbeat=2.0,
+        ended=2.0,
+        exit_code=NON_FINITE,
+    )
+    record.write(trial.folder)
 
 
 def write_run(trial: Trial, metrics: dict[str, float]) -> None:

@@ -58,6 +58,20 @@ def test_a_setting_is_picked_by_another_split_than_the_one_shown(tmp_path):
         cells.fill_table(plain, trials)
 
 
+def test_a_setting_that_has_diverged_is_the_worst(tmp_path):
+    trials = _two_rates(tmp_path)
+    column = tables.Column(
+        "score", "task", "metrics.test/score", picked_by="metrics.valid/score"
+    )
+    table = tables.Table("t", "", "n", tables.labelled_rows, (column,))
+    fake_sweep.diverge(trials[1])  # the higher rate of seed 0, which is the best
+    cell = cells.fill_table(table, trials)["row"]["score"]
+    assert cell.values == pytest.approx((-0.1, 0.8)) and not cell.diverged
+    fake_sweep.diverge(trials[0])
+    cell = cells.fill_table(table, trials)["row"]["score"]
+    assert not cell.numbers and len(cell.diverged) == 2
+
+
 def test_the_name_of_a_cell_selects_no_other(tmp_path):
     trials = _two_rates(tmp_path)
     other = dataclasses.replace(trials[0], name="row, task and more", group="more")

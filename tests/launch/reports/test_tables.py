@@ -10,8 +10,10 @@ import shutil
 import numpy as np
 import pytest
 
+from launch.backends.attempt_log import Budget
 from launch.reports import cell_text, cells, notes, tables
 from launch.sweeps import sweep_plan
+from launch.sweeps.status import trial_status
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 from research.evaluation.comparison import compare
@@ -96,6 +98,39 @@ def test_scores_of_items_bring_their_variance(tmp_path):
     table = fake_sweep.TABLE._replace(columns=(column._replace(value=fewer),))
     with pytest.raises(UserError, match=r"19 items and .* 20"):
         _grid(tmp_path, table)
+
+
+def test_a_diverged_run_is_not_missing(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    whole = cells.fill_table(fake_sweep.TABLE, planned)
+    trial = fake_sweep.rows(planned)["mlm"]["second"][1]
+    fake_sweep.diverge(trial)
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    assert cells.is_complete(grid)
+    text = cell_text.format_cell(grid["mlm"]["score"], 1)
+    assert text.startswith("– 1 of 3 runs diverged")
+    assert grid["lm"]["score"].estimate == whole["lm"]["score"].estimate
+    texts = " ".join(notes.notes(fake_sweep.TABLE, grid))
+    assert f"not finite): {trial.name}." in texts and "missing" not in texts
+    assert trial_status(trial, Budget(), submitted=False)[0] == "diverged"
+
+
+def test_what_starts_from_a_diverged_run_has_diverged(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    first, second = fake_sweep.rows(planned)["mlm"].values()
+    fake_sweep.diverge(first[0])
+    (second[0].folder / "result.json").unlink()
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    assert [trial.id for trial in grid["mlm"]["score"].diverged] == [second[0].id]
+
+
+def test_a_metric_that_is_not_a_number_blocks_no_table(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    trial = fake_sweep.rows(planned)["mlm"]["second"][1]
+    metrics = trial.result["metrics"] | {"test/matthews": math.nan}
+    fake_sweep.write_run(trial, metrics)
+    grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    assert grid["mlm"]["score"].estimate.count == 3
 
 
 def test_a_missing_run_leaves_its_cells_empty_and_is_named(tmp_path):
