@@ -12,12 +12,16 @@ from launch import user_code
 from research import networks, objectives
 from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
-from research.files.json_files import parse_json
+from research.files.json_files import digest, parse_json
 from research.parts import check_section
 from research.run import sections
 from research.run.identity import read_run_config
 from research.run.phases import run_phases
 from research.run.sections import OPEN_SECTIONS, SECTIONS
+
+
+EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
+"""The keys of which text is evaluated."""
 
 
 def load_config(
@@ -73,6 +77,29 @@ def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
         if key.startswith("model.") or key == "objective.name":
             raise UserError(f"--config.{key}: a run's {key} cannot be changed")
     return load_config(base.__file__, flat)
+
+
+def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:
+    """Tells the folder of an evaluation with other values from that of the run's own.
+
+    Args:
+      config: by `run_config`. The text that is evaluated does not count: the folder's
+        name has a hash of it.
+
+    Returns:
+      "", or a dot and a hash of the keys and values that differ.
+    """
+    from research.run.workdir import fixed_keys  # imports JAX
+
+    own, given = (
+        fixed_keys(each.to_dict()) for each in (run_config(workdir, {}), config)
+    )
+    changed = {
+        key: value
+        for key, value in given.items()
+        if key not in EVALUATED_TEXT and own.get(key) != value
+    }
+    return f".{digest(changed)[:8]}" if changed else ""
 
 
 def from_file(spec: str) -> ConfigDict:

@@ -7,7 +7,8 @@ tfds:NAME. The text is that of the run's config in all else.
 
 Writes D/evaluations/NAME/metrics.json and, where the objective predicts something (a
 label, tags, an answer), predictions.jsonl: a line for each example, with its id,
-prediction, gold answer and score. NAME is the split, the step and a hash of the data.
+prediction, gold answer and score. NAME is the split, the step and a hash of the data, and with
+other values of other keys a hash of these.
 Their metrics are printed with the margin of a 95 % interval over draws of the examples,
 the network being what it is (launch.report has intervals over seeds).
 """
@@ -18,7 +19,7 @@ import json
 from etils import epath
 
 from launch.cli import DONE, Parser, main
-from launch.config import run_config
+from launch.config import changes_suffix, run_config
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         scores = evaluate(program, params, make_eval_zeros(program)())
     split = config.data.eval_split
     name = f"{split}-{step}-{program.data.eval.fingerprint[:8]}"
+    name += changes_suffix(workdir, config)
     folder = workdir / "evaluations" / name
     facts = {"config": config.to_dict(), "data": program.data.eval.fingerprint}
     found = {"metrics": scores.metrics, "margins": dict(scores.margins)}

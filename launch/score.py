@@ -9,8 +9,9 @@ text of tlm is in its first language, or in that of --config.objective.languages
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
-a hash of the files. Of a sweep's folder it scores the finished runs that have no scores
-of these files yet, and leaves out those whose objective gives texts no score.
+a hash of the files, and where --config.KEY=VALUE differs from the run's, one of these.
+Of a sweep's folder it scores the finished runs that have no scores of these files yet,
+and leaves out those whose objective gives texts no score.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from typing import Any
 from etils import epath
 
 from launch.cli import DONE, FAILED, Parser, main
-from launch.config import run_config
+from launch.config import changes_suffix, run_config
 from research.errors import unknown
 
 
@@ -77,7 +78,8 @@ def _score_run(
 
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config_objective(config), args.method)
-    folder, hash = workdir / "evaluations", files_hash[:8]
+    folder = workdir / "evaluations"
+    hash = files_hash[:8] + changes_suffix(workdir, config)
     names = f"{args.task}-{method}-{args.step or '*'}-{hash}"
     if not again and any(folder.glob(f"{names}/scores.jsonl")):
         return

@@ -13,9 +13,10 @@ from research.evaluation.score_tables import credit
 
 
 def score_folders(trial: Trial, task: str) -> list[Path]:
-    """What `launch.score --task=TASK` wrote for a run, the last step last."""
+    """What `launch.score --task=TASK` wrote for a run with the values of its own
+    config, the last step last."""
     files = trial.folder.glob(f"evaluations/{task}-*/scores.jsonl")
-    folders = (file.parent for file in files)
+    folders = (file.parent for file in files if "." not in file.parent.name)
     return sorted(folders, key=lambda folder: int(folder.name.split("-")[-2]))
 
 

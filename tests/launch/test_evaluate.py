@@ -65,6 +65,14 @@ def test_the_last_evaluation_again(folder, capsys):
     assert right == sum(item["score"] for item in items)
 
 
+def test_an_evaluation_with_other_values_has_a_folder_of_its_own(folder, capsys):
+    _, _, own, _ = evaluate(capsys, f"--workdir={folder}/run")
+    flags = [f"--workdir={folder}/run", "--config.train.accumulate=2"]
+    _, _, other, _ = evaluate(capsys, *flags)
+    _, _, again, _ = evaluate(capsys, *flags, "--config.mesh.data=1")
+    assert other.rpartition(".")[0] == own and again == other
+
+
 def test_the_test_split_is_scored_once_at_the_end(folder):
     result, lines = read_result(folder / "run"), read_metrics(folder / "run")
     tested = [line for line in lines if "test/accuracy" in line]
