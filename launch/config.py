@@ -19,7 +19,6 @@ from research.run.identity import read_run_config
 from research.run.phases import run_phases
 from research.run.sections import OPEN_SECTIONS, SECTIONS
 
-
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys of which text is evaluated."""
 

@@ -7,8 +7,8 @@ tfds:NAME. The text is that of the run's config in all else.
 
 Writes D/evaluations/NAME/metrics.json and, where the objective predicts something (a
 label, tags, an answer), predictions.jsonl: a line for each example, with its id,
-prediction, gold answer and score. NAME is the split, the step and a hash of the data, and with
-other values of other keys a hash of these.
+prediction, gold answer and score. NAME is the split, the step and a hash of the data,
+and where other keys than those of the text differ from the run's, one of these.
 Their metrics are printed with the margin of a 95 % interval over draws of the examples,
 the network being what it is (launch.report has intervals over seeds).
 """

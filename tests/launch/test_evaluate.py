@@ -69,7 +69,7 @@ def test_an_evaluation_with_other_values_has_a_folder_of_its_own(folder, capsys)
     _, _, own, _ = evaluate(capsys, f"--workdir={folder}/run")
     flags = [f"--workdir={folder}/run", "--config.train.accumulate=2"]
     _, _, other, _ = evaluate(capsys, *flags)
-    _, _, again, _ = evaluate(capsys, *flags, "--config.mesh.data=1")
+    _, _, again, _ = evaluate(capsys, *flags, "--config.train.checkpoint_every=3")
     assert other.rpartition(".")[0] == own and again == other
 
 
