@@ -170,7 +170,7 @@ def test_a_task_by_features_tunes_its_head_alone(monkeypatch):
         config = load_config(finetuning.EXPERIMENT, keys | start)
         frozen[group] = config.optimizer.frozen
     assert rates == {"NER": [1e-4, 3e-4], "NER by features": [1e-3]}
-    assert frozen == {"NER": "", "NER by features": "token,place,stack"}
+    assert frozen == {"NER": "", "NER by features": "token,embeddings,stack"}
 
 
 def test_tasks_that_a_table_does_not_have_are_refused():

@@ -109,7 +109,7 @@ def _try_compile(lowered: Any) -> tuple[Any, int | None]:
 
 
 def _parameter_shapes(params: Any) -> dict[str, str]:
-    """Name -> shape of every parameter, such as "token/rows" -> "4x2"."""
+    """Name -> shape of every parameter, such as "token/embedding" -> "4x2"."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {
         "/".join(str(key.key) for key in path): "x".join(map(str, leaf.shape))

@@ -41,7 +41,7 @@ KEYS = {
     "NER by features": {
         "objective.features": "concat",
         "objective.lstm_layers": 2,
-        "optimizer.frozen": "token,place,stack",
+        "optimizer.frozen": "token,embeddings,stack",
         "optimizer.learning_rate": 1e-3,
         "model.dropout": 0.0,
         "model.head_dropout": 0.1,

@@ -17,6 +17,7 @@ from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
 from research.moving_average import exchange_average
+from research.parameter_names import current_name, earlier_name, rename_keys
 from research.step import State
 
 FOLDER = "checkpoints"
@@ -172,6 +173,8 @@ class Checkpoints:
         saved = checksums.item_metadata(self.checkpointer, folder)
         _check_same_shapes(folder, saved["params"], params)
         _check_same_shapes(folder, saved["rest"], rest)
+        if any(current_name(name) != name for name in _shapes(saved["params"])):
+            params, rest = (rename_keys(tree, earlier_name) for tree in (params, rest))
         restored = self.checkpointer.restore(
             folder,
             args=ocp.args.Composite(
@@ -182,7 +185,10 @@ class Checkpoints:
         )
         if (own := restored.facts["step"]) != step:
             raise UserError(f"{folder} holds step {own}; rename it back, or delete it")
-        state = State(params=restored.params, **restored.rest)
+        params, rest = (
+            rename_keys(tree, current_name) for tree in (restored.params, restored.rest)
+        )
+        state = State(params=params, **rest)
         return Restored(step, exchange_average(state), restored.facts)
 
     def _write_checksums(self) -> None:
@@ -316,9 +322,8 @@ def _check_same_shapes(folder: epath.Path, saved: Any, wanted: Any) -> None:
     Moments of frozen parameters, which earlier versions saved, are not read.
     """
     masked = _masked_names(wanted)
-    saved = {
-        name: shape for name, shape in _shapes(saved).items() if name not in masked
-    }
+    saved = {current_name(name): shape for name, shape in _shapes(saved).items()}
+    saved = {name: shape for name, shape in saved.items() if name not in masked}
     wanted = _shapes(wanted)
     for name in sorted(saved.keys() | wanted.keys()):
         if saved.get(name) != wanted.get(name):

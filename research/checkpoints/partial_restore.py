@@ -21,6 +21,7 @@ from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
 from research.files.json_files import read_json
+from research.parameter_names import current_name, rename_keys
 
 
 class Saved(NamedTuple):
@@ -134,7 +135,7 @@ def saved_params(
             f"data.vocabulary to that run's workdir, {folder.parent.parent}"
         )
     saved = load_on_host(folder, "params")["params"]
-    for part in filter(None, scope.split("/")):
+    for part in filter(None, current_name(scope).split("/")):
         if part not in saved:
             raise UserError(
                 f"train.init_scope={scope!r}: {source} has no such part; "
@@ -148,6 +149,8 @@ def saved_params(
 
 def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     """The content of a checkpoint as NumPy arrays: its devices may not be here.
+
+    Parameters that an earlier version saved have today's names.
 
     Args:
       items: of "params", "rest" and "facts".
@@ -172,9 +175,10 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
             for item in items
         }
         restored = checkpointer.restore(folder, args=ocp.args.Composite(**args))
+    restored = {item: rename_keys(restored[item], current_name) for item in items}
     if "params" in items:
         check_finite(folder, restored["params"])
-    return {item: restored[item] for item in items}
+    return restored
 
 
 def find_checkpoint(

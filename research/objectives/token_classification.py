@@ -37,9 +37,9 @@ class Objective(task_input.Task):
             et al. 2016); predicted tags are the best sequence (Viterbi). The loss is
             that of sequences, divided by the number of words as with linear.
 
-    `features` and `lstm_layers` with optimizer.frozen=token,place,stack are use without
-    tuning: the head learns from features (Devlin et al. 2019, section 5.3: concat, two
-    layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
+    With optimizer.frozen=token,embeddings,stack the network is not tuned, and the head
+    learns from `features` and `lstm_layers` (Devlin et al. 2019, section 5.3: concat,
+    two layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
     """
 
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))

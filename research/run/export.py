@@ -33,8 +33,8 @@ BY_TOKENIZER = {
 SHARED_WITH_GENERATOR = {
     "none": (),
     "token": ("token/",),
-    "embedding": ("token/", "place/"),
-    "all": ("token/", "place/", "stack/"),
+    "embedding": ("token/", "embeddings/"),
+    "all": ("token/", "embeddings/", "stack/"),
 }
 """The discriminator's parameters that are the generator's too, by `objective.tie`."""
 
@@ -123,7 +123,7 @@ def exported_networks(
         raise UserError("Hugging Face has no architecture of two directions (biLM)")
     if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
         is_pair = any(path.startswith("encoder/") for path in params)
-        prefers = ("bert",) if "answer_nsp/out/kernel" in params else by_type
+        prefers = ("bert",) if "head_nsp/out/kernel" in params else by_type
         pattern = "" if is_pair else objective.pattern
         return {"": Network(options, params, pattern, vocabulary.vocab, prefers)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)

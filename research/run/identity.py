@@ -15,6 +15,7 @@ from etils import epath
 
 from research.errors import UserError, unknown
 from research.files.json_files import parse_json, read_json
+from research.parameter_names import NAME_KEYS, earlier_name
 from research.parts import default_of, section_fields
 from research.run.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 
@@ -43,6 +44,7 @@ def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
       flat: dotted key -> value, of a config of this version or of an earlier one; it
         may have an open section as one dict.
     """
+    flat = _with_earlier_names(flat)
     first, neutral = _first_values(flat), neutral_values(flat)
     same = {key: value for key, value in first.items() if not isinstance(value, dict)}
     return same | {
@@ -50,6 +52,12 @@ def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in flat.items()
         if key in first or _plain(value) != neutral.get(key, UNDECLARED)
     }
+
+
+def _with_earlier_names(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the names that parameters had in the first runs."""
+    named = {key: flat[key] for key in NAME_KEYS if isinstance(flat.get(key), str)}
+    return {**flat, **{key: earlier_name(value) for key, value in named.items()}}
 
 
 def neutral_values(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import optax
 from research.errors import UserError
 from research.moving_average import with_moving_average
 from research.optimizers import OPTIMIZERS
+from research.parameter_names import current_name
 from research.run.layer_rates import scale_by_depth, unfreeze_gradually
 from research.run.schedule import make_schedule
 
@@ -20,7 +21,7 @@ def is_frozen(params: Any, parts: str) -> Any:
     Raises:
       UserError: there is no such part.
     """
-    names = [part.strip() for part in parts.split(",")]
+    names = [part.strip() for part in current_name(parts).split(",")]
     leaves = jax.tree_util.tree_leaves_with_path(params)
     paths = ["/".join(str(key.key) for key in path) + "/" for path, _ in leaves]
     for name in names:

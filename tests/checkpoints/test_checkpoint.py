@@ -74,6 +74,49 @@ def test_the_newest_is_restored_bit_for_bit(workdir):
     assert_equal(found.state, make_state(3))
 
 
+@pytest.fixture
+def earlier(tmp_path):
+    """The workdir of a run of a version in which parameters had other names."""
+    with open_checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(3, _named("place", "kind"), FACTS | {"step": 3})
+    return tmp_path
+
+
+def _named(module, name):
+    state = make_state(3)
+    params = {"token": {"scale": state.params["bias"]}, module: {name: state.params}}
+    moments = ({"mu": params}, state.opt_state)
+    return state._replace(params=params, opt_state=moments)
+
+
+def test_parameters_and_moments_of_an_earlier_version_have_names_of_today(earlier):
+    wanted = _named("embeddings", "token_type")
+    with open_checkpoints(earlier) as checkpoints:
+        found = checkpoints.restore(abstract(wanted))
+        assert_equal(found.state, wanted)
+        checkpoints.save(4, wanted, FACTS | {"step": 4})
+        checkpoints.wait()
+        found = checkpoints.restore(abstract(wanted))
+        assert found.step == 4
+        assert_equal(found.state, wanted)
+    for scope in ("place/kind", "embeddings/token_type"):
+        initial = make_state(9).params
+        params, missing = restore_params(str(earlier), scope, initial, vocabulary="v")
+        assert_equal(params, make_state(3).params)
+        assert not missing
+
+
+def test_another_shape_in_an_earlier_version_is_named_as_of_today(earlier):
+    wanted = _named("embeddings", "token_type")
+    wanted.params["embeddings"]["token_type"]["table"] = wanted.sums["a"]
+    words = r"token_type/table has shape \(64, 80\) there, here \(5,\)"
+    with (
+        open_checkpoints(earlier) as checkpoints,
+        pytest.raises(UserError, match=words),
+    ):
+        checkpoints.restore(abstract(wanted))
+
+
 @pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 2), (1, 8)])
 def test_it_is_restored_on_other_devices(tmp_path, before, after):
     with open_checkpoints(tmp_path) as checkpoints:

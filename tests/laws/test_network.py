@@ -22,6 +22,7 @@ from research.distributed import sharding
 from research.errors import UserError
 from research.networks import FOLDER, Ability, HeadSpec, Needs
 from research.networks.modules.needs import STACKS
+from research.parameter_names import current_name
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
@@ -177,6 +178,21 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
 
 
 @cases()
+def test_no_parameter_has_a_name_of_an_earlier_version(network, needs):
+    needs = dataclasses.replace(needs, heads={"label": HeadSpec(2)})
+    module = networks.build(network, needs, VOCAB)
+
+    def use(net):
+        states = net.states(make_group(needs.pattern))
+        return net.readout(states).feature, net.head("label", states)
+
+    shapes = jax.eval_shape(lambda: networks.init(module, use, fast_key.key(0)))
+    for path, _ in jax.tree_util.tree_leaves_with_path(networks.unbox(shapes)):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        assert current_name(name) == name
+
+
+@cases()
 def test_scored_states_are_the_gathered_ones(network, needs):
     group = make_group(needs.pattern)
     module, params = make_case(network, needs, group)
@@ -209,11 +225,12 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
     @jax.jit
     @jax.jacrev
     def reads(rows):
-        changed = params | {"token": {"rows": rows}}
+        changed = params | {"token": {"embedding": rows}}
         states = networks.apply(module, changed, lambda net: net.states(group))
         return states[0] @ probe
 
-    found = np.any(np.array(reads(params["token"]["rows"]))[:, :LENGTH] != 0, axis=-1)
+    table = params["token"]["embedding"]
+    found = np.any(np.array(reads(table))[:, :LENGTH] != 0, axis=-1)
     is_text = group["segment"][0] > 0
     np.testing.assert_array_equal(found[is_text], attention_mask(group)[0][is_text])
     assert not found[~is_text][:, is_text].any()

@@ -41,9 +41,9 @@ def test_a_decoder_attends_to_its_past_and_to_the_encoders_same_segment(
     params = make_params(network, states)
 
     def run(rows):
-        return networks.apply(network, params | {"token": {"rows": rows}}, states)
+        return networks.apply(network, params | {"token": {"embedding": rows}}, states)
 
-    found = dependence(run, params["token"]["rows"], 13)
+    found = dependence(run, params["token"]["embedding"], 13)
     same = encoder["segment"] == decoder["segment"].T
     np.testing.assert_array_equal(found[:5, :7], same[:5])
     past = np.tril(decoder["segment"] == decoder["segment"].T)
@@ -86,9 +86,10 @@ def test_a_decoder_may_have_its_own_depth_and_token_table(make_options, make_gro
         for side in ("encoder", "decoder")
     ]
     assert depths == [2, 3]
-    assert params["decoder_token"]["rows"].shape == params["token"]["rows"].shape
+    shapes = [params[name]["embedding"].shape for name in ("token", "decoder_token")]
+    assert shapes[0] == shapes[1]
     depth = networks.layer_depths(params)
-    assert depth["decoder_token"]["rows"] == 0
+    assert depth["decoder_token"]["embedding"] == 0
     assert depth["decoder"]["blocks"]["feedforward"]["in"]["bias"].tolist() == [1, 2, 3]
 
 
@@ -128,9 +129,9 @@ def test_a_decoder_reads_and_writes_its_own_token_table(
 
     params = make_params(network, outputs)
     states, readout = apply(network, params, outputs)
-    rows = params["decoder_token"]["rows"]
+    rows = params["decoder_token"]["embedding"]
     np.testing.assert_array_equal(readout.table, rows)
-    changed = params | {"decoder_token": {"rows": -rows}}
+    changed = params | {"decoder_token": {"embedding": -rows}}
     same, other = apply(network, changed, outputs)
     np.testing.assert_array_equal(states, same)
     assert np.abs(readout.feature - other.feature).max() > 1e-3
@@ -221,7 +222,7 @@ def test_generator_and_discriminator_both_train_the_shared_embeddings(
 
     for part in (0, 1):
         grads = jax.jit(jax.grad(total), static_argnums=1)(params, part)
-        grad_rows = grads["discriminator"]["token"]["rows"]
+        grad_rows = grads["discriminator"]["token"]["embedding"]
         is_read = np.isin(np.arange(len(grad_rows)), group["token"])
         assert (np.abs(grad_rows).sum(-1) > 0).tolist() == is_read.tolist()
 
@@ -234,7 +235,7 @@ def test_the_generators_readout_has_the_shared_table(
     params = make_params(network, outputs_of_both(group))
     readout, replaced = apply(network, params, outputs_of_both(group))
     np.testing.assert_array_equal(
-        readout.table, params["discriminator"]["token"]["rows"]
+        readout.table, params["discriminator"]["token"]["embedding"]
     )
     assert readout.feature.shape == (2, 12, 16) and replaced.shape == (2, 12, 1)
 
@@ -242,8 +243,8 @@ def test_the_generators_readout_has_the_shared_table(
 @pytest.mark.parametrize(
     "tie, own",
     [
-        ("none", {"token", "place", "stack", "output"}),
-        ("token", {"place", "stack", "output"}),
+        ("none", {"token", "embeddings", "stack", "output"}),
+        ("token", {"embeddings", "stack", "output"}),
         ("embedding", {"stack", "output"}),
         ("all", {"output"}),
     ],
@@ -257,9 +258,9 @@ def test_tied_parameters_are_the_discriminators(make_options, make_group, tie, o
     assert set(params["generator"]) == own
     assert set(params["discriminator"]) == {
         "token",
-        "place",
+        "embeddings",
         "stack",
-        "answer_replaced",
+        "head_replaced",
     }
 
 
@@ -290,6 +291,6 @@ def test_a_discriminator_has_a_readout_too(make_options, make_group, make_params
     params = make_params(network, fn)
     generated, readout, copy = apply(network, params, fn)
     assert copy.shape == (2, 12, 1)
-    rows = params["discriminator"]["token"]["rows"]
+    rows = params["discriminator"]["token"]["embedding"]
     np.testing.assert_array_equal(readout.table, rows)
     assert not np.array_equal(generated.table, rows)

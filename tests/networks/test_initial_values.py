@@ -39,7 +39,7 @@ def test_electra_has_glorot_values_where_its_code_names_none(make_options, make_
     network = Transformer(options, size=500, heads={"replaced": 1})
     fn = lambda net: net.head("replaced", net.states(group))  # noqa: E731
     made = networks.unbox(jax.jit(lambda k: networks.init(network, fn, k))(KEY))
-    out = made["answer_replaced"]["out"]["kernel"]
+    out = made["head_replaced"]["out"]["kernel"]
     project = made["stack"]["project"]["kernel"]
     for leaf, bound in ((out, (6 / 65) ** 0.5), (project, (6 / 80) ** 0.5)):
         assert 0.9 * bound < np.abs(leaf).max() <= bound
@@ -58,7 +58,7 @@ def test_gpt2_scales_what_is_added_to_the_residual_stream(make_options, make_gro
         (block["feedforward"]["out"]["kernel"], 0.02 / 4),
         (block["attention"]["query"]["kernel"], 0.02),
         (block["feedforward"]["in"]["kernel"], 0.02),
-        (params["place"]["position"], 0.01),
+        (params["embeddings"]["position"], 0.01),
     ):
         np.testing.assert_allclose(np.std(kernel), std, rtol=0.1)
     first, second = (block["feedforward"]["in"]["kernel"][n] for n in (0, 1))
@@ -71,7 +71,7 @@ def test_t5_initialises_by_fan_in(make_options, make_group):
     params = initial_params(options, group)
     block = params["stack"]["blocks"]
     for kernel, std in (
-        (params["token"]["rows"], 1.0),
+        (params["token"]["embedding"], 1.0),
         (block["attention"]["query"]["kernel"], (64 * 32) ** -0.5),
         (block["attention"]["key"]["kernel"], 64**-0.5),
         (block["attention"]["out"]["kernel"], 64**-0.5),
@@ -88,8 +88,9 @@ def test_xlm_initialises_dense_layers_as_pytorch_does(make_options, make_group):
         width=64, feedforward=256, token_types=8, init="xlm", output_head="bias"
     )
     params = initial_params(options, group)
-    block, place = params["stack"]["blocks"], params["place"]
-    for table in (params["token"]["rows"], place["position"], place["kind"]):
+    block, embeddings = params["stack"]["blocks"], params["embeddings"]
+    tables = embeddings["position"], embeddings["token_type"]
+    for table in (params["token"]["embedding"], *tables):
         np.testing.assert_allclose(np.std(table), 64**-0.5, rtol=0.1)
     for leaf, fan_in in (
         (block["attention"]["query"]["kernel"], 64),

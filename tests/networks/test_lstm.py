@@ -22,7 +22,7 @@ def params_of(rows, **blocks):
     table = np.zeros((128, 1), np.float32)
     table[: len(rows), 0] = rows
     layer = {name: np.float32(leaf)[None] for name, leaf in blocks.items()}
-    return {"token": {"rows": table}, "stack": {"blocks": layer}}
+    return {"token": {"embedding": table}, "stack": {"blocks": layer}}
 
 
 def group_of(segment):

@@ -129,7 +129,8 @@ def test_mems_are_the_last_of_the_reused_positions(make_network, make_group):
     np.testing.assert_array_equal(two["segment"][1], [1, 1, 1, 1, 0, 0])
     np.testing.assert_array_equal(two["state"][:, :, :2], one["state"][:, :, -2:])
     np.testing.assert_array_equal(one["state"][:, :, :2], 0)
-    rows = params["token"]["rows"][np.concatenate([first["token"], second["token"]], 1)]
+    token = np.concatenate([first["token"], second["token"]], 1)
+    rows = params["token"]["embedding"][token]
     reused = np.r_[2:4, HALF : HALF + 4]
     np.testing.assert_allclose(two["state"][:, 0], rows[:, reused], atol=1e-6)
 

@@ -189,7 +189,7 @@ def test_embeddings_may_be_scaled_by_the_root_of_the_width(
     expected = 4 * np.array(networks.apply(plain, params, embed))
     np.testing.assert_allclose(networks.apply(scaled, params, embed), expected)
     readout = apply(scaled, params, readout_of(group))
-    np.testing.assert_array_equal(readout.table, params["token"]["rows"])
+    np.testing.assert_array_equal(readout.table, params["token"]["embedding"])
 
 
 LONG = pytest.param("gpt", marks=pytest.mark.long)  # XLNet has its initial values
@@ -280,8 +280,8 @@ def test_a_network_has_the_parameters_that_its_loss_uses(
     def label(net):
         return net.head("label", net.states(group)[:, 0])
 
-    assert names(label) == {"token", "place", "stack", "answer_label"}
-    assert names(readout_of(group)) == {"token", "place", "stack", "output"}
+    assert names(label) == {"token", "embeddings", "stack", "head_label"}
+    assert names(readout_of(group)) == {"token", "embeddings", "stack", "output"}
     params = make_params(network, label)
     assert apply(network, params, label).shape == (2, 3)
 

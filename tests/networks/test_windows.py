@@ -61,13 +61,13 @@ def test_each_layer_has_its_own_mask(
     direction = np.random.default_rng(0).normal(size=options.width)
 
     def states(rows, params):
-        params = params | {"token": {"rows": rows}}
+        params = params | {"token": {"embedding": rows}}
         return networks.apply(network, params, lambda net: net.states(group))[0]
 
     gradient = jax.jit(jax.jacrev(lambda *args: states(*args) @ direction))
     for layer in range(options.layers):
         here = attention_of_one_layer(params, layer)
-        grad = gradient(params["token"]["rows"], here)[:, :LENGTH]
+        grad = gradient(params["token"]["embedding"], here)[:, :LENGTH]
         window = 0 if layer in (0, 3) else 2
         expected = mask_by_definition(window, causal=pattern == "causal")
         expected |= np.eye(LENGTH, dtype=bool)
@@ -153,7 +153,7 @@ def test_attention_to_an_encoder_has_no_window(make_options, make_group, make_pa
     params = make_params(network, run)
     params["decoder"]["norm"]["scale"][:] = np.arange(16)
     grad = jax.jit(jax.grad(lambda params: networks.apply(network, params, run)))
-    assert np.any(grad(params)["token"]["rows"][10:19] != 0, axis=-1).all()
+    assert np.any(grad(params)["token"]["embedding"][10:19] != 0, axis=-1).all()
 
 
 def test_where_the_order_is_not_that_of_positions_it_is_refused(

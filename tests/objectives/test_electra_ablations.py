@@ -141,9 +141,9 @@ def test_every_ablation_has_the_parameters_that_its_loss_needs(task, tie):
     params = networks.unbox(jax.eval_shape(lambda: networks.init(network, loss, KEY)))
     predicts_tokens = task in ("replace_mlm", "all_tokens")
     assert ("output" in params["discriminator"]) == predicts_tokens
-    heads = {k for k in params["discriminator"] if k.startswith("answer")}
+    heads = {k for k in params["discriminator"] if k.startswith("head_")}
     expected = {"replaced": "replaced", "chosen": "replaced", "all_tokens": "copy"}
-    assert heads == {f"answer_{expected[task]}" for _ in [0] if task in expected}
+    assert heads == {f"head_{expected[task]}" for _ in [0] if task in expected}
     assert ("token" in params["generator"]) == (tie == "none")
 
 

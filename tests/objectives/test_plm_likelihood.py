@@ -79,7 +79,7 @@ def log_p(params, text, target, known) -> float:
     the known tokens.
     """
     p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    table, position = p["token"]["rows"], p["place"]["position"]
+    table, position = p["token"]["embedding"], p["embeddings"]["position"]
     tokens = [*text, VOCAB.eos_id, VOCAB.bos_id]
     block = jax.tree.map(lambda leaf: leaf[0], p["stack"]["blocks"])
     attention = {name: leaf["kernel"] for name, leaf in block["attention"].items()}

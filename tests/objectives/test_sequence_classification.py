@@ -120,8 +120,8 @@ def test_fine_tuning_starts_from_the_pooler_of_pretraining(task):
     saved, tuned = shapes("mlm", **pretraining), shapes("sequence_classification")
     new = {name for name in tuned if tuned[name] != saved.get(name)}
     assert new == {
-        "['answer_label']['out']['bias']",
-        "['answer_label']['out']['kernel']",
+        "['head_label']['out']['bias']",
+        "['head_label']['out']['kernel']",
     }
     assert {name for name in saved if "pooler" in name} <= tuned.keys()
 

@@ -54,14 +54,14 @@ def test_differences_to_the_golden_file():
         "peak_bytes_per_device": 1000,
         "parameters": 10,
         "collectives": {"all-reduce": 2},
-        "tree": {"token/rows": "4x2"},
+        "tree": {"token/embedding": "4x2"},
     }
     assert not differences(before, before | {"peak_bytes_per_device": 1020})
     assert not differences(before, before | {"peak_bytes_per_device": 500})
     (line,) = differences(before, before | {"peak_bytes_per_device": 1021})
     assert "1,021 now" in line
-    (line,) = differences(before, before | {"tree": {"token/rows": "4x3"}})
-    assert line == "tree token/rows: 4x2 before, 4x3 now"
+    (line,) = differences(before, before | {"tree": {"token/embedding": "4x3"}})
+    assert line == "tree token/embedding: 4x2 before, 4x3 now"
     both = {"all-reduce": 2, "all-gather": 1}
     (line,) = differences(before, before | {"collectives": both})
     assert line == "collectives all-gather: none before, 1 now"

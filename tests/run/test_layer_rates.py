@@ -51,8 +51,8 @@ def by_part(tree):
         jax.tree.map(lambda leaf, at=layer: leaf[at], tree["stack"]["blocks"])
         for layer in reversed(range(LAYERS))
     ]
-    embeddings = tree["token"], tree["place"], tree["stack"]["project"]
-    parts = [tree["answer_label"], tree["stack"]["norm"], *blocks, embeddings]
+    embeddings = tree["token"], tree["embeddings"], tree["stack"]["project"]
+    parts = [tree["head_label"], tree["stack"]["norm"], *blocks, embeddings]
     values = [np.concatenate([*map(np.ravel, jax.tree.leaves(p))]) for p in parts]
     assert all((value == value[0]).all() for value in values)
     return [float(value[0]) for value in values]

@@ -11,7 +11,7 @@ from research.errors import UserError
 from research.networks.layers.relative import RelativeFeatures, RelativeTerms
 from research.optimizers import OPTIMIZERS
 from research.optimizers.shared.weight_decay import QUERY_BIASES, decayed_params
-from research.run.optimizer import make_optimizer
+from research.run.optimizer import is_frozen, make_optimizer
 from tests.testing.model_options import model_options
 from tests.testing.optimizer_section import section
 
@@ -88,6 +88,14 @@ def test_frozen_parameters_stay_and_count_for_no_norm():
         make_optimizer(section(frozen="stac"), 500).init(params)
 
 
+def test_frozen_takes_the_names_of_earlier_versions():
+    params = {"embeddings": PARAMS, "stack": PARAMS}
+    for parts in ("place", "embeddings"):
+        frozen = is_frozen(params, f"{parts}/dense")
+        assert frozen["embeddings"]["dense"]["kernel"]
+        assert not any(jax.tree.leaves(frozen["stack"]))
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_frozen_parameters_have_no_moments_and_change_no_other_update(name):
     """Updates are those of an optimizer of all, given zeros where nothing learns."""
@@ -124,7 +132,7 @@ def params_and_grads(seed, *, steps=4):
     random = np.random.default_rng(seed)
     shapes = {
         "stack": {"blocks": {"dense": {"kernel": (2, 130, 140), "bias": (2, 6)}}},
-        "token": {"rows": (3, 5)},
+        "token": {"embedding": (3, 5)},
         "output": {"bias": (4,)},
     }
 
@@ -292,7 +300,7 @@ def test_without_bias_correction_adams_first_step_is_larger():
     def move(**changes):
         optimizer = make_optimizer(section(**keys, **changes), 500)
         moved = train(optimizer, params, gradients)
-        return moved["token"]["rows"] - params["token"]["rows"]
+        return moved["token"]["embedding"] - params["token"]["embedding"]
 
     ratio = move(bias_correction=False) / move()
     np.testing.assert_allclose(ratio, (1 - 0.9) / (1 - 0.999) ** 0.5, rtol=1e-3)

@@ -51,10 +51,10 @@ def test_parameters_that_are_not_finite_are_refused(run):
     checkpoints = Checkpoints(workdir, keep=2)
     facts = load_on_host(checkpoints.folder / "3", "facts")["facts"]
     params = jax.tree.map(lambda leaf: leaf, state.params)
-    params["token"]["rows"] = params["token"]["rows"].at[2, 1].set(np.nan)
+    params["token"]["embedding"] = params["token"]["embedding"].at[2, 1].set(np.nan)
     checkpoints.save(4, state._replace(params=params), facts | {"step": 4})
     checkpoints.close()
-    words = "4: token/rows has numbers that are not finite"
+    words = "4: token/embedding has numbers that are not finite"
     for way in (WAYS["open_run"], WAYS["export_run"]):
         with pytest.raises(UserError, match=words):
             way(workdir)

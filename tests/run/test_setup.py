@@ -55,7 +55,7 @@ def test_a_frozen_body_gives_features_and_takes_no_gradient():
     """The step changes all of the head, and costs less than one that tunes the body."""
     keys = {"objective.name": "token_classification", "objective.features": "mix"}
     keys |= {"model.width": 16, "model.heads": 2, "optimizer.warmup_steps": 0}
-    frozen = {"optimizer.frozen": "token,place,stack"}
+    frozen = {"optimizer.frozen": "token,embeddings,stack"}
     tuned, program = (
         make_program(keys | more, "experiments/finetune.py") for more in ({}, frozen)
     )
@@ -76,7 +76,7 @@ def test_a_frozen_body_gives_features_and_takes_no_gradient():
         after = jax.device_get(program.step(state, batch, program.key_data()).params)
     for part, params in before.items():
         same = jax.tree.map(np.array_equal, params, after[part])
-        is_body = part in ("token", "place", "stack")
+        is_body = part in ("token", "embeddings", "stack")
         assert {*jax.tree.leaves(same)} == {is_body}, part
 
 

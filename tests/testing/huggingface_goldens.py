@@ -20,7 +20,7 @@ from tests.testing.model_options import model_options
 FOLDER = Path(__file__).parents[1] / "goldens" / "huggingface"
 NAMES = tuple(sorted(path.name for path in FOLDER.iterdir()))
 IGNORED = -100
-PADDED = {"token/rows", "output/rows", "output/bias"}
+PADDED = {"token/embedding", "output/embedding", "output/bias"}
 """Parameters that we pad to a multiple of 128 rows."""
 UNUSED = {"transformer.mask_emb"}
 """Keys that a network without a query stream has no parameter for."""

@@ -156,7 +156,9 @@ def token_tables(params) -> dict[tuple, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     named = {tuple(key.key for key in path): leaf for path, leaf in leaves}
     return {
-        path: leaf for path, leaf in named.items() if path[-2:] == ("token", "rows")
+        path: leaf
+        for path, leaf in named.items()
+        if path[-2:] == ("token", "embedding")
     }
 
 

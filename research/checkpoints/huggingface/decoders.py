@@ -62,7 +62,7 @@ def _decide_tie(config, tensors, default, table):
 
 
 def _lm_head(table):
-    return (row("lm_head.weight", "output/rows", VOCAB, instead=table),)
+    return (row("lm_head.weight", "output/embedding", VOCAB, instead=table),)
 
 
 GPT = Family(
@@ -87,8 +87,8 @@ GPT = Family(
     },
     constants={"tie_word_embeddings": True},
     body=(
-        row("transformer.tokens_embed.weight", "token/rows", VOCAB),
-        row("transformer.positions_embed.weight", "place/position"),
+        row("transformer.tokens_embed.weight", "token/embedding", VOCAB),
+        row("transformer.positions_embed.weight", "embeddings/position"),
         *GPT_LAYERS,
     ),
     heads={"readout": ()},
@@ -113,8 +113,8 @@ GPT2 = Family(
         "add_cross_attention": False,
     },
     body=(
-        row("transformer.wte.weight", "token/rows", VOCAB),
-        row("transformer.wpe.weight", "place/position"),
+        row("transformer.wte.weight", "token/embedding", VOCAB),
+        row("transformer.wpe.weight", "embeddings/position"),
         *GPT_LAYERS,
         *norm("transformer.ln_f", "stack/norm"),
     ),
@@ -195,13 +195,13 @@ LLAMA = Family(
         "rope_scaling": None,
     },
     body=(
-        row("model.embed_tokens.weight", "token/rows", VOCAB),
+        row("model.embed_tokens.weight", "token/embedding", VOCAB),
         *layers("model.layers.{n}.", "stack", LLAMA_BLOCK),
         *norm("model.norm", "stack/norm", bias=False),
     ),
     heads={
         "readout": _lm_head("model.embed_tokens.weight"),
-        "label": dense("score", "answer_label/out", bias=False),
+        "label": dense("score", "head_label/out", bias=False),
     },
     architectures=(
         ("LlamaForSequenceClassification", ("label",)),
@@ -270,14 +270,14 @@ XLNET = Family(
     pad_id=5,
     body=(
         row("transformer.mask_emb", "query_embedding/vector", ROW),
-        row("transformer.word_embedding.weight", "token/rows", VOCAB),
+        row("transformer.word_embedding.weight", "token/embedding", VOCAB),
         *layers("transformer.layer.{n}.", "stack", XLNET_BLOCK),
     ),
     heads={
         "readout": (row("lm_loss.bias", "output/bias", VOCAB),),
         "label": (
             *dense("sequence_summary.summary", "pooler"),
-            *dense("logits_proj", "answer_label/out"),
+            *dense("logits_proj", "head_label/out"),
         ),
     },
     architectures=(

@@ -120,13 +120,13 @@ T5 = Family(
     },
     extra={"is_encoder_decoder": True},
     body=(
-        row("shared.weight", "token/rows", VOCAB),
+        row("shared.weight", "token/embedding", VOCAB),
         *_t5_stack("encoder", cross=False),
         *_t5_stack("decoder", cross=True),
     ),
     heads={
         "readout": (
-            row("lm_head.weight", "output/rows", VOCAB, instead="shared.weight"),
+            row("lm_head.weight", "output/embedding", VOCAB, instead="shared.weight"),
         )
     },
     architectures=(("T5ForConditionalGeneration", ("readout",)),),
@@ -155,11 +155,11 @@ def _bart_stack(stack, cross):
     if cross:
         rows += _bart_attention("encoder_attn", "cross")
         rows += norm("encoder_attn_layer_norm", "cross_norm")
-    name, place = f"model.{stack}", f"{stack}_place"
+    name, embeddings = f"model.{stack}", f"{stack}_embeddings"
     return (
         *layers(f"{name}.layers.{{n}}.", stack, rows),
-        row(f"{name}.embed_positions.weight", f"{place}/position", AFTER_TWO),
-        *norm(f"{name}.layernorm_embedding", f"{place}/norm"),
+        row(f"{name}.embed_positions.weight", f"{embeddings}/position", AFTER_TWO),
+        *norm(f"{name}.layernorm_embedding", f"{embeddings}/norm"),
     )
 
 
@@ -215,14 +215,14 @@ BART = Family(
     readout=("table", "bias"),
     pad_id=1,
     body=(
-        row("model.shared.weight", "token/rows", VOCAB),
+        row("model.shared.weight", "token/embedding", VOCAB),
         *_bart_stack("encoder", cross=False),
         *_bart_stack("decoder", cross=True),
     ),
     heads={
         "label": (
             *dense("classification_head.dense", "pooler"),
-            *dense("classification_head.out_proj", "answer_label/out"),
+            *dense("classification_head.out_proj", "head_label/out"),
         ),
         "readout": (
             row(

@@ -75,14 +75,14 @@ def _embeddings(prefix, positions=None):
     positions = {} if positions is None else {"change": positions}
     name = f"{prefix}embeddings"
     return (
-        row(f"{name}.word_embeddings.weight", "token/rows", VOCAB),
-        row(f"{name}.position_embeddings.weight", "place/position", **positions),
+        row(f"{name}.word_embeddings.weight", "token/embedding", VOCAB),
+        row(f"{name}.position_embeddings.weight", "embeddings/position", **positions),
         row(
             f"{name}.token_type_embeddings.weight",
-            "place/kind",
+            "embeddings/token_type",
             zeros=lambda sizes: (1, sizes.table_width),
         ),
-        *norm(f"{name}.LayerNorm", "place/norm"),
+        *norm(f"{name}.LayerNorm", "embeddings/norm"),
     )
 
 
@@ -118,8 +118,8 @@ BERT = Family(
             "cls.predictions.transform.LayerNorm",
             "cls.predictions.bias",
         ),
-        "nsp": _pooled("bert.pooler.dense", "cls.seq_relationship", "answer_nsp"),
-        "label": _pooled("bert.pooler.dense", "classifier", "answer_label"),
+        "nsp": _pooled("bert.pooler.dense", "cls.seq_relationship", "head_nsp"),
+        "label": _pooled("bert.pooler.dense", "classifier", "head_label"),
     },
     architectures=(
         ("BertForPreTraining", ("readout", "nsp")),
@@ -146,7 +146,7 @@ def _roberta(model_type, name):
         body=_bert_body("roberta.", AFTER_PAD),
         heads={
             "readout": _readout("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
-            "label": _pooled("classifier.dense", "classifier.out_proj", "answer_label"),
+            "label": _pooled("classifier.dense", "classifier.out_proj", "head_label"),
         },
         architectures=(
             (f"{name}ForMaskedLM", ("readout",)),
@@ -190,11 +190,11 @@ ALBERT = Family(
         "readout": _readout(
             "predictions.dense", "predictions.LayerNorm", "predictions.bias"
         ),
-        "sop": _pooled("albert.pooler", "sop_classifier.classifier", "answer_sop"),
+        "sop": _pooled("albert.pooler", "sop_classifier.classifier", "head_sop"),
         "sop_released": _pooled(
-            "albert.pooler", "sop_classifier.classifier", "answer_sop_released"
+            "albert.pooler", "sop_classifier.classifier", "head_sop_released"
         ),
-        "label": _pooled("albert.pooler", "classifier", "answer_label"),
+        "label": _pooled("albert.pooler", "classifier", "head_label"),
     },
     architectures=(
         ("AlbertForPreTraining", ("readout", "sop")),
@@ -229,8 +229,8 @@ ELECTRA = Family(
             "generator_lm_head.bias",
         ),
         "replaced": (
-            *dense("discriminator_predictions.dense", "answer_replaced/dense"),
-            *dense("discriminator_predictions.dense_prediction", "answer_replaced/out"),
+            *dense("discriminator_predictions.dense", "head_replaced/dense"),
+            *dense("discriminator_predictions.dense_prediction", "head_replaced/out"),
         ),
     },
     architectures=(

@@ -51,7 +51,7 @@ def write_network(
     name, heads = _architecture(family, network.params)
     tensors, written = rows.write(family.rows(heads), network.params, sizes)
     left = sorted(set(network.params) - written)
-    heads_alone = ("answer_", "pooler/")
+    heads_alone = ("head_", "pooler/")
     if outside := [path for path in left if not path.startswith(heads_alone)]:
         raise UserError(
             f"Hugging Face's {name} has no place for the parameters "
@@ -59,7 +59,7 @@ def write_network(
         )
     config |= {"architectures": [name], "model_type": family.model_type}
     if "label" in heads:
-        count = network.params["answer_label/out/kernel"].shape[-1]
+        count = network.params["head_label/out/kernel"].shape[-1]
         config["id2label"] = {str(n): f"LABEL_{n}" for n in range(count)}
         config["label2id"] = {f"LABEL_{n}": n for n in range(count)}
     folders.write_folder(folder, config | dict(extra or {}), tensors)
@@ -101,7 +101,7 @@ def _candidates(network: Network) -> list[Family]:
 
 def _read_again(family: Family, config: dict, network: Network) -> Any:
     """The options that are read from what was written."""
-    rows_of_table = len(network.params["token/rows"])
+    rows_of_table = len(network.params["token/embedding"])
     is_table = network.options.output_rows == "table"
     size = rows_of_table if is_table else network.vocab.size
     config = config | {"vocab_size": size}
@@ -164,7 +164,7 @@ def _readout(network: Network) -> str | None:
         return "transform"
     if "output/bias" in network.params:
         return "bias"
-    heads = ("answer_label/", "answer_replaced/")
+    heads = ("head_label/", "head_replaced/")
     if any(path.startswith(heads) for path in network.params):
         return None
     return "table"
@@ -182,7 +182,7 @@ def _training(network: Network, again: Any) -> list[str]:
 def _with_vocab(config: dict[str, Any], network: Network) -> dict[str, Any]:
     vocab = network.vocab
     is_table = network.options.output_rows == "table"
-    size = len(network.params["token/rows"]) if is_table else vocab.size
+    size = len(network.params["token/embedding"]) if is_table else vocab.size
     ids = {"bos_token_id": vocab.bos_id, "eos_token_id": vocab.eos_id}
     return config | ids | {"vocab_size": size, "dtype": "float32"}
 
@@ -202,7 +202,7 @@ def _architecture(
     family: Family, params: Mapping[str, np.ndarray]
 ) -> tuple[str, tuple[str, ...]]:
     """The first architecture whose heads the network has."""
-    is_classifier = any(path.startswith("answer_label/") for path in params)
+    is_classifier = any(path.startswith("head_label/") for path in params)
 
     def fits(heads: tuple[str, ...]) -> bool:
         if ("label" in heads) != is_classifier:

@@ -222,7 +222,7 @@ def restore_network(
 
 
 def _padded_rows(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    return shapes["token/rows"][0] if "token/rows" in shapes else 2**31
+    return shapes["token/embedding"][0] if "token/embedding" in shapes else 2**31
 
 
 def _copies(model: Model, used: set[str]) -> set[str]:

@@ -78,7 +78,7 @@ class AdaptiveEmbedding(Module):
             num_rows = num_words if number else num_words + len(options.cutoffs)
             num_rows = -(-num_rows // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
             init = normal(options, 0.02, "vocab", "embed")
-            tables.append(self.param(f"{prefix}rows", init, (num_rows, width)))
+            tables.append(self.param(f"{prefix}embedding", init, (num_rows, width)))
             if options.cutoff_divisor > 1:
                 init = normal(options, PROJECTION_STD, None, "embed")
                 shape = (width, options.width)

@@ -9,10 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.core.scope import LazyRng
 from jax.ad_checkpoint import checkpoint_name
 
 from research.kernels.counter_dropout import counter_dropout, dropout_seeds
 from research.networks.layers.options import Options
+from research.parameter_names import earlier_name
 
 
 @jax.custom_vjp
@@ -90,7 +92,18 @@ def bias_init(options: Options, fan_in: int, *names: str | None):
 
 
 class Module(nn.Module):
-    """The base of modules that have parameters of their own."""
+    """The base of modules that have parameters of their own.
+
+    Initial values and dropout depend on the names of modules: one that was renamed
+    draws by its earlier name, so that a config gives the run that it always gave.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        if isinstance(self.parent, nn.Module) and self.scope is not None:
+            rngs = self.parent.scope.rngs
+            name = earlier_name(self.name)
+            self.scope.rngs = {k: LazyRng.create(rng, name) for k, rng in rngs.items()}
 
     @nn.nowrap
     def param(self, name: str, init: Callable, *args: Any) -> Any:

@@ -39,7 +39,7 @@ class TokenEmbedding(Module):
         std = 1.0 if options.init == "t5" else table_std(options)
         shape = (num_rows, options.table_width)
         init = normal(options, std, "vocab", "embed")
-        self.table_VE = self.param("rows", init, shape)
+        self.table_VE = self.param("embedding", init, shape)
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:
         """[B, L, E]."""

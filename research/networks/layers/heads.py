@@ -75,7 +75,7 @@ class HeadSpec:
             )
 
 
-class Head(nn.Module):
+class Head(Module):
     """A classifier of states with n values: dense, activation, dense.
 
     Attributes:
@@ -116,7 +116,7 @@ def make_heads(
         for name, spec in dict(heads).items()
     }
     return pooler, {
-        name: Head(options, spec, pooler, name=f"answer_{name}")
+        name: Head(options, spec, pooler, name=f"head_{name}")
         for name, spec in specs.items()
     }
 
@@ -152,7 +152,7 @@ class VocabHead(Module):
             init = normal(options, std, "vocab", "embed")
             if options.init == "xlm":
                 init = uniform(width**-0.5, "vocab", "embed")
-            table_VE = self.param("rows", init, table_VE.shape)
+            table_VE = self.param("embedding", init, table_VE.shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
         bias_V = jnp.zeros(num_rows)
@@ -194,7 +194,7 @@ class BoundaryHead(Module):
         x = Norm(options, name="second_norm")(activation(x))
         if not options.tie_embeddings:
             init = normal(options, 0.02, "vocab", "embed")
-            table_VE = self.param("rows", init, table_VE.shape)
+            table_VE = self.param("embedding", init, table_VE.shape)
         bias_V = self.param("bias", constant(0.0, "vocab"), (num_rows,))
         return _readout(options, x, table_VE, bias_V, self.size)
 

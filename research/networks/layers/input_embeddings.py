@@ -76,7 +76,7 @@ class InputEmbedding(Module):
         if options.token_types and options.token_type_encoding == "absolute":
             shape = (options.token_types, width)
             init = normal(options, table_std(options), None, "embed")
-            table = self.param("kind", init, shape)  # its name in every checkpoint
+            table = self.param("token_type", init, shape)
             x = x + lookup(table, group["token_type"])
         if options.has_embedding_norm:
             x = Norm(options, name="norm")(x)

@@ -41,8 +41,8 @@ class EncoderDecoder(nn.Module):
         self.target_token = self.token
         if not options.shared_embeddings:
             self.target_token = TokenEmbedding(options, self.size, name="decoder_token")
-        self.encoder_embedding = InputEmbedding(options, name="encoder_place")
-        self.decoder_embedding = InputEmbedding(options, name="decoder_place")
+        self.encoder_embedding = InputEmbedding(options, name="encoder_embeddings")
+        self.decoder_embedding = InputEmbedding(options, name="decoder_embeddings")
         num_layers = options.decoder_layers or options.layers
         shared = options.shared_stacks
         decoder_options = dataclasses.replace(options, layers=num_layers)

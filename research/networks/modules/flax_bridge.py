@@ -57,13 +57,13 @@ EMBEDDINGS = (
     "token",
     "decoder_token",
     "query_embedding",
-    "place",
-    "encoder_place",
-    "decoder_place",
+    "embeddings",
+    "encoder_embeddings",
+    "decoder_embeddings",
 )
 STACKS = ("stack", "encoder", "decoder")
-"""Names of a network's parts in its tree of parameters, and so in checkpoints; a
-"place" embeds positions and token types."""
+"""Names of modules in the tree of parameters, and so in checkpoints; "embeddings" are
+those of positions and token types, with their norm."""
 
 
 def layer_depths(params: Any) -> Any:

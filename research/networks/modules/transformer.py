@@ -67,7 +67,7 @@ class Transformer(nn.Module):
             embedding = AdaptiveEmbedding if options.cutoffs else TokenEmbedding
             self.token = embedding(options, self.size)
         if self.shared_embedding is None:
-            self.embedding = InputEmbedding(options, name="place")
+            self.embedding = InputEmbedding(options, name="embeddings")
         if self.shared_stack is None:
             self.stack = Stack(options, self.pattern)
         if self.shared_output is None and options.cutoffs:
@@ -76,7 +76,7 @@ class Transformer(nn.Module):
             self.output = VocabHead(options, self.size, self.transform)
         if self.offsets:
             self.boundary_head = BoundaryHead(
-                options, self.size, self.offsets, name="sides"
+                options, self.size, self.offsets, name="boundary_head"
             )
         self.has_feature_layers = self.feature_states != "last" or self.lstm_layers > 0
         self.feature_layers = FeatureLayers(

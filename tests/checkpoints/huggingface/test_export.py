@@ -78,10 +78,10 @@ def test_another_attention_mask_is_named(bert, tmp_path):
 
 def test_parameters_without_a_place_are_refused_but_for_heads(bert, tmp_path):
     """A head more is left out and named; anything else would change the network."""
-    head = {"answer_structural/out/bias": np.zeros(3, np.float32)}
+    head = {"head_structural/out/bias": np.zeros(3, np.float32)}
     more = dataclasses.replace(bert, params=bert.params | head)
     lines = export.write_network(tmp_path, more)
-    assert lines[1].endswith("has no such head: answer_structural/out/bias")
+    assert lines[1].endswith("has no such head: head_structural/out/bias")
     gate = {"stack/blocks/feedforward/gate/kernel": np.zeros(3, np.float32)}
     with pytest.raises(UserError, match="no place for the parameters stack/blocks/fe"):
         export.write_network(

@@ -47,13 +47,13 @@ def test_parameters_are_those_of_the_folder_on_any_mesh(params, capsys):
     """Rows that only pad the vocabulary keep their initial values, and are named."""
     expected, initial = params
     found, missing = restore_bert(initial)
-    assert missing == ["output/bias from row 99 on", "token/rows from row 99 on"]
+    assert missing == ["output/bias from row 99 on", "token/embedding from row 99 on"]
     for (path, leaf), own in zip(
         jax.tree_util.tree_flatten_with_path(found)[0],
         jax.tree.leaves(expected),
         strict=True,
     ):
-        rows = 99 if path_name(path) in ("output/bias", "token/rows") else len(own)
+        rows = 99 if path_name(path) in ("output/bias", "token/embedding") else len(own)
         array = np.asarray(leaf)
         np.testing.assert_array_equal(array[:rows], own[:rows])
         np.testing.assert_array_equal(array[rows:], 7)
@@ -63,10 +63,10 @@ def test_parameters_are_those_of_the_folder_on_any_mesh(params, capsys):
 
 def test_what_does_not_match_is_named(params, capsys):
     _, initial = params
-    answer = initial["answer_nsp"]
-    rest = {name: tree for name, tree in initial.items() if name != "answer_nsp"}
-    found, missing = restore_bert(rest | {"answer_label": answer})
-    assert {f"answer_label/out/{name}" for name in ("kernel", "bias")} <= {*missing}
+    answer = initial["head_nsp"]
+    rest = {name: tree for name, tree in initial.items() if name != "head_nsp"}
+    found, missing = restore_bert(rest | {"head_label": answer})
+    assert {f"head_label/out/{name}" for name in ("kernel", "bias")} <= {*missing}
     tensors = load_file(FOLDER / "bert" / WEIGHTS)
     pooler = tensors["bert.pooler.dense.weight"].T
     np.testing.assert_array_equal(found["pooler"]["kernel"], pooler)
@@ -110,8 +110,9 @@ def test_another_vocabulary_of_the_same_size_is_refused(params, tmp_path):
 
 
 def test_parameters_of_another_shape_are_refused(params):
-    initial = params[1] | {"place": {"position": jax.numpy.zeros((8, 16))}}
-    with pytest.raises(UserError, match=r"place/position has shape \(20, 16\) there"):
+    initial = params[1] | {"embeddings": {"position": jax.numpy.zeros((8, 16))}}
+    words = r"embeddings/position has shape \(20, 16\) there"
+    with pytest.raises(UserError, match=words):
         restore_bert(initial)
 
 
@@ -163,24 +164,25 @@ def test_t5_unties_its_table_where_the_file_does(tmp_path):
     (tmp_path / "t5" / CONFIG).write_text(json.dumps(changed))
     model = restore.open_model(tmp_path / "t5")
     assert not model.options["tie_embeddings"]
-    shapes = {"output/rows": (128, 16), "token/rows": (128, 16)}
+    shapes = {"output/embedding": (128, 16), "token/embedding": (128, 16)}
     found = restore.restore_network(model, shapes, 0).params
-    np.testing.assert_array_equal(found["output/rows"], found["token/rows"])
+    np.testing.assert_array_equal(found["output/embedding"], found["token/embedding"])
 
 
 def test_electra_is_read_from_a_folder_of_two_networks(tmp_path):
     for part in ("generator", "discriminator"):
         shutil.copytree(FOLDER / f"electra-{part}", tmp_path / part)
     shapes = {
-        "discriminator/token/rows": (128, 16),
-        "discriminator/answer_replaced/out/bias": (1,),
+        "discriminator/token/embedding": (128, 16),
+        "discriminator/head_replaced/out/bias": (1,),
         "generator/output/dense/bias": (8,),
     }
     found = restore.restore(f"hf:{tmp_path}", "", shapes, num_pieces=99)
     assert found.params.keys() == shapes.keys()
     assert any(key.startswith("generator: electra.encoder") for key in found.unused)
-    alone = restore.restore(f"hf:{tmp_path}", "generator", {"token/rows": (128, 8)})
-    assert alone.params["token/rows"].shape == (128, 8)
+    shapes = {"token/embedding": (128, 8)}
+    alone = restore.restore(f"hf:{tmp_path}", "generator", shapes)
+    assert alone.params["token/embedding"].shape == (128, 8)
 
 
 @pytest.mark.parametrize("is_found", [True, False])

@@ -117,7 +117,7 @@ def transform_readout(system: System, part: str, params: dict, width: int) -> st
     x = states(width)
     ours = own.run(lambda net: logits(part_of(net).readout(x)), params)
     head = params[part]["output"] if part else params["output"]
-    table = by_path(params)[("discriminator/" if part else "") + "token/rows"]
+    table = by_path(params)[("discriminator/" if part else "") + "token/embedding"]
     y = norm(head["norm"], gelu(dense(head["dense"], x), own.options), own.options)
     y = y @ table.T + np.asarray(head["bias"])
     fits = same(ours, y[..., : VOCAB.size])
@@ -149,7 +149,7 @@ def pooler(system: System):
     params, (name,) = own.randomized(), [own.objective.sentence_task]
     ours = own.run(lambda net: net.head(name, x), params)
     hidden = dense(params["pooler"], x)
-    out = params[f"answer_{name}"]["out"]
+    out = params[f"head_{name}"]["out"]
     return phrase(
         {
             "dense, tanh": same(ours, dense(out, np.tanh(hidden))),
@@ -187,7 +187,7 @@ def discriminator_head(system: System):
     own, x = small(system.name), states()
     params = own.randomized()
     ours = own.run(lambda net: net.discriminator.head("replaced", x), params)
-    head = params["discriminator"]["answer_replaced"]
+    head = params["discriminator"]["head_replaced"]
     theirs = dense(head["out"], gelu(dense(head["dense"], x), own.options))
     one = ours.shape[-1] == 1 and same(ours, theirs)
     return phrase({"dense, gelu, dense to one value": one})
@@ -200,7 +200,7 @@ def glorot_layers(system: System):
     wide = [
         params["discriminator/stack/project/kernel"],
         params["generator/stack/project/kernel"],
-        params["discriminator/answer_replaced/out/kernel"],
+        params["discriminator/head_replaced/out/kernel"],
     ]
     limits = [np.sqrt(6 / sum(kernel.shape)) for kernel in wide]
     within = zip(wide, limits, strict=True)
@@ -247,11 +247,11 @@ def boundary_head(system: System):
     left, right = states(), states()[:, ::-1]
     offset = np.arange(6)[None]
     ours = own.run(lambda net: logits(net.boundary(left, right, offset)), params)
-    head = params["sides"]
+    head = params["boundary_head"]
     x = np.concatenate([left, right, np.asarray(head["offset"])[offset]], axis=-1)
     for name in ("first", "second"):
         x = norm(head[f"{name}_norm"], gelu(dense(head[name], x), options), options)
-    theirs = x @ np.asarray(params["token"]["rows"]).T + np.asarray(head["bias"])
+    theirs = x @ np.asarray(params["token"]["embedding"]).T + np.asarray(head["bias"])
     equal = same(ours, theirs[..., : VOCAB.size]) and head["offset"].shape[1] == 200
     layers = "two layers (dense, gelu, norm), offsets of width 200"
     return phrase({f"{layers}, the token table, a bias": equal})
@@ -422,7 +422,7 @@ def mention_states(system: System):
 
     def loss(state: np.ndarray) -> float:
         both = np.concatenate(np.split(state, 2, axis=1), axis=-1)
-        values = dense(params["answer_entity"]["out"], both)
+        values = dense(params["head_entity"]["out"], both)
         if values.shape[-1] == 1:
             values = np.concatenate([0 * values, values], axis=-1)
         log_p = values - np.log(np.exp(values).sum(axis=-1, keepdims=True))

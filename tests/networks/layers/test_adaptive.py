@@ -30,7 +30,7 @@ def test_each_cluster_has_a_table_that_the_softmax_shares(
     params = make_params(net, embed_and_read(token))
     own, out = params["token"], params["output"]
     widths = [16, 16 // divisor, 16 // divisor**2]
-    rows = [own["rows"], own["tail_1_rows"], own["tail_2_rows"]]
+    rows = [own["embedding"], own["tail_1_embedding"], own["tail_2_embedding"]]
     assert [table.shape for table in rows] == [
         (128, widths[0]),
         (256, widths[1]),
@@ -72,7 +72,7 @@ def test_biases_do_not_decay_and_projections_start_small(make_options):
     }
     for leaf in (params["token"]["project"], params["output"]["project"]):
         assert abs(leaf.std() - 0.01) < 0.001
-    assert abs(params["token"]["rows"].std() - 0.02) < 0.001
+    assert abs(params["token"]["embedding"].std() - 0.02) < 0.001
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,15 @@ def dependence(network, params, group, **kw):
     """
     length = group["token"].shape[1]
     group = group | {"token": np.tile(np.arange(length), (len(group["token"]), 1))}
-    direction = np.random.default_rng(0).normal(size=params["token"]["rows"].shape[1])
+    width = params["token"]["embedding"].shape[1]
+    direction = np.random.default_rng(0).normal(size=width)
 
     def states(rows):
-        here = params | {"token": {"rows": rows}}
+        here = params | {"token": {"embedding": rows}}
         states = networks.apply(network, here, lambda net: net.states(group, **kw))
         return states[0] @ direction
 
-    grad = jax.jit(jax.jacrev(states))(params["token"]["rows"])
+    grad = jax.jit(jax.jacrev(states))(params["token"]["embedding"])
     return np.any(np.array(grad)[:, :length] != 0, axis=-1)
 
 
@@ -214,7 +215,7 @@ def test_padding_and_packing_leave_other_documents_bit_equal(
     assert np.abs(states[0, :5] - other[0, :5]).max() > 1e-3
     kept = np.setdiff1d(np.arange(50), [7, *group["token"][segment != 2]])
     np.testing.assert_array_equal(
-        grads["token"]["rows"][kept], other_grads["token"]["rows"][kept]
+        grads["token"]["embedding"][kept], other_grads["token"]["embedding"][kept]
     )
     for x, y in zip(
         jax.tree.leaves(grads["stack"]),
@@ -287,8 +288,8 @@ def test_appended_queries_equal_two_streams(make_options, make_group, make_param
 
     params = make_params(network, states)
     ours = jax.jit(lambda p: networks.apply(network, p, states))(params)[0]
-    rows = np.float64(params["token"]["rows"])
-    position_rows = np.float64(params["place"]["position"])
+    rows = np.float64(params["token"]["embedding"])
+    position_rows = np.float64(params["embeddings"]["position"])
     theirs = two_streams(
         params["stack"],
         2,

@@ -38,7 +38,7 @@ def test_a_head_is_two_layers_or_one(spec, hidden, make_options, make_params):
     network = Transformer(make_options(), size=50, heads={"label": spec})
     label = lambda net: net.head("label", states)  # noqa: E731
     params = make_params(network, label)
-    own, is_pooled = params["answer_label"], spec == networks.HeadSpec(3, "tanh")
+    own, is_pooled = params["head_label"], spec == networks.HeadSpec(3, "tanh")
     assert ("pooler" in params) == is_pooled
     first = params["pooler"] if is_pooled else own.get("dense")
     expected = states if hidden is None else hidden(dense(states, first))
@@ -64,9 +64,9 @@ def test_only_a_head_of_fine_tuning_has_dropout(make_options, make_params):
         network = Transformer(options, size=50, heads=heads)
         fn = lambda net: {name: net.head(name, states) for name in heads}  # noqa: E731
         params = make_params(network, fn)
-        kernel = params["answer_label"]["out"]["kernel"]
-        params["answer_label"]["out"]["kernel"] = np.ones_like(kernel)
-        params["answer_label"]["out"]["bias"] = np.zeros(2, np.float32)
+        kernel = params["head_label"]["out"]["kernel"]
+        params["head_label"]["out"]["kernel"] = np.ones_like(kernel)
+        params["head_label"]["out"]["bias"] = np.zeros(2, np.float32)
         return networks.apply(network, params, fn, key)
 
     options = make_options(width=400, dropout=0.5, head_dropout=0.25)
@@ -136,14 +136,14 @@ def test_a_boundary_head_reads_two_states_and_an_offset(make_options, make_param
         return net.boundary(left, right, offset), net.readout(net.states(group))
 
     params = make_params(network, readouts)
-    own = params["sides"]
+    own = params["boundary_head"]
     assert own["offset"].shape == (4, 200)
     x = np.concatenate([left, right, own["offset"][offset]], axis=-1)
     for layer in ("first", "second"):
         x = norm(gelu(dense(x, own[layer])), own[f"{layer}_norm"])
     readout, other = apply(network, params, readouts)
     np.testing.assert_allclose(readout.feature, x, atol=2e-5)
-    np.testing.assert_array_equal(readout.table, params["token"]["rows"])
+    np.testing.assert_array_equal(readout.table, params["token"]["embedding"])
     np.testing.assert_array_equal(readout.table, other.table)
     np.testing.assert_array_equal(readout.bias[:50], own["bias"][:50])
     assert (np.array(readout.bias[50:]) < -1e8).all() and readout.size == 50
@@ -160,7 +160,7 @@ def test_a_bilms_directions_share_embeddings_and_readout_but_no_stack(
         return [one.readout(one.states(group)) for one in directions]
 
     params = make_params(network, both)
-    assert set(params["forward"]) == {"token", "place", "stack", "output"}
+    assert set(params["forward"]) == {"token", "embeddings", "stack", "output"}
     assert set(params["backward"]) == {"stack"}
     forward, backward = apply(network, params, both)
     for shared in ("table", "bias"):
@@ -187,7 +187,7 @@ def test_post_norm_models_have_an_embedding_norm_unless_configured(
     def has_norm(**changes):
         network = Transformer(make_options(**changes), size=50)
         params = make_params(network, lambda net: net.states(group))
-        return "norm" in params["place"]
+        return "norm" in params["embeddings"]
 
     assert has_norm(norm_placement="post") and not has_norm(norm_placement="pre")
     assert has_norm(embedding_norm="always")

@@ -229,7 +229,7 @@ def test_only_distances_and_equality_of_token_types_matter(
     )
     network = Transformer(options, size=50)
     params = make_params(network, lambda net: net.states(group))
-    assert "kind" not in params.get("place", {})
+    assert "token_type" not in params.get("embeddings", {})
     run = states_of(network, params, group)
     first = run(group)
     moved = group | {"position": group["position"] + 10**9}
