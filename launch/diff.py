@@ -10,7 +10,7 @@ how often it saves), and 1 if something does.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,18 +53,20 @@ def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
     """The lines that say what two runs differ in."""
     for number, each in enumerate(runs, 1):
         yield f"{number}: {each.name}"
+    reasons = MAY_DIFFER | _hidden_changes(found)
     for title, keys in (("config", found.config), ("provenance", found.provenance)):
         yield f"\n{title}:" if keys else f"\n{title}: equal"
-        yield from _aligned(map(_key_words, keys))
-    for each in runs:
-        if each.provenance.get("dirty"):
-            yield f"  {each.name}: its code had changes that are in no commit"
+        yield from _aligned(_key_words(each, reasons) for each in keys)
     if found.first_step is not None:
-        before = f"{found.num_equal} steps are equal, then "
-        yield f"\nmetrics: {before}step {found.first_step} differs"
+        yield (
+            f"\nmetrics: step {found.first_step} is the first that differs of the "
+            f"{found.num_shared} that both logged"
+        )
         yield from _aligned(map(_metric_words, found.first))
+    elif found.num_shared:
+        yield f"\nmetrics: equal in the {found.num_shared} steps that both logged"
     else:
-        yield f"\nmetrics: all {found.num_equal} steps of both are equal"
+        yield "\nmetrics: there is no step that both logged"
     one, two = found.last_steps
     if one != two:
         yield f"  the last step is {one} of 1, and {two} of 2"
@@ -73,17 +75,25 @@ def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
             yield f"  {number} alone has {', '.join(names)}"
     if found.last:
         yield "\nlatest metrics:"
-        words = {None: "", 0: "1 is better", 1: "2 is better"}
-        if "objective.name" in [each.key for each in found.config]:
-            words = dict.fromkeys(words, "")  # their losses are not comparable
-        yield from _aligned([*_metric_words(m), words[m.better]] for m in found.last)
+        yield from _aligned(map(_metric_words, found.last))
     for name in shared_losses(runs):
         yield f"\n{name}:"
         yield from _curve_lines([each.curve(name) for each in runs])
 
 
-def _key_words(difference: Difference) -> list[str]:
-    why = MAY_DIFFER.get(difference.key)
+def _hidden_changes(found: Differences) -> dict[str, str]:
+    """Key of provenance -> what has changed, where no other key says so."""
+    differ = {each.key for each in (*found.config, *found.provenance)}
+    reasons = {}
+    if "commit" not in differ:
+        reasons["code"] = "of one commit: changes that are in none"
+    if not any(key.startswith("data.") for key in differ):
+        reasons["data"] = "the files behind equal keys have changed"
+    return reasons
+
+
+def _key_words(difference: Difference, reasons: Mapping[str, str]) -> list[str]:
+    why = reasons.get(difference.key)
     words = map(_text, difference.values)
     return [difference.key, *words, f"({why})" if why else ""]
 
@@ -96,7 +106,7 @@ def _text(value: Any) -> str:
 
 def _metric_words(metric: MetricDifference) -> list[str]:
     one, two = metric.values
-    relative = f"({abs(metric.gap / one):.1e} of it)" if one else ""
+    relative = f"({100 * metric.gap / one:+.2g} %)" if one else ""
     return [metric.name, f"{one:.8g}", f"{two:.8g}", f"{metric.gap:+.3g}", relative]
 
 

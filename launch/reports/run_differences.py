@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from research import metrics
 from research.errors import UserError
 from research.files.json_files import read_json
 from research.run.identity import flatten, read_run_config
@@ -15,7 +14,7 @@ from research.run.workdir import CHANGEABLE_KEYS
 
 MAY_DIFFER = {
     **dict.fromkeys(CHANGEABLE_KEYS, "a restart may change it"),
-    **dict.fromkeys(("command", "started"), "of each start"),
+    "started": "of each start",
     **dict.fromkeys(("devices", "processes"), "as the mesh may"),
 }
 """Keys of configs and of provenance that do not say what is computed, and why."""
@@ -69,20 +68,14 @@ class MetricDifference(NamedTuple):
         """The second value minus the first."""
         return self.values[1] - self.values[0]
 
-    @property
-    def better(self) -> int | None:
-        """The run with the better value, 0 or 1; None: it is not known what is."""
-        sign = metrics.signs().get(self.name.rpartition("/")[2])
-        return None if sign is None else int(sign * self.gap > 0)
-
 
 class Differences(NamedTuple):
     """What two runs differ in."""
 
     config: list[Difference]
     provenance: list[Difference]
-    num_equal: int  # steps of both before the first one whose metrics differ
-    first_step: int | None  # that differs; None: none does
+    num_shared: int  # steps that both logged
+    first_step: int | None  # of these whose metrics differ; None: none does
     first: list[MetricDifference]  # at that step
     last: list[MetricDifference]  # of the latest values
     alone: tuple[list[str], list[str]]  # metrics that one run has, and the other lacks
@@ -110,6 +103,7 @@ def read_run(path: str) -> Run:
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")
     config = flatten(read_run_config(workdir))
+    origin.pop("command", None)  # its keys are in the config
     return Run(path, config, flatten(origin), read_metrics(workdir))
 
 
@@ -121,8 +115,8 @@ def compare_runs(one: Run, two: Run) -> Differences:
     latest, other = latest_metrics(one.lines), latest_metrics(two.lines)
     return Differences(
         config=_differences(one.config, two.config),
-        provenance=_differences(one.provenance, two.provenance),
-        num_equal=len(shared) if first is None else shared.index(first),
+        provenance=_provenance_differences(one.provenance, two.provenance),
+        num_shared=len(shared),
         first_step=first,
         first=each.get(first, []),
         last=_metric_differences(latest, other),
@@ -137,6 +131,12 @@ def compare_runs(one: Run, two: Run) -> Differences:
 def _differences(one: Mapping, two: Mapping) -> list[Difference]:
     pairs = {key: (one.get(key, ABSENT), two.get(key, ABSENT)) for key in one | two}
     return [Difference(key, pair) for key, pair in pairs.items() if pair[0] != pair[1]]
+
+
+def _provenance_differences(one: Mapping, two: Mapping) -> list[Difference]:
+    """Those of what both have: versions differ in what they record."""
+    both = one.keys() & two.keys()
+    return [each for each in _differences(one, two) if each.key in both]
 
 
 def _metric_differences(one: Mapping, two: Mapping) -> list[MetricDifference]:

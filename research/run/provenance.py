@@ -1,6 +1,7 @@
 """Records what produced a run's numbers: config, code, packages, device and data."""
 
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import platform
@@ -37,7 +38,7 @@ def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
         "command": sys.argv,
         "started": datetime.datetime.now(datetime.UTC).isoformat(),
         "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain")),
+        "code": _code_hash(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "device": device.device_kind,
@@ -46,6 +47,15 @@ def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
         "data": fingerprint,
         "constants": constants,
     }
+
+
+def _code_hash() -> str:
+    """A hash of this program's source files, whether they are in a commit or not."""
+    root = Path(__file__).parents[1]
+    total = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(f"{path.relative_to(root)} ".encode() + path.read_bytes())
+    return total.hexdigest()[:12]
 
 
 def _git(*command: str) -> str | None:
@@ -76,7 +86,7 @@ def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> Non
     """
     shared = {
         name: json.dumps(provenance[name], sort_keys=True)
-        for name in ("commit", "packages", "data", "constants")
+        for name in ("commit", "code", "packages", "data", "constants")
     }
     processes.assert_equal_across_hosts(
         config=json.dumps(config, sort_keys=True), **shared

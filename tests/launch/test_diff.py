@@ -49,7 +49,7 @@ def test_a_copy_does_not_differ(pair, capsys):
     code, text = call(capsys, *pair)
     assert code == DONE
     assert "config: equal" in text and "provenance: equal" in text
-    assert "metrics: all 2 steps of both are equal" in text
+    assert "metrics: equal in the 2 steps that both logged" in text
 
 
 def test_a_neutral_key_that_one_lacks_and_what_may_differ_do_not_count(pair, capsys):
@@ -91,13 +91,30 @@ def test_what_says_what_is_computed_counts(pair, capsys, file, change, words):
     assert code == FAILED and words in text
 
 
-def test_code_that_is_in_no_commit_is_said(pair, capsys):
-    edit(pair[1] / "provenance.json", lambda content: content.update(dirty=True))
-    edit(pair[0] / "provenance.json", lambda content: content.update(dirty=False))
+def test_what_has_changed_behind_an_equal_key_is_said(runs, capsys, tmp_path):
+    pair = tmp_path / "one", tmp_path / "two"
+    for path in pair:
+        shutil.copytree(runs[0], path)
+    one, two = (path / "provenance.json" for path in pair)
+    edit(two, lambda content: content.update(code="abc", data="def"))
+    assert "  code  " not in call(capsys, *pair)[1]  # an earlier version has none
+    edit(one, lambda content: content.update(code="ghi"))
     code, text = call(capsys, *pair)
     assert code == FAILED
-    assert f"{pair[1]}: its code had changes that are in no commit" in text
-    assert f"{pair[0]}: its code" not in text
+    (line,) = (line for line in text.splitlines() if line.startswith("  code "))
+    assert line.endswith("(of one commit: changes that are in none)")
+    assert "(the files behind equal keys have changed)" in text
+    edit(two, lambda content: content.update(commit="xyz"))
+    edit(pair[1] / "config.json", lambda content: content["data"].update(held_out=0.3))
+    text = call(capsys, *pair)[1]
+    assert "changes that" not in text and "behind equal keys" not in text
+
+
+def test_runs_that_logged_no_step_of_the_same_number(pair, capsys):
+    path = pair[1] / "metrics.jsonl"
+    path.write_text('{"step": 5, "train/loss": 1.0}\n')
+    code, text = call(capsys, *pair)
+    assert code == FAILED and "metrics: there is no step that both logged" in text
 
 
 def test_the_first_step_that_differs_is_shown_with_how_much(pair, capsys):
@@ -110,18 +127,18 @@ def test_the_first_step_that_differs_is_shown_with_how_much(pair, capsys):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, text = call(capsys, *pair)
     assert code == FAILED
-    assert "metrics: 1 steps are equal, then step 6 differs" in text
+    words = "metrics: step 6 is the first that differs of the 2 that both logged"
+    assert words in text
     assert f"  train/loss  {before:.8g}  {before - 0.25:.8g}  -0.25  " in text
     assert "the last step is 6 of 1, and 9 of 2" in text
-    assert "2 alone has train/new" in text and "2 is better" in text
+    assert "2 alone has train/new" in text
     assert "the largest difference is -0.25, at step 6" in text
 
 
 def test_runs_of_two_objectives_are_compared_key_by_key(runs, capsys, tmp_path):
     code, text = call(capsys, *runs[:2], f"--to={tmp_path}/sub/curves.svg")
     assert code == FAILED and "  objective.name " in text
-    assert "metrics: 0 steps are equal, then step 3 differs" in text
-    assert "is better" not in text  # their losses are not comparable
+    assert "metrics: step 3 is the first that differs of the 2" in text
     first = (tmp_path / "sub" / "curves.svg").read_bytes()
     call(capsys, *runs[:2], f"--to={tmp_path}/curves.svg")
     assert b"<svg" in first and (tmp_path / "curves.svg").read_bytes() == first

@@ -149,8 +149,8 @@ MUTANTS = [
     Mutant(
         "a cell with a missing run is filled from the other runs",
         CELLS,
-        "if not all(trial.done and column.ready(trial) for trial in trials):",
-        "if not any(trial.done and column.ready(trial) for trial in trials):",
+        "if not all(trial.done and column.ready(trial) for trial in ended):",
+        "if not any(trial.done and column.ready(trial) for trial in ended):",
         TEST_TABLES,
         "leaves_its_cells_empty",
     ),
