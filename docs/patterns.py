@@ -137,6 +137,7 @@ def main() -> None:
     figure.tight_layout()
     path = Path(__file__).with_name("patterns.svg")
     figure.savefig(path, metadata={"Date": None})
+    print(path)
 
 
 if __name__ == "__main__":

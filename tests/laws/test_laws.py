@@ -36,8 +36,12 @@ def own_dependencies(call: Call) -> np.ndarray:
     mask = np.array(attention_mask(jax.tree.map(np.asarray, call.group)))[0]
     is_key = np.arange(len(mask)) < (call.num_keys or len(mask))
     mask = is_key & (mask | np.eye(len(mask), dtype=bool))  # queries read no tokens
-    closed = mask == (mask.astype(int) @ mask > 0)
-    assert closed.all(), "a token is seen through another one that attends to it"
+    through = mask.astype(int) @ mask > 0
+    for query, key in np.argwhere(through & ~mask):
+        raise AssertionError(
+            f"row 0: position {query} sees position {key} through another one, which "
+            "attends to it"
+        )
     return mask
 
 

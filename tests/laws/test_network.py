@@ -232,8 +232,15 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
     table = params["token"]["embedding"]
     found = np.any(np.array(reads(table))[:, :LENGTH] != 0, axis=-1)
     is_text = group["segment"][0] > 0
-    np.testing.assert_array_equal(found[is_text], attention_mask(group)[0][is_text])
-    assert not found[~is_text][:, is_text].any()
+    allowed = attention_mask(group)[0]
+    for query, key in np.argwhere((found != allowed) & is_text[:, None]):
+        does, may = found[query, key], allowed[query, key]
+        raise AssertionError(
+            f"the state of position {query} {'reads' if does else 'does not read'} "
+            f"position {key}, which segment, rank and reach "
+            f"{'allow' if may else 'forbid'}"
+        )
+    assert not found[~is_text][:, is_text].any(), "padding reads text"
 
 
 @cases()

@@ -19,7 +19,9 @@ def append_queries(
     """Appends a query for each target, and scores it.
 
     Args:
-      content: the six arrays of the text, [B, L] each.
+      content: the six arrays of the text, [B, L] each. A query reads what the token at
+        its target reads, but for that token: its reach is one less. Lowest ranks and
+        second intervals are not among them: they might show the token.
       chosen: [B, L] bool, the targets; at most K = `num_scored` of a row.
     """
     length = chosen.shape[1]
