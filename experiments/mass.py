@@ -6,17 +6,16 @@ A span of half the tokens is masked for the encoder (80 % masks, 10 % random, 10
 unchanged); the decoder reads the span alone, at its positions, and all of it is scored;
 it attends to the encoder's positions without a mask. One span in five begins the text,
 one in five ends it with eos (released code, trainer.py, EncDecTrainer). The two corpora
-of data.mixture are languages: token types, each with its own output layer of attention
-to the encoder (released: attention_setting v1). Encoder and decoder have a token table
-each; the decoder's is also the softmax's, with a bias.
+of data.mixture are languages, one a batch: token types, each with its own output layer
+of attention to the encoder (released: attention_setting v1). Encoder and decoder have a
+token table each; the decoder's is also the softmax's, with a bias.
 
 Look at: --config.objective.rate from 0.1 to 0.9 (the paper's Figure 5: half is best).
 
 The batch is the released command's 3,000 tokens, for one device.
 
 Departs (docs/fidelity.md has the values): objective.text_unit; shortest sentence; rate
-of the first step, in parts of peak / warm-up; clipping; first token of a sentence;
-languages of a batch.
+of the first step, in parts of peak / warm-up; clipping; first token of a sentence.
 """
 
 from experiments import base
@@ -27,7 +26,7 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2})}
 
 def get_config(size: str = "small"):
     config = base.get_config(size)
-    config.data.vocabulary = "bpe"
+    config.data.update(vocabulary="bpe", mixing="batches")
     config.objective.update(name="mass", span_start="edges")
     config.objective.update(decoder_start="previous", text_unit="passage")
     config.objective.update(candidates="all", random_tokens="all")

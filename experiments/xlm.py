@@ -6,11 +6,11 @@
 15 % of the tokens are masked, 80/10/10, rare ones more often (section 3.3: weights are
 the inverse square root of the frequency). A corpus is parallel text, a file of two
 columns or, with --config.data.fields=en,fr, files *.en and *.fr, or text in one
-language. Of parallel text a row is a sentence and its translation, whose positions
-restart at 0, so that a masked word may be inferred from the other language; text in one
-language is read in streams of 256 tokens. The token type is the language. Both kinds of
-text are sampled equally often, corpora of one kind in proportion to (their tokens) **
-0.7 (section 3.5):
+language. Of parallel text a row is a sentence and its translation, in either order,
+whose positions restart at 0, so that a masked word may be inferred from the other
+language; text in one language is read in streams of 256 tokens. The token type is the
+language, and a batch is of one corpus. Both kinds of text are sampled equally often,
+corpora of one kind in proportion to (their tokens) ** 0.7 (section 3.5):
 
     --config.data.mixture='{"1.tsv": 1, "2-en.txt": 1, "2-fr.txt": 1}' \
     --config.objective.languages='0:1 0 1'
@@ -26,9 +26,9 @@ The README's commands leave sample_alpha at 0, which masks each token, separator
 with probability 0.15.
 
 Departs (docs/fidelity.md has the values): optimizer.beta2; optimizer.warmup_steps;
-optimizer.schedule; rate of the first step, in parts of peak / warm-up; languages of a
-batch; number of masked tokens; sampling of the vocabulary's text; pairs with more than
-100 tokens on a side; rows of pairs in a batch; end of a line.
+optimizer.schedule; rate of the first step, in parts of peak / warm-up; number of masked
+tokens; sampling of the vocabulary's text; pairs with more than 100 tokens on a side;
+rows of pairs in a batch; end of a line.
 """
 
 from experiments import base
@@ -39,7 +39,9 @@ SIZES = ("tiny", "small", "base")
 def get_config(size: str = "small"):
     config = base.get_config(size)
     config.data.update(vocabulary="bpe", normalizer="uncased", alpha=0.7)
+    config.data.mixing = "batches"
     config.objective.update(name="tlm", random_tokens="all", sample_alpha=0.5)
+    config.objective.order = "random"
     config.model.update(
         token_types=2, norm_placement="post", norm_epsilon=1e-12, dropout=0.1
     )

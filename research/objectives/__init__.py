@@ -250,6 +250,11 @@ def config_objective(config: Any) -> Objective:
 
 def _check_length_buckets(data: Any, objective: Objective, name: str) -> None:
     lengths = [*data.length_buckets]
+    if data.mixing == "batches":
+        raise UserError(
+            "data.length_buckets mixes the corpora of a batch; set data.mixing=rows or "
+            "data.length_buckets=[]"
+        )
     if objective.row_length is None:
         raise UserError(
             f"data.length_buckets: rows of objective {name} have one length; set "

@@ -60,6 +60,8 @@ class Objective(objectives.Objective):
     # drawn from; all: the whole vocabulary (XLM's code)
     side: str = choice("both", ("both", "one", "first", "second"))  # what is read of a
     # pair; one: a random side
+    order: str = choice("given", ("given", "random"))  # of a pair's two sides; random:
+    # either of both (XLM's command for XNLI)
     languages: str = free_text("0:1")  # token types of a parallel corpus's sides,
     # 0:1, or of a corpus in one language, 0: one entry for all corpora, or one for
     # each of data.mixture in order of their names, between spaces. With
@@ -133,7 +135,12 @@ class Objective(objectives.Objective):
             `sample_alpha` is above 0 but the text has no counts of tokens.
         """
         types = self._types_of_rows(example.corpus)
-        text, second_begin = self._text(example, key, vocab, length, types[:, 1] < 0)
+        is_stream, swapped = types[:, 1] < 0, np.zeros(len(types), bool)
+        if self.order == "random":
+            swapped = ~is_stream & (counter_rng.uniform(key, "order", 1)[:, 0] < 0.5)
+        order = {"is_stream": is_stream, "swapped": swapped}
+        text, second_begin = self._text(example, key, vocab, length, **order)
+        types = np.where(swapped[:, None], types[:, ::-1], types)
         if self.predict == "next":
             scored = _next_tokens(text, vocab)
             group = input_format.causal_input(text.token, text.length)
@@ -176,12 +183,15 @@ class Objective(objectives.Objective):
         return token_rates(count.tobytes(), self.sample_alpha, self.rate)
 
     def _text(
-        self, example: Example, key, vocab: VocabInfo, length: int, is_stream
+        self, example: Example, key, vocab: VocabInfo, length: int, **order: np.ndarray
     ) -> tuple[input_format.Text, np.ndarray]:
-        """The rows, and [B]: the position of the eos before the second side.
+        """The rows, and [B]: the position of the eos before the side that is second.
 
-        is_stream: [B] bool, the rows in one language.
+        Args:
+          order: is_stream [B] bool, the rows in one language; swapped [B] bool, those
+            whose second side is written first.
         """
+        is_stream, swapped = order["is_stream"], order["swapped"]
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
         starts = (example.flags & PARAGRAPH) > 0
         starts[:, :1] = False
@@ -196,6 +206,7 @@ class Objective(objectives.Objective):
             size[second, 0], size[~second, 1] = 0, 0
         size[is_stream] = 0
         begin = np.stack([0 * cut, cut], axis=1)
+        begin[swapped], size[swapped] = begin[swapped, ::-1], size[swapped, ::-1]
         prefixes = (vocab.eos_id, vocab.eos_id)
         text = input_format.concatenate_spans(
             example, begin, size, vocab, length, prefixes=prefixes

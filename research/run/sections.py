@@ -50,6 +50,8 @@ class Data:
     # if it has one. Files of data.test may lack it
     mixture: dict = dataclasses.field(default_factory=dict, metadata=RATES)  # corpus ->
     # rate; when not empty, replaces corpus
+    mixing: str = choice("rows", ("rows", "batches"))  # what is of one corpus of the
+    # mixture; batches: all rows of a batch are (XLM, MASS: one language a batch)
     task: str = free_text("")  # replaces corpus: a seqio task or mixture (its module
     # before a colon if it must be imported), or a folder of batches of launch.prepare
     reader: str = choice("native", ("native", "seqio"))  # seqio: through its registry;

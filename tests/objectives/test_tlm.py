@@ -81,6 +81,37 @@ def test_positions_restart_and_token_types_are_languages(sizes):
         assert batch["token_type"][row].tolist() == types + [0] * (48 - here)
 
 
+def test_either_side_is_first_and_a_row_without_a_second_stays():
+    sizes = [(5, 9)] * 400 + [(5, 0)] * 20
+    example = parallel(sizes, 20)
+    batch = corrupt(example, 24, languages="3:1", order="random")
+    token = restored(batch)
+    swapped = batch["token_type"][:, 0] == 1
+    test = stats.binomtest(int(swapped[:400].sum()), 400)
+    assert test.pvalue > SIGNIFICANCE and not swapped[400:].any()
+    for row, (_, second) in enumerate(sizes):
+        x, y = example.token[row, :5], example.token[row, 5 : 5 + second]
+        sides = [(3, x), (1, y)] if second else [(3, x)]
+        sides = sides[::-1] if swapped[row] else sides
+        text = [t for _, side in sides for t in (VOCAB.eos_id, *side, VOCAB.eos_id)]
+        types = [n for n, side in sides for _ in range(len(side) + 2)]
+        position = [i for _, side in sides for i in range(len(side) + 2)]
+        here = len(text)
+        assert token[row, :here].tolist() == text
+        assert batch["token_type"][row, :here].tolist() == types
+        assert batch["position"][row, :here].tolist() == position
+
+
+def test_streams_and_single_sides_have_no_order():
+    example = parallel([(6, 8)] * 300, 20)
+    for fields in ({"languages": "2"}, {"side": "first"}):
+        one, other = (
+            corrupt(example, 20, order=order, **fields) for order in ("given", "random")
+        )
+        for name, array in one.items():
+            np.testing.assert_array_equal(array, other[name], err_msg=name)
+
+
 def test_each_token_of_both_sides_is_masked_by_itself_and_no_special():
     batch = corrupt(parallel([(20, 40)] * 2000, 60), 64)
     number = batch["weight"].sum(axis=1).astype(int)

@@ -34,6 +34,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "tlm": [
         {},
         {"side": "one", "languages": "1:2", "only": "corrupt"},
+        {"order": "random", "only": "corrupt"},
         {"languages": "3", "predict": "next"},
         {"languages": "3", "predict": "next", "only": "corrupt", "packed": True},
     ],

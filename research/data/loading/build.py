@@ -55,6 +55,11 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     corpus = loaded[0] if len(loaded) == 1 else join_corpora(loaded)
     vocabulary = load_or_train(data, corpus, cache)
     text_spec = objective.text_spec(data.length)
+    if text_spec.contiguous and data.mixing == "batches":
+        raise UserError(
+            f"data.mixing is batches, but objective {config.objective.name} reads "
+            "contiguous streams, each row one corpus; set data.mixing=rows"
+        )
     index_corpora = partial(_index_corpora, data, text_spec, vocabulary, cache)
     train = index_corpora(loaded, data.train_split)
     held_out = index_corpora(evaluated, data.eval_split)
@@ -83,7 +88,8 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         dupe_factor=data.dupe_factor,
     )
     copies = _train_copies(data, text_spec, train, cache)
-    train_source = text_source(train, rates=rates, copies=copies)
+    order = {"copies": copies, "mixing": data.mixing}
+    train_source = text_source(train, rates=rates, **order)
     train_source.check_batch_size()
     eval_source = text_source(held_out, rates={named: 1.0} if named else rates)
 

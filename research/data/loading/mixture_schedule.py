@@ -19,29 +19,35 @@ class MixtureSchedule(NamedTuple):
     """A periodic sequence of corpora, in which each occurs as often as its rate says.
 
     An example has a counter in the mixture; among the examples of its corpus it has
-    another, its corpus counter.
+    another, its corpus counter. An entry of the period stands for `run` examples, one
+    after the other.
     """
 
     corpus: np.ndarray  # [T] int64, the corpus of each entry
     earlier: np.ndarray  # [T] int64, how often that corpus occurs earlier in the period
     count: np.ndarray  # [C] int64, entries of each corpus
+    run: int = 1
 
     def locate(self, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """[n] counter -> its corpus [n] and corpus counter [n]."""
-        period, entry = np.divmod(counter, len(self.corpus))
+        nth_run, within = np.divmod(counter, self.run)
+        period, entry = np.divmod(nth_run, len(self.corpus))
         corpus = self.corpus[entry]
-        return corpus, period * self.count[corpus] + self.earlier[entry]
+        own_run = period * self.count[corpus] + self.earlier[entry]
+        return corpus, own_run * self.run + within
 
     def counter(self, corpus: np.ndarray, corpus_counter: np.ndarray) -> np.ndarray:
         """[n] corpus and corpus counter -> counter [n]: the inverse of `locate`."""
-        period, nth = np.divmod(corpus_counter, self.count[corpus])
+        own_run, within = np.divmod(corpus_counter, self.run)
+        period, nth = np.divmod(own_run, self.count[corpus])
         entry = np.argsort(self.corpus, kind="stable")
         first = np.cumsum(self.count) - self.count
-        return period * len(self.corpus) + entry[first[corpus] + nth]
+        nth_run = period * len(self.corpus) + entry[first[corpus] + nth]
+        return nth_run * self.run + within
 
 
-def make_schedule(rates: Collection[float]) -> MixtureSchedule:
-    """Interleaves corpora so that each is always within one example of its rate.
+def make_schedule(rates: Collection[float], run: int = 1) -> MixtureSchedule:
+    """Interleaves corpora so that each is always within one run of its rate.
 
     Each entry goes to the corpus whose next example is due first, among those that it
     does not put ahead of their rates (Tijdeman 1980). Rates are taken as the decimals
@@ -50,6 +56,7 @@ def make_schedule(rates: Collection[float]) -> MixtureSchedule:
 
     Args:
       rates: [C], each above 0; they are divided by their sum.
+      run: examples of one corpus that follow each other.
 
     Raises:
       UserError: a rate is not above 0, or so small that its corpus would never be read.
@@ -80,4 +87,4 @@ def make_schedule(rates: Collection[float]) -> MixtureSchedule:
         corpus[entry], earlier[entry] = chosen, taken[chosen]
         taken[chosen] += 1
     assert (taken == count).all()
-    return MixtureSchedule(corpus, earlier, count)
+    return MixtureSchedule(corpus, earlier, count, run)

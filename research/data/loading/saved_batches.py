@@ -19,10 +19,10 @@ from research.errors import UserError
 META_FILE = "batches.json"
 """Written last: a folder without it is incomplete."""
 
-BATCH_KEYS = ("length", "packing", "dupe_factor", "pairs")
+BATCH_KEYS = ("length", "packing", "dupe_factor", "pairs", "mixing")
 """Keys of config.data that batches depend on, but for those of the text itself."""
 
-LATER_SETTINGS = {"data.pairs": "once"}
+LATER_SETTINGS = {"data.pairs": "once", "data.mixing": "rows"}
 """Values of keys that folders may lack which were saved before there were such keys."""
 
 VOCAB_ARRAYS = {

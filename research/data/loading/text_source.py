@@ -67,6 +67,7 @@ class TextSource:
         batch_size: int,
         dupe_factor: int = 0,
         copies: Sequence[Copies] = (),
+        mixing: str = "rows",
     ):
         """`indices[i]` is sampled at the rate of the i-th name in `rates`.
 
@@ -77,6 +78,7 @@ class TextSource:
             epoch has its own.
           copies: of each corpus, whose first index is that of `indices`; none: each
             corpus has one index.
+          mixing: data.mixing, whether rows or batches are of one corpus.
         """
         self.rates = dict(rates)
         self.indices = tuple(indices)
@@ -85,6 +87,7 @@ class TextSource:
         self.vocab = vocab
         self.seed, self.batch_size = seed, batch_size
         self.dupe_factor = dupe_factor
+        self._rows_of_one_corpus = batch_size if mixing == "batches" else 1
         text_spec = objective.text_spec(length)
         self.contiguous = text_spec.contiguous
         self.reverse = self.contiguous and text_spec.reverse
@@ -107,8 +110,9 @@ class TextSource:
         texts = [[each.stream.fingerprint, each.fingerprint] for each in indices]
         words = [lexicon.lexicon_fingerprint(vocab.lexicon)] if vocab.lexicon else []
         repacked = [["copies", dupe_factor]] if copies else []
+        mixed = [["mixing", mixing, batch_size]] if mixing != "rows" else []
         self.fingerprint = caches.fingerprint(
-            [texts, *map(float, rates.values()), *words, *repacked]
+            [texts, *map(float, rates.values()), *words, *repacked, *mixed]
         )
 
     def rows(
@@ -216,7 +220,7 @@ class TextSource:
     @functools.cached_property
     def schedule(self) -> MixtureSchedule:
         """Which corpus each row is from."""
-        return make_schedule(self.rates.values())
+        return make_schedule(self.rates.values(), self._rows_of_one_corpus)
 
     def check_batch_size(self) -> None:
         """Checks that each corpus has at least one row and enough text for its rows.

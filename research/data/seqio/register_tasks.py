@@ -74,10 +74,15 @@ def register(config: Any, objective: Any, opened: OpenedText | None = None) -> s
 
 
 def refuse_contiguous(config: Any, objective: Any) -> None:
-    """Raises UserError if the objective reads contiguous streams.
+    """Raises UserError if the objective reads contiguous streams, or batches are mixed.
 
     Their order depends on the batch size, which the registry does not know.
     """
+    if config.data.mixing == "batches":
+        raise UserError(
+            "data.mixing is batches, which seqio tasks cannot give: they do not know "
+            "the size of a batch; set data.mixing=rows or data.reader=native"
+        )
     if objective.text_spec(config.data.length).contiguous:
         raise UserError(
             f"objective {config.objective.name} reads contiguous streams, which seqio "

@@ -185,6 +185,31 @@ def test_alpha_sets_the_rates_by_the_tokens_of_each_corpus(make):
     assert len({data.fingerprint for data in (given, flat, whole)}) == 3
 
 
+def test_a_batch_is_of_one_corpus_and_each_example_is_read_once(make):
+    data = make("mixture", "lm", mixing="batches")
+    source = data.train.source
+    corpus, own = source.schedule.locate(np.arange(8 * 10 * 4))
+    by_batch = corpus.reshape(-1, 8)
+    assert (by_batch == by_batch[:, :1]).all()
+    np.testing.assert_array_equal(np.bincount(by_batch[:, 0]), [12, 28])
+    batch = concatenate(data.train.batches(0, None, 40))
+    first = np.cumsum(source.sizes) - source.sizes
+    from_corpus = np.searchsorted(first, batch["example"], side="right") - 1
+    np.testing.assert_array_equal(from_corpus, corpus)
+    for number, size in enumerate(source.sizes):
+        read = batch["example"][(corpus == number) & (own < size)]
+        assert len(set(read.tolist())) == len(read)
+    rows = make("mixture", "lm")
+    assert data.fingerprint != rows.fingerprint
+
+
+def test_batches_of_one_corpus_are_refused_where_rows_continue(corpora, folder):
+    config = small_data.config(corpora["mixture"], folder / "cache", "lm", mem_len=8)
+    config.data.update(mixing="batches", stride=0)
+    with pytest.raises(UserError, match=r"mixing is batches.*contiguous streams"):
+        small_data.open_small(config)
+
+
 def test_kinds_of_text_in_a_mixture_are_sampled_equally_often(corpora, folder):
     """XLM: parallel text by documents, text in one language as streams; each kind by
     its own sizes."""

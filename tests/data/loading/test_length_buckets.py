@@ -167,6 +167,7 @@ def test_an_evaluation_reads_each_example_once_in_its_own_order(make, name):
         ({"lengths": (48,)}, "from 3 to data.length - 1, 47"),
         ({"lengths": (2,)}, "from 3 to"),
         ({"lengths": (10.5,)}, "whole numbers"),
+        ({"mixing": "batches"}, "mixes the corpora of a batch"),
         ({"reader": "seqio"}, "needs a corpus that data.reader=native reads"),
         ({"name": "multiple_choice"}, "rows of objective multiple_choice have one"),
     ],

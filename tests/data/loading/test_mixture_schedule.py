@@ -49,8 +49,18 @@ def test_each_corpus_is_read_in_order():
     )
 
 
-def test_counter_is_the_inverse_of_locate():
-    schedule = make_schedule([0.5, 0.2, 0.3])
+def test_a_run_is_of_one_corpus_whose_examples_follow_each_other():
+    single = make_schedule([0.5, 0.2, 0.3])
+    corpus, own = make_schedule([0.5, 0.2, 0.3], 7).locate(np.arange(7 * 40))
+    by_run, own_run = single.locate(np.arange(40))
+    np.testing.assert_array_equal(corpus.reshape(40, 7), by_run[:, None] + [0] * 7)
+    expected = own_run[:, None] * 7 + np.arange(7)
+    np.testing.assert_array_equal(own.reshape(40, 7), expected)
+
+
+@pytest.mark.parametrize("run", [1, 6])
+def test_counter_is_the_inverse_of_locate(run):
+    schedule = make_schedule([0.5, 0.2, 0.3], run)
     counter = np.arange(10**12, 10**12 + 57)
     np.testing.assert_array_equal(schedule.counter(*schedule.locate(counter)), counter)
 

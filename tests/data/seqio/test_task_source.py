@@ -270,6 +270,7 @@ def test_pairs_streams_dupe_factor_and_lexicon_are_refused(texts_config):
         ("lexicon", "words.tsv"),
         ("packing", "best_fit"),
         ("pairs", "each_copy"),
+        ("mixing", "batches"),
     ):
         config = texts_config.copy_and_resolve_references()
         config.data[key] = value

@@ -16,7 +16,6 @@ import numpy as np
 from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE
 from research.data.corpora.corpus import sampling_rates
-from research.data.loading import mixture_schedule
 from research.data.pipeline import open_data
 from research.data.store import packing
 from research.data.store.text_units import TEXT_UNITS
@@ -441,10 +440,3 @@ def evaluation_keys(system: System):
             "more for later positions": count[0] < count[-1],
         }
     )
-
-
-@guard("languages of a batch")
-def languages_of_a_batch(system: System):
-    """Of two corpora that are sampled equally often."""
-    corpus, _ = mixture_schedule.make_schedule([0.5, 0.5]).locate(np.arange(16))
-    return phrase({"each row has its own": len(set(corpus.tolist())) == 2})

@@ -4,6 +4,22 @@ from tests.proofs.mutation import Mutant
 
 MUTANTS = [
     Mutant(
+        "sides that are swapped keep the languages of their places",
+        "research/objectives/tlm.py",
+        "types = np.where(swapped[:, None], types[:, ::-1], types)",
+        "types = np.where(swapped[:, None], types, types)",
+        "tests/objectives/test_tlm.py",
+        "either_side_is_first",
+    ),
+    Mutant(
+        "a batch of one language reads some examples twice, and others never",
+        "research/data/loading/mixture_schedule.py",
+        "return corpus, own_run * self.run + within",
+        "return corpus, own_run + within",
+        "tests/data/loading/test_mixture_schedule.py",
+        "a_run_is_of_one_corpus",
+    ),
+    Mutant(
         "a scored text is read behind bos, which XLM does not have",
         "research/objectives/tlm.py",
         'rows.arrays["token"][:, 0] = vocab.eos_id',

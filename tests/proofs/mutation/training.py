@@ -202,8 +202,8 @@ MUTANTS = [
     Mutant(
         "a mixture restarts each corpus with each period of its schedule",
         SCHEDULE,
-        "return corpus, period * self.count[corpus] + self.earlier[entry]",
-        "return corpus, period * 0 + self.earlier[entry]",
+        "own_run = period * self.count[corpus] + self.earlier[entry]",
+        "own_run = period * 0 + self.earlier[entry]",
         TEST_SCHEDULE,
         "each_corpus_is_read_in_order",
     ),
