@@ -13,7 +13,7 @@ from launch.config import load_config
 from research import objectives
 from research.batch import NEVER
 from research.data.pipeline import open_data
-from research.data.store.packed_documents import text_sizes
+from research.data.units.packing.documents import text_sizes
 
 LENGTHS = (128, 512, 2048)
 OBJECTIVES = ("lm", "mlm", "plm", "electra", "dae", "bart", "mass")

@@ -89,68 +89,6 @@ EVALUATION_STEP = 2**31 - 1
 """The step of rows that are evaluated: past the end of every schedule."""
 
 
-class TextSpec(NamedTuple):
-    """What text an objective takes for one example."""
-
-    unit: str  # stream, document, pair, ...: see research.data.store.example_index
-    length: int  # raw tokens at most; of packed rows those of a piece
-
-    # Pairs: fraction whose second span is from another document; fraction whose second
-    # span is from the same document but not adjacent; fraction that is cut to a random
-    # length, drawn uniformly.
-    other_document_rate: float = 0.0
-    nonadjacent_rate: float = 0.0
-    short_rate: float = 0.0
-
-    # Row r of a step continues where row r of the step before ended.
-    contiguous: bool = False
-
-    # Streams: tokens from the start of one example to the next, 0 for data.stride;
-    # whether half of the rows read their stream from its end to its start; whether a
-    # row starts at a random token of its stride, drawn by its key, so that a row of
-    # which only the beginning is read may begin anywhere.
-    stride: int = 0
-    reverse: bool = False
-    random_start: bool = False
-
-    # Parts: tokens of the first part at most (the others have the rest), 0 for any
-    # number; a stride makes windows over the others, without `max_first` over a single
-    # part that is too long. What a document's label is (see
-    # `research.data.loading.labels`); "": it is not read. Tokens that a single part
-    # which is too long keeps from its end; `length` or more: its end alone. Tokens that
-    # two parts have less than one, for the specials between them.
-    max_first: int = 0
-    label: str = ""
-    tail: int = 0
-    separators: int = 0
-
-    # Corpora of data.mixture, by their number in order of names, that are read as
-    # streams whatever the unit (monolingual text beside parallel text).
-    streams: tuple[int, ...] = ()
-
-    # Names of arrays that the text's format has beside it, see `Example.arrays`.
-    arrays: tuple[str, ...] = ()
-
-    # Pairs: whether those of a lone sentence have the label LONE.
-    lone: bool = False
-
-    @property
-    def width(self) -> int:
-        """R: raw tokens that are read for an example, at most.
-
-        Of "halves" more than a row has: a late sentence may be part of its beginning.
-        Of "packed" a separator more.
-        """
-        more = {"halves": self.length // 2, "packed": 1}
-        return self.length + more.get(self.unit, 0)
-
-    def of_corpus(self, number: int) -> "TextSpec":
-        """The text that an example from corpus `number` takes."""
-        if number in self.streams:
-            return TextSpec("stream", self.length, arrays=self.arrays)
-        return self._replace(streams=())
-
-
 class Lexicon(NamedTuple):
     """Words, phrases or entities that objectives treat as units, as token ids."""
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.batch import ArraySpec, ConstantSpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.data.units import TextSpec
 from research.errors import UserError, unknown
 from research.fields import check
 from research.parts import Folder

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
+from research.data.units import TextSpec
 from research.fields import choice, fraction, number
 from research.objectives.corruption import bart_noise, scoring
 from research.objectives.inputs import input_format, seq2seq

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
 from research.objectives.corruption import scoring, spans

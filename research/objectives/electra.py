@@ -21,14 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import (
-    ArraySpec,
-    Example,
-    TextSpec,
-    VocabInfo,
-    input_specs,
-    scored_specs,
-)
+from research.batch import ArraySpec, Example, VocabInfo, input_specs, scored_specs
+from research.data.units import TextSpec
 from research.fields import choice, fraction, number
 from research.objectives.corruption import scoring
 from research.objectives.corruption.masking import (

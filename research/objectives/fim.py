@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import fraction
 from research.objectives import lm

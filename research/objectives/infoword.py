@@ -18,13 +18,13 @@ from research import networks, objectives
 from research.batch import (
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_group,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.fields import check_sum, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring

@@ -18,12 +18,12 @@ from research.batch import (
     INPUT_ARRAYS,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
 from research.objectives.corruption import scoring

@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo, input_group
+from research.batch import ArraySpec, Example, VocabInfo, input_group
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, number
 from research.objectives.corruption import scoring, spans

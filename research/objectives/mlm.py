@@ -14,14 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import (
-    ArraySpec,
-    Example,
-    TextSpec,
-    VocabInfo,
-    input_specs,
-    scored_specs,
-)
+from research.batch import ArraySpec, Example, VocabInfo, input_specs, scored_specs
+from research.data.units import TextSpec
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, mask_units, scoring
 from research.objectives.corruption.masking import (

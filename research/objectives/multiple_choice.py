@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks
-from research.batch import PART, ArraySpec, Example, TextSpec, VocabInfo, input_specs
+from research.batch import PART, ArraySpec, Example, VocabInfo, input_specs
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
 from research.objectives.inputs import input_format, sentence_pairs, task_input

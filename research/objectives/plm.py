@@ -19,12 +19,12 @@ from research.batch import (
     WORD,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, fraction, number
 from research.objectives.corruption import scoring, xlnet_spans

@@ -16,11 +16,11 @@ from research.batch import (
     ANSWER_START,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
 )
 from research.data.documents import UNANSWERABLE
+from research.data.units import TextSpec
 from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses.cross_entropy import (

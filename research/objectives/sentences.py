@@ -14,16 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from research import networks, objectives
-from research.batch import (
-    SENTENCE,
-    ArraySpec,
-    Example,
-    TextSpec,
-    VocabInfo,
-    input_specs,
-)
+from research.batch import SENTENCE, ArraySpec, Example, VocabInfo, input_specs
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
+from research.data.units import TextSpec
 from research.fields import choice, fraction, free_text, number
 from research.objectives.corruption import mask_units
 from research.objectives.inputs import input_format, sentence_pairs

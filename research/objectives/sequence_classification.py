@@ -14,13 +14,13 @@ from research.batch import (
     PART,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_group,
     input_specs,
     scored_specs,
 )
 from research.data.documents import LABEL_SEPARATOR, single_labels
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
 from research.objectives.inputs import sentence_pairs, task_input

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from research import networks
-from research.batch import ArraySpec, Example, TextSpec, VocabInfo
+from research.batch import ArraySpec, Example, VocabInfo
+from research.data.units import TextSpec
 from research.fields import choice, number
 from research.objectives.inputs import seq2seq, task_input, text_to_text
 from research.objectives.inputs.prompt import Prompt

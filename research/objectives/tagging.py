@@ -17,11 +17,11 @@ from research.batch import (
     SENTENCE,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice
 from research.objectives.inputs import input_format

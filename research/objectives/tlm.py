@@ -18,12 +18,12 @@ from research.batch import (
     PARAGRAPH,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives.corruption import cloze, scoring

@@ -14,11 +14,11 @@ from research.batch import (
     PART,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
+from research.data.units import TextSpec
 from research.fields import choice, number
 from research.objectives.inputs import task_input
 from research.objectives.losses import crf

@@ -21,12 +21,12 @@ from research.batch import (
     SENTENCE,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.fields import check_sum, choice, fraction, number
 from research.objectives import mlm
 from research.objectives.corruption import cloze, scoring

@@ -19,13 +19,13 @@ from research.batch import (
     ArraySpec,
     Example,
     Lexicon,
-    TextSpec,
     VocabInfo,
     input_specs,
     scored_specs,
 )
 from research.data import counter_rng
 from research.data.corpora import lexicon as lexicons
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import check_sum, choice, fraction, free_text, number
 from research.objectives import mlm

@@ -10,8 +10,8 @@ import numpy as np
 
 from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE, WORD, Example
-from research.data.store import packing
 from research.data.store.example_index import build_index
+from research.data.units.packing.sentences import find_sentences
 from tests.fidelity.table import System
 from tests.testing import example_batches, toy_objectives
 
@@ -96,10 +96,8 @@ def wrong_pairs(system: System, documents: list[list[int]], epoch: int) -> np.nd
     objective, length = objective_of(system)
     data = system.config(system.sizes[0]).data
     copy = epoch % data.dupe_factor if data.dupe_factor else epoch
-    text = packing.find_sentences(stream_of(documents))
-    pairs = packing.make_pairs(
-        text, objective.text_spec(length), copy * (data.pairs == "each_copy")
-    )
+    spec = objective.text_spec(length).replace(copy=copy * (data.pairs == "each_copy"))
+    pairs = spec.pairs(find_sentences(stream_of(documents)))
     wrong = pairs.label == OTHER_DOCUMENT
     return np.stack([pairs.start, pairs.second], axis=1)[wrong]
 

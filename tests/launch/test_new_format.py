@@ -60,7 +60,7 @@ from research.objectives import mlm
 @dataclass(frozen=True)
 class Objective(mlm.Objective):
     def text_spec(self, length):
-        return super().text_spec(length)._replace(arrays=("score", "entity", "image"))
+        return super().text_spec(length).replace(arrays=("score", "entity", "image"))
 
     def corrupt(self, example, key, vocab, length):
         inside = np.arange(example.token.shape[1]) < example.length[:, None]

@@ -199,7 +199,7 @@ def scores_text(objective, length: int) -> bool:
     """Whether all arrays of weights of full rows have one above 0."""
     try:
         spec = objective.text_spec(length)
-        spans = 2 if spec.unit in ("pair", "sentence_pair", "halves") else 1
+        spans = 2 if spec.pair_labels else 1
         if spec.length < spans:
             return False
         _, batch = make_batch(objective, length, [spec.length] * 64)

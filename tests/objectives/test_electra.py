@@ -15,6 +15,7 @@ from scipy import stats
 from research import networks, objectives
 from research.batch import SENTENCE
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives import electra
 from tests.testing.example_batches import keys, texts, vocab
@@ -66,8 +67,7 @@ def test_positions_are_distinct_and_the_rate_is_kept():
 def test_a_pair_of_segments_is_from_one_document():
     objective = objectives.make_objective("electra", format="segment_pair")
     spec = objective.text_spec(32)
-    assert (spec.unit, spec.length) == ("halves", 30)
-    assert (spec.other_document_rate, spec.short_rate) == (0, 0.05)
+    assert spec == TextSpec("halves", 30, short_rate=0.05)
     assert spec.width == 45
     example = texts(45, [29, 20, 8, 30, 0], VOCAB)
     first = np.array([10, 8, 8, 30, 0], np.int32)

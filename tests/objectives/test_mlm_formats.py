@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from research import networks, objectives
 from research.batch import NEVER, NEXT, OTHER_DOCUMENT
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives import mlm
 from tests.testing.example_batches import keys, texts, vocab
@@ -43,26 +44,33 @@ def scored_positions(batch, slots=slice(None)) -> np.ndarray:
     return scored
 
 
+NSP = TextSpec("pair", 125, other_document_rate=0.5, short_rate=0.1)
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, ("stream", 126, 0.0, 0.0)),
-        ({"format": "full_sentences"}, ("sentences", 126, 0.0, 0.0)),
-        ({"format": "doc_sentences"}, ("passage", 126, 0.0, 0.0)),
-        (PAIR, ("pair", 125, 0.5, 0.1)),
-        (PAIR | {"sentence_task": "nsp"}, ("pair", 125, 0.5, 0.1)),
-        (PAIR | {"sentence_task": "sop", "short_rate": 0.2}, ("pair", 125, 0.0, 0.2)),
-        (PAIR | {"sentence_task": "structural"}, ("pair", 125, 1 / 3, 0.1)),
+        ({}, TextSpec("stream", 126)),
+        ({"format": "full_sentences"}, TextSpec("sentences", 126)),
+        ({"format": "doc_sentences"}, TextSpec("passage", 126)),
+        (PAIR, NSP),
+        (PAIR | {"sentence_task": "nsp"}, NSP),
+        (
+            PAIR | {"sentence_task": "sop", "short_rate": 0.2},
+            TextSpec("pair", 125, short_rate=0.2),
+        ),
+        (
+            PAIR | {"sentence_task": "structural"},
+            NSP.replace(other_document_rate=1 / 3),
+        ),
         (
             {"format": "sentence_pair", "sentence_task": "nsp"},
-            ("sentence_pair", 125, 0.5, 0.0),
+            TextSpec("sentence_pair", 125, other_document_rate=0.5),
         ),
     ],
 )
 def test_the_text_that_each_format_takes(fields, expected):
-    spec = objectives.make_objective("mlm", **fields).text_spec(128)
-    found = (spec.unit, spec.length, spec.other_document_rate, spec.short_rate)
-    assert found == expected
+    assert objectives.make_objective("mlm", **fields).text_spec(128) == expected
 
 
 @settings(deadline=None, max_examples=30)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from research import networks, objectives
-from research.batch import SENTENCE, WORD, TextSpec
+from research.batch import SENTENCE, WORD
+from research.data.units import TextSpec
 from research.errors import UserError
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options

@@ -10,6 +10,7 @@ from research.batch import SENTENCE
 from research.data.corpora.corpus import Corpus
 from research.data.documents import Document
 from research.data.tokenizers import train_tokenizer, vocabulary
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives import tagging
 from tests.testing.example_batches import keys, texts, vocab
@@ -99,14 +100,15 @@ def test_a_vocabulary_without_case_is_refused(lower):
 
 def test_the_text_that_each_task_takes():
     specs = [
-        objectives.make_objective("tagging", **fields).text_spec(32)[:2]
+        objectives.make_objective("tagging", **fields).text_spec(32)
         for fields in (
             {},
             {"task": "capital"},
             {"task": "capital", "format": "doc_sentences"},
         )
     ]
-    assert specs == [("passage", 60), ("stream", 30), ("passage", 30)]
+    units = ("passage", 60), ("stream", 30), ("passage", 30)
+    assert specs == [TextSpec(*each) for each in units]
 
 
 def test_an_unknown_task_is_refused():

@@ -157,16 +157,16 @@ def make_example(
         flags[flags & WORD > 0] |= PART
     if spec.unit == "packed":
         return _with_pieces(example._replace(flags=flags), spec.length, vocabulary)
-    if spec.unit not in ("pair", "sentence_pair", "halves", "parts"):
+    if not spec.has_pairs:
         return example._replace(flags=flags)
     if spec.unit == "parts":
         return _with_parts(example._replace(flags=flags), cut)
     first = np.minimum(cut, example.length).astype(np.int32)
-    odds = [
-        1 - spec.other_document_rate - spec.nonadjacent_rate,
-        spec.other_document_rate,
-        spec.nonadjacent_rate,
+    fields = spec.changed_fields()
+    rates = [
+        fields.get(f"{name}_rate", 0) for name in ("other_document", "nonadjacent")
     ]
+    odds = [1 - sum(rates), *rates]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
     return example._replace(first_length=first, label=label, flags=flags)
 

@@ -7,8 +7,9 @@ from types import MappingProxyType
 import numpy as np
 
 from research import objectives
-from research.batch import ArraySpec, TextSpec, VocabInfo
+from research.batch import ArraySpec, VocabInfo
 from research.data import counter_rng
+from research.data.units import TextSpec
 
 
 class Stream:
@@ -65,12 +66,10 @@ class Objective(objectives.Objective):
     network = loss = None  # its batches train nothing
 
     def text_spec(self, length):
-        return TextSpec(
-            self.unit,
-            length + self.extra,
-            other_document_rate=0.5,
-            contiguous=self.contiguous,
-        )
+        fields = {"contiguous": self.contiguous} if self.unit == "stream" else {}
+        if self.unit in ("pair", "sentence_pair"):
+            fields["other_document_rate"] = 0.5
+        return TextSpec(self.unit, length + self.extra, **fields)
 
     def batch_spec(self, length):
         width = self.text_spec(length).width

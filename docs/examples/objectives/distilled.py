@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from research import networks, objectives
-from research.batch import CONSTANTS, ConstantSpec, TextSpec, input_specs, scored_specs
+from research.batch import CONSTANTS, ConstantSpec, input_specs, scored_specs
+from research.data.units import TextSpec
 from research.fields import free_text, number
 from research.objectives import lm
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from research import objectives
-from research.batch import TextSpec, input_specs, scored_specs
+from research.batch import input_specs, scored_specs
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.fields import number
 from research.objectives import lm
 from research.objectives.losses.cross_entropy import masked_cross_entropy

@@ -5,9 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from research.batch import TextSpec, VocabInfo
+from research.batch import VocabInfo
 from research.data import cache as caches
 from research.data.corpora import lexicon, stdlib_corpus
 from research.data.corpora.corpus import (
@@ -22,9 +20,9 @@ from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
 from research.data.store.copies import Copies
 from research.data.store.example_index import Index, build_index
-from research.data.store.packing import DRAWN_UNITS
 from research.data.store.stream import build_stream
 from research.data.tokenizers.vocabulary import Vocabulary, load_or_train
+from research.data.units import TextSpec
 from research.errors import UserError
 
 
@@ -69,7 +67,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
 
         own = data.eval_split if named else ""
         labels = known_labels(text_spec.label, train, held_out, evaluated, own)
-    _check_parts(text_spec, train)
+    text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, indices, split)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
@@ -124,37 +122,16 @@ def _train_copies(
 ) -> list[Copies]:
     """The copies of each corpus; none where texts are packed once."""
     specs = [text_spec.of_corpus(number) for number in range(len(train))]
-    drawn = [spec.unit in DRAWN_UNITS for spec in specs]
-    if data.pairs == "once" or not any(drawn):
+    if data.pairs == "once" or not any(spec.has_copies for spec in specs):
         return []
 
     def build(index: Index, spec: TextSpec, copy: int) -> Index:
-        return build_index(index.stream, spec, data.stride, cache, copy)
+        return build_index(index.stream, spec.replace(copy=copy), data.stride, cache)
 
     return [
-        Copies(partial(build, index, spec), data.dupe_factor if is_drawn else 1)
-        for index, spec, is_drawn in zip(train, specs, drawn, strict=True)
+        Copies(partial(build, index, spec), data.dupe_factor if spec.has_copies else 1)
+        for index, spec in zip(train, specs, strict=True)
     ]
-
-
-def _check_parts(text_spec: TextSpec, train: list[Index]) -> None:
-    """Raises UserError: no training text has the parts that are asked of it."""
-    if text_spec.label == "choice":
-        need, fields = "a question and its choices", "question,choices (a list)"
-        enough = [
-            len(index.stream.part_offsets) > np.count_nonzero(index.second_length)
-            for index in train
-        ]
-    elif text_spec.max_first:
-        need, fields = "two parts", "text,summary"
-        enough = [bool(index.second_length.any()) for index in train]
-    else:
-        return
-    if not any(enough):
-        raise UserError(
-            f"the objective needs training texts of {need}, and these have fewer; "
-            f"data.fields names them, as in data.fields={fields}"
-        )
 
 
 def _check_arrays(text_spec: TextSpec, indices: list[Index], split: str) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from research.data.store.text_units import PAIR_UNITS
 from research.errors import UserError, unknown
 
 
@@ -55,7 +54,7 @@ def choose_features(
         )
     if spec.unit == "parts":
         rooms = {"inputs": spec.max_first, "targets": spec.length - spec.max_first}
-    elif spec.unit in PAIR_UNITS:
+    elif spec.has_pairs:
         raise UserError(
             f"{name} has single texts, but the objective reads pairs of sentences; use "
             "a task that has the objective's arrays"

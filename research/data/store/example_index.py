@@ -8,27 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from research.batch import LONE, TextSpec
+from research.batch import LONE
 from research.data import cache, counter_rng
-from research.data.store.packed_documents import Pieces
-from research.data.store.packing import DRAWN_UNITS
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
-from research.data.store.text_units import (
-    PAIR_UNITS,
-    TEXT_UNITS,
-    UNIT_DESCRIPTIONS,
-    Spans,
-)
-from research.errors import UserError, unknown
+from research.data.units import Spans, TextSpec
+from research.data.units.packing.documents import Pieces
+from research.errors import UserError
 
 DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
 PIECE_DTYPES = Pieces(np.int64, np.int32, np.int64)
 VERSION = 3
 """To be raised when a change here makes another index of the same stream."""
-LATER_FIELDS = ("max_first", "tail", "separators", "lone")
-"""Of a `TextSpec`: an index of before they were there is right where they are 0."""
+FIRST_FIELDS = ("other_document_rate", "nonadjacent_rate", "short_rate")
+"""Fields of units that every cache key has, by position; it has others by name, where
+they are not their defaults."""
 
 
 class Index(NamedTuple):
@@ -128,39 +123,9 @@ class Index(NamedTuple):
 
 
 def build_index(
-    stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path, copy: int = 0
+    stream: Stream, text_spec: TextSpec, stride: int, cache_dir: Path
 ) -> Index:
     """The index of a stream, read from the cache if it was built before.
-
-    Units:
-      stream: an example starts every `stride` tokens of a shard (if that is 0, every
-        `text_spec.stride` or else `text_spec.length` tokens) and has `text_spec.length`
-        tokens, or what is left of the shard; so the number of examples depends only on
-        the stride. Where `text_spec.random_start` moves the start is drawn later.
-      document: the beginning of a document, without its separator.
-      pieces: all of a document, in pieces of `text_spec.length` tokens and a rest.
-      sentences: whole sentences up to `text_spec.length` tokens, across documents, with
-        the separator between two (RoBERTa's FULL-SENTENCES).
-      passage: whole sentences of one document (DOC-SENTENCES, SpanBERT).
-      packed: documents, or pieces of those that are longer than a row, packed into rows
-        by best-fit decreasing, see `packed_documents`. A piece has the separator after
-        its document.
-      pair, sentence_pair, halves: two spans, see `packing.make_pairs`; of halves up to
-        `text_spec.width` tokens, of which an objective leaves some out.
-      parts: two spans of a document, its first part and all others; the longer loses
-        tokens at its end until both fit. With `text_spec.tail` a single part loses
-        tokens before its last ones; those are the second span, which starts no part,
-        unless nothing is before them. With `text_spec.max_first` the first part has
-        at most as many tokens, and the others the rest of `text_spec.length`. With
-        `text_spec.stride`, too, they have what the first part leaves, and every window
-        over them is a row (BERT's run_squad.py, doc_spans). With `text_spec.stride`
-        alone every window over a single part that is too long is a row.
-
-    Of `packing.DRAWN_UNITS` each `copy` has other random choices.
-
-    A sentence that is longer than a row of `sentences` or `passage` is cut, and
-    continues in the next row. All units but `stream` start at positions that the text
-    or the row before determines, so they have no stride.
 
     Counts, over all examples:
       skipped: tokens of text in no example.
@@ -169,64 +134,50 @@ def build_index(
       cut: sentences (packed: documents) that are longer than a row.
 
     Raises:
-      UserError: the unit is unknown, has no stride or a stride of its own, the text
-        has too few documents for pairs, or the cache cannot be written.
+      UserError: the unit has no stride or a stride of its own, the text has too little
+        for it, or the cache cannot be written.
     """
     _check_stride(text_spec, stride)
     stride = text_spec.stride or stride
-    is_pair = text_spec.unit in PAIR_UNITS
-    pair_labels = is_pair and text_spec.unit != "parts"
 
     def create(folder: Path) -> dict[str, dict[str, int]]:
-        drawn = {"copy": copy} if copy else {}
-        spans = TEXT_UNITS[text_spec.unit](stream, text_spec, stride, **drawn)
-        return _save_arrays(folder, spans)
-
-    is_packed = text_spec.unit == "packed"
+        return _save_arrays(folder, text_spec.spans(stream, stride))
 
     def find_damage(folder: Path) -> str:
-        arrays = _load_arrays(folder, is_pair)
-        if is_packed:
+        arrays = _load_arrays(folder, text_spec.has_pairs)
+        if text_spec.has_pieces:
             return _damaged_pieces(_load_pieces(folder), arrays, stream, text_spec)
-        return _find_damage(arrays, stream, pair_labels=pair_labels)
+        return _find_damage(arrays, stream, pair_labels=text_spec.pair_labels)
 
-    assert not copy or text_spec.unit in DRAWN_UNITS, text_spec.unit
-    cache_key = _cache_key(stream, text_spec, stride, copy)
+    cache_key = _cache_key(stream, text_spec, stride)
     folder = cache.get_or_create(
         cache_dir, "index", cache_key, create, find_damage=find_damage
     )
     return Index(
         stream,
-        **_load_arrays(folder, is_pair),
-        stride=(stride or text_spec.length) * (text_spec.unit == "stream"),
+        **_load_arrays(folder, text_spec.has_pairs),
+        stride=(stride or text_spec.length) if text_spec.takes_stride else 0,
         counts=cache.read_meta(folder)["counts"],
         fingerprint=folder.name,
-        pair_labels=pair_labels,
-        pieces=_load_pieces(folder) if is_packed else None,
+        pair_labels=text_spec.pair_labels,
+        pieces=_load_pieces(folder) if text_spec.has_pieces else None,
     )
 
 
-def _cache_key(stream: Stream, text_spec: TextSpec, stride: int, copy: int) -> dict:
+def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
     """All that the arrays of an index depend on."""
-    key = {
-        "version": VERSION,
-        "stream": stream.fingerprint,
-        "reads": [*text_spec[: TextSpec._fields.index("contiguous")]],
-        "stride": stride,
-    }
-    later = {name: getattr(text_spec, name) for name in LATER_FIELDS} | {"copy": copy}
-    return key | {name: value for name, value in later.items() if value}
+    fields = text_spec.index_fields() | {"stride": stride}
+    first = [fields.pop(name, 0.0) for name in FIRST_FIELDS]
+    reads = [text_spec.unit, text_spec.length, *first]
+    return dict(version=VERSION, stream=stream.fingerprint, reads=reads, **fields)
 
 
 def _check_stride(text_spec: TextSpec, stride: int) -> None:
     """Raises UserError: see `build_index`."""
-    if text_spec.unit not in TEXT_UNITS:
-        raise unknown("unit of text", text_spec.unit, TEXT_UNITS)
-    if stride and text_spec.unit != "stream":
+    if stride and not text_spec.takes_stride:
         raise UserError(
-            f"data.stride is {stride}, but this objective reads "
-            f"{UNIT_DESCRIPTIONS[text_spec.unit]}, whose starts the text determines; "
-            "set data.stride=0"
+            f"data.stride is {stride}, but this objective reads text of the unit "
+            f"{text_spec.unit!r}, whose starts the text determines; set data.stride=0"
         )
     if stride and text_spec.stride and stride != text_spec.stride:
         raise UserError(

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from research import networks, objectives
-from research.batch import ConstantSpec, Example, TextSpec, VocabInfo
+from research.batch import ConstantSpec, Example, VocabInfo
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
 

@@ -13,10 +13,10 @@ from research.batch import (
     PIECE_SPECIALS,
     SCORED_ARRAYS,
     ArraySpec,
-    TextSpec,
     input_names,
     piece_columns,
 )
+from research.data.units import TextSpec
 from research.errors import UserError
 
 INDEX_ARRAYS = ("scored", "left", "right")

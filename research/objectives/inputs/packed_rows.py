@@ -21,11 +21,11 @@ from research.batch import (
     PIECE_SPECIALS,
     ArraySpec,
     Example,
-    TextSpec,
     VocabInfo,
     no_value,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.objectives.inputs import composite
 from research.objectives.inputs.joined_pieces import Chunk, JoinedPieces, find_keys
 from research.objectives.inputs.packed_layout import Layout, make_layout

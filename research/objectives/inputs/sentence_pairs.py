@@ -16,9 +16,9 @@ from research.batch import (
     SENTENCE,
     ArraySpec,
     Example,
-    TextSpec,
 )
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.objectives.losses.cross_entropy import Term, with_accuracy
 
 NUM_CLASSES = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance": 3}

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from research.batch import NEXT, SENTENCE, Example, TextSpec, no_value
+from research.batch import NEXT, SENTENCE, Example, no_value
+from research.data.units import TextSpec
 from research.errors import UserError
 
 DERIVABLE_UNITS = {
@@ -17,19 +18,17 @@ DERIVABLE_UNITS = {
 }
 """Unit of text -> the other units that can be derived from it."""
 
-PAIR_UNITS = ("pair", "sentence_pair", "halves")
-
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     """The text that is read for all parts; `derive_example` then gives each its own.
 
     Parts of one unit read the longest of their texts, or its beginning, and all arrays
-    that any of them reads. If parts of a
-    stream differ in length, rows start at random tokens: so the parts that read less
-    read every token equally often. Of several units, the others have to be derivable
-    from one. From a pair: whole sentences and streams, which take both spans where the
-    second follows the first, and else the first span; from a pair of segments also a
-    pair of sentences, those on either side of the segments' boundary.
+    that any of them reads. If parts of a stream differ in length, rows start at random
+    tokens: so the parts that read less read every token equally often. Of several
+    units, the others have to be derivable from one. From a pair: whole sentences and
+    streams, which take both spans where the second follows the first, and else the
+    first span; from a pair of segments also a pair of sentences, those on either side
+    of the segments' boundary.
 
     Args:
       parts: name -> objective.
@@ -48,7 +47,7 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
         )
     arrays = tuple(sorted({name for spec in specs.values() for name in spec.arrays}))
     shared = {"label": label, "arrays": arrays}
-    specs = {name: spec._replace(**shared) for name, spec in specs.items()}
+    specs = {name: spec.replace(**shared) for name, spec in specs.items()}
     common = [
         base
         for base in specs.values()
@@ -66,20 +65,20 @@ def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     random_start = any(
         spec.random_start or spec.length < longest.length for spec in specs.values()
     )
-    return longest._replace(random_start=random_start)
+    return longest.replace(random_start=random_start)
 
 
 def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     """Whether text of `spec` can be derived from text of `base`."""
-    spec, base = (each._replace(random_start=False, arrays=()) for each in (spec, base))
+    spec, base = map(_whichever_start, (spec, base))
     if spec.unit == base.unit:
-        same = spec if spec.unit in PAIR_UNITS else spec._replace(length=base.length)
+        same = spec if spec.pair_labels else spec.replace(length=base.length)
         return same == base
     if spec.unit not in DERIVABLE_UNITS.get(base.unit, ()):
         return False
-    if spec.unit in PAIR_UNITS:
+    if spec.pair_labels:
         rates = (base.other_document_rate, base.nonadjacent_rate)
-        others = spec._replace(
+        others = spec.replace(
             unit=base.unit,
             other_document_rate=base.other_document_rate,
             nonadjacent_rate=base.nonadjacent_rate,
@@ -90,13 +89,17 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     return spec == TextSpec(spec.unit, spec.length) and not base.contiguous
 
 
+def _whichever_start(spec: TextSpec) -> TextSpec:
+    """The text without its arrays, whose rows start at the first token of a stride."""
+    start = {"random_start": False} if spec.random_start else {}
+    return spec.replace(arrays=(), **start)
+
+
 def _describe(spec: TextSpec) -> str:
     """The unit, the length and what is not the default, in words."""
-    defaults = TextSpec(spec.unit, spec.length)
     words = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in spec._asdict().items()
-        if value != getattr(defaults, name)
+        for name, value in spec.changed_fields().items()
     ]
     return " ".join([spec.unit, f"of {spec.length} tokens", *words])
 

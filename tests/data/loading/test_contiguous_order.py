@@ -6,11 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from research.batch import BACKWARD, TextSpec
+from research.batch import BACKWARD
 from research.data.loading.contiguous_order import contiguous_position
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
+from research.data.units import TextSpec
 from research.errors import UserError
 from tests.testing import toy_objectives
 

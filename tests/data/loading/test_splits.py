@@ -23,12 +23,12 @@ def folder(tmp_path_factory):
 
 class Labelled(toy_objectives.Objective):
     def text_spec(self, length):
-        return super().text_spec(length)._replace(label="class")
+        return super().text_spec(length).replace(label="class")
 
 
 class Numbered(toy_objectives.Objective):
     def text_spec(self, length):
-        return super().text_spec(length)._replace(label="number")
+        return super().text_spec(length).replace(label="number")
 
 
 def open_split(folder, objective, **keys):

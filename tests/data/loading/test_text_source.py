@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from research.batch import EVALUATION_STEP, NEXT, OTHER_DOCUMENT, TextSpec
+from research.batch import EVALUATION_STEP, NEXT, OTHER_DOCUMENT
 from research.data.loading.text_source import TextSource
 from research.data.pipeline import Pipeline
 from research.data.store import example_index
 from research.data.store.copies import Copies
+from research.data.units import TextSpec
 from research.errors import UserError
 from tests.testing import toy_objectives
 from tests.testing.toy_objectives import assert_same_batch, concatenate
@@ -59,7 +60,7 @@ def make(tmp_path):
 
 
 def build_copy(folder, text_spec, stream, copy):
-    return example_index.build_index(stream, text_spec, 0, folder, copy)
+    return example_index.build_index(stream, text_spec.replace(copy=copy), 0, folder)
 
 
 @pytest.mark.parametrize("unit", ["pair", "sentence_pair", "halves"])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from research.batch import DOCUMENT, PART, PIECE, TextSpec
+from research.batch import DOCUMENT, PART, PIECE
 from research.data.corpora.corpus import Corpus
 from research.data.documents import TAGS, ArrayType, Document, join_parts
 from research.data.store import stream as streams
@@ -13,6 +13,7 @@ from research.data.store import tokenize
 from research.data.store.example_index import build_index
 from research.data.store.stream import Stream, build_stream
 from research.data.tokenizers.token_offsets import token_offsets
+from research.data.units import TextSpec
 from research.errors import UserError
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
@@ -78,7 +79,8 @@ def test_each_token_of_a_row_has_its_values(
     stream = make_stream(make_documents(), vocabulary, tmp_path, shard_tokens=30)
     assert len(stream.meta["shards"]) > 1
     expected = expected_tokens(vocabulary)
-    spec = TextSpec(unit, 11, other_document_rate=0.5 * (unit == "pair"))
+    rates = {"other_document_rate": 0.5} if unit == "pair" else {}
+    spec = TextSpec(unit, 11, **rates)
     index = build_index(stream, spec, 0, tmp_path)
     num, pad = len(index.start), vocabulary.vocab.pad_id
     rows = index.read(np.arange(num), spec.width, pad, arrays=(*TYPES,))

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.batch import OTHER_DOCUMENT, TextSpec
+from research.batch import OTHER_DOCUMENT
 from research.data.store.copies import Copies
 from research.data.store.example_index import build_index
+from research.data.units import UNITS, TextSpec
 from tests.testing import toy_objectives
 
 SIZES = (3, 1, 4, 1, 5)
@@ -61,10 +62,16 @@ def test_a_copy_is_made_when_a_row_of_it_is_asked_for():
     assert sorted(made) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("unit", ["pair", "sentence_pair", "halves"])
+@pytest.mark.parametrize(
+    "unit", [unit for unit in UNITS.names() if TextSpec(unit, 8).has_copies]
+)
 def test_each_copy_has_other_rows_of_the_same_text(tmp_path, unit):
-    spec = PAIRS._replace(unit=unit)
-    indices = [build_index(TEXT, spec, 0, tmp_path, copy) for copy in range(3)]
+    rates = {"other_document_rate": 0.5, "short_rate": 0.1}
+    fields = TextSpec(unit, 40).__dataclass_fields__
+    spec = TextSpec(unit, 40, **{name: rates[name] for name in rates if name in fields})
+    indices = [
+        build_index(TEXT, spec.replace(copy=copy), 0, tmp_path) for copy in range(3)
+    ]
     assert len({index.fingerprint for index in indices}) == 3
     first = build_index(TEXT, spec, 0, tmp_path)
     assert first.fingerprint == indices[0].fingerprint
@@ -77,7 +84,9 @@ def test_each_copy_has_other_rows_of_the_same_text(tmp_path, unit):
 
 def test_no_wrong_second_segment_is_that_of_another_copy(tmp_path):
     """Beside those that are equal by chance, one in some 30 documents' sentences."""
-    indices = [build_index(TEXT, PAIRS, 0, tmp_path, copy) for copy in range(10)]
+    indices = [
+        build_index(TEXT, PAIRS.replace(copy=copy), 0, tmp_path) for copy in range(10)
+    ]
     wrong = [
         set(zip(i.start[n], i.second[n], strict=True))
         for i in indices

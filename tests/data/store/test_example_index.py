@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import LONE, TextSpec
+from research.batch import LONE
 from research.data.store import example_index
+from research.data.units import UNITS, TextSpec
 from research.errors import UserError
 from tests.testing import toy_objectives
 
@@ -135,14 +136,14 @@ def test_the_cache_is_read_and_its_key_holds_every_argument(tmp_path, monkeypatc
         ),
     ]
     assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 5
-    monkeypatch.setattr(example_index, "TEXT_UNITS", {"stream": None})
+    monkeypatch.setattr(type(TextSpec("stream", 8)), "spans", None)
     again = example_index.build_index(stream, TextSpec("stream", 8), 0, tmp_path)
     np.testing.assert_array_equal(first.start, again.start)
     assert isinstance(again.start, np.memmap)
 
 
 @pytest.mark.parametrize(
-    "unit", [unit for unit in example_index.TEXT_UNITS if unit != "stream"]
+    "unit", [unit for unit in UNITS.names() if not TextSpec(unit, 8).takes_stride]
 )
 def test_only_windows_have_a_stride(tmp_path, unit):
     stream = toy_objectives.Stream()

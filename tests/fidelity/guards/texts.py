@@ -17,8 +17,7 @@ from research import objectives
 from research.batch import OTHER_DOCUMENT, SENTENCE
 from research.data.corpora.corpus import sampling_rates
 from research.data.pipeline import open_data
-from research.data.store import packing
-from research.data.store.text_units import TEXT_UNITS
+from research.data.units.packing.sentences import find_sentences
 from research.errors import UserError
 from research.run.schedule import make_schedule
 from tests.fidelity import table
@@ -93,7 +92,7 @@ def short_rows(system: System):
     """Of halves of which half are made shorter: whether a document has both kinds."""
     stream = toy_objectives.Stream((tuple([400] * 40),))
     spec = objective_with(system, short_rate=0.5).text_spec(LENGTH)
-    pairs = packing.make_pairs(packing.find_sentences(stream), spec)
+    pairs = spec.pairs(find_sentences(stream))
     document = np.searchsorted(stream.document_offsets, pairs.start, side="right")
     full = pairs.length + pairs.second_length >= LENGTH - 3
     both = [len(set(full[document == n])) == 2 for n in set(document)]
@@ -111,7 +110,7 @@ def other_documents(system: System):
     """Of pairs of two documents, whether second segments begin where others do."""
     spec = next(iter(parts_of(system).values())).text_spec(LENGTH)
     stream = toy_objectives.Stream((tuple([400] * 40),))
-    pairs = packing.make_pairs(packing.find_sentences(stream), spec)
+    pairs = spec.pairs(find_sentences(stream))
     negative = pairs.label == OTHER_DOCUMENT
     exchanged = np.isin(pairs.second[negative], pairs.second[~negative]).mean()
     return phrase(
@@ -232,7 +231,7 @@ def pieces(system: System):
     """Of documents of two rows and a half: which spans are read."""
     spec = objective_of(system)[0].text_spec(LENGTH)
     size = spec.length * 5 // 2
-    spans = TEXT_UNITS[spec.unit](toy_objectives.Stream(((size, size),)), spec, 0)
+    spans = spec.spans(toy_objectives.Stream(((size, size),)), 0)
     begins = spans.start.reshape(2, -1) - np.array([[0], [size + 1]])
     lengths = spans.length.reshape(2, -1)
     consecutive = np.array_equal(begins, np.tile([0, 1, 2], (2, 1)) * spec.length)
@@ -254,7 +253,7 @@ def long_sentences(system: System):
     stream = toy_objectives.Stream(((size,) * 4,))
     stream.sentence_offsets = np.append(stream.document_offsets[:-1], stream.num_tokens)
     stream.flags &= ~np.uint8(SENTENCE)
-    spans = TEXT_UNITS[spec.unit](stream, spec, 0)
+    spans = spec.spans(stream, 0)
     read = spans.length.sum()
     return phrase(
         {
@@ -353,7 +352,7 @@ def long_pairs(system: System):
     """Of documents of 400 tokens: what their rows read."""
     objective, length = objective_of(system)
     spec = objective.text_spec(length)
-    spans = TEXT_UNITS[spec.unit](toy_objectives.Stream(((400,) * 4,)), spec, 0)
+    spans = spec.spans(toy_objectives.Stream(((400,) * 4,)), 0)
     return phrase(
         {
             "left out": not len(spans.length),

@@ -9,6 +9,7 @@ import pytest
 
 from research import networks
 from research.batch import BACKWARD
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives import make_objective
 from tests.testing.example_batches import keys, rows, texts, vocab
@@ -103,10 +104,7 @@ def test_windows_with_mems_have_the_loss_of_the_whole_text():
 def test_each_token_but_the_first_is_a_target_once():
     text = texts(25, [25], VOCAB)
     objective = make_objective("lm", mem_len=8)
-    assert (
-        objective.text_spec(8)[:2] == ("stream", 9)
-        and objective.text_spec(8).stride == 8
-    )
+    assert objective.text_spec(8) == TextSpec("stream", 9, stride=8, contiguous=True)
     batches = [make_batch(objective, window, 8, 0) for window in windows(text, 9, 8)]
     target = np.concatenate([batch["target"][0] for batch in batches])
     np.testing.assert_array_equal(target, text.token[0, 1:])

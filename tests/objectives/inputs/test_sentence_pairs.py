@@ -11,6 +11,7 @@ from scipy import stats
 
 from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, SENTENCE
 from research.data import counter_rng
+from research.data.units import TextSpec
 from research.objectives.inputs import input_format, sentence_pairs
 from tests.testing.example_batches import keys, texts, vocab
 
@@ -84,11 +85,15 @@ def test_segments_equal_those_of_electras_script():
 
 def test_the_pairs_that_each_task_takes():
     spec = sentence_pairs.text_spec("none", "segment_pair", 128, 0.1)
-    assert spec[:5] == ("pair", 125, 0.5, 0.0, 0.1)
+    assert spec == TextSpec("pair", 125, other_document_rate=0.5, short_rate=0.1)
     assert sentence_pairs.text_spec("nsp", "sentence_pair", 128, 0.1).short_rate == 0
-    rates = {
-        name: sentence_pairs.text_spec(name, "sentence_pair", 128, 0.1)[2:4]
+    specs = {
+        name: sentence_pairs.text_spec(name, "sentence_pair", 128, 0.1)
         for name in sentence_pairs.NUM_CLASSES
+    }
+    rates = {
+        name: (spec.other_document_rate, spec.nonadjacent_rate)
+        for name, spec in specs.items()
     }
     assert rates == {
         "nsp": (0.5, 0.0),

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, SENTENCE, TextSpec
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, SENTENCE
+from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
 from tests.testing.example_batches import texts, vocab
 
 VOCAB = vocab()
 LENGTHS = st.integers(5, 30)
+RATES = ("other_document_rate", "nonadjacent_rate")
 PAIR = TextSpec(
     "pair", 20, other_document_rate=0.3, nonadjacent_rate=0.3, short_rate=0.1
 )
@@ -86,7 +88,7 @@ def test_a_passage_from_a_pair_is_both_spans_or_the_first(seed, unit, length):
 def test_sentences_from_a_pair_are_those_at_its_boundary(seed, nonadjacent):
     example = make_pairs(seed)
     rates = (0.3, 0.3) if nonadjacent else (0.0, 0.0)
-    spec = TextSpec("sentence_pair", 20, *rates)
+    spec = TextSpec("sentence_pair", 20, **dict(zip(RATES, rates, strict=True)))
     found = shared_input.derive_example(example, PAIR, spec, VOCAB.pad_id)
     check_example(found, 20)
     for row, (length, first) in enumerate(
@@ -126,12 +128,12 @@ def test_texts_of_one_unit_are_truncated():
 def test_rows_start_at_random_tokens_where_texts_of_a_stream_differ_in_length():
     short, long = TextSpec("stream", 12), TextSpec("stream", 20)
     mixed = shared_input.common_text_spec(make_parts(short, long, short), 0)
-    assert mixed == long._replace(random_start=True)
+    assert mixed == long.replace(random_start=True)
     for specs in [(mixed, long), (long, mixed), (mixed, short)]:
         assert shared_input.common_text_spec(make_parts(*specs), 0) == mixed
     assert shared_input.common_text_spec(make_parts(mixed, PAIR), 0) == PAIR
     assert shared_input.common_text_spec(make_parts(long, long), 0) == long
-    recurrent = [spec._replace(contiguous=True) for spec in (short, long)]
+    recurrent = [spec.replace(contiguous=True) for spec in (short, long)]
     assert shared_input.common_text_spec(make_parts(*recurrent), 0) == recurrent[1]
 
 
@@ -141,7 +143,7 @@ def test_rows_start_at_random_tokens_where_texts_of_a_stream_differ_in_length():
         ([TextSpec("stream", 9), TextSpec("passage", 30)], 1),
         ([PAIR, TextSpec("passage", 40), TextSpec("stream", 18)], 0),
         ([TextSpec("sentence_pair", 20), PAIR], 1),
-        ([TextSpec("sentence_pair", 20, 0.3, 0.3), PAIR], 1),
+        ([TextSpec("sentence_pair", 20, **dict.fromkeys(RATES, 0.3)), PAIR], 1),
         (
             [
                 TextSpec("sentences", 9),
@@ -167,8 +169,8 @@ def test_the_common_unit_contains_all_others(specs, expected):
     "specs",
     [
         [TextSpec("document", 9), TextSpec("stream", 9)],
-        [PAIR, PAIR._replace(other_document_rate=0.5)],
-        [PAIR, PAIR._replace(length=21)],
+        [PAIR, PAIR.replace(other_document_rate=0.5)],
+        [PAIR, PAIR.replace(length=21)],
         [PAIR, TextSpec("sentence_pair", 20, other_document_rate=0.5)],
         [PAIR, TextSpec("sentence_pair", 19)],
         [TextSpec("stream", 9, contiguous=True), TextSpec("stream", 9)],
@@ -188,5 +190,5 @@ def test_one_of_the_texts_may_have_labels():
         assert common == TextSpec("document", 20, label="class")
     with pytest.raises(UserError, match="different types"):
         shared_input.common_text_spec(
-            make_parts(labelled, plain._replace(label="number")), 0
+            make_parts(labelled, plain.replace(label="number")), 0
         )

@@ -224,10 +224,10 @@ MUTANTS = [
     ),
     Mutant(
         "ELECTRA's first segment aims at any length",
-        "research/data/store/packing.py",
+        "research/data/units/halves.py",
         "np.where(one, total, np.minimum(half, total - 1))",
         "np.where(one, total, np.maximum(total // 3, 1))",
-        "tests/data/store/test_packing.py",
+        "tests/data/units/test_packing.py",
         "equal_those_of_electras_script",
     ),
     Mutant(

@@ -81,10 +81,10 @@ MUTANTS = [
     ),
     Mutant(
         "a long target takes the input's room",
-        "research/data/store/text_units.py",
-        "np.maximum(two - (text_spec.length - room), 0)",
-        "np.maximum(two - text_spec.length, 0)",
-        "tests/data/store/test_parts.py",
+        "research/data/units/parts.py",
+        "np.maximum(two - (self.length - room), 0)",
+        "np.maximum(two - self.length, 0)",
+        "tests/data/units/test_parts.py",
         "rooms_of_their_own",
     ),
     Mutant(

@@ -2,11 +2,11 @@
 
 from tests.proofs.mutation import Mutant
 
-DOCUMENTS = "research/data/store/packed_documents.py"
+DOCUMENTS = "research/data/units/packing/documents.py"
 ROWS = "research/objectives/inputs/packed_rows.py"
 JOINED = "research/objectives/inputs/joined_pieces.py"
 LAYOUT = "research/objectives/inputs/packed_layout.py"
-TEST_DOCUMENTS = "tests/data/store/test_packed_documents.py"
+TEST_DOCUMENTS = "tests/data/units/test_packed_documents.py"
 TEST_LAYOUT = "tests/objectives/inputs/test_packed_layout.py"
 TEST_ROWS = "tests/objectives/inputs/test_packed_rows.py"
 

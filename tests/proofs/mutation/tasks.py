@@ -9,7 +9,7 @@ TASK_INPUT = "research/objectives/inputs/task_input.py"
 PARALLEL = "research/data/corpora/parallel_text.py"
 TEST_PARALLEL = "tests/data/corpora/test_parallel_text.py"
 TEST_FILES = "tests/data/corpora/test_task_files.py"
-TEST_PARTS = "tests/data/store/test_parts.py"
+TEST_PARTS = "tests/data/units/test_parts.py"
 TEST_ARRAYS = "tests/data/store/test_arrays.py"
 TEST_SPLITS = "tests/data/loading/test_splits.py"
 TEST_WRONG = "tests/launch/test_task_inputs.py"
@@ -18,10 +18,10 @@ TEST_INPUT = "tests/objectives/inputs/test_task_input.py"
 MUTANTS = [
     Mutant(
         "two texts have as much room as one, which lacks a separator",
-        "research/data/store/text_units.py",
-        "text_spec.separators * (two > 0)",
-        "text_spec.separators * (two < 0)",
-        "tests/data/store/test_parts.py",
+        "research/data/units/parts.py",
+        "self.separators * (two > 0)",
+        "self.separators * (two < 0)",
+        "tests/data/units/test_parts.py",
         "single_text_may_keep_its_end",
     ),
     Mutant(
@@ -98,9 +98,9 @@ MUTANTS = [
     ),
     Mutant(
         "a target that no text has is learned",
-        "research/data/loading/build.py",
-        "    if not any(enough):\n",
-        "    if False:\n",
+        "research/data/units/parts.py",
+        "        if not any(enough):\n",
+        "        if False:\n",
         TEST_WRONG,
         "wrong_input",
     ),
@@ -130,7 +130,7 @@ MUTANTS = [
     ),
     Mutant(
         "a pair loses tokens of its second part alone",
-        "research/data/store/text_units.py",
+        "research/data/units/parts.py",
         "start, one - lost_one, label, second, two - lost_two, total, truncated=lost",
         "start, one, label, second, two - lost_one - lost_two, total, truncated=lost",
         TEST_PARTS,
@@ -138,7 +138,7 @@ MUTANTS = [
     ),
     Mutant(
         "a long text keeps its beginning, whatever objective.tail is",
-        "research/data/store/text_units.py",
+        "research/data/units/parts.py",
         "    if not tail:\n        return spans\n",
         "    return spans\n",
         TEST_PARTS,
@@ -154,7 +154,7 @@ MUTANTS = [
     ),
     Mutant(
         "the last window over a context lacks its end",
-        "research/data/store/text_units.py",
+        "research/data/units/packing/windows.py",
         "count = 1 + -(-np.maximum(end - begin - room, 0) // step)",
         "count = 1 + np.maximum(end - begin - room, 0) // step",
         TEST_PARTS,
@@ -162,9 +162,9 @@ MUTANTS = [
     ),
     Mutant(
         "of a long text with a stride only the first chunk is read",
-        "research/data/store/text_units.py",
-        "        lost_one = np.where(is_cut, 0, lost_one)\n",
-        "        pass\n",
+        "research/data/units/parts.py",
+        "            lost_one = np.where(is_cut, 0, lost_one)\n",
+        "            pass\n",
         TEST_PARTS,
         "chunks_cover",
     ),

@@ -6,7 +6,7 @@ STEP = "research/step.py"
 ORDER = "research/data/loading/permutation.py"
 CONTIGUOUS = "research/data/loading/contiguous_order.py"
 SCHEDULE = "research/data/loading/mixture_schedule.py"
-PACKING = "research/data/store/packing.py"
+PAIR = "research/data/units/pair.py"
 INDEX = "research/data/store/example_index.py"
 TEXT_SOURCE = "research/data/loading/text_source.py"
 PIPELINE = "research/data/pipeline.py"
@@ -16,7 +16,7 @@ TEST_STEP = "tests/test_step.py"
 TEST_ORDER = "tests/data/loading/test_permutation.py"
 TEST_CONTIGUOUS = "tests/data/loading/test_contiguous_order.py"
 TEST_SCHEDULE = "tests/data/loading/test_mixture_schedule.py"
-TEST_PACKING = "tests/data/store/test_packing.py"
+TEST_PACKING = "tests/data/units/test_packing.py"
 TEST_TEXT_SOURCE = "tests/data/loading/test_text_source.py"
 TEST_PIPELINE = "tests/data/test_pipeline.py"
 TEST_CHECKPOINT = "tests/checkpoints/test_checkpoint.py"
@@ -242,16 +242,16 @@ MUTANTS = [
     ),
     Mutant(
         "negatives are of the same document",
-        PACKING,
+        PAIR,
         "elsewhere += elsewhere >= document",
         "elsewhere = 0 * elsewhere + document",
-        "tests/data/store/test_packing_statistics.py",
+        "tests/data/units/test_packing_statistics.py",
         "state_the_relation_of_the_second_span",
         pitfall=6,
     ),
     Mutant(
         "the text after A of a negative pair is skipped",
-        PACKING,
+        PAIR,
         '"next_begin": np.where(label == NEXT, stop, middle),',
         '"next_begin": np.where(label == NEXT, stop, stop),',
         TEST_PACKING,
@@ -259,26 +259,26 @@ MUTANTS = [
     ),
     Mutant(
         "truncation never takes from the front of the first span",
-        PACKING,
+        "research/data/units/packing/pairs.py",
         'start=rows["start"] + _heads(key, "first", lost_one),',
         'start=rows["start"],',
-        "tests/data/store/test_packing_statistics.py",
+        "tests/data/units/test_packing_statistics.py",
         "takes_from_both_ends",
     ),
     Mutant(
         "all rows of a document are short where ELECTRA's are one by one",
-        PACKING,
-        "target = _targets(key, text_spec.short_rate, MIN_TARGET, length)",
-        "key_of_all = counter_rng.row_key(0, document, 0 * document)\n"
-        "    target = _targets(key_of_all, text_spec.short_rate, MIN_TARGET, length)",
+        "research/data/units/halves.py",
+        "target = draw_targets(key, self.short_rate, MIN_TARGET, length)",
+        "all_key = counter_rng.row_key(0, document, 0 * document)\n"
+        "        target = draw_targets(all_key, self.short_rate, MIN_TARGET, length)",
         TEST_PACKING,
         "equal_those_of_electras_script",
     ),
     Mutant(
         "all copies of a text have the same pairs: each negative recurs 40 times",
         "research/data/loading/build.py",
-        "return build_index(index.stream, spec, data.stride, cache, copy)",
-        "return build_index(index.stream, spec, data.stride, cache, 0 * copy)",
+        "spec.replace(copy=copy)",
+        "spec.replace(copy=0 * copy)",
         "tests/data/loading/test_build.py",
         "anew_for_each_copy",
     ),
@@ -300,7 +300,7 @@ MUTANTS = [
     ),
     Mutant(
         "windows cross the end of a shard",
-        "research/data/store/text_units.py",
+        "research/data/units/stream.py",
         'end = shard[np.searchsorted(shard, start, side="right")]',
         "end = shard[-1]",
         "tests/data/store/test_example_index.py",
@@ -309,8 +309,8 @@ MUTANTS = [
     Mutant(
         "the cache key of an index lacks the stride",
         INDEX,
-        '"stride": stride,',
-        '"stride": 0,',
+        'text_spec.index_fields() | {"stride": stride}',
+        'text_spec.index_fields() | {"stride": 0}',
         "tests/data/store/test_example_index.py",
         "its_key_holds_every_argument",
     ),

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from research.batch import ANSWER_END, ANSWER_START, PART, TextSpec
+from research.batch import ANSWER_END, ANSWER_START, PART
 from research.data.corpora.corpus import Corpus
 from research.data.documents import join_parts
 from research.data.store.example_index import build_index
 from research.data.store.stream import build_stream
 from research.data.tokenizers.token_offsets import token_offsets
+from research.data.units import TextSpec
 
 KINDS = ["unigram", "wordpiece", "bytebpe"]
 

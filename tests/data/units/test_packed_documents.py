@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import objectives
-from research.batch import DOCUMENT, PIECE, TextSpec, piece_columns
+from research.batch import DOCUMENT, PIECE, piece_columns
 from research.data.store import example_index
-from research.data.store.packed_documents import best_fit_decreasing
+from research.data.units import TextSpec
+from research.data.units.packing.documents import best_fit_decreasing
 from research.errors import UserError
 from research.objectives.inputs.packed_rows import PackedRows
 from tests.testing import toy_objectives
@@ -128,7 +129,7 @@ def test_packing_is_cached_under_its_own_hash(tmp_path, monkeypatch):
         example_index.build_index(stream, TextSpec("stream", 20), 0, tmp_path),
     ]
     assert len({first.fingerprint, *(other.fingerprint for other in others)}) == 4
-    monkeypatch.setattr(example_index, "TEXT_UNITS", {"packed": None})
+    monkeypatch.setattr(type(TextSpec("packed", 9)), "spans", None)
     assert build(stream, 20, tmp_path).fingerprint == first.fingerprint
 
 
@@ -142,6 +143,6 @@ def test_all_objectives_have_one_packing(length):
 
 
 def test_packing_has_no_stride(tmp_path):
-    with pytest.raises(UserError, match="documents packed into rows"):
+    with pytest.raises(UserError, match="the unit 'packed'"):
         spec = TextSpec("packed", 20)
         example_index.build_index(toy_objectives.Stream(), spec, 5, tmp_path)

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT, TextSpec
-from research.data.store import packing
+from research.batch import NEXT, NONADJACENT, OTHER_DOCUMENT
+from research.data.units import TextSpec
+from research.data.units.packing.sentences import find_sentences
 from tests.testing import toy_objectives
 
 
@@ -29,10 +30,8 @@ def sentence_numbers(text, made):
 
 @pytest.mark.parametrize("unit", ["pair", "sentence_pair"])
 def test_labels_state_the_relation_of_the_second_span_to_the_first(unit):
-    text = packing.find_sentences(even_stream())
-    made = packing.make_pairs(
-        text, TextSpec(unit, 20, other_document_rate=0.3, nonadjacent_rate=0.3)
-    )
+    text = find_sentences(even_stream())
+    made = TextSpec(unit, 20, other_document_rate=0.3, nonadjacent_rate=0.3).pairs(text)
     assert not made.truncated
     one, two = sentence_numbers(text, made)
     document = np.searchsorted(text.first, one, side="right")
@@ -46,11 +45,10 @@ def test_labels_state_the_relation_of_the_second_span_to_the_first(unit):
 @pytest.mark.parametrize(("other", "nonadjacent"), [(0.5, 0.0), (0.3, 0.3), (0.0, 0.0)])
 def test_labels_occur_at_their_rates(unit, other, nonadjacent):
     """Among pairs with a choice, within 4.5 standard deviations (p < 1e-5)."""
-    text = packing.find_sentences(even_stream((40,) * 500))
-    made = packing.make_pairs(
-        text,
-        TextSpec(unit, 20, other_document_rate=other, nonadjacent_rate=nonadjacent),
-    )
+    text = find_sentences(even_stream((40,) * 500))
+    made = TextSpec(
+        unit, 20, other_document_rate=other, nonadjacent_rate=nonadjacent
+    ).pairs(text)
     begin = np.searchsorted(text.start, made.start)
     document = np.searchsorted(text.first, begin, side="right")
     left = text.first[document] - begin
@@ -69,8 +67,8 @@ def test_labels_occur_at_their_rates(unit, other, nonadjacent):
 
 def test_the_first_segment_ends_at_any_sentence_and_other_text_starts_at_any():
     """Chi-square over cuts, starts and hundreds of documents, at level 1e-4."""
-    text = packing.find_sentences(even_stream((40,) * 2000))
-    made = packing.make_pairs(text, TextSpec("pair", 25, other_document_rate=0.5))
+    text = find_sentences(even_stream((40,) * 2000))
+    made = TextSpec("pair", 25, other_document_rate=0.5).pairs(text)
     full = np.searchsorted(text.start, made.start) % 8 <= 3  # 5 sentences are left
     cuts = np.bincount(made.length[full] // 5, minlength=5)[1:5]
     second = sentence_numbers(text, made)[1][made.label == OTHER_DOCUMENT]
@@ -81,8 +79,8 @@ def test_the_first_segment_ends_at_any_sentence_and_other_text_starts_at_any():
 
 
 def test_a_fraction_of_documents_is_packed_shorter():
-    text = packing.find_sentences(even_stream((400,) * 1500, sentence=1))
-    made = packing.make_pairs(text, TextSpec("pair", 20, short_rate=0.25))
+    text = find_sentences(even_stream((400,) * 1500, sentence=1))
+    made = TextSpec("pair", 20, short_rate=0.25).pairs(text)
     both = made.length + made.second_length
     document = np.searchsorted(
         text.first, np.searchsorted(text.start, made.start), "right"
@@ -97,8 +95,8 @@ def test_a_fraction_of_documents_is_packed_shorter():
 
 def test_a_tenth_of_electras_rows_has_one_segment():
     """Of those with enough text; 5 standard deviations."""
-    text = packing.find_sentences(even_stream((400,) * 1500, sentence=5))
-    made = packing.make_pairs(text, TextSpec("halves", 40))
+    text = find_sentences(even_stream((400,) * 1500, sentence=5))
+    made = TextSpec("halves", 40).pairs(text)
     full = made.length + made.second_length >= 39
     one = (made.second_length[full] == 0).mean()
     assert abs(one - 0.1) < 5 * np.sqrt(0.1 * 0.9 / full.sum())
@@ -107,8 +105,8 @@ def test_a_tenth_of_electras_rows_has_one_segment():
 
 def test_truncation_takes_from_both_ends_equally():
     """The tokens that a span loses at its front are heads of a fair coin."""
-    text = packing.find_sentences(even_stream((600,) * 400, sentence=150))
-    made = packing.make_pairs(text, TextSpec("sentence_pair", 60))
+    text = find_sentences(even_stream((600,) * 400, sentence=150))
+    made = TextSpec("sentence_pair", 60).pairs(text)
     assert (made.length == 30).all() and (made.second_length == 30).all()
     assert made.truncated == 240 * len(made.start)
     for start in (made.start, made.second):
@@ -118,16 +116,16 @@ def test_truncation_takes_from_both_ends_equally():
 
 
 def test_with_an_odd_length_the_first_span_is_longer():
-    text = packing.find_sentences(even_stream((20,) * 50, sentence=10))
-    made = packing.make_pairs(text, TextSpec("sentence_pair", 7))
+    text = find_sentences(even_stream((20,) * 50, sentence=10))
+    made = TextSpec("sentence_pair", 7).pairs(text)
     assert {*made.length} == {4} and {*made.second_length} == {3}
 
 
 def test_packing_is_a_function_of_text_and_text_spec():
-    text = packing.find_sentences(even_stream())
+    text = find_sentences(even_stream())
     text_spec = TextSpec("pair", 20, other_document_rate=0.5, short_rate=0.1)
-    twice = [packing.make_pairs(text, text_spec) for _ in range(2)]
+    twice = [text_spec.pairs(text) for _ in range(2)]
     for one, two in zip(*twice, strict=True):
         np.testing.assert_array_equal(one, two)
-    other = packing.make_pairs(text, text_spec._replace(other_document_rate=0.4))
+    other = text_spec.replace(other_document_rate=0.4).pairs(text)
     assert len(other.start) != len(twice[0].start)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.batch import NEXT, OTHER_DOCUMENT, TextSpec
+from research.batch import NEXT, OTHER_DOCUMENT
 from research.data import counter_rng
-from research.data.store import example_index, packing
+from research.data.store import example_index
+from research.data.units import TextSpec
+from research.data.units.packing.sentences import find_sentences
 from research.errors import UserError
 from tests.testing import toy_objectives
 
@@ -56,7 +58,7 @@ def test_rows_hold_as_many_whole_sentences_as_fit(
     times = times_read(stream, built)
     assert (times[times >= 0] == 1).all()
     assert not any(built.counts[name] for name in ("skipped", "repeated", "truncated"))
-    text = packing.find_sentences(stream)
+    text = find_sentences(stream)
     size = text.end - text.start
     assert built.counts["cut"] == (size > length).sum()
     assert ((built.length > 0) & (built.length <= length)).all()
@@ -138,13 +140,13 @@ def key_of(document, turn):
 @given(shards, lengths, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0, 0.4]))
 @settings(max_examples=60, deadline=None)
 def test_pairs_equal_those_of_berts_script(sizes, length, other, short):
-    text = packing.find_sentences(toy_objectives.Stream(sizes))
+    text = find_sentences(toy_objectives.Stream(sizes))
     text_spec = TextSpec("pair", length, other_document_rate=other, short_rate=short)
     if len(text.first) < 3:
         with pytest.raises(UserError, match="two documents"):
-            packing.make_pairs(text, text_spec)
+            text_spec.pairs(text)
         return
-    made, expected = packing.make_pairs(text, text_spec), bert_pairs(text, text_spec)
+    made, expected = text_spec.pairs(text), bert_pairs(text, text_spec)
     assert made.label.tolist() == [label for _, _, label in expected]
     assert made.length.tolist() == [len(a) for a, _, _ in expected]
     assert made.second_length.tolist() == [len(b) for _, b, _ in expected]
@@ -175,11 +177,11 @@ def electra_rows(text, length, short_rate):
 @given(shards, st.integers(6, 60), st.sampled_from([0, 0.5]))
 @settings(max_examples=60, deadline=None)
 def test_halves_equal_those_of_electras_script(sizes, length, short):
-    text = packing.find_sentences(toy_objectives.Stream(sizes))
+    text = find_sentences(toy_objectives.Stream(sizes))
     if not len(text.start):
         return
     spec = TextSpec("halves", length - 2, short_rate=short)
-    made, truncated = packing.make_pairs(text, spec), 0
+    made, truncated = spec.pairs(text), 0
     expected = electra_rows(text, length, short)
     assert len(made.start) == len(expected)
     for row, (chunk, half) in enumerate(expected):
@@ -200,7 +202,7 @@ def test_halves_equal_those_of_electras_script(sizes, length, short):
 @settings(max_examples=60, deadline=None)
 def test_only_truncation_skips_text(tmp_path_factory, sizes, length, unit):
     stream = toy_objectives.Stream(sizes)
-    text = packing.find_sentences(stream)
+    text = find_sentences(stream)
     if len(text.first) < 3:
         return
     text_spec = TextSpec(unit, length, other_document_rate=0.3, nonadjacent_rate=0.3)
@@ -242,16 +244,16 @@ def test_the_cache_key_of_pairs_holds_every_option(tmp_path):
     stream, text_spec = toy_objectives.Stream(), TextSpec("pair", 8)
     specs = [
         text_spec,
-        text_spec._replace(other_document_rate=0.5),
-        text_spec._replace(nonadjacent_rate=0.5),
-        text_spec._replace(short_rate=0.5),
-        text_spec._replace(unit="sentence_pair"),
-        text_spec._replace(unit="halves"),
+        text_spec.replace(other_document_rate=0.5),
+        text_spec.replace(nonadjacent_rate=0.5),
+        text_spec.replace(short_rate=0.5),
+        text_spec.replace(unit="sentence_pair"),
+        TextSpec("halves", 8),
     ]
     built = [example_index.build_index(stream, each, 0, tmp_path) for each in specs]
     assert len({each.fingerprint for each in built}) == len(specs)
     again = example_index.build_index(
-        stream, text_spec._replace(contiguous=True), 0, tmp_path
+        stream, text_spec.replace(label="class"), 0, tmp_path
     )
     assert again.fingerprint == built[0].fingerprint
     assert isinstance(again.second, np.memmap)

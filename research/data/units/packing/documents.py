@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from research.batch import PIECE, no_value, piece_columns
-from research.data.store.stream import Stream
+from research.data.units import TokenStream
 
 BLOCK = 64
 """Tokens that are read at once."""
@@ -28,7 +28,7 @@ class Pieces(NamedTuple):
 
     def read(
         self,
-        stream: Stream,
+        stream: TokenStream,
         row: np.ndarray,
         width: int,
         pad_id: int,
@@ -71,7 +71,7 @@ def _at(here: np.ndarray, values: np.ndarray, others: int) -> np.ndarray:
 
 
 def _gather_all(
-    stream: Stream, start: np.ndarray, length: np.ndarray, arrays: Sequence[str]
+    stream: TokenStream, start: np.ndarray, length: np.ndarray, arrays: Sequence[str]
 ):
     """Tokens, flags and arrays of pieces [n], one after the other.
 
@@ -91,7 +91,7 @@ def _gather_all(
     return token[inside], flags[inside], arrays
 
 
-def pack_documents(stream: Stream, length: int) -> Pieces:
+def pack_documents(stream: TokenStream, length: int) -> Pieces:
     """The packed rows of all documents with text, in the order of their first pieces.
 
     The pieces of a row are in the order of the text; one has `length` tokens at most,
@@ -114,12 +114,12 @@ def pack_documents(stream: Stream, length: int) -> Pieces:
     return Pieces(start, length, np.append(0, np.cumsum(count[by_text])))
 
 
-def text_sizes(stream: Stream) -> np.ndarray:
+def text_sizes(stream: TokenStream) -> np.ndarray:
     """[D] int64: tokens of each document, without its separator."""
     return np.diff(stream.document_offsets) - stream.separator_length
 
 
-def cut_documents(stream: Stream, length: int) -> tuple[np.ndarray, np.ndarray]:
+def cut_documents(stream: TokenStream, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Start and size of pieces of up to `length` tokens of text: [P] int64 each."""
     begin, text = stream.document_offsets[:-1], text_sizes(stream)
     count = -(-text // length)
