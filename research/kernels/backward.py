@@ -1,13 +1,13 @@
 """The backward kernels of interval attention on a TPU (Dao et al. 2022, appendix B.2).
 
-One computes the gradient of a tile of queries and of their relative terms from its
-tiles of keys, and that of the bias; the other the gradients of a tile of keys and
-values from its tiles of queries. Both compute the probabilities again. No sum depends
-on the order of parallel steps.
+`query_gradient` computes the gradients of a tile of queries, of their relative terms
+and of the bias from the tiles of keys that the queries attend to; `key_gradient`
+computes those of a tile of keys and values from the tiles of queries that attend to
+them. Both recompute the probabilities. No sum depends on the order of parallel steps.
 """
 
 # B batch, H heads, G key heads, K width of queries and keys, V of values, F of relative
-# terms, L queries, M keys, P pieces, Q queries of a tile, N keys of a tile
+# terms, L queries, M keys, P steps of the bias, Q queries of a tile, N keys of a tile
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def query_gradient(
     scalars: Scalars, inputs: Inputs, settings: Settings
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None]:
     """The gradients of queries [B, H, K, L], of their relative terms [B, H, F, L], and
-    of the bias [B, H, P, Q] in parts; None: there is no such array.
+    of the bias [B, H, P, Q] as partial sums; None: there is no such array.
     """
     rows, heads = inputs.query.shape[:2]
     tile_size, grid = settings.tiles.query, query_grid(inputs, settings)

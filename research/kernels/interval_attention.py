@@ -5,7 +5,7 @@ keys that no query of a tile attends to are neither read nor computed.
 """
 
 # B batch, L queries, M keys, H heads, G key heads, K width of queries and keys, V of
-# values, F of relative terms, P pieces
+# values, F of relative terms, P steps of the bias
 
 from functools import partial
 
@@ -34,12 +34,12 @@ def interval_attention(
     """[B, L, H, V]: softmax attention in float32; a query without keys outputs 0.
 
     Args:
-      settings: tiles as those of the plan.
+      settings: with the tiles of the plan.
       query_BLHK: already scaled.
-      key_BMGK, value_BMGV: G divides H: that many heads of queries share one of keys.
-      bias_PH: optional bias of the logits, float32: piece p holds where the key's
-        position - the query's is at least settings.bias_bounds[p - 1] and below
-        settings.bias_bounds[p]. The plan then has distances.
+      key_BMGK, value_BMGV: G divides H; H / G heads of queries share a head of keys.
+      bias_PH: optional bias of the logits, float32, a step function of the distance
+        (key position - query position): value p is that of distances from bound p - 1
+        to below bound p of settings.bias_bounds. The plan then has distances.
       plan: `research.kernels.plan.make_plan` of these queries and keys.
       seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have
         dropout.

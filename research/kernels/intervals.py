@@ -2,10 +2,10 @@
 
 Query q attends to key k iff their segments are equal and not 0, and the key's rank is
 in an interval of the query's. Sorted by (segment, rank), the keys of an interval are
-consecutive: those of smaller segments come before them, and so do those of its segment
-with a lower rank. Mems, to which all queries attend, come before all keys: the keys of
-the first segment follow on them. Queries sorted by their intervals have neighbours with
-similar ones, so that a tile of queries leaves out whole tiles of keys.
+consecutive: keys of smaller segments, and keys of the same segment with a lower rank,
+come before them. Mems, to which all queries attend, come before all keys, and the keys
+of the first segment follow them directly. Queries are sorted by their intervals, so
+that neighbours have similar ones and a tile of queries skips whole tiles of keys.
 """
 
 # B batch, L queries, M keys, N mems, Q tiles of queries, T tiles of keys
@@ -106,7 +106,7 @@ def sorted_intervals(
 
 
 def _joined(each: Sequence[Interval]) -> tuple[Interval, ...]:
-    """The same keys: those of intervals that adjoin the first one are in the first."""
+    """The same keys, with intervals that adjoin the first one merged into it."""
     first, *others = each
     rest = []
     for other in others:
@@ -148,7 +148,7 @@ def run_intervals(segment: jax.Array, *, causal: bool, window: int = 0) -> Inter
 
 
 _MEMS = -1
-"""Their segment in a sort."""
+"""The segment of mems in a sort."""
 _PADDING = jnp.iinfo(jnp.int32).max
 
 
@@ -157,7 +157,7 @@ def _padding_last(segment):
 
 
 def _first_of_run(segment, ascending):
-    """Of each position the value of `ascending` where its run of segments begins."""
+    """For each position, the value of `ascending` where its run of a segment begins."""
     lowest = jnp.full_like(segment[:, :1], jnp.iinfo(jnp.int32).min)
     is_first = segment != jnp.concatenate([lowest, segment[:, :-1]], axis=1)
     return jax.lax.cummax(jnp.where(is_first, ascending, lowest), axis=1)
@@ -178,7 +178,7 @@ def sorted_queries(intervals: Intervals) -> jax.Array:
 def tile_bounds(
     each: Sequence[Interval], *, num_keys: int, query_tile: int, key_tile: int
 ) -> TileBounds:
-    """The tiles that hold a key of a query, and those between two of one interval.
+    """The tiles that hold a key of a query, and those between two keys of an interval.
 
     Args:
       each: [B, L] int32, the queries' intervals in the order of the tiles, a multiple
@@ -224,7 +224,7 @@ def _touched_tiles(interval_BQL: Interval, num_keys: int, key_tile: int) -> Inte
 
 
 def _disjoint(ranges: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Ascending intervals of the same numbers, of which no two overlap."""
+    """The union of the intervals, as ascending intervals that do not overlap."""
     if len(ranges) == 1:
         return tuple(ranges)
     ends = (jnp.stack(each) for each in zip(*ranges, strict=True))

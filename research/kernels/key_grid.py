@@ -11,9 +11,9 @@ from research.kernels.tile import Inputs, Scalars, Tile
 
 
 def key_grid(inputs: Inputs, settings: Settings) -> tuple[int, int, int, int]:
-    """Rows, key heads, tiles of keys, and the tiles of queries that one may need.
+    """Rows, key heads, tiles of keys, and the most tiles of queries of a tile of keys.
 
-    The last are those of all heads of queries that share the keys, one after the other.
+    The tiles of queries of all heads that share the keys come one head after the other.
     """
     rows, num_key_heads, _, num_keys = inputs.key.shape
     group = inputs.query.shape[1] // num_key_heads
@@ -22,7 +22,7 @@ def key_grid(inputs: Inputs, settings: Settings) -> tuple[int, int, int, int]:
 
 
 def count_query_tiles(inputs: Inputs, settings: Settings) -> int:
-    """The tiles of queries of one head."""
+    """The number of tiles of queries of one head."""
     return inputs.query.shape[-1] // settings.tiles.query
 
 

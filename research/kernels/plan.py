@@ -1,6 +1,6 @@
 """What all layers of a stack share in interval attention: orders, tiles and bounds."""
 
-# B batch, L queries, M keys, Q tiles of queries, N tiles of keys, P pieces, H heads
+# B batch, L queries, M keys, Q tiles of queries, N tiles of keys, H heads
 
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ from research.kernels.intervals import (
 
 LANES = 128
 MAX_TILE = 512
-"""Queries and keys of a tile on a TPU, at most: a tile of logits is 1 MiB of VMEM."""
+"""The most queries or keys of a tile on a TPU: a tile of logits is 1 MiB of VMEM."""
 
 
 class Tiles(NamedTuple):
-    """Queries and keys of a tile; on a TPU multiples of LANES."""
+    """The numbers of queries and keys of a tile; on a TPU multiples of LANES."""
 
     query: int
     key: int
@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     """What a kernel is compiled for."""
 
     tiles: Tiles
-    bias_bounds: tuple[int, ...] = ()  # distances at which the next piece begins
+    bias_bounds: tuple[int, ...] = ()  # distances at which the next step begins
     interpret: Any = False  # on Hopper JAX's parameters of its interpreter
     dropout: float = 0.0  # rate of dropout of the probabilities
     lengths: tuple[int, int] = (0, 0)  # L and M whose FLOPs count
@@ -39,8 +39,8 @@ class Settings(NamedTuple):
 class Order(NamedTuple):
     """A permutation of the rows' positions."""
 
-    index: jax.Array  # [B, L] int32, position of each sorted one
-    inverse: jax.Array  # [B, L] int32, place of each position in the sorted order
+    index: jax.Array  # [B, L] int32, the array's index of the n-th in sorted order
+    inverse: jax.Array  # [B, L] int32, the number in sorted order of each index
 
 
 class Distances(NamedTuple):
@@ -88,7 +88,7 @@ def make_plan(
 
     Args:
       num_keys: M.
-      positions: of queries [B, L] and keys [B, M], if there is a bias.
+      positions: the positions of queries [B, L] and keys [B, M], if there is a bias.
     """
     query_order = key_order = None
     if intervals.key_order is not None:
@@ -125,7 +125,7 @@ def _order(index_BL: jax.Array) -> Order:
 
 
 def permute(x: jax.Array, order: Order | None, *, back: bool = False) -> jax.Array:
-    """x [B, L, ...] with its positions in the order, or in their own again."""
+    """x [B, L, ...] in sorted order, or with `back` from it to the original order."""
     if order is None:
         return x
     index = order.inverse if back else order.index
@@ -134,6 +134,6 @@ def permute(x: jax.Array, order: Order | None, *, back: bool = False) -> jax.Arr
 
 
 def fill_tile(x: jax.Array, tile: int, mode: str = "constant") -> jax.Array:
-    """x [..., L] with a last dim that is a multiple of the tile."""
+    """x [..., L] padded so that its last dim is a multiple of the tile."""
     rest = -x.shape[-1] % tile
     return jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, rest)], mode=mode) if rest else x

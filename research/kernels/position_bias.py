@@ -1,12 +1,12 @@
 """A bias of the logits that is a step function of distance, in a TPU kernel.
 
-T5's buckets are such steps (Raffel et al. 2020, section 2.1). A tile whose distances
-are all in the first piece or all in the last, as most are of a long text, adds a
-scalar. Others compare each distance with each bound, a few keys at a time, so that
-distances and biases stay in registers.
+T5's buckets are such steps (Raffel et al. 2020, section 2.1). Where all distances of a
+tile are in the first step or all in the last, as in most tiles of a long text, the bias
+is a scalar. In other tiles each distance is compared with each bound, a few keys at a
+time, so that distances and biases stay in registers.
 """
 
-# Q queries of a tile, N keys of a tile, R keys at a time, P pieces
+# Q queries of a tile, N keys of a tile, R keys at a time, P steps of the bias
 
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ MAX_KEYS_AT_A_TIME = 32
 class BiasRefs(NamedTuple):
     """What a kernel holds for the bias."""
 
-    bounds: Any  # [P - 1] distances at which the next piece begins
-    value: Any  # [P, H] of the pieces
+    bounds: Any  # [P - 1] distances at which the next step begins
+    value: Any  # [P, H]
     query_position: Any  # [1, Q]
     key_position: Any  # [1, N]
     column: Any  # scratch: the keys' positions along sublanes
@@ -73,7 +73,7 @@ def add_bias(
 def add_bias_gradient(
     grad_NQ: jax.Array, out_PQ: Any, refs: BiasRefs, ends: Distances, tile: Any
 ) -> None:
-    """Adds the gradient of a tile's logits, summed over keys, to that of each piece."""
+    """Adds the gradient of a tile's logits, summed over keys, to that of each step."""
     refs.logits[...] = grad_NQ
     is_first, is_last = _one_piece(refs, ends, tile)
 
@@ -88,7 +88,7 @@ def add_bias_gradient(
     def many_pieces():
         def add_pieces(rows, distance_RQ):
             def split(piece, rest_RQ):
-                """Adds the piece's part, and returns that of later pieces."""
+                """Adds the gradient of this step, and returns that of later steps."""
                 is_later = distance_RQ >= refs.bounds[piece]
                 add(piece, jnp.where(is_later, 0.0, rest_RQ))
                 return jnp.where(is_later, rest_RQ, 0.0)
@@ -100,7 +100,7 @@ def add_bias_gradient(
 
 
 def _one_piece(refs, ends, tile):
-    """Whether all distances of a tile are in the first piece, or in the last."""
+    """Whether all distances of a tile are in the first step, and if in the last."""
     low = ends.key_low[tile.at_key] - ends.query_high[tile.at_query]
     high = ends.key_high[tile.at_key] - ends.query_low[tile.at_query]
     return high < refs.bounds[0], low >= refs.bounds[refs.bounds.shape[0] - 1]

@@ -16,7 +16,7 @@ from research.kernels.tile import Inputs, Scalars, Tile
 
 
 def query_grid(inputs: Inputs, settings: Settings) -> tuple[int, int, int, int]:
-    """Rows, heads, tiles of queries, and the tiles of keys that one may need."""
+    """Rows, heads, tiles of queries, and the most tiles of keys that one may need."""
     rows, heads, _, num_queries = inputs.query.shape
     num_keys = inputs.key.shape[-1]
     tiles = settings.tiles
@@ -34,9 +34,9 @@ def query_tile(scalars: Scalars, grid: tuple[int, ...]) -> Tile:
 def _key_of_step(
     keys: Sequence[Interval], at_query: jax.Array, step: jax.Array
 ) -> jax.Array:
-    """The tile of keys at a step: those of the intervals, one after the other.
+    """The tile of keys at a step, which goes through the intervals one after the other.
 
-    Past the last one it is a tile behind all intervals.
+    After the last interval's end it is a tile that is in no interval.
     """
     (key, stop), *others = ((x.start[at_query], x.stop[at_query]) for x in keys)
     num_steps, key = stop - key, key + step

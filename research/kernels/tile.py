@@ -1,12 +1,12 @@
 """One tile of logits in a TPU kernel, and the call of a kernel on all tiles.
 
-Kernels hold the transposed matrix: keys along sublanes, queries along lanes. So maxima
-and sums of a query are rows [1, Q] that need no lanes of padding, and a maximum over
+Kernels hold the transposed matrix: keys along sublanes, queries along lanes. So the
+maxima and sums of queries are rows [1, Q] without padding of lanes, and a maximum over
 keys is elementwise but for its last step.
 """
 
 # B batch, H heads, K width of queries and keys, V of values, F of relative terms,
-# Q queries of a tile, N keys of a tile, P pieces
+# Q queries of a tile, N keys of a tile, P steps of the bias
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ LOWEST = -1e30
 
 
 class Scalars(NamedTuple):
-    """What a kernel reads before a tile, each array flat but the seeds."""
+    """What a kernel reads before a tile; all arrays but the seeds are flat."""
 
     bounds: TileBounds
     distances: Distances | None  # only the smallest and largest of the tiles
-    seeds: Any = None  # [B, H] int32, of dropout
+    seeds: Any = None  # [B, H] int32, seeds of dropout
 
 
 class Inputs(NamedTuple):
@@ -49,10 +49,10 @@ class Inputs(NamedTuple):
     query_position: Any = None  # [B, 1, L]
     key_position: Any = None  # [B, 1, M]
     bias_bounds: Any = None  # [P - 1]
-    bias: Any = None  # [P, H] of the pieces
+    bias: Any = None  # [P, H], the values of the bias
     query_index: Any = None  # [B, 1, L] in the order of the arrays, for dropout
     key_index: Any = None  # [B, 1, M] likewise
-    grad: Any = None  # [B, H, V, L] of the output
+    grad: Any = None  # [B, H, V, L], gradient of the output
     log_sum: Any = None  # [B, H, 1, L] log of the sum of exponentials
     mean: Any = None  # [B, H, 1, L] gradient of the logits, averaged by the softmax
 
@@ -61,15 +61,15 @@ class Tile(NamedTuple):
     """Which tile a step of the grid computes."""
 
     row: Any
-    head: Any  # of queries
+    head: Any  # a head of queries
     query: Any
     key: Any
-    at_query: Any  # of flat arrays [B, number of tiles of queries]
-    at_key: Any  # of flat arrays [B, number of tiles of keys]
+    at_query: Any  # its index in flat arrays [B, number of tiles of queries]
+    at_key: Any  # its index in flat arrays [B, number of tiles of keys]
 
 
 def make_scalars(plan: Plan, seeds_BH: jax.Array | None) -> Scalars:
-    """The scalars of a plan, flat: a TPU pads the last dim of others."""
+    """The scalars of a plan, flat, since a TPU pads the last dim of other arrays."""
     distances = plan.distances
     if distances is not None:
         distances = distances._replace(query=None, key=None)
@@ -94,15 +94,14 @@ def tiled_call(
     """`body(scalars, inputs, *outputs, *scratch)` at each step of the grid.
 
     Args:
-      in_specs: also of inputs that are None. Index maps take the grid's indices, and
-        the scalars last.
-      scratch: shapes of float32 arrays that stay from step to step; those of the bias
-        follow them.
+      in_specs: one for each input, even if that is None. Index maps take the grid's
+        indices, and the scalars last.
+      scratch: shapes of float32 arrays that persist from step to step; those of the
+        bias are appended.
       num_parallel: leading dims of the grid whose order does not matter.
-      products_width: sum of the widths of the matrix products of all pairs that the
-        kernel stands for. They count as FLOPs as in dense attention: in full, though
-        tiles are left out, and without the products that a backward kernel computes
-        again.
+      products_width: sum of the widths of the matrix products of all pairs for which
+        the kernel stands. FLOPs are counted as of dense attention: those of skipped
+        tiles count, those that a backward kernel recomputes do not.
     """
     scalar_leaves, scalar_tree = jax.tree.flatten(scalars)
     leaves, tree = jax.tree.flatten((scalars, inputs))
@@ -148,13 +147,13 @@ def tiled_call(
 
 
 def logits_width(inputs: Inputs) -> int:
-    """The widths of the products that are the logits of a pair, together."""
+    """The sum of the widths of the products that make the logits of a pair."""
     relative = 0 if inputs.query_rel is None else inputs.query_rel.shape[2]
     return inputs.query.shape[2] + relative
 
 
 def is_needed(tile: Tile, scalars: Scalars) -> jax.Array:
-    """Whether the tile is one of those to which its queries attend."""
+    """Whether the tile is among those that its queries need (`TileBounds.keys`)."""
     each = [_is_within(interval, tile) for interval in scalars.bounds.keys]
     return reduce(jnp.logical_or, each)
 
@@ -168,7 +167,7 @@ def _is_within(interval, tile):
 def with_mask_or_without(
     tile: Tile, scalars: Scalars, step: Callable[[bool], None]
 ) -> None:
-    """`step(masked)`, masked if some query of the tile attends only to some keys."""
+    """Calls `step(masked)`; masked unless all of the queries attend to all keys."""
     is_full = _is_within(scalars.bounds.full, tile)
     pl.when(is_full)(partial(step, False))
     pl.when(jnp.logical_not(is_full))(partial(step, True))
@@ -212,7 +211,7 @@ def tile_logits(
 def drop(
     x_NQ: jax.Array, tile: Tile, scalars: Scalars, inputs: Inputs, settings: Settings
 ) -> jax.Array:
-    """x [N, Q] times the dropout of a tile's pairs, if there is dropout."""
+    """x [N, Q] after dropout, if there is dropout."""
     if not settings.dropout:
         return x_NQ
     key_1N = inputs.key_index[...]

@@ -1,8 +1,8 @@
 """A claim on a folder of a bucket, which has no locks: one process writes it.
 
-The claim is a file with the host, the process and the time, which its holder writes
-anew again and again. A claim that does not change for `DEAD_S` is that of a process
-that was killed. Clocks of two hosts are never compared.
+The claim is a file with the holder's host, process and time, which the holder rewrites
+regularly. If it does not change for `DEAD_S` seconds, its holder is taken for dead.
+Clocks of two hosts are never compared.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from research.files.json_files import NUMBER, read_json, write_json
 HEARTBEAT_INTERVAL_S = 15.0
 DEAD_S = 60.0
 SETTLE_S = 2.0
-"""After which the claim is read again, since two processes may have written it."""
+"""Seconds after which the claim is read again: another process may have written it."""
 
 
 @contextlib.contextmanager
 def hold_claim(path: epath.Path) -> Iterator[None]:
     """Holds the claim in the file at `path` until the block ends or the process dies.
 
-    Where a process was killed that held it, the next waits for `DEAD_S`.
+    If the last holder was killed, this waits for `DEAD_S` seconds.
 
     Raises:
       UserError: another process holds it; names its host and process.
@@ -53,7 +53,7 @@ def hold_claim(path: epath.Path) -> Iterator[None]:
 
 
 def _wait_for_end(path: epath.Path) -> None:
-    """Waits while there is a claim; raises if its holder lives."""
+    """Waits until there is no claim or its holder is dead; raises if it lives."""
     first, began = _read(path), time.monotonic()
     if first:
         print(f"{path}: waiting for process {first['pid']} on {first['host']} to end")

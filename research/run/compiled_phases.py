@@ -1,4 +1,4 @@
-"""The phases of a run, one or more, with what each needs: a program and its step."""
+"""Builds and compiles each phase of a run: its program and its step."""
 
 import contextlib
 import itertools
@@ -16,10 +16,10 @@ from research.step import State
 
 
 def build_phases(config: Any, devices: Any = None) -> tuple[Program, list[Phase]]:
-    """The program of the config itself, which evaluates, and the phases of the run.
+    """The program of the config itself, for evaluations, and the phases of the run.
 
     Raises:
-      UserError: a value of the config that cannot be run.
+      UserError: the config has a value with which no run is possible.
     """
     program = build_program(config, devices)
     if config.train.phases:
@@ -30,7 +30,7 @@ def build_phases(config: Any, devices: Any = None) -> tuple[Program, list[Phase]
 def _build_each(
     config: Any, program: Program, devices: Any
 ) -> tuple[Program, list[Phase]]:
-    """Each phase with its program; the fingerprint is that of all data they read."""
+    """The phases with their programs; the fingerprint covers the data of all phases."""
     phases = []
     for phase in run_phases(config):
         own = phase.config
@@ -63,12 +63,12 @@ def compile_step(program: Program) -> tuple[Any, Cost]:
 
 
 def compile_phases(phases: Sequence[Phase]) -> list[Phase]:
-    """The phases with their compiled steps and what these cost."""
+    """The phases with their compiled steps and the costs of these."""
     return [phase._replace(**_compile_lengths(phase.program)) for phase in phases]
 
 
 def _compile_lengths(program: Program) -> dict[str, Any]:
-    """`step` and `costs` of a phase."""
+    """The `step` and `costs` of a phase, compiled for each length of a batch."""
     steps, costs = {}, {}
     for length, batch in program.abstract_batches.items():
         of_length = program._replace(abstract_batches={length: batch})
@@ -86,7 +86,7 @@ def _shapes(batch: dict) -> frozenset:
 
 
 def _step_costs(phase: Phase, start: int, stop: int) -> list[tuple[int, Cost]]:
-    """Numbers of the steps from `start` to `stop` that cost the same, and that cost."""
+    """(number of steps, their cost) by length of the batch, from `start` to `stop`."""
     if len(phase.costs) == 1:
         return [(stop - start, cost) for cost in phase.costs.values()]
     numbers = phase.program.data.train.buckets.count_steps(start, stop)
@@ -96,7 +96,7 @@ def _step_costs(phase: Phase, start: int, stop: int) -> list[tuple[int, Cost]]:
 def tokens_seen(phases: Sequence[Phase], step: int) -> int:
     """Tokens of all batches before a step, counted before corruption.
 
-    Of rows of data.length: with length buckets they have fewer columns.
+    Each row counts data.length tokens, even where length buckets make it shorter.
     """
     total = start = 0
     for phase in phases:
@@ -107,12 +107,12 @@ def tokens_seen(phases: Sequence[Phase], step: int) -> int:
 
 
 def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, float]:
-    """What a run costs, as its result says: means over its steps, and the most memory.
+    """A run's costs as its result has them: means over its steps, and peak memory.
 
-    Tokens are those of all batches, counted before corruption.
+    Tokens are counted in all batches, before corruption.
 
     Args:
-      last_step: after which it ends.
+      last_step: the step after which the run ends.
     """
     stops = [0, *(min(phase.stop, last_step) for phase in phases)]
     costs = [
@@ -133,10 +133,10 @@ def cost_facts(phases: Sequence[Phase], last_step: int) -> dict[str, float]:
 
 
 def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterator[str]:
-    """What a user reads about a run before its first step.
+    """The lines that are printed about a run before its first step.
 
     Args:
-      program: of the config, as `build_phases` returns it.
+      program: the first value that `build_phases` returns.
     """
     cost = cost_facts(phases, phases[-1].stop)
     mesh = " x ".join(f"{name} {size}" for name, size in program.mesh.shape.items())

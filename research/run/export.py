@@ -29,14 +29,14 @@ BY_TOKENIZER = {
     "unigram": ("xlm-roberta",),
     "bpe": ("xlm-roberta",),
 }
-"""Of families with the same network, the one whose tokenizers are of this type."""
+"""Tokenizer type -> the family to choose where several have the same network."""
 SHARED_WITH_GENERATOR = {
     "none": (),
     "token": ("token/",),
     "embedding": ("token/", "embeddings/"),
     "all": ("token/", "embeddings/", "stack/"),
 }
-"""The discriminator's parameters that are the generator's too, by `objective.tie`."""
+"""`objective.tie` -> the parameters that discriminator and generator share."""
 
 
 def export_run(
@@ -44,13 +44,14 @@ def export_run(
 ) -> Iterator[str]:
     """Exports the checkpoint that opens a run to a folder.
 
-    A run of ELECTRA becomes two folders, one of each network.
+    A run of ELECTRA becomes two folders, one for each network.
 
     Args:
       all_steps: every checkpoint is exported, each to a folder step_N in `to`.
 
     Yields:
-      lines for the user: which class loads it, what has no place there.
+      lines for the user: which class loads the model, and which parameters are left
+      out since the class does not have them.
 
     Raises:
       UserError: there is no run, or Hugging Face has no such network.
@@ -70,7 +71,7 @@ def export_run(
 def _export(
     workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
 ) -> list[str]:
-    """Writes the networks of a checkpoint; the folder appears when all are there."""
+    """Writes the networks of a checkpoint; the folder appears once it is complete."""
     saved = load_on_host(checkpoint, "params", "facts")
     leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
@@ -103,10 +104,10 @@ def exported_networks(
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
 ) -> dict[str, Network]:
-    """The networks of a run, by the folder that each gets; "": the only one.
+    """Subfolder -> the network that is written there; "" for a single network.
 
     Raises:
-      UserError: the network is of two directions.
+      UserError: the network has a stack for each direction (biLM).
     """
     objective = objectives.make_objective(**config["objective"])
     by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
@@ -140,7 +141,7 @@ def exported_networks(
 
 
 def start_ids(network: Network) -> dict[str, int]:
-    """The token that starts a decoder: T5's is pad, BART's eos."""
+    """The token with which a decoder starts: pad for T5, eos for BART."""
     if network.pattern:
         return {}
     vocab, is_t5 = network.vocab, network.options.position == "t5"
@@ -150,7 +151,7 @@ def start_ids(network: Network) -> dict[str, int]:
 def model_card(
     workdir: epath.Path, config: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> str:
-    """What made the model: objective, data, tokens, metrics and commit."""
+    """README.md of an exported model: objective, data, tokens, metrics and commit."""
     origin = {}
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")

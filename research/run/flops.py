@@ -15,10 +15,10 @@ CUDNN_PRODUCTS = {
     "dot_product_attention_fwd_wrapper": 2,
     "dot_product_attention_bwd_wrapper": 4,
 }
-"""Primitives of cuDNN's attention (jax._src.cudnn.fused_attention_stablehlo) and the
-matrix products that they stand for, as dense attention has them."""
+"""Primitive of cuDNN's attention (jax._src.cudnn.fused_attention_stablehlo) -> how many
+matrix products dense attention has in its place."""
 KERNELS = ("pallas_call", "mpmd_map")
-"""Primitives of Pallas: kernels for TPUs, and those for GPUs."""
+"""Primitives of Pallas kernels, for TPUs and for GPUs."""
 
 # fmt: off
 ARITHMETIC = {
@@ -28,27 +28,31 @@ ARITHMETIC = {
     "square", "sub", "tanh",
 }
 # fmt: on
-"""Primitives that count one FLOP for each number of their largest operand."""
+"""Primitives that count as one FLOP for each element of their largest operand."""
 PRODUCTS = " products"
-"""Ends the kinds of `flops_by_kind` that are matrix products."""
+"""Suffix of the kinds of `flops_by_kind` that are matrix products."""
 
 
 class Cost(NamedTuple):
     """What one step costs."""
 
     flops: float  # over all devices, without rematerialisation
-    recomputed_flops: float  # what rematerialisation adds to them
-    peak_bytes: int  # of one device
+    recomputed_flops: float  # FLOPs that rematerialisation adds
+    peak_bytes: int  # on one device
 
 
 def step_cost(program: Any, compiled: Any) -> Cost:
-    """The cost of the step of a `research.run.setup.Program`, given it compiled."""
+    """The cost of the step of a `research.run.setup.Program`.
+
+    Args:
+      compiled: the compiled step.
+    """
     on_cpu = program.mesh.devices.flat[0].platform == "cpu"
     return Cost(*step_flops(program), peak_bytes(compiled, on_cpu=on_cpu))
 
 
 def step_flops(program: Any) -> tuple[float, float]:
-    """FLOPs of a step, and those that its remat policy adds to them."""
+    """FLOPs of a step without rematerialisation, and those that this adds."""
     needed, computed = map(product_flops, step_flops_by_kind(program))
     return needed, computed - needed
 
@@ -79,21 +83,21 @@ def count_flops(function: Any, *arguments: Any) -> float:
 
 
 def product_flops(flops: Counter[str]) -> float:
-    """Those of matrix products, of all dtypes, among `flops_by_kind`."""
+    """The FLOPs of matrix products of all dtypes, from `flops_by_kind`."""
     return float(sum(n for kind, n in flops.items() if kind.endswith(PRODUCTS)))
 
 
 def flops_by_kind(function: Any, *arguments: Any) -> Counter[str]:
-    """FLOPs of a function: "bfloat16 products" (by dtype of the first), "other".
+    """FLOPs of a function by kind: "bfloat16 products" (and other dtypes), "other".
 
-    XLA's own count takes the body of a scan once; here it counts as often as it runs.
-    Equations that the result does not depend on are removed first. A kernel states its
-    own number; what `shard_map` maps runs on every device. Other FLOPs are those of
-    floating-point arithmetic, element by element (`ARITHMETIC`).
+    The dtype is that of a product's first operand. XLA counts the body of a scan once;
+    this counts it as often as it runs. Equations on which the result does not depend
+    are removed first. A kernel states its FLOPs; what `shard_map` maps counts once for
+    each device. "other" is elementwise floating-point arithmetic (`ARITHMETIC`).
 
     Args:
-      function: to be traced.
-      *arguments: arrays or their shapes.
+      function: a function that JAX can trace.
+      *arguments: its arguments, as arrays or shapes.
     """
     closed = jax.make_jaxpr(function)(*arguments)
     jaxpr, _ = partial_eval.dce_jaxpr(

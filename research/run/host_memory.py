@@ -1,4 +1,4 @@
-"""Memory of the host: what a train step frees is kept for the next one."""
+"""Keeps memory that a train step on a CPU has freed for the next step."""
 
 import ctypes
 import importlib.metadata
@@ -11,14 +11,14 @@ UNLIMITED = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep what is freed, up to 2 GiB, where steps run on the CPU.
+    """Lets glibc keep up to 2 GiB of freed memory, for steps that run on a CPU.
 
-    XLA:CPU allocates the temporary buffers of a step anew at each step. glibc maps
-    buffers of this size and unmaps them when they are freed, so that the kernel fills
-    all their pages with zeros at each step: at the sizes of scale smoke a third of the
-    time. The heaps of threads cannot hold more than 64 MiB, hence one heap for all.
+    XLA:CPU allocates the temporary buffers of every step anew. glibc gets buffers of
+    this size by mmap and unmaps them when they are freed, so the kernel has to zero
+    their pages at every step: a third of the time at scale smoke. A thread's heap holds
+    at most 64 MiB, so all threads share one heap.
 
-    To be called before XLA starts its threads. Other C libraries are left as they are.
+    Call it before XLA starts its threads. With other C libraries it does nothing.
     """
     if sys.platform != "linux" or not _runs_on_cpu():
         return
@@ -26,7 +26,7 @@ def keep_freed_memory() -> None:
     if mallopt is None:
         return
     if not mallopt(M_MMAP_THRESHOLD, UNLIMITED):
-        return  # an old glibc has a limit, and thresholds of its own that move
+        return  # an older glibc refuses this; its adaptive thresholds stay
     mallopt(M_TRIM_THRESHOLD, UNLIMITED)
     mallopt(M_ARENA_MAX, 1)
 

@@ -1,9 +1,9 @@
-"""What a config is, however many keys the program has: trial ids, resume, old runs.
+"""The identity of a config, which new keys do not change: trial ids, resume, old runs.
 
-A run keeps its identity when the program grows. It is made of the keys of
-first_keys.json, which every config had when runs were first kept, and of each later key
-that differs from its neutral value. A key's neutral value is what runs without the key
-did: its default, or `neutral` in the metadata of its field if the default has changed.
+It consists of the keys of first_keys.json, which every config had when the first runs
+were kept, and of each later key whose value is not neutral. The neutral value of a key
+is what runs did before the key existed: its default, or `neutral` in the metadata of
+its field if the default has changed since.
 """
 
 import functools
@@ -22,8 +22,8 @@ from research.run.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 UNDECLARED = object()
 
 UNREAD_FIRST_KEYS = {"adam": {"optimizer.weight_decay": 0.0}}
-"""Optimizer -> the values that its first runs gave to keys that it does not have, where
-these are not the first defaults."""
+"""Optimizer -> values in its first runs of keys that it does not read, where these are
+not the defaults of first_keys.json."""
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -38,11 +38,11 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def identity(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys and values by which a config is told from others.
+    """The keys and values that distinguish a config from others.
 
     Args:
-      flat: dotted key -> value, of a config of this version or of an earlier one; it
-        may have an open section as one dict.
+      flat: a config of this version or of an earlier one, dotted key -> value; an open
+        section may be one dict.
     """
     flat = _with_earlier_names(flat)
     first, neutral = _first_values(flat), neutral_values(flat)
@@ -61,10 +61,10 @@ def _with_earlier_names(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def neutral_values(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted key -> neutral value, of all keys that a config of these parts has.
+    """Dotted key -> neutral value, for all keys of a config that chooses these parts.
 
     Raises:
-      UserError: it has a part that does not exist.
+      UserError: the config chooses a part that does not exist.
     """
     found = {}
     for name in SECTIONS:
@@ -75,11 +75,11 @@ def neutral_values(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def complete_config(content: Mapping[str, Any], path: epath.PathLike) -> dict[str, Any]:
-    """A run's config as this version has it: keys that it lacks are neutral.
+    """A run's config with all keys of this version; missing keys are neutral.
 
     Args:
-      content: of config.json, nested, of this version or of an earlier one.
-      path: of the file, for errors.
+      content: the content of config.json, nested, of this version or of an earlier one.
+      path: the file, for errors.
 
     Raises:
       UserError: a section is missing, or a key is not known to this version.
@@ -130,7 +130,7 @@ def _first_keys() -> dict[str, Any]:
 
 
 def _first_values(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a config of these parts had at first, with their defaults."""
+    """The first keys of a config that chooses these parts, and their first defaults."""
     content = _first_keys()
     own = content["objectives"].get(flat.get("objective.name"), {})
     unread = UNREAD_FIRST_KEYS.get(flat.get("optimizer.name"), {})
@@ -139,7 +139,7 @@ def _first_values(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a section, given what the config chooses."""
+    """The fields of a section, with those of the parts that the config chooses."""
     prefix = dotted(name)
     own = SECTIONS[name].__dataclass_fields__
     values = {key: flat[prefix + key] for key in own if prefix + key in flat}
@@ -147,7 +147,7 @@ def _declared(name: str, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_of_another_part(key: str) -> bool:
-    """Whether a part that the config might choose has the key."""
+    """Whether some part that the section could choose has the key."""
     name, _, own = key.rpartition(".")
     folders = (
         field.metadata["folder"]

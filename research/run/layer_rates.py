@@ -12,7 +12,7 @@ from research.errors import UserError
 
 
 def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
-    """Updates x decay^(number of network parts above the parameter).
+    """Updates x decay^(number of layers above the parameter).
 
     Heads have the full learning rate, the last block decay^2 of it, the first of n
     blocks decay^(n + 1), embeddings decay^(n + 2) (Clark et al. 2020, the released
@@ -24,16 +24,16 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
 
 
 def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
-    """Updates of the layers that learn by now, and zeros for those below.
+    """Sets the updates of layers that do not learn yet to zero.
 
     Heads learn from step 0, the last block (with a final norm) from step `every`, each
     block below `every` steps later, embeddings last (Howard and Ruder 2018, section
-    3.3: a layer an epoch; fastai, imdb_scripts/train_clas.py, by freeze_to). What does
-    not learn yet has no decay either; but unlike there, it has moments, and its
-    gradient counts in the norm.
+    3.3: a layer an epoch; fastai, imdb_scripts/train_clas.py, by freeze_to). A layer
+    that does not learn yet does not decay either. Unlike in fastai it has moments, and
+    its gradient counts in the norm.
 
     Raises:
-      UserError: of `init`: the run ends before the embeddings learn.
+      UserError: raised by `init`: the run ends before the embeddings learn.
     """
 
     def first_steps(params: Any) -> Any:

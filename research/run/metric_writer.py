@@ -14,15 +14,15 @@ from research.files.output_files import replace_text
 METRICS_FILE, SPEED_FILE = "metrics.jsonl", "speed.jsonl"
 
 BEST_STEP = "best_step"
-"""In the last line of a run with train.best_metric: the step whose parameters were
-evaluated. All other lines are of the parameters of their own step."""
+"""Key in the last line of a run with train.best_metric: the step whose parameters were
+evaluated. All other lines evaluate the parameters after their `step`."""
 
 FLUSH_INTERVAL_S = 10.0
 """Seconds between two flushes of the TensorBoard events."""
 
 
 def read_metrics(workdir: epath.PathLike) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl: `step`, and metrics by name."""
+    """The lines of a run's metrics.jsonl: `step` and named metrics."""
     return _read_lines(epath.Path(workdir) / METRICS_FILE)
 
 
@@ -48,9 +48,8 @@ class MetricWriter:
     checkpoint leaves the same files as one that was never stopped.
 
     Args:
-      step: the run resumes from here.
-      write_files: False in all processes of a run but one, which only keep the lines
-        that they are given in memory.
+      step: the step from which the run resumes.
+      write_files: True in one process of a run; the others keep lines in memory only.
     """
 
     def __init__(self, workdir: epath.PathLike, *, step: int, write_files: bool = True):
@@ -73,7 +72,7 @@ class MetricWriter:
         return latest_metrics(self.lines)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes the metrics of a step, unless they were before the run was stopped."""
+        """Writes the metrics of a step, unless they were written before a restart."""
         line = {"step": step} | dict(values)
         if self.lines[-1:] == [line]:
             return
@@ -83,7 +82,7 @@ class MetricWriter:
             self.tensorboard.write(step, values)
 
     def write_speed(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes measured times, which differ between two runs of one config."""
+        """Writes times to speed.jsonl, since they differ between runs of one config."""
         if self.files:
             self._append(SPEED_FILE, {"step": step} | dict(values))
 
@@ -110,11 +109,12 @@ class MetricWriter:
 class TensorBoardWriter:
     """Writes TensorBoard events in the calling thread, so that a full disk raises here.
 
-    tensorboardX's own writer has a thread; if that died of a full disk, the run would
-    wait for it forever.
+    tensorboardX's writer has a thread; if a full disk killed that, the run would wait
+    for it forever.
 
     Args:
-      step: TensorBoard ignores later events of earlier files.
+      step: the step from which the run resumes; TensorBoard ignores later events of
+        earlier files.
     """
 
     def __init__(self, folder: epath.Path, step: int):
@@ -148,7 +148,7 @@ class TensorBoardWriter:
 
 @contextlib.contextmanager
 def _name_path_in_errors(path: epath.Path) -> Iterator[None]:
-    """Adds the path to errors of writing to an open file, which do not have it."""
+    """Adds the path to an OSError of an open file, which lacks it."""
     try:
         yield
     except OSError as error:

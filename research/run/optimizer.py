@@ -16,10 +16,10 @@ from research.run.schedule import make_schedule
 
 
 def is_frozen(params: Any, parts: str) -> Any:
-    """True for each parameter below one of the parts, which are "a,b/c,...".
+    """True for each parameter below one of the paths in `parts`, as in "a,b/c".
 
     Raises:
-      UserError: there is no such part.
+      UserError: no parameter is below one of the paths.
     """
     names = [part.strip() for part in current_name(parts).split(",")]
     leaves = jax.tree_util.tree_leaves_with_path(params)
@@ -36,7 +36,7 @@ def is_frozen(params: Any, parts: str) -> Any:
 
 
 def stop_frozen(params: Any, parts: str) -> Any:
-    """The parameters, without gradient through those below the parts; "": none."""
+    """The parameters, with `stop_gradient` on those below the paths; "": none."""
     if not parts:
         return params
     return jax.tree.map(
@@ -50,7 +50,7 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
     """Clipping by global norm, then the chosen optimizer on its schedule, then the
     average of the parameters.
 
-    Frozen parameters count for no norm, do not decay and have no moments.
+    Frozen parameters are left out of norms, do not decay and have no moments.
 
     Raises:
       UserError: see `make_schedule`.
@@ -80,10 +80,11 @@ def make_optimizer(config: Any, steps: int) -> optax.GradientTransformation:
 def _without_frozen(
     transform: optax.GradientTransformation, parts: str
 ) -> optax.GradientTransformation:
-    """The transformation of the parameters that learn; updates of others stay zeros.
+    """The transformation, applied only to parameters that are not frozen.
 
-    Its state has the paths that it has where nothing is frozen, with no arrays at the
-    frozen parameters: so checkpoints restore that have moments there.
+    Updates of frozen parameters stay zero. Its state has the same structure as without
+    frozen parameters, but no arrays for these, so checkpoints with moments for all
+    parameters can be restored.
     """
     masked = optax.masked(
         transform, lambda params: jax.tree.map(operator.not_, is_frozen(params, parts))

@@ -1,11 +1,11 @@
-"""The phases of a run: parts of its steps in which some keys have other values.
+"""The phases of a run: ranges of steps in which some keys have other values.
 
     config.train.phases = [[0.9, {"data.length": 128}]]
 
-gives the first nine tenths of the steps rows of 128 tokens and the others rows of
-data.length, as in BERT. Parameters, optimizer state, step and schedule go on. So does
-the example counter, which is the step times the batch size: the batch of step s is that
-of step s in a run that has the phase's values from its start. It stays a function of
+trains the first nine tenths of the steps on rows of 128 tokens, the others on rows of
+data.length tokens, as BERT does. Parameters, optimizer state, step and schedule carry
+over. The example counter is the step times the phase's batch size, so step s reads the
+batch that it would read in a run with the phase's values from the start: a function of
 (data, seed, step), on any number of hosts and after a restart in any phase.
 """
 
@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 from research.errors import UserError, unknown
 
 PHASE_KEYS = ("data.length", "train.batch", "train.accumulate")
-"""Keys that may change within a run, beside the rates of dropout: the shapes of
-parameters do not depend on them."""
+"""Keys that may change within a run, as may dropout rates: no parameter's shape depends
+on them."""
 
 
 class Phase(NamedTuple):
     """Steps that share one config, and what they need (see `compiled_phases`)."""
 
-    stop: int  # the step before which it ends
-    config: Any  # the run's, with the values of this phase
+    stop: int  # the first step after the phase
+    config: Any  # the run's config with the values of this phase
     program: Any = None  # `research.run.setup.Program`
-    step: Any = None  # compiled
-    costs: Any = None  # of that step, by the length of the batch
+    step: Any = None  # the compiled step
+    costs: Any = None  # length of the batch -> cost of the step
 
 
 def run_phases(config: Any) -> list[Phase]:
-    """The phases of config.train.phases; after the last the config is as it is.
+    """The phases of config.train.phases, and one with the config as it is after them.
 
-    A phase without changes has `config` itself; one without steps is left out.
+    A phase without changes has `config` itself; phases without steps are left out.
 
     Raises:
       UserError: a phase is not [end, changes], the ends do not ascend in (0, 1], or a
@@ -65,7 +65,7 @@ def _checked_items(items: Any) -> Iterator[tuple[float, dict[str, Any]]]:
 
 
 def _with(config: Any, changes: dict[str, Any]) -> Any:
-    """A copy of the config with other values of some keys; itself without any."""
+    """A copy of the config with the changes; the config itself if there are none."""
     if not changes:
         return config
     rates = (f"model.{key}" for key in config.model if "dropout" in key)

@@ -23,14 +23,14 @@ from research.files.json_files import write_json
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "seqio")
 
 SHARED_FILE_TIMEOUT_S = 60.0
-"""Seconds that a shared file system may need to show a new file on all hosts."""
+"""Seconds within which a shared file system shows a new file on all hosts."""
 
 
 def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
     """The content of provenance.json: what the numbers depend on beside the config.
 
     Args:
-      fingerprint: of the data.
+      fingerprint: the hash of the data.
       constants: `Constants.origins`.
     """
     device = jax.devices()[0]
@@ -59,7 +59,7 @@ def _code_hash() -> str:
 
 
 def _git(*command: str) -> str | None:
-    """The output of a git command on this code; None outside a checkout."""
+    """The output of a git command in this code's checkout; None if it is not one."""
     folder = Path(__file__).parent
     try:
         done = subprocess.run(
@@ -78,7 +78,7 @@ def _version(package: str) -> str | None:
 
 
 def write_provenance(workdir: epath.Path, config: dict, provenance: dict) -> None:
-    """Writes provenance.json, in process 0, before step 0.
+    """Writes provenance.json in process 0, before step 0.
 
     Raises:
       UserError: processes differ in config, code, packages, data, constants or
@@ -110,5 +110,5 @@ def _check_shared(path: epath.Path) -> None:
 
 
 def _checksum(path: epath.Path) -> int:
-    """31 bits that change with the file's content."""
+    """A 31-bit checksum of the file's content."""
     return zlib.crc32(path.read_bytes() if path.exists() else b"") >> 1

@@ -1,4 +1,4 @@
-"""Runs that are finished or under way: what their scores and predictions need."""
+"""Restores a finished or stopped run for scores and predictions."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from research.run.workdir import config_digest
 
 
 class RestoredRun(NamedTuple):
-    """What scores and predictions of a run's model need; no text is opened."""
+    """What scores and predictions need of a run; its text is not opened."""
 
     config: Any
     objective: Any
@@ -29,14 +29,14 @@ class RestoredRun(NamedTuple):
     params: Any  # sharded over the mesh
     vocabulary: Vocabulary
     mesh: Mesh
-    step: int  # of the checkpoint
+    step: int  # the checkpoint's step
 
 
 def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
     """The run of a workdir at a step, by default that of `find_checkpoint`.
 
     Args:
-      config: of the run, as its config.json has it.
+      config: the run's config, from its config.json.
 
     Raises:
       UserError: the vocabulary or the checkpoint is missing, or has other parameters.
@@ -83,8 +83,8 @@ def run_params(
     """The parameters of a run, sharded as the program's, and their step.
 
     Args:
-      step: 0 for that of `find_checkpoint`.
-      vocabulary: its hash.
+      step: the checkpoint's step; 0: that of `find_checkpoint`.
+      vocabulary: the vocabulary's hash.
 
     Raises:
       UserError: the checkpoint is missing, or has other parameters.

@@ -19,21 +19,21 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     first steps: the rate is peak x step / warmup_steps before warmup_steps, and with a
     linear schedule peak x (1 - step / steps) from there on (google-research/bert,
     optimization.py; openai/finetune-transformer-lm, opt.py, with a cosine). With
-    "warmup" it counts from the end of the warm-up, and the rate of step s of the
+    "warmup" the decay counts from the end of the warm-up, and the rate at step s of the
     warm-up is peak x (s + 1) / warmup_steps, so that step 0 already learns; fairseq,
-    XLNet and XLM are one step behind there.
+    XLNet and XLM are one step behind this.
 
-    With warmup "slanted" the rate rises from where the decay ends; with a linear
-    schedule and a final_fraction of 1/32 these are slanted triangular rates (Howard and
-    Ruder 2018, equation 3, with warmup_steps = cut and ratio = 32).
+    With warmup "slanted" the rate rises from the value at which the decay ends; with a
+    linear schedule and a final_fraction of 1/32 it is the slanted triangular rate of
+    Howard and Ruder 2018 (equation 3, with warmup_steps = cut and ratio = 32).
 
     Args:
       config: the config's optimizer section.
-      steps: of the whole run; schedules that end do so there.
+      steps: steps of the whole run, at whose end the decay ends if it has an end.
 
     Raises:
-      UserError: the warm-up is as long as the run, or is slanted to a schedule without
-        an end.
+      UserError: the warm-up is as long as the run, or is slanted and the schedule has
+        no end.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if warmup >= steps:
@@ -47,7 +47,7 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
     decay = schedule.decay(config, steps - origin)
     if not warmup:
         return decay
-    first = 0 if from_start else 1  # at step 0, of warmup_steps parts of the peak
+    first = 0 if from_start else 1  # rate at step 0 x warmup_steps / peak
     rises = {
         "linear": lambda: optax.linear_schedule(
             first * peak / warmup, peak, max(warmup - first, 1)
@@ -67,13 +67,13 @@ def make_schedule(config: Any, steps: int) -> optax.Schedule:
 
 
 def logged_rates(config: Any, steps: int, log_every: int) -> np.ndarray:
-    """[N] the learning rates of the steps that are logged, on the host.
+    """The learning rates [N] of the steps that are logged, on the host.
 
-    The nth step of a run has the schedule's rate at n - 1.
+    Step n of a run, counted from 1, has the schedule's rate at n - 1.
 
     Args:
       config: the config's optimizer section.
-      steps: of the whole run, whose last step is logged, too.
+      steps: steps of the whole run; the last one is logged, too.
     """
     logged = np.append(np.arange(log_every, steps, log_every), steps)
     schedule = jax.jit(jax.vmap(make_schedule(config, steps)))
@@ -84,7 +84,7 @@ def _final_fraction(schedule: Any, name: str) -> float:
     """The fraction of the peak at which a schedule ends.
 
     Raises:
-      UserError: it has no end.
+      UserError: the schedule has no end.
     """
     if not isinstance(schedule, EndingSchedule):
         raise UserError(

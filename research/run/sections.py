@@ -117,8 +117,8 @@ class Optimizer:
     # to learn: heads at once, then the last block, ..., embeddings (gradual
     # unfreezing, ULMFiT); 0: all at once
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
-    frozen: str = free_text("")  # parts of the parameters that do not change and take
-    # no gradient, as in token,embeddings,stack/blocks/attention
+    frozen: str = free_text("")  # paths of parameters that do not change and take no
+    # gradient, as in token,embeddings,stack/blocks/attention
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none
@@ -146,7 +146,8 @@ class Train:
     init_from: str = free_text("")  # workdir or checkpoint whose parameters to start
     # from; or hf:DIR, a model in Hugging Face's layout, which also sets model.* and
     # data.vocabulary
-    init_scope: str = free_text("")  # the part of those to start from; "": all
+    init_scope: str = free_text("")  # path of the parameters to start from, such as
+    # discriminator; "": all of them
     log_every: int = number(10, least=1)  # steps
     eval_every: int = number(200, least=0)  # steps; 0: only at the end
     checkpoint_every: int = number(200, least=0)  # steps; 0: only at the end
@@ -196,14 +197,14 @@ SECTIONS = {
     "mesh": Mesh,
     "train": Train,
 }
-"""Name -> its own keys. A part that one of these chooses has more."""
+"""Section -> the keys that it always has; the parts that it chooses add theirs."""
 
 OPEN_SECTIONS = ("data.mixture", "objective.parts")
-"""Sections whose keys are the user's own; JSON replaces one as a whole."""
+"""Sections whose keys the user names; JSON replaces one as a whole."""
 
 
 def section_defaults(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a section with their defaults, and the values that are given.
+    """A section's keys with the given values, and defaults for the others.
 
     Keys of `values` that the section does not have are left out.
 
@@ -239,7 +240,7 @@ def with_part(
 ) -> dict[str, Any]:
     """The values of a section that chooses another part.
 
-    The keys that both parts have keep their values, if they mean the same.
+    Keys that both parts have keep their values, if they mean the same in both.
 
     Raises:
       UserError: there is no such part.

@@ -1,4 +1,4 @@
-"""Builds what a run needs from its config: data, network, mesh, compiled functions."""
+"""Builds what a run needs from its config: data, network, mesh, jitted functions."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +23,7 @@ from research.step import GRADIENT_NORM, State, make_evaluate, make_step
 
 
 class Program(NamedTuple):
-    """What `build_program` makes of a config. No device memory is allocated yet."""
+    """What `build_program` builds from a config, without allocating device memory."""
 
     seed: int
     objective: Any
@@ -35,21 +35,21 @@ class Program(NamedTuple):
     step_without_remat: Callable[[State, dict, jax.Array], State]  # for counting FLOPs
     evaluate: Callable
     abstract_state: State  # shapes with shardings
-    abstract_batches: dict[int, dict]  # length -> the global batch, likewise; of
-    # data.length, which is the longest, and of data.length_buckets
-    abstract_key: jax.ShapeDtypeStruct  # of what `key_data` returns, likewise
-    abstract_eval_carry: Any  # of an evaluation, likewise
-    constants: Constants  # of the objective; not read yet
-    replicated_dims: list[str]  # those that the mesh does not divide
+    abstract_batches: dict[int, dict]  # length -> the global batch, likewise, for
+    # data.length, which is the longest, and each of data.length_buckets
+    abstract_key: jax.ShapeDtypeStruct  # what `key_data` returns, likewise
+    abstract_eval_carry: Any  # the carry of an evaluation, likewise
+    constants: Constants  # the objective's constants, not read yet
+    replicated_dims: list[str]  # dims that the mesh does not divide
 
     @property
     def abstract_batch(self) -> dict:
-        """That of data.length."""
+        """The global batch of data.length."""
         return self.abstract_batches[max(self.abstract_batches)]
 
     @property
     def step_shapes(self) -> tuple[State, dict, jax.ShapeDtypeStruct]:
-        """Of the arguments of `step`, with data.length."""
+        """The shapes of the arguments of `step`, for data.length."""
         batch = self.abstract_batch | self.constants.abstract
         return self.abstract_state, batch, self.abstract_key
 
@@ -66,12 +66,12 @@ def build_program(
     """Everything a run needs, from shapes alone.
 
     Args:
-      config: of the run.
-      devices: of the mesh; all of jax.devices() unless given.
+      config: the run's config.
+      devices: the devices of the mesh; None: all of jax.devices().
       vocab: if given, no text is opened: the program can be compiled but not run.
 
     Raises:
-      UserError: a value of the config that cannot be run.
+      UserError: the config has a value with which no run is possible.
     """
     objective = objectives.config_objective(config)
     mesh = sharding.make_mesh(config.mesh, devices)
@@ -170,7 +170,7 @@ def _jit_step(
 
 
 def use_compilation_cache(cache_dir: str) -> None:
-    """Has JAX keep compiled programs below the folder of `data.cache_dir`."""
+    """Makes JAX cache compiled programs in the folder of `data.cache_dir`."""
     folder = resolve_cache_dir(cache_dir) / "xla"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
@@ -222,9 +222,9 @@ def zero_batch(
 def state_shardings(boxed: State, optimizer: Any, mesh: Mesh) -> State:
     """The sharding of each leaf of the state; `boxed` is the abstract state.
 
-    An optimizer state has its parameter's sharding where their shapes agree, and is
-    replicated elsewhere (AdaFactor's rows and columns). Parameters without moments have
-    no leaf there.
+    A leaf of the optimizer's state has its parameter's sharding where their shapes
+    agree, else it is replicated (AdaFactor's rows and columns). Parameters without
+    moments have no leaf in it.
     """
 
     def opt_sharding(leaf, param, own):
@@ -309,7 +309,7 @@ def _prefetch_to_devices(program: Program, host_batches: Iterator) -> Iterator[d
 
 
 def make_eval_zeros(program: Program) -> Callable[[], tuple[Any, Any]]:
-    """A function that makes the sums and the carry that an evaluation starts from."""
+    """A function that makes the sums and the carry with which an evaluation starts."""
     state = program.abstract_state
     sums = {name: leaf for name, leaf in state.sums.items() if name != GRADIENT_NORM}
     start = sums, program.abstract_eval_carry

@@ -10,13 +10,12 @@ from research.distributed import processes
 
 
 class StepTrace:
-    """Traces steps as they are trained; process 0's, of its own devices.
+    """Traces some steps of training, on the devices of process 0.
 
-    What is written is FOLDER/plugins/profile/DATE, as TensorBoard's profile plugin and
-    xprof read it.
+    TensorBoard's profile plugin and xprof read the result, FOLDER/plugins/profile/DATE.
 
     Args:
-      steps: the first and the last one, counted from 1; empty: none.
+      steps: the first and the last step, counted from 1; empty: none.
     """
 
     def __init__(self, steps: Sequence[int], folder: epath.PathLike):
@@ -26,9 +25,9 @@ class StepTrace:
         self._folder, self._is_running = str(folder), False
 
     def call(self, number: int, step: Callable, state: Any, batch: Any) -> Any:
-        """The state after a step, which is traced if its number is among those.
+        """The state after a step, which is traced if `number` is one of `steps`.
 
-        A trace begins and ends with the host waiting for the device, so that it has
+        The host waits for the device where a trace begins and ends, so that it has
         whole steps.
         """
         if not self._first <= number <= self._last:

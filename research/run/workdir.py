@@ -17,10 +17,10 @@ from research.run.claim_file import hold_claim
 from research.run.identity import complete_config, flatten, identity
 
 LOCK_FILE = ".lock"
-"""In the workdir: locked while a run writes it, with the run's host and process."""
+"""File in the workdir that a run locks while it writes; names its host and process."""
 
 CLAIM_FILE = ".claim.json"
-"""In its place in a bucket."""
+"""File that replaces LOCK_FILE in a bucket."""
 
 CHANGEABLE_KEYS = (
     "data.cache_dir",
@@ -32,7 +32,7 @@ CHANGEABLE_KEYS = (
     "train.keep_checkpoints",
     "train.profile_steps",
 )
-"""Config keys that a restart may change: the numbers do not depend on them."""
+"""Config keys that a restart may change, since the numbers do not depend on them."""
 
 
 @contextlib.contextmanager
@@ -67,9 +67,9 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
 
 @contextlib.contextmanager
 def lock_workdir(workdir: epath.Path) -> Iterator[None]:
-    """Makes process 0 the one writer of a workdir, until the block ends or it dies.
+    """Makes process 0 the only writer of a workdir, until the block ends or it dies.
 
-    Buckets have no locks: there, it is a claim that its holder renews.
+    Buckets have no locks; there it holds a claim that it renews.
 
     Raises:
       UserError: another run holds the lock; names its host and process.
@@ -98,7 +98,7 @@ def check_reachable(path: epath.PathLike) -> None:
     """Checks that a path in a bucket can be read from this machine.
 
     Raises:
-      UserError: it cannot.
+      UserError: the path cannot be read.
     """
     text = os.fspath(path)
     if "://" not in text:
@@ -111,10 +111,10 @@ def check_reachable(path: epath.PathLike) -> None:
 
 
 def check_same_config(path: epath.Path, old: dict, new: dict) -> None:
-    """Refuses to resume with another config than the one that a workdir began with.
+    """Refuses to resume a workdir with another config than it was started with.
 
     Raises:
-      UserError: names the first key that differs.
+      UserError: a key differs; the first is named.
     """
     old, new = fixed_keys(complete_config(old, path / "config.json")), fixed_keys(new)
     for key in sorted(old.keys() | new.keys()):
@@ -151,7 +151,7 @@ def config_digest(config: dict) -> str:
 
 
 def fixed_keys(config: dict) -> dict[str, Any]:
-    """Dotted key -> value, of the `identity`, that a restart may not change."""
+    """The keys and values of the `identity` that a restart may not change."""
     own = identity(flatten(config))
     return {key: value for key, value in own.items() if key not in CHANGEABLE_KEYS}
 
@@ -160,12 +160,12 @@ def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
     """Refuses to resume from a checkpoint of another config or of other data.
 
     Args:
-      old: `config`, a `config_digest`, `data`, a fingerprint, and `constants`, their
-        `origins`, of the checkpoint.
-      new: the same of the run.
+      old: facts of the checkpoint: `config` (a `config_digest`), `data` (a fingerprint)
+        and `constants` (their `origins`).
+      new: the same facts of the run.
 
     Raises:
-      UserError: they differ, or its constants do.
+      UserError: they differ.
     """
     if old.get("config") != new["config"]:
         raise UserError(
@@ -181,14 +181,14 @@ def check_same_run(workdir: epath.Path, old: dict[str, Any], new: dict) -> None:
 
 
 def check_same_constants(workdir: epath.Path, old: dict, origins: dict) -> None:
-    """Refuses to go on from a checkpoint with other constants than it was made with.
+    """Refuses to resume from a checkpoint of a run with other constants.
 
     Args:
-      old: `constants`, their `origins`, of the checkpoint.
-      origins: those of now.
+      old: facts of the checkpoint, with `constants` (their `origins`).
+      origins: the `origins` of the constants now.
 
     Raises:
-      UserError: they differ.
+      UserError: the constants differ.
     """
     for name, origin in origins.items():
         saved = old.get("constants", {}).get(name, {})

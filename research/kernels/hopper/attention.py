@@ -21,9 +21,9 @@ from research.kernels.plan import Order, Plan, Settings, Tiles, permute
 TILES = {64: Tiles(128, 64), 128: Tiles(64, 64)}
 """Head width -> the largest tiles whose sums fit into the registers of a warpgroup."""
 BIAS_TILES = Tiles(64, 64)
-"""Those with a bias, for which distances take registers, too."""
+"""The largest tiles with a bias, whose distances also take registers."""
 DTYPES = ("bfloat16", "float16")
-"""Of queries, keys and values; sums are in float32."""
+"""Dtypes that queries, keys and values may have; sums are in float32."""
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -39,9 +39,9 @@ def hopper_attention(
     """[B, L, H, K]: softmax attention; a query without keys outputs 0.
 
     Args:
-      settings: tiles as those of the plan.
+      settings: with the tiles of the plan.
       query_BLHK: already scaled.
-      bias_PH: as that of `research.kernels.interval_attention`.
+      bias_PH: see `research.kernels.interval_attention`.
       plan: `research.kernels.plan.make_plan` of these queries and keys, with one
         interval a query.
       seeds_BH: `research.kernels.counter_dropout.dropout_seeds`, if the settings have

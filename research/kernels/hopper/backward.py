@@ -1,8 +1,9 @@
 """The backward kernels of interval attention on Hopper (Dao et al. 2022, appendix B.2).
 
-One computes the gradient of a tile of queries from its tiles of keys, the other those
-of a tile of keys and values from its tiles of queries. Both compute the probabilities
-again. No sum depends on the order of blocks.
+`query_gradient` computes the gradient of a tile of queries from the tiles of keys that
+they attend to; `key_gradient` computes those of a tile of keys and values from the
+tiles of queries that attend to them. Both recompute the probabilities. No sum depends
+on the order of blocks.
 """
 
 # B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
@@ -43,10 +44,10 @@ from research.kernels.plan import Settings
 def query_gradient(
     bounds_B4S: jax.Array, inputs: Inputs, settings: Settings
 ) -> tuple[jax.Array, jax.Array | None]:
-    """The gradient of queries [B, L, H, K], and that of the bias [B, H, P, L] in parts.
+    """The gradients of queries [B, L, H, K], and of the bias as sums [B, H, P, L].
 
     Args:
-      bounds_B4S: those of `query_block`.
+      bounds_B4S: see `query_block`.
     """
     rows, num_queries, heads, width = inputs.query.shape
     dtype, tiles = inputs.query.dtype, settings.tiles

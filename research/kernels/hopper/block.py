@@ -1,9 +1,9 @@
 """What the kernels for Hopper share: a warpgroup's products, copies, mask and launch.
 
-A block is one warpgroup, and holds one tile of queries or of keys in shared memory. It
-loops over the tiles that the plan gives it, of which the next ones are copied meanwhile
-by the tensor memory accelerator. Several blocks of a multiprocessor hide each other's
-waits.
+A block is one warpgroup and holds one tile of queries or of keys in shared memory. It
+loops over the tiles that the plan lists for it, while the tensor memory accelerator
+copies the next ones. Several blocks share a multiprocessor, so that one computes while
+another waits.
 """
 
 # B batch, L queries, M keys, H heads, K head width, Q queries of a tile, N keys of a
@@ -21,7 +21,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from research.kernels.plan import Settings
 
 AXES = ("row", "head", "tile")
-"""Of the grid."""
+"""Names of the grid's axes."""
 NUM_BUFFERS = 2
 """Tiles in flight."""
 
@@ -40,14 +40,14 @@ class Inputs(NamedTuple):
     query_ends: Any = None  # [B, 2, S] int32: the smallest and largest of each tile
     key_ends: Any = None  # [B, 2, T] int32
     bias_edges: Any = None  # [P + 1] int32: `logits.bias_edges`
-    bias: Any = None  # [P, H] float32 of the pieces
-    grad: Any = None  # [B, L, H, K] of the output
+    bias: Any = None  # [P, H] float32, the values of the bias
+    grad: Any = None  # [B, L, H, K], gradient of the output
     log_sum: Any = None  # [B, H, L] float32: log2 of the sum of exponentials
     mean: Any = None  # [B, H, L] float32: the softmax's mean of the logits' gradient
 
 
 def load_barrier(num_copies: int, settings: Settings) -> Any:
-    """That of `load` with further copies for dropout and bias, if there are these."""
+    """The barrier of a `load`: one copy more for dropout, and one more for a bias."""
     further = bool(settings.dropout) + bool(settings.bias_bounds)
     return plgpu.Barrier(num_arrivals=num_copies + further)
 
@@ -98,19 +98,20 @@ def block_indices() -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def part(array: Any, *index: Any) -> Any:
-    """A part of an array in memory; None of None."""
+    """A reference to a slice of an array in memory; None if there is no array."""
     return None if array is None else array.at[index]
 
 
 def integers(size: int, needed: Any) -> Any:
-    """Shared memory for as many numbers; None if they are not needed."""
+    """Shared memory for `size` int32 numbers; None if they are not needed."""
     return plgpu.SMEM((size,), jnp.int32) if needed else None
 
 
 def load(barrier: Any, *copies: tuple[Any, Any]) -> None:
-    """Copies pairs of (global, shared) memory, for whose number the barrier is.
+    """Copies global to shared memory, given as pairs (global, shared), and waits.
 
-    A pair of None does not count.
+    The barrier is one for as many copies as there are pairs without None, which are
+    skipped.
     """
     for source, target in copies:
         if source is not None:
@@ -134,11 +135,11 @@ def over_tiles(
     arrays: Sequence[tuple[Any, pl.BlockSpec]],
     count: jax.Array,
 ) -> Any:
-    """The last carry of `carry = step(index, *tiles, carry)`, for index < count.
+    """Repeats `carry = step(index, *tiles, carry)` for index < count; the last carry.
 
     Args:
-      arrays: in global memory, each with the tile at an index. Where one is None, so
-        is its tile.
+      arrays: arrays in global memory, each with its block spec by index; the tile of
+        one that is None is None.
     """
     given = [(array, spec) for array, spec in arrays if array is not None]
 
@@ -163,8 +164,8 @@ def product(
 ) -> jax.Array:
     """left @ right, or left @ right.T, in float32 by the tensor cores.
 
-    JAX's interpreter has no operands that are transposed or in registers; there the
-    product is XLA's.
+    JAX's interpreter does not support operands that are transposed or in registers, so
+    there XLA computes the product.
 
     Args:
       left: in registers or shared memory.

@@ -31,7 +31,7 @@ def forward(
     """The output [B, L, H, K], and log2 of the sums of exponentials [B, H, L].
 
     Args:
-      bounds_B4S: those of `query_block`.
+      bounds_B4S: see `query_block`.
     """
     rows, num_queries, heads, width = inputs.query.shape
     tiles = settings.tiles

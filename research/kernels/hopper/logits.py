@@ -1,11 +1,11 @@
 """Mask, bias and dropout of a tile of logits in the kernels for Hopper.
 
 A bias is a step function of distance, as T5's buckets are (Raffel et al. 2020, section
-2.1). A tile whose distances are all in the first piece or all in the last, as most are
-of a long text, adds a scalar.
+2.1). Where all distances of a tile are in the first step or all in the last, as in most
+tiles of a long text, the bias is a scalar.
 """
 
-# Q queries of a tile, N keys of a tile, P pieces, H heads
+# Q queries of a tile, N keys of a tile, P steps of the bias, H heads
 
 import math
 from typing import Any, NamedTuple
@@ -27,11 +27,11 @@ LOG2_E = math.log2(math.e)
 
 
 class Bias(NamedTuple):
-    """That of a tile."""
+    """The bias of a tile of logits."""
 
-    edges: Any  # [P + 1] distances at which a piece begins, and the next; in global
-    # memory as the values
-    value: Any  # [P, H]
+    edges: Any  # [P + 1], step p is of distances from edge p to below edge p + 1; in
+    # global memory
+    value: Any  # [P, H], in global memory
     head: jax.Array
     query_position: Any  # [Q], in shared memory
     key_position: Any  # [N]
@@ -46,7 +46,7 @@ class Bias(NamedTuple):
         return key - spread(self.query_position[...], shape, query_dim)
 
     def one_piece(self, settings: Settings) -> tuple[jax.Array, jax.Array]:
-        """Whether all distances are in the first piece or the last, and in which."""
+        """Whether all distances are in the first step or in the last, and in which."""
         bounds = settings.bias_bounds
         is_last = self.low >= bounds[-1]
         return is_last | (self.high < bounds[0]), jnp.where(is_last, len(bounds), 0)
@@ -57,7 +57,7 @@ def num_pieces(settings: Settings) -> int:
 
 
 def bias_edges(settings: Settings) -> np.ndarray:
-    """[P + 1] int32, those of `Bias`."""
+    """[P + 1] int32, the `edges` of `Bias`."""
     ends = np.iinfo(np.int32)
     return np.array([ends.min, *settings.bias_bounds, ends.max], np.int32)
 
@@ -65,10 +65,10 @@ def bias_edges(settings: Settings) -> np.ndarray:
 def make_bias(
     inputs: Inputs, tile: tuple[jax.Array, ...], query_position: Any, key_position: Any
 ) -> Bias | None:
-    """None if there is none.
+    """The bias of a tile; None if the inputs have no bias.
 
     Args:
-      tile: row, head, and the numbers of the tiles of queries and of keys.
+      tile: row, head, and the indices of the tiles of queries and of keys.
     """
     if inputs.bias is None:
         return None
@@ -104,7 +104,7 @@ def add_bias(
 def add_bias_gradient(
     grad_QN: jax.Array, total_PQ: Any, bias: Bias | None, settings: Settings
 ) -> None:
-    """Adds the gradient of a tile's logits, summed over keys, to that of each piece."""
+    """Adds the gradient of a tile's logits, summed over keys, to that of each step."""
     if bias is None:
         return
 
@@ -147,10 +147,10 @@ def drop(
     *,
     query_dim: int = 0,
 ) -> jax.Array:
-    """x with the dropout of its pairs of queries and keys, if there is dropout.
+    """x after dropout, if there is dropout.
 
     Args:
-      query_hash, key_hash: of a tile, in shared memory.
+      query_hash, key_hash: the hashes of the tile's queries and keys, in shared memory.
     """
     if not settings.dropout:
         return x

@@ -52,11 +52,11 @@ class QueryBlock(NamedTuple):
         inputs: Inputs,
         settings: Settings,
     ) -> tuple[jax.Array, Bias | None]:
-        """[Q, N]: those of a tile of keys to base 2, with bias and mask; and the bias.
+        """The logits [Q, N] of a tile of keys to base 2, with bias and mask; the bias.
 
         Args:
-          index: of the tile, counted from the first one.
-          positions: of queries [Q] and keys [N], if there is a bias.
+          index: the number of the tile, counted from the block's first.
+          positions: the positions of queries [Q] and keys [N], if there is a bias.
         """
         at = self.start + index
         logits_QN = product(query_QK, key_NK, settings, transposed=True)
@@ -72,7 +72,7 @@ class QueryBlock(NamedTuple):
 
 
 def query_block(bounds_B4S: Any, settings: Settings) -> QueryBlock:
-    """That of this step of the grid.
+    """The block of this step of the grid.
 
     Args:
       bounds_B4S: the ends of `keys` and of `full` of
