@@ -32,7 +32,7 @@ def family_of(config: Mapping[str, Any], where: Any) -> Family:
       UserError: it is of no family that is known.
     """
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise UserError(
             f"{where} is a model of type {model_type!r}, which has no counterpart "
             f"here; known: {', '.join(FAMILIES)}"

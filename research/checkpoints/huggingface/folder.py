@@ -16,6 +16,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5")
+DTYPES = ("F64", "F32", "F16", "BF16")
 LEGACY = {".gamma": ".weight", ".beta": ".bias"}
 """How keys of the first releases end (LayerNorm.gamma), and how they end now."""
 
@@ -30,7 +31,8 @@ class Tensors(Mapping):
 
     Raises:
       UserError: there are no weights, or only pickled ones; a file is missing, damaged
-        or outside the folder.
+        or outside the folder; or, when it is asked for, a tensor is of another type or
+        not finite.
     """
 
     def __init__(self, folder: Path, prefix: str = ""):
@@ -48,7 +50,16 @@ class Tensors(Mapping):
 
     def __getitem__(self, name: str) -> np.ndarray:
         file, own_name = self._names[name]
-        return self._files[file].get_tensor(own_name).astype(np.float32)
+        dtype = self._files[file].get_slice(own_name).get_dtype()
+        if dtype not in DTYPES:
+            raise UserError(
+                f"{file}: {own_name} is of type {dtype}; weights that are read are of "
+                f"{', '.join(DTYPES)}"
+            )
+        found = self._files[file].get_tensor(own_name).astype(np.float32)
+        if not np.isfinite(found).all():
+            raise UserError(f"{file}: {own_name} has numbers that are not finite")
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

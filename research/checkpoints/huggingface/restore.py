@@ -1,5 +1,6 @@
 """Starts from a model in Hugging Face's layout: `train.init_from=hf:DIR`."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from research import fields
 from research.checkpoints.huggingface import SOURCE, rows
 from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface.families import family_of
@@ -14,6 +16,7 @@ from research.checkpoints.huggingface.family import Family
 from research.data.tokenizers.model_files import MODEL_FILES
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.errors import UserError
+from research.networks import transformer
 
 DISCRIMINATOR, GENERATOR = "discriminator", "generator"
 """ELECTRA's networks: parts of our parameters, and folders in a folder of both."""
@@ -72,12 +75,18 @@ def open_model(path: Path) -> Model:
     family = family_of(config, path)
     tensors = folders.Tensors(path, family.prefix)
     try:
-        if not isinstance(config.get("vocab_size"), int):
-            raise UserError("config.json has no vocab_size")
+        vocab_size = config.get("vocab_size")
+        if type(vocab_size) is not int or not 0 < vocab_size < 2**31:
+            raise UserError(f"config.json has vocab_size {vocab_size!r}")
         options = family.read_options(config, tensors)
+        _check_options(options)
         _check_layers(family, tensors, options)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    except (AttributeError, TypeError) as error:  # of what JSON may be in its place
+        raise UserError(
+            f"{path}: config.json has a value of the wrong type ({error})"
+        ) from error
     heads, width = options["heads"], options["width"]
     sizes = rows.Sizes(
         vocab=config["vocab_size"],
@@ -87,6 +96,18 @@ def open_model(path: Path) -> Model:
         pad_id=family.padding(config),
     )
     return Model(path, family, config, tensors, options, sizes)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises UserError: config.json means a value that is not legal for our key."""
+    declared = {field.name: field for field in dataclasses.fields(transformer.Network)}
+    try:
+        fields.check_values(
+            [declared[name] for name in options], options, prefix="model."
+        )
+        transformer.Network(**options)
+    except ValueError as error:
+        raise UserError(f"config.json: {error}") from error
 
 
 def _check_layers(family: Family, tensors: Any, options: Mapping[str, Any]) -> None:

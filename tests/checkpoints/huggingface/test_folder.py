@@ -1,6 +1,8 @@
 """A folder that is not right is refused in one line that says what is wrong."""
 
+import contextlib
 import json
+import math
 import shutil
 
 import numpy as np
@@ -10,8 +12,9 @@ from safetensors.numpy import load_file, save_file
 from research.checkpoints.huggingface import restore
 from research.checkpoints.huggingface.folder import CONFIG, INDEX, WEIGHTS, Tensors
 from research.errors import UserError
-from tests.testing.huggingface_goldens import FOLDER
+from tests.testing.huggingface_goldens import FOLDER, NAMES
 
+ODD_VALUES = (True, -1, 0, 10**9, math.nan, 2.5, "x", None, [], {})
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
@@ -108,12 +111,50 @@ def test_a_folder_without_weights_or_config_is_refused(bert):
         ({"is_decoder": True}, "is_decoder is True; only False"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
-        ({"vocab_size": None}, "config.json has no vocab_size"),
+        ({"vocab_size": None}, "config.json has vocab_size None"),
+        ({"vocab_size": True}, "config.json has vocab_size True"),
+        (
+            {"num_hidden_layers": 10**9},
+            r"config.json: model\.layers is .* at most 1024",
+        ),
+        ({"num_hidden_layers": True}, r"config.json: model\.layers is a whole number"),
+        ({"hidden_dropout_prob": 2}, r"config.json: model\.dropout"),
+        ({"layer_norm_eps": -1.0}, r"config.json: model\.norm_epsilon"),
+        ({"layer_norm_eps": math.nan}, r"config.json: model\.norm_epsilon"),
+        ({"hidden_act": []}, "config.json has a value of the wrong type"),
     ],
 )
 def test_a_config_that_no_option_means_is_refused(bert, changes, words):
     change_config(bert, **changes)
     assert_refused(bert, words)
+
+
+@pytest.mark.parametrize("family", NAMES)
+def test_any_value_is_read_or_refused_in_one_line(family, tmp_path):
+    folder, random = tmp_path / family, np.random.default_rng(0)
+    shutil.copytree(FOLDER / family, folder)
+    config = json.loads((folder / CONFIG).read_text())
+    cases = [(key, value) for key in config for value in ODD_VALUES]
+    for index in random.choice(len(cases), 30, replace=False):
+        key, value = cases[index]
+        (folder / CONFIG).write_text(json.dumps(config | {key: value}))
+        with contextlib.suppress(UserError):
+            restore.open_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (lambda array: array.astype(np.int32), "is of type I32; weights .* F32"),
+        (lambda array: np.full_like(array, np.nan), "numbers that are not finite"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_refused(bert, changed, words):
+    tensors = load_file(bert / WEIGHTS)
+    name = next(name for name in tensors if name.endswith("word_embeddings.weight"))
+    save_file(tensors | {name: changed(tensors[name])}, bert / WEIGHTS)
+    with pytest.raises(UserError, match=f"{name} .*{words}"):
+        Tensors(bert)[name]
 
 
 def test_rotary_angles_that_are_scaled_are_refused(tmp_path):
