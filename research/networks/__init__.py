@@ -1,8 +1,8 @@
 """The networks, and how they are bound to parameters; only this folder imports flax.
 
-Each module of this folder is a network that `model.network` chooses; its packages are
-what networks are made of. What an objective needs (`Needs`) and which network serves it
-are two decisions, which `build` brings together.
+Each module of this folder is a network that `model.network` can choose; its packages
+have the modules and layers of networks. An objective states what it needs (`Needs`),
+the config chooses a network, and `build` checks that the network serves.
 """
 
 import abc
@@ -43,7 +43,7 @@ class Network(Options, abc.ABC):
     """
 
     abilities: ClassVar[tuple[Ability, ...]]
-    """What it can do."""
+    """What the network can do."""
 
     @property
     def name(self) -> str:
@@ -57,16 +57,16 @@ class Network(Options, abc.ABC):
         Its attribute `options` is this network.
 
         Args:
-          needs: what the abilities allow.
+          needs: the objective's needs, which the abilities cover.
           size: entries of the vocabulary.
 
         Raises:
-          UserError: a key of the network does not go with these needs.
+          UserError: a key of the network is incompatible with these needs.
         """
 
     @property
     def max_positions(self) -> int | None:
-        """Positions that it can tell apart; None: any number."""
+        """The most positions of a row; None: any number."""
         return None
 
     @property
@@ -75,14 +75,14 @@ class Network(Options, abc.ABC):
         return self.width
 
     def without_remat(self) -> "Network":
-        """The same network, which recomputes nothing."""
+        """The network without rematerialisation."""
         return self
 
     def text_layout(self, pattern: str) -> str:
-        """Where a tokenizer puts the special tokens of a text that is read alone.
+        """Where a tokenizer puts the special tokens of a single text.
 
-        none: before it, as in training of a causal network; both: before and after it;
-        eos: eos after it; last: all after it, the last is that of the whole text.
+        none: there are none, as in the training of a causal network; both: bos before
+        the text and eos after it; eos: eos after it; last: eos and bos after it.
         """
         return "none" if pattern == "causal" else "both"
 
@@ -115,8 +115,8 @@ def build(network: Network, needs: Needs, vocab: VocabInfo) -> nn.Module:
     """The unbound module of a network that serves an objective, see `apply`.
 
     Raises:
-      UserError: the network cannot do what the objective needs, or a key of it does not
-        go with that.
+      UserError: the network cannot do what the objective needs, or one of its keys is
+        incompatible with it.
     """
     check_abilities(network, needs)
     return network.module(needs, vocab.size)

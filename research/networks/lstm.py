@@ -2,12 +2,12 @@
 
 z = W x + U h + b has the gates i, f, g and o of each cell; then
 c' = sigmoid(f + 1) c + sigmoid(i) tanh(g) and h' = P (sigmoid(o) tanh(c'))
-(Hochreiter and Schmidhuber 1997, with forget gates; the 1 is that of Jozefowicz et al.
-2015, section 2; the projection P that of Sak et al. 2014, section 2.2).
+(Hochreiter and Schmidhuber 1997, with forget gates; their bias of 1 is from Jozefowicz
+et al. 2015, section 2, the projection P from Sak et al. 2014, section 2.2).
 """
 
 # B batch, L length, P scored positions, N layers, D width, C cells of a layer
-# E width of the token table; G: the gates of the cells, four of each cell in a row
+# E width of the token table; G gates, four consecutive ones for each cell
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,22 +40,22 @@ from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_he
 from research.networks.layers.options import dim, dropout_rate
 
 UNROLL = 4
-"""Positions that one step of the scan computes."""
+"""Number of positions in one step of the scan."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(networks.Network):
-    """Layers that each read the layer below, and hand their state to the next position.
+    """A stack of LSTM layers.
 
-    A state is reset where a segment begins. Dropout is at embeddings, between layers
-    and at the output, never from one position to the next (Zaremba et al. 2014).
-    `init` is of tables, readouts and heads; the layers' kernels are uniform within
+    The state is reset where a segment begins. Dropout is applied to embeddings, between
+    layers and to the output, never to the recurrent state (Zaremba et al. 2014). `init`
+    applies to tables, readouts and heads; kernels of layers are uniform within
     1 / sqrt(cells).
     """
 
     cell_width: int = dim(0, least=0)  # cells of a layer, which are projected to width;
     # 0: width, without a projection
-    layer_dropout: float = dropout_rate(-1.0)  # of what a layer hands to the next
+    layer_dropout: float = dropout_rate(-1.0)  # of the output of a layer to the next
 
     dropout_places: ClassVar = ("embedding", "layer", "output", "head")
     abilities: ClassVar = (networks.Ability.CAUSAL, networks.Ability.MEMS)
@@ -70,26 +70,26 @@ class Network(networks.Network):
 
 
 class State(NamedTuple):
-    """What a row's positions so far leave behind: the cache, too."""
+    """The recurrent state after the positions so far; it is also the cache."""
 
     hidden: jax.Array  # [B, N, D]
     cell: jax.Array  # [B, N, C] float32
-    segment: jax.Array  # [B]: that of the last position outside padding; 0: none
+    segment: jax.Array  # [B] segment of the last position outside padding; 0: none
 
     def select_rows(self, row: jax.Array) -> "State":
-        """That of other rows [B]."""
+        """The state of the rows with these indices [B]."""
         return jax.tree.map(lambda x: jnp.take(x, row, 0, mode="clip"), self)
 
     def repeat_rows(self, count: int) -> "State":
-        """That of each row `count` times in succession."""
+        """The state with each row repeated `count` times in succession."""
         return jax.tree.map(lambda x: jnp.repeat(x, count, 0), self)
 
 
 class Steps(NamedTuple):
-    """Which state each position continues, [L, B, 1] bool."""
+    """How each position changes the state, [L, B, 1] bool."""
 
-    is_text: jax.Array  # padding leaves a state as it is
-    continues: jax.Array  # the position before, outside padding, has the same segment
+    is_text: jax.Array  # False: padding, which leaves the state unchanged
+    continues: jax.Array  # the last position outside padding has the same segment
 
 
 class LSTM(nn.Module):
@@ -128,8 +128,8 @@ class LSTM(nn.Module):
     ) -> Any:
         """States [B, L, D], 0 at padding, or [B, P, D] at `scored`.
 
-        Mems are the state after the last position of the row before, which continues
-        the first segment: its arrays are those of `State`, and segment is [B, 1].
+        Mems are the state after the last position of the previous row; the first
+        segment continues it. They have the arrays of `State`, but segment is [B, 1].
         """
         state = cache
         if mems is not None:
@@ -147,7 +147,7 @@ class LSTM(nn.Module):
         return x, state._replace(segment=state.segment[:, None])._asdict()
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """What heads of fine-tuning read: the states."""
+        """The inputs of fine-tuning heads, which are the states."""
         return self.states(group, scored)
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
@@ -161,12 +161,12 @@ class LSTM(nn.Module):
         return self.named_heads[name](states)
 
     def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
-        """No state; mems have the length of one position, whatever `length` is."""
+        """Zero mems of one position, whatever `length` is."""
         state = self.empty_cache(rows, 0)
         return state._replace(segment=state.segment[:, None])._asdict()
 
     def empty_cache(self, rows: int, slots: int) -> State:
-        """No state, which takes no slots."""
+        """The zero state; it needs no slots."""
         options = self.options
         return State(
             hidden=jnp.zeros((rows, options.layers, options.width), options.dtype),
@@ -176,7 +176,7 @@ class LSTM(nn.Module):
 
 
 class Stack(Module):
-    """All layers, and what is between them."""
+    """All layers, with dropout between them."""
 
     options: Network
 
@@ -204,13 +204,13 @@ class Stack(Module):
 
 
 class Blocks(Module):
-    """The parameters of all layers, stacked over these."""
+    """The parameters of all layers, stacked over the layers."""
 
     options: Network
 
     @nn.compact
     def __call__(self) -> list[dict[str, jax.Array]]:
-        """Those of each layer."""
+        """The parameters of each layer."""
         options = self.options
         count, width, cells = options.layers, options.width, options.cells
         draw = partial(uniform, cells**-0.5, "layers")
@@ -234,7 +234,7 @@ class Blocks(Module):
 
 
 def _steps(segment_BL: jax.Array, before_B: jax.Array) -> tuple[Steps, jax.Array]:
-    """Which state each position continues, and the segment [B] after the last one.
+    """`Steps` of the positions, and the segment [B] of the state after the last one.
 
     Args:
       before_B: the segment of the state before the first position; 0: none.
@@ -257,14 +257,14 @@ def _run_layer(
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
 
-    The product with the input is that of all positions at once; one step of the scan
-    has the recurrent product and the projection.
+    The input product is computed for all positions at once; a step of the scan computes
+    the recurrent product and the projection.
     """
     dtype = x_BLD.dtype
     input_BLG = dense_matmul(x_BLD, params["input_kernel"])
     if "bias" in params:
         input_BLG += params["bias"].astype(dtype)[None, None]
-    # Over fsdp they are gathered once, not in each step.
+    # With fsdp they are gathered once, not in each step of the scan.
     recurrent_DG = nn.with_logical_constraint(
         params["recurrent_kernel"].astype(dtype), (None, "feedforward")
     )

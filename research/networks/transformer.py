@@ -16,29 +16,29 @@ ONLY_BESIDE_AN_ENCODER = {
     "shared_stacks": False,
     "cross_output": "shared",
 }
-"""Keys of a decoder beside an encoder -> the values that they have without one."""
+"""Keys that only an encoder-decoder reads -> their values for other networks."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Network(networks.Network):
     """Stacks of blocks: attention, then a feed-forward layer.
 
-    `position` only chooses the position scheme, except that with "relative" the only
-    biases of attention layers are those of the relative terms (Dai et al. 2019, section
+    `position` only chooses the position scheme, except that with "relative" attention
+    layers have no biases beside those of the relative terms (Dai et al. 2019, section
     3.3).
 
     `attention` chooses the implementation: "dense" has logits of all pairs in memory,
-    "interval" is a kernel for TPUs (`research.networks.layers.kernel_attention`) and
-    one for Hopper GPUs (`research.networks.layers.hopper_attention`), "library" is
-    cuDNN's on a GPU (`research.networks.layers.library_attention`). Of the three only
-    the kernel for TPUs has relative terms, and the library's has no bias of relative
-    positions (T5's) and no dropout of attention weights. Elsewhere "interval" is the
-    TPU's, interpreted, for tests, and "library" is XLA's. "auto" is "interval" on a TPU
-    and "library" on a GPU where that has all that these options need, else "dense".
+    "interval" is a kernel for TPUs (`research.networks.layers.kernel_attention`) or
+    for Hopper GPUs (`research.networks.layers.hopper_attention`), "library" is cuDNN's
+    kernel on a GPU (`research.networks.layers.library_attention`). Of the kernels only
+    the TPU's supports relative terms; cuDNN's supports neither T5's bias nor dropout of
+    attention weights. On other devices, for tests, "interval" interprets the TPU's
+    kernel and "library" is XLA's implementation. "auto" is "interval" on a TPU and
+    "library" on a GPU if it supports what these options need, else "dense".
 
-    BERT, GPT and RoBERTa have dropout at embeddings, attention weights and what a block
-    adds; T5, Transformer-XL and XLNet also inside feed-forward layers and at the output
-    of a stack, the last two at relative positions too.
+    BERT, GPT and RoBERTa apply dropout to embeddings, attention weights and the outputs
+    of sublayers; T5, Transformer-XL and XLNet also inside feed-forward layers and to
+    the output of a stack, the last two to relative positions too.
     """
 
     decoder_layers: int = depth(0, least=0)  # blocks of a decoder; 0: layers
@@ -167,7 +167,7 @@ class Network(networks.Network):
             )
 
     def lacks(self, attention: str) -> str:
-        """What these options need that an implementation does not have; "": nothing."""
+        """What these options need and an implementation does not support, else ""."""
         needs = {
             "relative terms (model.position, model.token_type_encoding)": (
                 attention == "library" and self.has_relative_terms
@@ -227,7 +227,7 @@ class Network(networks.Network):
         return layout if layout == "none" else own.get(self.position, layout)
 
     def module(self, needs: networks.Needs, size: int) -> nn.Module:
-        # What blocks are made of imports this class.
+        # The modules import this class.
         from research.networks.modules.bilm import BiLM
         from research.networks.modules.electra import GeneratorDiscriminator
         from research.networks.modules.encoder_decoder import EncoderDecoder
@@ -260,7 +260,7 @@ class Network(networks.Network):
         )
 
     def _check_needs(self, needs: networks.Needs) -> None:
-        """Raises UserError: a key does not go with what an objective needs."""
+        """Raises UserError: a key is incompatible with what an objective needs."""
         if 0 < self.token_types < needs.token_types:
             raise UserError(
                 f"model.token_types is {self.token_types}, but the objective writes "

@@ -1,1 +1,1 @@
-"""Layers that blocks, embeddings and heads are made of."""
+"""The layers of blocks, embeddings and heads."""

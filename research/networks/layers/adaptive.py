@@ -3,8 +3,8 @@
 Words are sorted by frequency: a word's id is its rank, up to specials. Cluster 0 has
 the ids below the first cutoff, cluster i those from cutoff i on. Its table has width
 E_i = width // model.cutoff_divisor ** i; where that divisor is above 1, a projection
-[E_i, width] follows the lookup. Tables, and projections but for the first, are those of
-the softmax too (Grave et al. 2017; Baevski and Auli 2019, section 3; released code of
+[E_i, width] follows the lookup. The softmax uses the same tables and, but for cluster
+0, the same projections (Grave et al. 2017; Baevski and Auli 2019, section 3; code of
 Dai et al. 2019: kimiyoung/transformer-xl, mem_transformer.py, AdaptiveEmbedding, and
 proj_adaptive_softmax.py).
 """
@@ -27,12 +27,12 @@ from research.networks.layers.heads import Readout
 from research.networks.layers.options import Options
 
 PROJECTION_STD = 0.01
-"""Of the initial projections (released code, train.py, proj_init_std)."""
+"""Std of the initial projections (released code, train.py, proj_init_std)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveReadout:
-    """The factors of the logits of cluster 0 with the other clusters, and of each."""
+    """Readouts of cluster 0, which also predicts the clusters, and of the others."""
 
     head: Readout  # rows cutoffs[0], cutoffs[0] + 1, ... stand for the clusters
     tails: tuple[Readout, ...]  # row n of a tail is word cutoff + n
@@ -49,7 +49,7 @@ def cluster_edges(options: Options, size: int) -> list[int]:
     """0, the cutoffs and `size`: cluster i has the words from edge i to edge i + 1.
 
     Raises:
-      UserError: the cutoffs do not ascend, or reach the vocabulary's size.
+      UserError: the cutoffs do not ascend, or exceed the vocabulary's size.
     """
     edges = [0, *options.cutoffs, size]
     if edges != sorted(set(edges)):
@@ -103,7 +103,7 @@ class AdaptiveHead(Module):
 
     Attributes:
       size: entries of the vocabulary.
-      token: the embedding.
+      token: the `AdaptiveEmbedding`.
     """
 
     options: Options

@@ -1,8 +1,8 @@
-"""The attention layer: projections, terms of positions, and attention itself.
+"""The attention layer: projections, position terms, and attention itself.
 
-Stacks hand over `AttentionInputs`, the batch's integer arrays, to `prepare`, and blocks
-pass on its opaque result, whose mask is that of the implementation which
-`model.attention` chooses: dense, a kernel of ours, or JAX's own function.
+A stack gives `AttentionInputs`, the batch's integer arrays, to `prepare`; its blocks
+pass on the opaque result. Its mask has the format of the implementation that
+`model.attention` chooses: dense, one of our kernels, or JAX's function.
 """
 
 # B batch, L queries, M keys, H heads, K head width, D width, P scored positions,
@@ -35,7 +35,7 @@ from research.networks.layers.relative import (
 from research.networks.transformer import Network as Options
 
 PLATFORM_KERNELS = {"tpu": "interval", "gpu": "library"}
-"""Platform -> the value of model.attention that "auto" takes there if it serves."""
+"""Platform -> the value of model.attention that "auto" means, if options allow it."""
 
 
 class PositionFeatures(NamedTuple):
@@ -43,7 +43,7 @@ class PositionFeatures(NamedTuple):
 
     rotary: tuple | None = None  # cos, sin [B, L, 1, K / 2] of rotary positions
     relative: RelativeFeatures | None = None
-    output: jax.Array | None = None  # [B, L, C] one-hot, of the layer after attention
+    output: jax.Array | None = None  # [B, L, C] one-hot, selects the last projection
 
 
 class PreparedInputs(NamedTuple):
@@ -51,17 +51,17 @@ class PreparedInputs(NamedTuple):
 
     query: PositionFeatures
     key: PositionFeatures
-    mask: Any  # of the implementation, with a method `at(scored)`
-    relative_biases: Mapping[str, jax.Array] | None = None  # of all layers together
+    mask: Any  # the implementation's, with a method `at(scored)`
+    relative_biases: Mapping[str, jax.Array] | None = None  # if all layers share them
 
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
-        """The same for the queries at the scored positions alone."""
+        """The inputs for only the queries at the scored positions."""
         query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
         return self._replace(query=query, mask=self.mask.at(scored_BP))
 
 
 def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
-    """Derives once per stack what is the same in all of its attention layers."""
+    """Derives what all attention layers of a stack share."""
     rotary = relative = None, None  # of queries, of keys
     if "position" in inputs.query:
         if options.position == "rotary":
@@ -80,7 +80,7 @@ def prepare(options: Options, inputs: AttentionInputs) -> PreparedInputs:
 def add_window(
     options: Options, inputs: AttentionInputs, prepared: PreparedInputs
 ) -> PreparedInputs:
-    """The same for layers with `model.window`, which may have another base of rotary.
+    """The inputs for layers with `model.window`, which may have another rotary base.
 
     Raises:
       UserError: the rows are not in the order of positions, or there are mems.
@@ -108,9 +108,9 @@ def add_window(
 def choose_inputs(
     has_window: jax.Array, windowed: PreparedInputs, others: PreparedInputs
 ) -> PreparedInputs:
-    """Those of a layer, by a scalar that may differ from one scanned layer to the next.
+    """The inputs of a layer, chosen by a scalar, since layers may be scanned.
 
-    Of both only arrays differ; kernels have the same tiles.
+    The two differ only in arrays; kernels have the same tiles.
     """
 
     def choose(one, other):
@@ -138,7 +138,7 @@ def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
 
 
 def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
-    """That of the platform's interval kernel."""
+    """The mask of the platform's interval kernel."""
     # Pallas takes a second to import.
     if platform() == "gpu":
         from research.networks.layers.hopper_attention import hopper_mask
@@ -150,9 +150,9 @@ def _interval_kernel_mask(options: Options, inputs: AttentionInputs) -> Any:
 
 
 def choose_attention(options: Options) -> str:
-    """`model.attention`; for "auto" the platform's kernel if it serves, else "dense".
+    """`model.attention`; for "auto" the platform's kernel if usable, else "dense".
 
-    cuDNN serves bfloat16 and heads of a width up to 128 that 8 divides.
+    cuDNN supports bfloat16 and head widths up to 128 that 8 divides.
     """
     if options.attention != "auto":
         return options.attention
@@ -165,18 +165,18 @@ def choose_attention(options: Options) -> str:
 
 
 def library_kernel() -> str:
-    """The implementation of JAX's own function for the platform."""
+    """The implementation of JAX's attention function for the platform."""
     return "cudnn" if platform() == "gpu" else "xla"
 
 
 def platform() -> str:
-    """That of the mesh, whose devices need not be present; else of JAX."""
+    """The platform of the mesh, whose devices need not be present; else JAX's."""
     device = jax.sharding.get_abstract_mesh().abstract_device
     return jax.default_backend() if device is None else device.platform
 
 
 class Attention(nn.Module):
-    """Multi-head attention, to the states themselves or to others."""
+    """Multi-head self-attention or cross-attention."""
 
     options: Options
 
@@ -193,12 +193,12 @@ class Attention(nn.Module):
         """[B, L, D] from states [B, L, D].
 
         Args:
-          inputs: of these queries and keys.
-          source_BMD: states that keys and values are made of, or these themselves;
+          inputs: the prepared inputs of these queries and keys.
+          source_BMD: states that are projected to keys and values, or these themselves;
             None: `states_BLD`.
-          slots: keys and values of all slots of a cache, and the slot from which on the
-            source's are written; None: the source's are all.
-          with_keys: returns the source's keys and values too.
+          slots: keys and values of all slots of a cache, and the slot from which on
+            those of the source are written; None: there is no cache.
+          with_keys: also return the keys and values of the source.
         """
         options = self.options
         num_heads, key_width = options.heads, options.key_width
@@ -237,7 +237,7 @@ class Attention(nn.Module):
         return (out, own) if with_keys else out
 
     def _attend(self, query, key, value, mask, relative):
-        """Attention by the implementation that the mask is of."""
+        """Attention by the implementation to which the mask belongs."""
         rate = self.options.dropout_rate("attention")
         drops = rate > 0 and self.has_rng("dropout")
         if not isinstance(mask, DenseMask):
@@ -249,7 +249,7 @@ class Attention(nn.Module):
         return dense_attention(query, key, value, mask, relative=relative, drop=drop)
 
     def _project_out(self, dense, out, types_BLC):
-        """The last layer; with `types_BLC` one-hot, one for each token type."""
+        """The output projection; with one-hot `types_BLC`, one for each token type."""
         axes = ("heads", "embed")
         layer = partial(dense, self.options.width, axes, residual=True)
         if types_BLC is None:

@@ -1,4 +1,4 @@
-"""Parameters; dense, norm and feed-forward layers, activations, dropout, gathering."""
+"""Dense, norm and feed-forward layers, activations, dropout, initialisers."""
 
 # B batch, L length, P scored positions, D width, F output width, N rows
 
@@ -48,7 +48,7 @@ ACTIVATIONS = {
 }
 GATED = ("geglu", "swiglu")
 DENSE_PRODUCT = "product"
-"""Checkpoint name of a dense layer's product, which remat policies may save."""
+"""Name of a dense layer's product for `jax.checkpoint`, whose policies may save it."""
 STATE_AXES = ("batch", "length", None)
 """The logical axes of states [B, L, D]."""
 
@@ -92,10 +92,10 @@ def bias_init(options: Options, fan_in: int, *names: str | None):
 
 
 class Module(nn.Module):
-    """The base of modules that have parameters of their own.
+    """The base of modules with parameters.
 
-    Initial values and dropout depend on the names of modules: one that was renamed
-    draws by its earlier name, so that a config gives the run that it always gave.
+    Flax derives random keys from the names of modules. A renamed module uses its
+    earlier name for them, so that the runs of a config do not change.
     """
 
     def __post_init__(self):
@@ -107,10 +107,10 @@ class Module(nn.Module):
 
     @nn.nowrap
     def param(self, name: str, init: Callable, *args: Any) -> Any:
-        """The parameter of that name, which `init(key, *args)` makes if there is none.
+        """The parameter `name`, initialised by `init(key, *args)` if it does not exist.
 
-        Flax's own traces `init` again, to compare shapes, wherever a parameter is read:
-        a third of the time that it takes to trace a network with its gradient.
+        Flax's method traces `init` wherever a parameter is read, to compare shapes,
+        which took a third of the time to trace a network with its gradient.
         """
         if self.has_variable("params", name):
             return nn.meta.unbox(self.get_variable("params", name))
@@ -118,10 +118,10 @@ class Module(nn.Module):
 
 
 def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
-    """Dropout of x [..., L, D] at the rate of a place, if there is a "dropout" key.
+    """Dropout of x [..., L, D] at the rate for a place, if there is a "dropout" key.
 
     Args:
-      place: one of `DROPOUT_PLACES` of the options.
+      place: one of the options' `dropout_places`.
     """
     rate = module.options.dropout_rate(place)
     if not rate or not module.has_rng("dropout"):
@@ -137,9 +137,9 @@ def dropout(module: nn.Module, x: jax.Array, place: str) -> jax.Array:
 def dense_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., D] @ kernel [D, F] in x's dtype; the kernel's gradient is float32.
 
-    XLA:CPU is fast where both operands of a product are read along their rows, so on a
-    CPU the kernel's gradient takes a transposed copy of the narrower operand: 0.7 of
-    the time of JAX's own transpose of the product. Elsewhere it is a plain product.
+    XLA:CPU is fast where both operands of a product are read along their rows. So on a
+    CPU the kernel's gradient uses a transposed copy of the narrower operand, which
+    takes 0.7 times as long as JAX's transpose rule. Elsewhere it is a plain product.
     """
     return x @ kernel.astype(x.dtype)
 
@@ -161,7 +161,7 @@ def _dense_matmul_bwd(residuals, grad):
 
 
 def _materialize_on_cpu(x):
-    """x, which XLA:CPU writes out in this layout instead of reading it transposed."""
+    """x, which XLA:CPU then stores in this layout instead of reading it transposed."""
     return jax.lax.platform_dependent(
         x, cpu=jax.lax.optimization_barrier, default=lambda x: x
     )

@@ -1,4 +1,4 @@
-"""Attention with a dense mask: the reference that every kernel must equal."""
+"""Attention with a dense mask: the reference for all kernels."""
 
 # B batch, L queries, M keys, H heads, K head width, F width of relative logits,
 # P scored positions, N mems, R buckets
@@ -18,7 +18,7 @@ HIDDEN = -1e9
 
 
 class AttentionInputs(NamedTuple):
-    """All that decides who attends to whom; an implementation needs nothing else.
+    """What decides which query attends to which key, for every implementation.
 
     Query q attends to key k only if their segments are equal and not 0 (padding). The
     pattern adds a condition: "general" that rank[k] is in an interval of q's
@@ -27,7 +27,7 @@ class AttentionInputs(NamedTuple):
     outside padding, which come before the other keys.
     """
 
-    query: Mapping[str, jax.Array]  # of a batch's input arrays, [B, L] each
+    query: Mapping[str, jax.Array]  # some of a batch's input arrays, [B, L] each
     key: Mapping[str, jax.Array]  # the same, [B, M]; in cross-attention segments alone
     pattern: str = "full"  # full | causal | general
     mems_segment: jax.Array | None = None  # [B, N]; 0: no query attends to it
@@ -35,7 +35,7 @@ class AttentionInputs(NamedTuple):
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
     # which are the slots of a cache; None: 0, and there is no cache
     window: int = 0  # keys to each side that a query attends to, in the order of the
-    # arrays without padding; 0: all. Not of the general pattern
+    # arrays without padding; 0: all. 0 with the general pattern
 
 
 class DenseMask(NamedTuple):
@@ -55,8 +55,8 @@ class DenseMask(NamedTuple):
 def dense_mask(inputs: AttentionInputs) -> DenseMask:
     """The dense mask of all queries and keys, with T5's relative bias if there is one.
 
-    It is the same in every layer, so it is made once: in each layer, the gradient of
-    T5's table would be scattered once per layer.
+    It is made once for all layers; otherwise each layer would scatter its gradient into
+    T5's table.
     """
     mask_BLM, bias_BHLM = attention_mask(inputs), None
     if inputs.bias_table is not None:
@@ -89,7 +89,7 @@ def attention_mask(inputs: AttentionInputs) -> jax.Array:
 
 
 def _window_mask(inputs: AttentionInputs) -> jax.Array:
-    """[B, L, M] bool: at most as many tokens as the window has lead to the key."""
+    """[B, L, M] bool: query and key are at most `window` tokens apart."""
     is_token_BM = inputs.key["segment"] > 0
     place_BM = place_BL = jnp.cumsum(is_token_BM, axis=1, dtype=jnp.int32)
     if inputs.start is not None:
@@ -104,7 +104,7 @@ def same_segment(query_BL: jax.Array, key_BM: jax.Array) -> jax.Array:
 
 
 def additive_mask(mask_BLM: jax.Array, bias_BHLM: jax.Array | None = None) -> DenseMask:
-    """A boolean mask, and a bias of the logits, as they are added to logits."""
+    """The `DenseMask` of a boolean mask and a bias of the logits."""
     bias = jnp.where(mask_BLM, 0.0, HIDDEN)[:, None]
     if bias_BHLM is not None:
         bias = jnp.where(mask_BLM[:, None], bias_BHLM, HIDDEN)
@@ -162,9 +162,9 @@ def softmax_attention(
 ) -> jax.Array:
     """softmax(query @ key + bias + q_rel @ k_rel) @ value, of shape [B, H, L, K].
 
-    No [B, H, L, M] array is divided: the output is divided by the sum of exponentials,
-    and the backward pass takes the softmax's mean from the output (Dao et al. 2022,
-    appendix B.2). Each pass thus writes one [B, H, L, M] array beside its product.
+    Not the probabilities but the output is divided by the sum of exponentials, and the
+    backward pass computes the softmax's mean from the output (Dao et al. 2022, appendix
+    B.2). So each pass writes only one [B, H, L, M] array beside its products.
     """
     return _softmax_attention_fwd(query_BHLK, key_BHMK, value_BHMK, bias, relative)[0]
 

@@ -1,4 +1,4 @@
-"""Features: states of several layers, joined or mixed, and read by a BiLSTM."""
+"""Features: states of several layers, concatenated or mixed, then a BiLSTM."""
 
 # B batch, L length, N blocks, D width, F width of the features
 
@@ -10,11 +10,11 @@ from research.networks.layers.dense import Module, constant
 from research.networks.layers.options import Options
 
 FEATURES = ("last", "concat", "mix")
-"""The states that heads of fine-tuning read.
+"""The states that fine-tuning heads read.
 
-last    of the last block.
-concat  of the last four blocks (of all, where there are fewer), joined: the best of
-        Devlin et al. 2019, table 7.
+last    those of the last block.
+concat  those of the last four blocks (or of all, if there are fewer), concatenated: the
+        best choice of Devlin et al. 2019, table 7.
 mix     scale x the sum over embeddings and blocks of softmax(layers)_n x state_n, with
         learned `layers`, at first equal, and `scale`, at first 1 (Peters et al. 2018,
         equation 1; allennlp/modules/scalar_mix.py, without its norm of layers).
@@ -26,14 +26,14 @@ MAX_CONCAT = 4
 class FeatureLayers(Module):
     """The features of a row, and a BiLSTM on top of them.
 
-    The states of blocks are what the next block adds to: with norms before layers, only
-    those of the last block have the final norm.
+    A block's states are the input of the next block: with norm_placement pre, only the
+    states of the last block are normalised.
 
     Attributes:
       features: one of `FEATURES`.
-      lstm_layers: of the BiLSTM, each with `options.width` units a direction (768 in
-        Devlin et al. 2019, section 5.3); 0: none. Initial values are flax's: LeCun's
-        normal, orthogonal for recurrent kernels, biases 0.
+      lstm_layers: layers of the BiLSTM, with `options.width` units for each direction
+        (768 in Devlin et al. 2019, section 5.3); 0: no BiLSTM. Initial values are
+        Flax's: LeCun's normal, orthogonal for recurrent kernels, biases 0.
     """
 
     options: Options
@@ -46,7 +46,7 @@ class FeatureLayers(Module):
     ) -> jax.Array:
         """[B, L, F] from the last states and the inputs of all blocks.
 
-        Padding is at the end of rows, and the BiLSTM does not read it.
+        Padding must be at the end of rows; the BiLSTM does not read it.
         """
         x = x_BLD
         if self.features == "concat":

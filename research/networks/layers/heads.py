@@ -35,30 +35,29 @@ class Readout(NamedTuple):
     feature: jax.Array  # [..., E]
     table: jax.Array  # [V, E] float32
     bias: jax.Array  # [V] float32, -1e9 at rows past `size`
-    size: int  # rows of the table that the softmax counts
+    size: int  # rows of the table that are in the softmax
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadSpec:
-    """The layers of a named head; an int n in its place means HeadSpec(n).
+    """The layers of a named head; an int n stands for HeadSpec(n).
 
     BERT's sentence head (pooler, then a dense layer) is HeadSpec(2, "tanh"); a linear
-    head is HeadSpec(n, "none"). All heads with tanh share the network's pooler, so that
-    fine-tuning starts from the pooler of pretraining (google-research/bert,
-    modeling.py, BertModel), but for one with a width of its own. Heads of pretraining
-    have no dropout.
+    head is HeadSpec(n, "none"). All heads with tanh and no width share the network's
+    pooler, so that fine-tuning starts from the pretrained pooler (google-research/bert,
+    modeling.py, BertModel). Heads for pretraining have no dropout.
 
     Raises:
       ValueError: the activation is unknown, or a size is too small.
     """
 
     size: int  # output values
-    activation: str = ""  # of the hidden layer; "": model.activation; none: no layer;
-    # tanh: the hidden layer is the pooler, unless it has a width here
+    activation: str = ""  # of the hidden layer; "": model.activation; none: no hidden
+    # layer; tanh: it is the pooler, unless `hidden` is given
     hidden: int = 0  # width of the hidden layer; 0: model.width
     dropout: bool = False  # before the last layer, at rate model.head_dropout
     norm: bool = False  # after the activation of the hidden layer
-    shares_pooler: bool = True  # with tanh; False: the hidden layer is the head's own
+    shares_pooler: bool = True  # with tanh; False: the head has a new hidden layer
 
     @property
     def is_pooled(self) -> bool:
@@ -76,7 +75,7 @@ class HeadSpec:
 
 
 class Head(Module):
-    """A classifier of states with n values: dense, activation, dense.
+    """A head with n values for each state: dense, activation, dense.
 
     Attributes:
       pooler: the network's dense layer before tanh.
@@ -126,8 +125,8 @@ class VocabHead(Module):
 
     Attributes:
       size: entries of the vocabulary.
-      transform: whether it has BERT's layers before the table (dense, activation, norm)
-        and a bias, unless `model.output_head` names what it has.
+      transform: BERT's layers (dense, activation, norm) come before the table, and a
+        bias after it, unless `model.output_head` chooses something else.
     """
 
     options: Options
@@ -136,7 +135,7 @@ class VocabHead(Module):
 
     @nn.compact
     def __call__(self, states, token_table_VE):
-        """The readout of states [..., D]; with tied embeddings by the token table."""
+        """The readout of states [..., D]; tied embeddings use the token table."""
         options, table_VE = self.options, token_table_VE
         num_rows, width = table_VE.shape
         x, layers = states, options.output_head
@@ -163,11 +162,11 @@ class VocabHead(Module):
 
 
 class BoundaryHead(Module):
-    """SpanBERT's boundary objective: a token from the two states around its span.
+    """SpanBERT's boundary objective: predicts a token from the states beside its span.
 
-    Two layers (dense, activation, norm) of both states and an embedding of the token's
-    offset in the span, then the token table (without tied embeddings one of its own)
-    and a bias (Joshi et al. 2020, section 3.2; the released code).
+    Two layers (dense, activation, norm) read both states and an embedding of the
+    token's offset in the span; then come the token table (a new one if embeddings are
+    not tied) and a bias (Joshi et al. 2020, section 3.2; the released code).
 
     Attributes:
       size: entries of the vocabulary.
@@ -200,10 +199,10 @@ class BoundaryHead(Module):
 
 
 def _readout(options, feature, table_VE, bias_V, size):
-    """The readout, whose softmax leaves out the rows that pad the vocabulary of `size`.
+    """The readout; its softmax leaves out the rows that pad the vocabulary of `size`.
 
-    With `model.output_rows` table it counts them: T5's table of 32,100 pieces has
-    32,128 rows, all of them in the softmax (Mesh TensorFlow's transformer.py, where
+    With `model.output_rows` table it includes them: T5's table for 32,100 tokens has
+    32,128 rows, all in the softmax (Mesh TensorFlow's transformer.py, where
     `vocab_divisor` is 128).
     """
     if options.output_rows == "table":

@@ -20,19 +20,19 @@ from research.networks.layers.kernel_attention import (
 )
 
 HOPPER = "9."
-"""How the compute capabilities of Hopper begin."""
+"""Prefix of Hopper's compute capabilities."""
 
 
 def hopper_mask(inputs: AttentionInputs, *, head_width: int) -> IntervalMask:
     """The mask of all queries and keys, the same in every layer.
 
     Raises:
-      UserError: the kernel has no such heads, or no second interval of ranks, or the
-        GPU is none of Hopper's.
+      UserError: the kernel does not support this head width or a second interval of
+        ranks, or the GPU is not a Hopper.
     """
     if "reach2" in inputs.query and inputs.pattern == "general":
         raise _refused("an objective whose queries have one interval of ranks")
-    # A device that is compiled for need not be there.
+    # The device for which the step is compiled need not be present.
     capability = getattr(jax.devices()[0], "compute_capability", HOPPER)
     if not capability.startswith(HOPPER):
         raise _refused(f"compute capability 9 (Hopper), not {capability}")
@@ -56,8 +56,8 @@ def _attend(
     """`hopper_attention`.
 
     Raises:
-      UserError: it has none of this dtype, or no relative terms, whose gradient does
-        not fit into the registers of a warpgroup.
+      UserError: the kernel does not support this dtype, or relative terms, whose
+        gradient does not fit into the registers of a warpgroup.
     """
     if relative or query_BLHK.shape[-1] != value_BMHK.shape[-1]:
         keys = "model.position and model.token_type_encoding"

@@ -1,4 +1,4 @@
-"""What a transformer's stack reads: tokens or queries, positions, token types."""
+"""The input embeddings of a transformer: tokens or queries, positions, token types."""
 
 # B batch, L length, E embedding width
 
@@ -17,11 +17,11 @@ from research.networks.transformer import Network
 
 
 class QueryEmbedding(Module):
-    """The vector [E] that stands for the token of every query that is no key.
+    """The vector [E] that queries of the query stream read in place of a token.
 
-    XLNet's queries know the position of their target, and no token (Yang et al. 2019,
-    section 2.3; `mask_emb` in the released modeling.py, where it has TensorFlow's
-    default initial values, Glorot's).
+    XLNet's queries know the position of their target but not its token (Yang et al.
+    2019, section 2.3; `mask_emb` in the released modeling.py, with TensorFlow's default
+    initial values, Glorot's).
     """
 
     options: Options
@@ -39,10 +39,10 @@ class QueryEmbedding(Module):
 
 
 class InputEmbedding(Module):
-    """Adds embeddings of positions and token types to those of tokens; then the norm.
+    """Adds embeddings of positions and token types to those of tokens; then a norm.
 
-    Relative token types (`model.token_type_encoding`) have no embedding: they are part
-    of attention.
+    Relative token types (`model.token_type_encoding`) have no embedding: attention
+    reads them.
     """
 
     options: Network
@@ -52,10 +52,10 @@ class InputEmbedding(Module):
         """[B, L, E] from token embeddings [B, L, E] and the group's arrays.
 
         Args:
-          length: positions that a table of learned positions must have.
+          length: number of positions that the network reads.
 
         Raises:
-          UserError: the table of learned positions is shorter than that.
+          UserError: the table of learned positions is shorter than `length`.
         """
         options, x = self.options, x_BLE
         width = x.shape[-1]

@@ -1,14 +1,14 @@
 """Attention by an interval kernel: its mask, and its call on a mesh.
 
-Every pattern serves, with T5's bias, dropout, packing, mems, and other queries than
-keys; so does cross-attention, in which keys of the query's segment are an interval. The
-relative terms of Transformer-XL and XLNet are a second product of the logits, since
-sorted keys have no cheap shift: at the base size it is 12 times as wide as that of
-queries and keys. The kernel for TPUs alone has them.
+It supports every pattern, T5's bias, dropout, packing, mems, queries that are not keys,
+and cross-attention, in which the keys of the query's segment are an interval. Relative
+terms of Transformer-XL and XLNet are a second product in the logits, since sorted keys
+cannot be shifted cheaply: at the base size it is 12 times as wide as the product of
+queries and keys. Only the kernel for TPUs supports them.
 """
 
 # B batch, L queries, M keys, H heads, K head width, F width of relative terms, P scored
-# positions or pieces
+# positions or steps of the bias
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,14 +36,14 @@ from research.networks.layers.positions import bucket_steps
 
 
 class Kernel(NamedTuple):
-    """That of a kind of device."""
+    """An attention kernel for one kind of device."""
 
     attend: Callable[..., jax.Array]  # takes what `interval_attention` takes
     choose_tiles: Callable[[int, int], Tiles]  # for numbers of queries and keys
 
 
 class IntervalMask(NamedTuple):
-    """The mask and T5's bias as the kernel takes them."""
+    """The mask and T5's bias in the format of the kernel."""
 
     kernel: Kernel
     intervals: Intervals  # of the queries
@@ -54,7 +54,7 @@ class IntervalMask(NamedTuple):
     plan: Plan  # of all that precedes
 
     def at(self, scored_BP: jax.Array) -> "IntervalMask":
-        """The same for the scored queries alone."""
+        """The mask for only the scored queries."""
         intervals = scored_intervals(self.intervals, scored_BP)
         positions = self.positions
         if positions is not None:
@@ -71,13 +71,13 @@ class IntervalMask(NamedTuple):
         dropout_rate: float = 0.0,
         dropout_key: jax.Array | None = None,
     ) -> jax.Array:
-        """[B, L, H, K]: softmax attention, on each device of the rows and heads it has.
+        """[B, L, H, K]: softmax attention, on each device for its rows and heads.
 
         Args:
           query_BLHK: already scaled.
           relative: optional factors q_rel [B, L, H, F] and k_rel [B, M, F] of extra
             logits q_rel @ k_rel; no gradient flows to k_rel.
-          dropout_rate: of the probabilities; above 0 it needs a key.
+          dropout_rate: dropout rate of the probabilities; above 0 it needs a key.
         """
         settings, seeds_BH = self.settings._replace(dropout=dropout_rate), None
         if dropout_rate:
@@ -105,8 +105,8 @@ def interval_mask(
     """The mask of all queries and keys, the same in every layer.
 
     Args:
-      kernel: that for TPUs unless given.
-      interpret: the kernels run as JAX operations, on any device.
+      kernel: None: the kernel for TPUs.
+      interpret: run the kernels as JAX operations, on any device.
     """
     query, key, mems = inputs.query, inputs.key, inputs.mems_segment
     intervals, num_keys = key_intervals(inputs), key["segment"].shape[1]
@@ -136,9 +136,9 @@ def _with_plan(mask: IntervalMask) -> IntervalMask:
 def key_intervals(inputs: AttentionInputs) -> Intervals:
     """The intervals of keys of each query.
 
-    Keys are sorted, unless the pattern is full or causal self-attention: then they are
-    in order already, as the positions of a segment are consecutive. Mems are sorted
-    with the keys: any of them may be padding.
+    Keys are sorted, except in full or causal self-attention, where they are in order
+    already, since the positions of a segment are consecutive. Mems are sorted with the
+    keys, since any of them may be padding.
     """
     query, key, pattern = inputs.query, inputs.key, inputs.pattern
     mems_segment = inputs.mems_segment
@@ -163,7 +163,7 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
 
 
 def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:
-    """Those of the scored queries alone."""
+    """The intervals of only the scored queries."""
     index = partial(gather_positions, scored_BP=scored_BP)
     own = jax.tree.map(index, intervals._replace(key_order=None))
     return own._replace(key_order=intervals.key_order)
@@ -174,11 +174,12 @@ def on_each_device(
     states: Sequence[jax.Array],
     others: Sequence[tuple[Any, tuple[str | None, ...]]],
 ) -> jax.Array:
-    """`attend(*states, *others)`, on each device of the rows and heads it has.
+    """`attend(*states, *others)`, on each device for its rows and heads.
 
     Args:
       states: query [B, L, H, K], key and value [B, M, H, K].
-      others: further arguments, each with what its leading dims are: "batch", "heads".
+      others: further arguments, each with the names of its leading dims: "batch",
+        "heads".
     """
     mesh = jax.sharding.get_abstract_mesh()
     arguments = *states, *(argument for argument, _ in others)
@@ -194,11 +195,11 @@ def on_each_device(
         attend,
         in_specs=(*(of_states,) * 3, *specs),
         out_specs=of_states,
-        check_vma=False,  # a kernel's outputs do not say on what they depend
+        check_vma=False,  # kernels do not declare how their outputs vary
     )(*arguments)
 
 
 def _axes_that_divide(mesh: Any, axes: Any, size: int) -> Any:
-    """The mesh axes if they divide the size, else None: each device has all of it."""
+    """The mesh axes if their size divides `size`, else None: replicated."""
     names = () if axes is None else (axes,) if isinstance(axes, str) else axes
     return axes if size % math.prod(mesh.shape[name] for name in names) == 0 else None

@@ -1,8 +1,8 @@
-"""Attention by JAX's own function: cuDNN's kernel on a GPU, XLA's products elsewhere.
+"""Attention by JAX's function: cuDNN's kernel on a GPU, XLA's products elsewhere.
 
-The mask is an array [B, 1, L, M], so every pattern serves, packed rows too; on a GPU no
-[B, H, L, M] array exists. cuDNN's function has neither relative terms nor, through
-JAX's interface, dropout, and a bias by position would be such an array.
+The mask is an array [B, 1, L, M], so every pattern and packed rows are supported; on a
+GPU no [B, H, L, M] array exists. cuDNN's kernel does not support relative terms, nor
+dropout through JAX's interface, and a bias by position would be a [B, H, L, M] array.
 """
 
 # B batch, L queries, M keys, H heads, K head width, P scored positions
@@ -17,14 +17,14 @@ from research.networks.layers.dense_attention import AttentionInputs, attention_
 
 
 class LibraryMask(NamedTuple):
-    """The mask as `jax.nn.dot_product_attention` takes it."""
+    """The mask in the format of `jax.nn.dot_product_attention`."""
 
     mask: jax.Array  # [B, 1, L, M] bool
-    causal: bool  # query l attends to no key after l, so their tiles are left out
+    causal: bool  # query l attends to no key after l, so these tiles are skipped
     implementation: str  # xla | cudnn
 
     def at(self, scored_BP: jax.Array) -> "LibraryMask":
-        """The same for the scored queries alone."""
+        """The mask for only the scored queries."""
         index = scored_BP[:, None, :, None]
         mask = jnp.take_along_axis(self.mask, index, axis=2, mode="clip")
         return self._replace(mask=mask, causal=False)

@@ -1,4 +1,4 @@
-"""The keys of `config.model` that layers of every network read.
+"""The keys of `config.model` that all networks share.
 
 Parameters and activations carry logical axis names, which
 `research.distributed.sharding` maps to the mesh: batch, length, layers, vocab, embed
@@ -18,7 +18,7 @@ dim = partial(number, most=2**20)  # the size of a dim of an array
 depth = partial(number, most=2**10)  # number of layers
 
 INITS = ("normal", "truncated", "electra", "gpt2", "t5", "xlm")
-"""Schemes of initial values."""
+"""Names of schemes of initial values."""
 
 CUTOFFS_NEED = {
     "embedding_width": (0,),
@@ -27,12 +27,12 @@ CUTOFFS_NEED = {
     "output_rows": ("vocabulary",),
     "init": ("normal", "truncated"),
 }
-"""The values of other keys that an adaptive softmax is defined for."""
+"""Key -> the values with which an adaptive softmax is defined."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What embeddings, dense layers, readouts and heads read.
+    """The options of embeddings, dense layers, readouts and heads.
 
     `init` names a scheme of initial standard deviations:
 
@@ -51,7 +51,8 @@ class Options:
       layers: kernels and biases uniform within 1 / sqrt(fan-in) (XLM's
       model/transformer.py, `Embedding` and `Linear`; MASS derives from it).
 
-    Dropout has places, each with a rate `PLACE_dropout`; -1 stands for `dropout`.
+    Dropout is applied at several places, each with a key NAME_dropout for its rate; -1
+    stands for `dropout`.
 
     Raises:
       UserError: two values are incompatible.
@@ -88,7 +89,7 @@ class Options:
     # parameters are float32
 
     dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
-    """Where the network may have dropout, each at a rate of its own."""
+    """Places of dropout; each has a key NAME_dropout for its rate."""
 
     def __post_init__(self):
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))

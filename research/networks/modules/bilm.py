@@ -1,4 +1,4 @@
-"""A biLM: a transformer for each direction, which share parameters."""
+"""A biLM: a transformer for each direction, with shared embeddings and readout."""
 
 from flax import linen as nn
 
@@ -10,7 +10,7 @@ class BiLM(nn.Module):
     """A biLM: a stack for each direction, with the same embeddings and readout.
 
     Shared parameters belong to `forward`. Each direction has the methods of a
-    transformer (Peters et al. 2018, section 3.1, whose directions share the same two).
+    transformer (Peters et al. 2018, section 3.1).
 
     Attributes:
       size: entries of the vocabulary.

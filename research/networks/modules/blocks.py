@@ -1,4 +1,4 @@
-"""A stack of blocks, with what all of them read."""
+"""A stack of blocks, and the inputs that all blocks share."""
 
 # B batch, L length, M length of the encoder, P scored positions, N mems, D width
 
@@ -53,7 +53,7 @@ class Encoded(NamedTuple):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if there is an encoder, feed-forward."""
+    """Self-attention, cross-attention if there is an encoder, feed-forward layer."""
 
     options: Options
 
@@ -72,15 +72,15 @@ class Block(nn.Module):
         """States [B, L, D] after the block, or [B, P, D] at the scored positions alone.
 
         Args:
-          self_inputs: of all L queries.
+          self_inputs: the prepared inputs of self-attention, for all L queries.
           num_keys: only the first so many positions serve as keys; None: all.
-          mems: [B, N, D] earlier inputs of this block, keys before the others.
-          cross: the encoder's states [B, M, D], or keys and values of these, and the
-            inputs of attention to them.
+          mems: [B, N, D] earlier inputs of this block, which precede the other keys.
+          cross: the encoder's states [B, M, D], or their keys and values, and the
+            prepared inputs of cross-attention.
           scored: [B, P].
-          cache: the keys and values of all slots, and where this call's begin. With it
-            the result is a pair: the states, and a list of the keys and values of
-            self-attention and of cross-attention.
+          cache: the keys and values of all slots, and the slot at which those of this
+            call begin. With it the result is a pair: the states, and a list of the keys
+            and values of self-attention and of cross-attention.
         """
         options, kept = self.options, []
         pre_norm = options.norm_placement == "pre"
@@ -123,13 +123,12 @@ class Block(nn.Module):
 class Stack(Module):
     """Consecutive blocks, with their parameters stacked over the layers.
 
-    If only some positions are scored, the last block computes only those, since nothing
-    reads the others.
+    If only some positions are scored, the last block computes only these.
 
     Attributes:
       pattern: the objective's promise about rank and reach: full | causal | general.
-      is_shared: the stack is encoder and decoder: its blocks have cross-attention,
-        which calls without an encoder's output do not use.
+      is_shared: the stack is both encoder and decoder: its blocks have cross-attention,
+        which is skipped in calls without an encoder's output.
     """
 
     options: Options
@@ -153,18 +152,19 @@ class Stack(Module):
     ) -> Any:
         """States [B, L, D], or [B, P, D] at the scored positions, from x [B, L, E].
 
-        With mems a pair: these, and the inputs [B, layers, any, D] of all blocks at the
-        positions to memorize. With a cache a pair, too: these, and the next cache.
-        With `with_inputs`: these, and the inputs [layers, B, L, D] of all blocks.
+        With mems the result is a pair of the states and the inputs [B, layers, any, D]
+        of all blocks at the positions to memorize; with a cache, of the states and the
+        next cache; with `with_inputs`, of the states and the inputs [layers, B, L, D]
+        of all blocks.
 
         Args:
           encoded: output of the encoder, for cross-attention; None: that of the cache.
           scored: [B, P].
           num_keys: only the first so many positions serve as keys; None: all.
-          mems: earlier inputs of all blocks, which serve as keys too.
+          mems: earlier inputs of all blocks, which also serve as keys.
           memorize: first position to memorize, and the one after the last.
-          cache: of the tokens before, which serve as keys too.
-          pattern: of this group, if it is not the stack's.
+          cache: keys and values of the preceding tokens, which also serve as keys.
+          pattern: the pattern of this group; None: the stack's.
         """
         options, x = self.options, x_BLE
         if x.shape[-1] != options.width:
@@ -217,11 +217,11 @@ class Stack(Module):
         return x if mems is None else (x, jnp.moveaxis(outputs, 0, 1))
 
     def _by_layer(self, mems, cache, encoded):
-        """What each layer reads beside its parameters, stacked over the layers.
+        """The inputs that differ by layer, stacked over the layers.
 
         Returns:
-          whether it has a window, dropout keys, mems, and the keys and values in the
-          cache of self-attention and of cross-attention; each None if there is none.
+          whether the layer has a window, dropout keys, mems, and cached keys and values
+          of self-attention and of cross-attention; each None if there are none.
         """
         options, dropout_keys, mems_state = self.options, None, None
         has_window = self._has_window if self._has_window.any() else None
@@ -257,11 +257,11 @@ class Stack(Module):
         )
 
     def _self_inputs(self, group, num_keys, mems, cache, pattern):
-        """What all layers' self-attention reads, and parameters that they share.
+        """The prepared inputs of self-attention, with parameters that layers share.
 
         Returns:
-          the inputs of all layers, or of those without a window; and of those that have
-          one, None if the layers do not differ.
+          the inputs of all layers, or of those without a window; and the inputs of
+          those with a window, None if all layers have the same.
         """
         options, bias_table = self.options, None
         if options.position == "t5":
@@ -292,7 +292,7 @@ class Stack(Module):
         return (windowed, None) if self._has_window.all() else (prepared, windowed)
 
     def _cross_inputs(self, group, encoded):
-        # Only segments: ranks and positions of the two sides are on different scales.
+        # Only segments: ranks and positions of encoder and decoder are not comparable.
         query, key = {"segment": group["segment"]}, {"segment": encoded.segment}
         if self.options.cross_output == "token_type":
             query["token_type"] = group["token_type"]

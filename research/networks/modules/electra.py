@@ -16,12 +16,13 @@ HEAD_WIDTH = 64
 
 
 class GeneratorDiscriminator(nn.Module):
-    """ELECTRA: a small generator with a readout, a discriminator with head "replaced".
+    """A small generator with a readout, and a discriminator with a head "replaced".
 
-    Shared parameters belong to the discriminator, which thus is a complete transformer
-    to fine-tune. The generator's embeddings have the discriminator's embedding width. A
-    readout or a head exists only if a loss calls it: the discriminator's readout serves
-    objectives that recover tokens with it (Clark et al. 2020, section 3.5).
+    Shared parameters belong to the discriminator, which so is a complete transformer
+    for fine-tuning. The generator's embeddings have the discriminator's embedding
+    width. A readout or a head exists only if a loss calls it; the discriminator's
+    readout is for objectives that predict tokens with it (Clark et al. 2020, section
+    3.5).
 
     Attributes:
       size: entries of the vocabulary.
@@ -29,7 +30,7 @@ class GeneratorDiscriminator(nn.Module):
       tie: one of `TIE_CHOICES` (section 3.2).
       transform: the discriminator's readout has BERT's layers before the table; the
         generator's always does.
-      heads: the discriminator's, beside "replaced".
+      heads: further heads of the discriminator.
 
     Raises:
       UserError: `tie` is unknown, or "all" with a fraction other than 1.

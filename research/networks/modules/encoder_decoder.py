@@ -20,10 +20,10 @@ from research.networks.transformer import Network as Options
 class EncoderDecoder(nn.Module):
     """T5, BART: a bidirectional encoder, and a causal decoder that attends to it.
 
-    A decoder query attends to the encoder's positions with its own segment, whatever
-    their rank. Each stack has `options.layers` blocks, unless the decoder has
-    `options.decoder_layers`; with `options.shared_stacks` they are one, in which the
-    decoder alone has cross-attention. The readout has the decoder's token table.
+    A decoder query attends to all encoder positions of its segment, whatever their
+    rank. Each stack has `options.layers` blocks, unless `options.decoder_layers` gives
+    the decoder's number; with `options.shared_stacks` both are one stack, whose
+    cross-attention only the decoder uses. The readout uses the decoder's token table.
 
     Attributes:
       size: entries of the vocabulary.
@@ -67,8 +67,8 @@ class EncoderDecoder(nn.Module):
     ) -> Any:
         """The decoder's states [B, L, D], or [B, P, D] at the positions `scored`.
 
-        With a cache a pair of these and the next cache, which also has the keys and
-        values of the encoder's text: later calls have no `encoded`.
+        With a cache the result is a pair of the states and the next cache, which also
+        holds the keys and values of the encoder's text: later calls omit `encoded`.
         """
         token = group["token"]
         x = self.target_token(token)

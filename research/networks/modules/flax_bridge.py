@@ -1,4 +1,4 @@
-"""Flax's init, apply and logical axes as functions, so that only models import flax."""
+"""Flax's init, apply and logical axes as functions: only networks import flax."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -62,12 +62,12 @@ EMBEDDINGS = (
     "decoder_embeddings",
 )
 STACKS = ("stack", "encoder", "decoder")
-"""Names of modules in the tree of parameters, and so in checkpoints; "embeddings" are
-those of positions and token types, with their norm."""
+"""Names of modules in the tree of parameters, and so in checkpoints. "embeddings" has
+those of positions and token types, and their norm."""
 
 
 def layer_depths(params: Any) -> Any:
-    """The depth of each parameter, for learning rates that depend on it.
+    """The depth of each parameter, for learning rates by layer.
 
     In a network of n layers: 0 for embeddings (and a projection before the first
     block), 1 to n for blocks, n + 1 for a final norm, n + 2 for readouts and heads. The

@@ -16,8 +16,8 @@ def run_layers(options: Options, run_block: Callable, x, layers: Any, scored):
     """Runs all blocks, the last one only at the scored positions, if there are any.
 
     Args:
-      run_block: (x, layer, scored) -> x, and what the layer outputs beside it.
-      layers: (params, ...): stacked over the layers, except params if they are shared.
+      run_block: (x, layer, scored) -> x, and further outputs of the layer.
+      layers: (params, ...), stacked over the layers, but params if layers share them.
 
     Returns:
       x, and the other outputs stacked over the layers.
@@ -47,7 +47,7 @@ def _scan_or_unroll(run, x, layers, count, unroll):
     """Feeds x through `count` layers, `unroll` of them in one step of a scan.
 
     Returns:
-      x, and the other outputs stacked over the layers; None, if there are none.
+      x, and the other outputs stacked over the layers, None if there are none.
     """
     if unroll < count:
         return lax.scan(run, x, layers, count, unroll=unroll)
@@ -59,7 +59,7 @@ def _scan_or_unroll(run, x, layers, count, unroll):
 
 
 def _append(outputs, output):
-    """The stacked outputs of the first layers, with that of one more."""
+    """The stacked outputs of the first layers, with the output of the next appended."""
     if outputs is None:
         return jax.tree.map(lambda leaf: leaf[None], output)
     return jax.tree.map(

@@ -10,9 +10,9 @@ from research.networks.layers.heads import HeadSpec
 
 
 class Ability(enum.StrEnum):
-    """What a network may be able to do; each can do what no objective can do without.
+    """What some networks can do.
 
-    All have a token table, states, a readout and named heads.
+    All networks have a token table, states, a readout and named heads.
     """
 
     FULL = "full attention"
@@ -33,31 +33,31 @@ STACKS = {
     "two_directions": Ability.TWO_DIRECTIONS,
     "generator_discriminator": Ability.GENERATOR,
 }
-"""Names of the stacks that an objective calls -> what they are."""
+"""Value of `Needs.stacks` -> the ability that it needs, or what it is."""
 
 
 TIE_CHOICES = ("none", "token", "embedding", "all")
-"""What generator and discriminator may share: nothing; token embeddings; those of
-positions and token types as well; everything except heads and readouts."""
+"""What generator and discriminator may share: nothing; token embeddings; also the
+embeddings of positions and token types; everything except heads and readouts."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What an objective's loss calls, see `BoundNetwork`.
+    """What an objective's loss calls of a `BoundNetwork`.
 
     Attributes:
-      pattern: what holds for rank and reach: full | causal | general.
+      pattern: the objective's promise about rank and reach: full | causal | general.
       stacks: one of `STACKS`.
       transform: where masked tokens are predicted, the readout has BERT's layers before
         the table, unless `model.output_head` names what it has.
       heads: the layers of each named head.
-      token_types: the arrays have so many token types; 0: one, which means nothing.
-      mems: rows continue from step to step, and a row reads mems of the row before.
-      queries: the last positions are queries that are no keys.
-      boundary_offsets: offsets in a span that `boundary` tells apart; 0: it is not
-        called.
-      features: one of `layers.features.FEATURES`, which `features` gives.
-      feature_lstm_layers: of the BiLSTM on top of these.
+      token_types: number of token types in the arrays; 0: token types are not used.
+      mems: rows continue from step to step, and a row reads mems of the previous one.
+      queries: the last positions are queries that are not keys.
+      boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
+        is not called.
+      features: one of `layers.features.FEATURES`, which `features` returns.
+      feature_lstm_layers: layers of the BiLSTM on top of the features.
       generator_size: the generator's width over the discriminator's.
       tie: one of `TIE_CHOICES`.
     """
@@ -77,7 +77,7 @@ class Needs:
 
     @property
     def abilities(self) -> tuple[Ability, ...]:
-        """What a network that serves must be able to do."""
+        """The abilities that a network must have to serve."""
         needed = {
             Ability[self.pattern.upper()]: True,
             STACKS[self.stacks]: self.stacks != "one",
@@ -90,13 +90,14 @@ class Needs:
 
 
 def merge_needs(needs: Sequence[Needs]) -> Needs:
-    """What serves in place of each: the needs of objectives that train one network.
+    """The needs of several objectives that train one network.
 
-    It has all of their heads, and what at least one of them needs; the pattern is
-    "general" if they differ.
+    They have all heads, and what at least one objective needs; the pattern is "general"
+    if the patterns differ.
 
     Raises:
-      UserError: they need different stacks, or differ in what cannot be united.
+      UserError: the objectives need different stacks, or differ in a field that cannot
+        be merged.
     """
     fields = [field.name for field in dataclasses.fields(Needs)]
     values = {name: [getattr(each, name) for each in needs] for name in fields}

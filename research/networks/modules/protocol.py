@@ -1,4 +1,4 @@
-"""What a network offers once it is bound to its parameters."""
+"""The methods of a network that is bound to its parameters."""
 
 # B batch, L length of a group, M of the encoder's group, P scored positions, D width
 
@@ -17,38 +17,42 @@ Group = Mapping[str, jax.Array]
 class Encoded(Protocol):
     """The encoder's output, to which the decoder attends."""
 
-    states: Any  # [B, M, D], or what the decoder's layers keep of these
+    states: Any  # [B, M, D], or what the decoder's layers cache of these
     segment: jax.Array  # [B, M]
 
 
 class Cache(Protocol):
-    """What a network keeps of the tokens that it has read, so that text can go on.
+    """What a network keeps of the tokens that it has read, to continue the text.
 
-    Rows may have padding before the tokens that follow.
+    Rows may have padding before the next tokens.
     """
 
     def select_rows(self, row: jax.Array) -> "Cache":
-        """The cache of other rows [B] which differ in their tokens alone."""
+        """The cache of the rows with these indices [B]; rows differ only in tokens."""
 
     def repeat_rows(self, count: int) -> "Cache":
-        """The cache of each row `count` times in succession."""
+        """The cache with each row repeated `count` times in succession."""
 
     def without_last(self, count: int) -> "Cache":
-        """The cache without the last tokens. Only a network that has queries, or
-        attention other than causal, is asked for it: a mask after a text is not kept.
+        """The cache without the last tokens.
+
+        It is called only on networks with queries or non-causal attention, to drop a
+        mask or query after the text.
         """
 
 
 class BoundNetwork(Protocol):
     """The methods that a loss or a search calls.
 
-    A network has those that `Needs` asked for, and always `states`, `readout`, `head`
-    and `features`; `networks.build` refuses what a network does not have. Parameters
-    exist only for what a loss calls.
+    A network always has `states`, `readout`, `head` and `features`, and the others as
+    far as `Needs` asks for them; `networks.build` refuses what a network does not have.
+    Parameters exist only for what a loss calls.
 
     Attributes:
-      generator, discriminator: of `Needs.stacks` generator_discriminator, each bound.
-      forward, backward: of two_directions, each bound; arrays are in reading order.
+      generator, discriminator: the bound networks of `Needs.stacks`
+        generator_discriminator.
+      forward, backward: the bound networks of `Needs.stacks` two_directions; both read
+        arrays in their reading order.
     """
 
     generator: "BoundNetwork"
@@ -67,34 +71,38 @@ class BoundNetwork(Protocol):
         reuse_len: int | None = None,
         cache: Cache | None = None,
     ) -> Any:
-        """States [B, L, D]: of a query q they depend on the keys that it attends to.
+        """States [B, L, D]; that of a query depends only on the keys it attends to.
 
-        With mems or a cache a pair: the states, and the next mems or cache.
+        With mems or a cache the result is a pair: the states, and the next mems or
+        cache.
 
         Args:
           scored: [B, P] positions; the result then is the states [B, P, D] of these
             alone, which equal those gathered afterwards.
           num_keys: only the first so many positions serve as keys; the others are
             queries, which read one vector in place of their tokens. None: all.
-          encoded: of an encoder and a decoder, what `encode` gave; None: that of the
-            cache.
+          encoded: the result of `encode`, for an encoder-decoder; None: the cache's.
           mems: `empty_mems` in the first step, then what the previous step returned:
-            arrays [B, ...], of which `segment` is 0 where there are none. They continue
-            the first segment. No gradient flows through them.
+            arrays [B, ...], with `segment` 0 where there are none. The first segment
+            continues them. No gradient flows through them.
           reuse_len: number of positions that may become mems; None: all keys.
-          cache: `empty_cache`, or what the previous call returned: states are those of
-            a text that is read as a whole.
+          cache: `empty_cache`, or what the previous call returned. The states are the
+            same as if the text were read at once.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:
-        """What heads of fine-tuning read [B, L, F]; [B, P, F] at `scored` [B, P]."""
+        """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P]."""
 
     def readout(self, states: jax.Array) -> Readout | AdaptiveReadout:
         """The vocabulary head at states [..., D], whose logits are not computed yet."""
 
     def boundary(self, left: jax.Array, right: jax.Array, offset: jax.Array) -> Readout:
-        """The vocabulary head of tokens between the states [B, K, D] before and after
-        their span, at their offset [B, K] in the span, from 0."""
+        """The vocabulary head of tokens in spans, from the states beside their span.
+
+        Args:
+          left, right: the states [B, K, D] before and after each token's span.
+          offset: [B, K] the token's offset in its span, from 0.
+        """
 
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
@@ -105,7 +113,7 @@ class BoundNetwork(Protocol):
     def empty_mems(self, rows: int, length: int) -> dict[str, jax.Array]:
         """Mems of `length` positions [B, ...] before the first row of a stream.
 
-        A network whose mems have no length has the same for any.
+        If a network's mems have a fixed size, `length` does not matter.
         """
 
     def empty_cache(self, rows: int, slots: int) -> Cache:

@@ -41,9 +41,9 @@ class Transformer(nn.Module):
       heads: number of values of each named head, or its `HeadSpec`.
       offsets: number of offsets in a span that `boundary` distinguishes; 0: no such
         head.
-      feature_states, lstm_layers: of `FeatureLayers`.
+      feature_states, lstm_layers: see `FeatureLayers`.
       shared_token, shared_embedding, shared_stack, shared_output: modules of another
-        network that serve in place of this one's own; None: its own.
+        network to use in place of new ones; None: a new one.
     """
 
     options: Options
@@ -96,14 +96,14 @@ class Transformer(nn.Module):
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
-        With mems it returns a pair of these and the next mems: the last N of the mems
-        so far and the first `reuse_len` positions of this group. Every query outside
-        padding attends to all mems outside padding. They directly precede the first
-        position, or follow it in rows with decreasing positions. No gradient flows
-        through mems (Dai et al. 2019, section 3.2).
+        With mems it returns a pair of the states and the next mems: the last N of the
+        mems so far and of the first `reuse_len` positions of this group. Every query
+        outside padding attends to all mems outside padding, which directly precede the
+        first position, or follow it in rows with decreasing positions. No gradient
+        flows through mems (Dai et al. 2019, section 3.2).
 
-        With a cache it returns a pair of the states and the next cache: the keys of
-        this group follow those that are in the cache, in the order of the pattern.
+        With a cache it returns a pair of the states and the next cache; the keys of
+        this group follow those in the cache.
 
         Args:
           scored: [B, P] positions; the result then is the states [B, P, D] of these
@@ -111,7 +111,8 @@ class Transformer(nn.Module):
           num_keys: only the first so many positions serve as keys; the others are
             queries, which read one vector in place of their tokens. None: all.
           mems: `empty_mems` in the first step, then what the previous step returned:
-            state [B, layers, N, D], inputs of each block; segment [B, N], 0: padding.
+            `state` [B, layers, N, D], the inputs of each block, and `segment` [B, N],
+            0: padding.
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned.
           with_inputs: without mems and cache, return a pair: the states, and the inputs
@@ -140,9 +141,9 @@ class Transformer(nn.Module):
         return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}
 
     def features(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
-        """What heads of fine-tuning read, [B, L, F], or [B, P, F] at `scored` [B, P].
+        """Inputs of fine-tuning heads [B, L, F], or [B, P, F] at `scored` [B, P].
 
-        By default the states; else `FeatureLayers` of rows with padding at their end.
+        They are the states, or `FeatureLayers` for rows with padding at their end.
         """
         if not self.has_feature_layers:
             return self.states(group, scored)
@@ -164,7 +165,7 @@ class Transformer(nn.Module):
         return empty_cache(self.options, rows, slots)
 
     def embeddings(self) -> tuple[Any, Any]:
-        """The token embedding, and what adds positions and token types to it."""
+        """The modules that embed tokens, and positions and token types."""
         token = self.token if self.shared_token is None else self.shared_token
         if self.shared_embedding is None:
             return token, self.embedding
