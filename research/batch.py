@@ -130,7 +130,8 @@ class Example(NamedTuple):
     # text begins in; -1 for rows without text
     arrays: Mapping[str, np.ndarray] = MappingProxyType({})  # of TextSpec.arrays: name
     # -> [B, R], what each token has: a value of its own, or that of the part or the
-    # document that it is in; `no_value` where there is none
+    # document that it is in; `no_value` where there is none. Where a document has an
+    # array: [B, *shape], that of the document that the text begins in
 
     def rows(self, index: Any) -> "Example":
         """The rows at an index, a slice or an array of numbers."""
@@ -141,7 +142,7 @@ class Example(NamedTuple):
 
 def no_value(dtype: Any) -> int:
     """What stands in an array where there is no value: -1, or 0 without a sign."""
-    return -1 if np.issubdtype(dtype, np.signedinteger) else 0
+    return -1 if np.issubdtype(np.dtype(dtype).base, np.signedinteger) else 0
 
 
 def empty_examples(
@@ -162,8 +163,9 @@ def empty_examples(
         step=np.full(num, EVALUATION_STEP, np.int64),
         document=np.full(num, -1, np.int64),
         arrays={
-            name: np.full((num, width), no_value(dtype), dtype)
+            name: np.full(shape, no_value(dtype), dtype)
             for name, dtype in arrays.items()
+            for shape in [num if np.dtype(dtype).shape else (num, width)]
         },
     )
 

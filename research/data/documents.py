@@ -30,14 +30,23 @@ class ArrayType:
     per: str = choice("token", ("token", "part", "document"))  # what has a value. A
     # document gives one for each character, of which a token has that of its first
     # one; for each of its parts; or one alone
-    dtype: type = np.int32  # of a value; str: a name, which counts as a label
+    dtype: Any = np.int32  # of a value; str: a name, which counts as a label. A
+    # document's value may be an array: (np.float32, (4, 8)) is NumPy's type of those
 
     def __post_init__(self):
+        """Raises ValueError: values are arrays, and not of documents or of one dim."""
         check(self)
+        if self.stored.shape and (
+            self.per != "document" or len(self.stored.shape) == 1
+        ):
+            raise ValueError(
+                f"dtype {self.dtype} per {self.per}: only a document's value is an "
+                "array, which has at least two dims (a vector is 1 x F)"
+            )
 
     @property
     def stored(self) -> np.dtype:
-        """The type of the numbers; those of names are indices of labels."""
+        """The type of what is stored; of names it is that of indices of labels."""
         return np.dtype(np.int32 if self.dtype is str else self.dtype)
 
 

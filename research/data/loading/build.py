@@ -135,11 +135,21 @@ def _train_copies(
 
 
 def _check_arrays(text_spec: TextSpec, indices: list[Index], split: str) -> None:
-    """Raises UserError: no text has an array that is read, or two have two types."""
+    """Checks that texts have the arrays that are read.
+
+    Raises:
+      UserError: none has one, two have two types of it, or texts are packed and a
+        document has an array.
+    """
     given = [index.stream.arrays for index in indices]
     for name in text_spec.arrays:
         types = {arrays[name] for arrays in given if name in arrays}
         if len(types) == 1:
+            if text_spec.has_pieces and types.pop().stored.shape:
+                raise UserError(
+                    f"a document's array {name!r} is read once in a row; set "
+                    "data.packing=none"
+                )
             continue
         known = ", ".join(sorted({each for arrays in given for each in arrays}))
         wrong = "of several types" if types else f"missing; it has {known or 'none'}"

@@ -28,8 +28,8 @@ def annotate(
 ) -> dict[str, np.ndarray]:
     """Adds the flags of parts and answers, and returns the arrays of `types`.
 
-    Of documents they are [D], of tokens [T], and of parts [T] with the values at the
-    first tokens of parts.
+    Of documents they are [D] or [D, *shape], of tokens [T], and of parts [T] with the
+    values at the first tokens of parts.
 
     Args:
       flags: [T] uint8, changed in place.
@@ -79,14 +79,14 @@ def _values(
       UserError: see `annotate`.
     """
     owners = {
-        "document": ((), "the document"),
+        "document": (array_type.stored.shape, "the document"),
         "part": ((1 + len(document.starts),), "each part"),
         "token": ((len(document.text),), "each character"),
     }
     needed, owner = owners[array_type.per]
     if array_type.dtype is str:
         values = [label_number(label_numbers, each) for each in values]
-    found, dtype = np.asarray(values), array_type.stored
+    found, dtype = np.asarray(values), array_type.stored.base
     if dtype.kind == "f":
         is_legal = found.dtype.kind in "biuf"
     else:

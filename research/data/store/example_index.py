@@ -95,7 +95,8 @@ class Index(NamedTuple):
                 np.where(offset < 0, a, b.take(in_row))
                 for a, b in zip((token, flags), second, strict=True)
             )
-            for name, array in self.stream.gather_arrays(arrays, *span).items():
+            of_tokens = [name for name in arrays if found[name].ndim == 2]
+            for name, array in self.stream.gather_arrays(of_tokens, *span).items():
                 found[name] = np.where(offset < 0, found[name], array.take(in_row))
         return {
             "token": token,

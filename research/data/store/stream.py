@@ -182,6 +182,8 @@ class Stream:
     ) -> dict[str, np.ndarray]:
         """Rows [B, R] of arrays: what each token, its part or its document has.
 
+        Or rows [B, *shape], of the documents at `start`, where documents have arrays.
+
         Names are indices into `label_names`. Beyond `length`, and at the separator in
         an array of tokens, is `no_value`.
 
@@ -198,24 +200,40 @@ class Stream:
         for name in names:
             per, dtype = self.arrays[name].per, self.arrays[name].stored
             files = self._map_shards(name, dtype)
+            if dtype.shape:
+                document_B = _last_at(self.document_offsets[:-1], position_BR[:, 0])
+                found[name] = self._take(files, document_B, self._first_documents)
+                continue
             if per == "document":
                 document_BR = _last_at(self.document_offsets[:-1], position_BR)
-                values = np.concatenate(files)[document_BR]
+                values = self._take(files, document_BR, self._first_documents)
             elif per == "part":
                 start_BR = self._part_starts[_last_at(self._part_starts, position_BR)]
-                values = self._take(files, start_BR)
+                values = self._take(files, start_BR, self.shard_offsets)
             else:
-                values = self._take(files, position_BR)
+                values = self._take(files, position_BR, self.shard_offsets)
             found[name] = np.where(inside, values, dtype.type(no_value(dtype)))
         return found
 
-    def _take(self, files: list[np.ndarray], position: np.ndarray) -> np.ndarray:
-        """The entries of an array of tokens, each shard's in a file, at positions."""
-        shard = np.searchsorted(self.shard_offsets[1:-1], position, side="right")
-        values = np.empty(position.shape, files[0].dtype)
+    @functools.cached_property
+    def _first_documents(self) -> np.ndarray:
+        """[S + 1] int64: documents before each shard, and all."""
+        sizes = [shard["documents"] for shard in self.meta["shards"]]
+        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+    def _take(
+        self, files: list[np.ndarray], number: np.ndarray, offsets: np.ndarray
+    ) -> np.ndarray:
+        """The entries of an array, each shard's in a file, by their numbers.
+
+        Args:
+          offsets: [S + 1], the numbers of the shards' first entries, and the end.
+        """
+        shard = np.searchsorted(offsets[1:-1], number, side="right")
+        values = np.empty((*number.shape, *files[0].shape[1:]), files[0].dtype)
         for n in np.unique(shard):
             own = shard == n
-            values[own] = files[n][position[own] - self.shard_offsets[n]]
+            values[own] = files[n][number[own] - offsets[n]]
         return values
 
     def _gather(self, arrays: list, start: np.ndarray, length: np.ndarray) -> None:

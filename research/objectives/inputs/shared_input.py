@@ -159,7 +159,7 @@ def _select(
         length=length.astype(np.int32),
         first_length=np.minimum(example.first_length, length).astype(np.int32),
         arrays={
-            name: take(array, no_value(array.dtype))
+            name: take(array, no_value(array.dtype)) if array.ndim == 2 else array
             for name, array in example.arrays.items()
         },
     )

@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from research.batch import DOCUMENT, PART, PIECE
+from research.batch import DOCUMENT, PART, PIECE, empty_examples
 from research.data.corpora.corpus import Corpus
 from research.data.documents import TAGS, ArrayType, Document, join_parts
+from research.data.loading import build
 from research.data.store import stream as streams
 from research.data.store import tokenize
 from research.data.store.example_index import build_index
@@ -22,6 +23,7 @@ TYPES = {
     "entity": ArrayType("part", np.int32),
     "image": ArrayType("document", np.uint16),
 }
+REGIONS = {"regions": ArrayType("document", (np.int16, (1, 2)))}
 PARTS = [
     ["a ba. Aba", "ba aba. Ba"],
     ["x"],
@@ -98,6 +100,44 @@ def test_each_token_of_a_row_has_its_values(
             assert found[first : first + size] == expected[begin : begin + size]
 
 
+@pytest.mark.parametrize("unit", ["stream", "document", "pair", "parts"])
+def test_a_row_has_the_array_of_its_first_document(
+    vocabularies, tmp_path, monkeypatch, unit
+):
+    monkeypatch.setattr(tokenize, "MAX_BATCH_CHARS", 30)
+    vocabulary = vocabularies["bytebpe"]
+    regions = np.arange(6 * len(PARTS), dtype=np.float32).reshape(-1, 2, 3)
+    documents = [
+        each._replace(arrays={"regions": own.tolist()})
+        for each, own in zip(make_documents(), regions, strict=True)
+    ]
+    types = {"regions": ArrayType("document", (np.float32, (2, 3)))}
+    stream = make_stream(documents, vocabulary, tmp_path, types, shard_tokens=30)
+    assert len(stream.meta["shards"]) > 1
+    rates = {"other_document_rate": 0.5} if unit == "pair" else {}
+    spec = TextSpec(unit, 11, **rates)
+    index = build_index(stream, spec, 0, tmp_path)
+    row = np.arange(len(index.start))
+    fields = index.read(row, spec.width, 0, arrays=("regions",))
+    found = fields["arrays"]["regions"]
+    assert found.dtype == np.float32 and len({*fields["document"]}) > 3
+    np.testing.assert_array_equal(found, regions[fields["document"]])
+    with pytest.raises(UserError, match="'regions' is read once in a row"):
+        build._check_arrays(TextSpec("packed", 11, arrays=("regions",)), [index], "x")
+    empty = empty_examples(3, 11, 0, {"regions": types["regions"].stored})
+    assert empty.arrays["regions"].shape == (3, 2, 3)
+    assert empty.rows([0, 2]).arrays["regions"].shape == (2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("per", "dtype"),
+    [("token", (np.float32, (2, 3))), ("document", (np.float32, (3,)))],
+)
+def test_only_documents_have_arrays_and_these_are_no_vectors(per, dtype):
+    with pytest.raises(ValueError, match="only a document's value is an array"):
+        ArrayType(per, dtype)
+
+
 def _spans(index, row):
     """(first column, tokens, first token of the stream) of the spans of a row."""
     if index.pieces is not None:
@@ -152,6 +192,8 @@ def test_names_are_labels(vocabularies, tmp_path, kind):
         ("image", 2**16, r"int64\[\], not uint16\[\] .* the document"),
         ("image", [1], r".*not uint16\[\]"),
         ("image", -1, ".*not uint16"),
+        ("regions", [1, 2], r"int64\[2\], not int16\[1, 2\] .* the document"),
+        ("regions", [[1, 0.5]], r"float64\[1, 2\], not int16"),
     ],
 )
 def test_values_of_another_type_or_number_are_refused(
@@ -159,7 +201,7 @@ def test_values_of_another_type_or_number_are_refused(
 ):
     document = Document("a", id="f.toy:7", arrays={name: values})
     with pytest.raises(UserError, match=rf"f\.toy:7: array {name} is {message}"):
-        make_stream([document], vocabularies["bytebpe"], tmp_path)
+        make_stream([document], vocabularies["bytebpe"], tmp_path, TYPES | REGIONS)
 
 
 def test_work_shards_are_joined_with_their_arrays(vocabularies, tmp_path):

@@ -108,6 +108,8 @@ def test_sentences_from_a_pair_are_those_at_its_boundary(seed, nonadjacent):
 
 def test_texts_of_one_unit_are_truncated():
     example = texts(20, [20, 7, 0, 15], VOCAB)
+    regions = {"regions": np.arange(24).reshape(4, 2, 3)}  # of documents
+    example = example._replace(arrays=example.arrays | regions)
     base = shared_input.common_text_spec(
         make_parts(TextSpec("stream", 12), TextSpec("stream", 20)), 0
     )
@@ -120,6 +122,7 @@ def test_texts_of_one_unit_are_truncated():
     np.testing.assert_array_equal(found.token, example.token[:, :12])
     tags = example.arrays["tags"][:, :12]
     np.testing.assert_array_equal(found.arrays["tags"], tags)
+    np.testing.assert_array_equal(found.arrays["regions"], regions["regions"])
     same = shared_input.derive_example(example, base, base, VOCAB.pad_id)
     for array, expected in zip(same, example, strict=True):
         np.testing.assert_equal(array, expected)

@@ -195,8 +195,8 @@ MUTANTS = [
     Mutant(
         "a row that begins inside a part has no value of it",
         "research/data/store/stream.py",
-        "values = self._take(files, start_BR)",
-        "values = self._take(files, position_BR)",
+        "values = self._take(files, start_BR, self.shard_offsets)",
+        "values = self._take(files, position_BR, self.shard_offsets)",
         TEST_ARRAYS,
         "its_values",
     ),
