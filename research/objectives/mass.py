@@ -59,6 +59,8 @@ class Objective(objectives.Objective):
     decoder_start: str = choice("mask", ("mask", "previous"))  # what the decoder reads
     # first: a mask (paper) or the token before the span (released code)
     text_unit: str = choice("stream", seq2seq.TEXT_UNITS)  # of text that is read
+    shortest: int = number(1, least=1)  # tokens of a text; with text_unit sentence
+    # shorter ones are left out (released code: 5)
     label_smoothing: float = number(0.0, least=0, below=1)  # fraction of the target's
     # probability that is spread over the vocabulary
 
@@ -71,6 +73,10 @@ class Objective(objectives.Objective):
     def __post_init__(self):
         super().__post_init__()
         check_sum(self, "mask_fraction", "random_fraction")
+        if self.shortest > 1 and self.text_unit != "sentence":
+            raise ValueError(
+                f"shortest above 1 needs text_unit sentence, not {self.text_unit}"
+            )
 
     def span_size(self, num_raw):
         """Tokens of the span in texts of `num_raw` (any shape), at least one."""
@@ -80,6 +86,8 @@ class Objective(objectives.Objective):
         return np.where(num_raw > 0, size, 0)
 
     def text_spec(self, length: int) -> TextSpec:
+        if self.text_unit == "sentence":
+            return TextSpec("sentence", length - 2, shortest=self.shortest)
         return TextSpec(self.text_unit, length - 2)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:

@@ -25,6 +25,7 @@ from tests.fidelity.our_batches import (
     objective_of,
     packed_batch,
     packed_pairs,
+    stream_of,
     wrong_pairs,
 )
 from tests.fidelity.table import System
@@ -67,6 +68,15 @@ def frequent_random_tokens(system: System):
     drawn = np.random.default_rng(0).choice(tokens, 10**6)
     theirs = drawn[drawn != ids[-1]]
     return np.mean(random == ids[0]), np.mean(theirs == ids[0])
+
+
+def tokens_of_a_text(system: System):
+    """Of MASS: sentences of 5 to 100 tokens."""
+    objective, length = objective_of(system)
+    documents = draw_documents(NUM_DOCUMENTS)
+    spans = objective.text_spec(length).spans(stream_of(documents), 0)
+    official = [n for sizes in documents for n in sizes if 5 <= n <= 100]
+    return spans.length.mean(), np.mean(official)
 
 
 def electra_rows(system: System) -> tuple[np.ndarray, np.ndarray]:
@@ -290,6 +300,7 @@ STATISTICS: dict[str, Callable] = {
     "tokens of a left-to-right row": tokens_of_a_row(2),
     "tokens of a right-to-left row": tokens_of_a_row(3),
     "random tokens that are the most frequent one": frequent_random_tokens,
+    "tokens of a text": tokens_of_a_text,
     "distinct chosen positions of a full row": of_pair(
         electra_rows, lambda rows: rows[:, 0].mean()
     ),

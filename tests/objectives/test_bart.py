@@ -171,7 +171,7 @@ def test_there_is_room_for_inserted_masks(insert, length):
         (dict(NO_NOISE), "no noise: set one of"),
         (dict(poisson_lambda=0.0), "poisson_lambda is at least 0.1"),
         (dict(unit="letter"), "unit is word or token"),
-        (dict(text_unit="pair"), "text_unit is stream, document, sentences or passage"),
+        (dict(text_unit="pair"), "text_unit is stream, document, sentences, "),
     ],
 )
 def test_illegal_fields_are_an_error(fields, error):

@@ -184,7 +184,8 @@ def test_a_corpus_is_a_token_type():
         (dict(span_start="middle"), "span_start is uniform or edges"),
         (dict(decoder_start="bos"), "decoder_start is mask or previous"),
         (dict(cross_attention="none"), "cross_attention is all or unmasked"),
-        (dict(text_unit="pair"), "text_unit is stream, document, sentences or passage"),
+        (dict(text_unit="pair"), "text_unit is stream, document, sentences, "),
+        (dict(shortest=5), "shortest above 1 needs text_unit sentence, not stream"),
     ],
 )
 def test_illegal_fields_are_an_error(fields, error):

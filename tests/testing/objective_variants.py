@@ -117,6 +117,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {},
         {"span_start": "edges", "decoder_start": "previous", "rate": 0.3},
         {"candidates": "all", "random_tokens": "all", "cross_attention": "unmasked"},
+        {"text_unit": "sentence", "shortest": 3, "only": "corrupt"},
         {"cross_attention": "unmasked", "packed": True},
     ],
     "mix": [

@@ -12,7 +12,7 @@ from research.objectives.inputs import input_format
 from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
-TEXT_UNITS = ("stream", "document", "sentences", "passage")
+TEXT_UNITS = ("stream", "document", "sentences", "passage", "sentence")
 """Units of one text, from which an objective may read."""
 
 

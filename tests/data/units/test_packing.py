@@ -46,6 +46,28 @@ def documents(stream, position):
     return np.searchsorted(stream.document_offsets, position, side="right") - 1
 
 
+@given(shards, lengths, st.integers(1, 9))
+@settings(max_examples=40, deadline=None)
+def test_a_sentence_is_a_row_if_it_is_neither_too_short_nor_too_long(
+    tmp_path_factory, sizes, length, shortest
+):
+    stream = toy_objectives.Stream(sizes)
+    text = find_sentences(stream)
+    sentences = zip(text.start.tolist(), text.end.tolist(), strict=True)
+    expected = [(a, b) for a, b in sentences if shortest <= b - a <= length]
+    spec = TextSpec("sentence", length, shortest=shortest)
+    cache = tmp_path_factory.mktemp("cache")
+    if not expected:
+        with pytest.raises(UserError, match=f"no sentence of {shortest} to {length}"):
+            example_index.build_index(stream, spec, 0, cache)
+        return
+    built = example_index.build_index(stream, spec, 0, cache)
+    assert spans(built) == expected
+    total = int((text.end - text.start).sum())
+    read = sum(b - a for a, b in expected)
+    assert built.counts["skipped"] == total - read
+
+
 @given(shards, lengths, st.sampled_from(["sentences", "passage"]))
 @settings(max_examples=60, deadline=None)
 def test_rows_hold_as_many_whole_sentences_as_fit(

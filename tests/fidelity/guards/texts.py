@@ -313,16 +313,6 @@ def denominator(system: System):
     )
 
 
-@guard("shortest sentence")
-def shortest_sentence(system: System):
-    """The fewest tokens of a text that is scored."""
-    objective, length = objective_of(system)
-    text = full_rows(objective, length, 8)
-    short = text._replace(length=np.arange(1, 9, dtype=np.int32))
-    batch = objective.corrupt(short, keys(8), VOCAB, length)
-    return int(1 + np.argmax(batch["weight"].any(axis=1)))
-
-
 @guard("text in one language")
 def one_language(system: System):
     objective = objective_with(system, languages="0")

@@ -19,6 +19,14 @@ TEST_MIX = "tests/objectives/test_mix.py"
 
 MUTANTS = [
     Mutant(
+        "short sentences are read, of which a span is a word",
+        "research/data/units/sentence.py",
+        "kept = (size >= self.shortest) & (size <= self.length)",
+        "kept = (size >= 1) & (size <= self.length)",
+        "tests/data/units/test_packing.py",
+        "a_sentence_is_a_row",
+    ),
+    Mutant(
         "the decoder reads its targets: a loss of nearly zero",
         SEQ2SEQ,
         "before[:, 1:] = token[:, :-1]",
