@@ -55,7 +55,7 @@ class Objective(objectives.Objective):
     def loss(self, net, batch, key):
         """Terms: distilled, accuracy (a metric) and teacher."""
         params = batch[CONSTANTS]["teacher"]
-        network = self._network(len(params["token"]["rows"]))
+        network = self._network(len(params["token"]["embedding"]))
         expected = networks.apply(network, params, _predict(batch))
         readout, weight = net.readout(net.states(batch)), batch["weight"]
         loss = -(jnp.exp(expected) * _log_probs(readout)).sum(axis=-1) * weight
