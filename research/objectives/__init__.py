@@ -1,4 +1,4 @@
-"""Objectives: each hides part of a text and scores the recovery of it."""
+"""Objectives: each hides part of a text and scores its recovery."""
 
 import abc
 import dataclasses
@@ -32,61 +32,61 @@ FAMILIES = (
 
 
 class Objective(abc.ABC):
-    """The base of all objectives, with defaults for what few of them have.
+    """The base of all objectives, with defaults for optional members.
 
     An objective is a frozen dataclass whose fields are its hyperparameters and config
     keys, with their legal values (`research.fields`). Each module of this folder
-    defines exactly one, a class named `Objective`. No field has the name of a member of
-    this class.
+    defines exactly one, a class named `Objective`. Fields must not have the name of a
+    member of this class.
     """
 
     family: str
     """One of FAMILIES."""
 
     pattern: str
-    """"full", "causal" or "general": what holds for rank and reach of every batch."""
+    """What rank and reach of every batch satisfy: "full", "causal" or "general"."""
 
     min_length: int
     """The least data.length at which a row has text and something that is scored."""
 
     shown_answers: Mapping[str, str] = types.MappingProxyType({})
-    """Terms of the loss of which the input gives some answers away, or helps to guess
-    them -> why that is meant. Nothing may tell of the answers of all others: laws hold
-    each objective to that (tests/laws/test_losses.py)."""
+    """Terms of the loss some of whose targets the input shows or makes easier to guess
+    -> why that is intended. The input must tell nothing about targets of other terms
+    (tests/laws/test_losses.py)."""
 
     supports_accumulation: bool = True
     """Whether micro-batches may be scored separately; False if examples interact."""
 
     reads_separators: bool = False
-    """Whether the separator after a document is read and scored, in place of an eos of
-    the row's own."""
+    """Whether the separator after a document is read and scored, in place of an eos
+    that the row would add."""
 
     appends_queries: bool = False
     """Whether inputs end with a query for each scored slot (`inputs.query_stream`)."""
 
     reads_backward: bool = False
-    """Whether states of the network read text from its end."""
+    """Whether the network reads text from its end."""
 
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
 
     predicts: str = ""
-    """What an evaluation predicts of each example, one of the kinds that
-    `research.evaluation.predictions` knows; "": nothing."""
+    """What an evaluation predicts for each example, one of the kinds in
+    `research.evaluation.predictions`; "": nothing."""
 
     score_methods: Mapping[str, str] = types.MappingProxyType({})
-    """Ways to score a text -> what the score is (`corruption.scoring`), the default
-    first; none: texts have no score."""
+    """Method of scoring texts -> what its score is (`corruption.scoring`); the first is
+    the default. Empty: the objective cannot score texts."""
 
     row_length: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """row_length(first_length, length) [n]: the data.length that raw examples of
-    `length` [n] tokens need, of which `first_length` [n] are in the first part. Then
-    `corrupt` may be given any length that holds a batch's texts (data.length_buckets).
+    """A function (first_length, length) -> the data.length [n] that examples need which
+    have `length` [n] raw tokens, `first_length` [n] of them in the first part. With it
+    `corrupt` accepts any length that holds the texts of a batch (data.length_buckets).
     None: all rows have one length."""
 
     prompt: Callable[[Sequence[Sequence[int]], VocabInfo], "Prompt"] | None = None
-    """prompt(texts, vocab): the rows that are read before the first new token of a text
-    that the objective writes. None: it writes no text."""
+    """A function (texts, vocab) -> the rows that the network reads before the first
+    token that it generates. None: the objective cannot generate text."""
 
     def __post_init__(self):
         """Raises ValueError: a field has a value that is not legal."""
@@ -99,17 +99,17 @@ class Objective(abc.ABC):
 
     @abc.abstractmethod
     def text_spec(self, length: int) -> TextSpec:
-        """The text that one example takes, for a network input of `length` tokens."""
+        """The text of one example, for a network input of `length` tokens."""
 
     @abc.abstractmethod
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """Specs of its batch's arrays (but `example`, which the pipeline adds)."""
+        """Specs of the batch's arrays, without `example`, which the pipeline adds."""
 
     @abc.abstractmethod
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides part of the text: NumPy on whole batches, pure in each row.
+        """Hides part of the text, in NumPy; each row is a pure function of its example.
 
         An empty row has segment 0 and weight 0 everywhere.
 
@@ -121,7 +121,7 @@ class Objective(abc.ABC):
         """
 
     def needs(self, vocab: VocabInfo) -> "Needs":
-        """What its loss calls: by default one stack, and its readout.
+        """What the loss needs of a network: by default one stack and its readout.
 
         Raises:
           UserError: the vocabulary lacks what the objective needs.
@@ -134,34 +134,35 @@ class Objective(abc.ABC):
     def loss(
         self, net: "BoundNetwork", batch: dict, key: Any
     ) -> tuple[dict[str, "Term"], Any]:
-        """Named sums and weights, never means; and the recurrent carry, or ()."""
+        """Named terms (sums and weights, no means), and the recurrent carry or ()."""
 
     def constants(self, vocab: VocabInfo) -> Mapping[str, ConstantSpec]:
-        """What its loss reads and training never changes, such as a frozen teacher: by
-        name, that of the field that has the source. batch["constants"] has the arrays.
+        """Arrays that the loss reads and training never changes, such as a frozen
+        teacher's. Their name is that of the field with their source; the loss finds
+        them in batch["constants"].
         """
         return {}
 
     def for_evaluation(self) -> "Objective":
-        """The objective that scores the batches of an evaluation, whose carry may be
-        another one."""
+        """The objective that scores evaluations; its carry may differ."""
         return self
 
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
-        """Arrays [B, ...] that `predicts` is made of; none, or of a text, are none."""
+        """The arrays [B, ...] of the predictions that `predicts` names; {} if it names
+        nothing or text."""
         return {}
 
     def token_predictor(self, net: Any) -> Any:
-        """The bound network that predicts tokens: all of `net`, or one of its parts."""
+        """The bound network that predicts tokens: `net` or one of its networks."""
         return net
 
     def text_encoder(self, net: Any) -> Any:
-        """The bound network whose states describe a text: all of `net`, or a part."""
+        """The bound network whose states encode texts: `net` or one of its networks."""
         return net
 
     def scored_part(self, method: str) -> tuple["Objective", str]:
-        """The objective whose `score_rows` and loss one of `score_methods` uses, which
-        may be a part of this one, and the method's name there."""
+        """The objective whose `score_rows` and loss a method of `score_methods` uses,
+        this one or a part of it, and the method's name in it."""
         return self, method
 
     def score_rows(
@@ -172,22 +173,21 @@ class Objective(abc.ABC):
         length: int,
         method: str,
     ) -> Any:
-        """Rows that hide nothing but what the scored tokens [B, R] of texts need.
+        """Rows that hide only what scoring the tokens `scored` [B, R] needs.
 
         Returns:
-          `corruption.scoring.ScoreRows`; their loss is that of `for_scoring()`.
+          `corruption.scoring.ScoreRows`, for the loss of `for_scoring()`.
         """
         raise NotImplementedError(f"objective {self.name} has no score_methods")
 
     def for_scoring(self) -> "Objective":
-        """The objective whose loss is -log p of a text: no smoothing, no other tasks,
-        no carry."""
+        """The objective whose loss is -log p of a text, without smoothing, other tasks
+        or a carry."""
         return self
 
     @property
     def writers(self) -> dict[str, "Objective"]:
-        """The objectives whose prompts are continued, by the name of the part; "" is
-        this one."""
+        """Name of the part -> an objective that generates text; "" is this one."""
         return {} if self.prompt is None else {"": self}
 
 
@@ -243,7 +243,7 @@ def config_objective(config: Any) -> Objective:
             f"least {objective.min_length} for its specials and something to score"
         )
     if config.data.packing == "best_fit":
-        objective.batch_spec(length)  # refuses what cannot be packed
+        objective.batch_spec(length)  # raises if it cannot be packed
     if config.data.length_buckets:
         _check_length_buckets(config.data, objective, config.objective.name)
     return objective

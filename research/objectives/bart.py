@@ -1,6 +1,6 @@
 """Denoising of whole texts with any of six noises (BART, Lewis et al. 2020)."""
 
-# B batch, R raw tokens, L length of both sides, W tokens without bos and eos
+# B batch, R raw tokens, L length of encoder and decoder, W tokens without bos and eos
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +25,15 @@ NOISE_RATES = (
     "insert_rate",
     "rotate_rate",
 )
-"""In the order in which noises are applied to a text (fairseq's)."""
+"""The noises' rates, in the order in which noises are applied to a text (fairseq's)."""
 
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads bos, a text after its noises, eos; writes bos, the clean text, eos.
+    """Reads bos, a noisy text, eos; writes bos, the original text, eos.
 
     Each noise has a rate, 0 for none. The decoder starts with eos (fairseq). Infilled
-    spans of length 0 add a mask without hiding anything; such a mask is left out where
-    a row has no room for it.
+    spans of length 0 insert a mask without hiding anything, if the row has room for it.
     """
 
     infill_rate: float = fraction(0.3)  # fraction of words in spans, one mask a span
@@ -140,11 +139,11 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each word or token, in whose place the encoder reads a mask.
+        """A row for each word or token, which is hidden from the encoder.
 
-        The mask is that of the noise: one for the word (infilling), one for each token,
-        or none (deletion). The decoder writes all of the text; what is scored are the
-        hidden tokens, given what is before them.
+        In its place the encoder reads what the noise puts there: one mask for a word
+        (infilling), one for each token, or nothing (deletion). The decoder writes the
+        whole text; the hidden tokens are scored, given the tokens before them.
 
         Raises:
           UserError: no noise hides tokens.
@@ -173,7 +172,7 @@ class Objective(objectives.Objective):
         return replace(self, label_smoothing=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """The encoder's texts between bos and eos; the decoder's begin with bos."""
+        """The encoder reads texts between bos and eos; the decoder starts with bos."""
         rows = [[vocab.bos_id, *text, vocab.eos_id] for text in texts]
         return seq2seq.prompt(rows, [vocab.eos_id, vocab.bos_id], vocab)
 

@@ -1,7 +1,7 @@
 """Denoising autoencoding, text to text (T5, Raffel et al. 2020, section 3.3).
 
-The encoder reads a corrupted text; the decoder writes what was hidden, or the text. A
-network of one stack reads both, one after the other.
+The encoder reads a corrupted text; the decoder writes the hidden tokens, or the whole
+text. A network of one stack reads input and target as one text.
 """
 
 # B batch, R raw tokens, L encoder length, T decoder length
@@ -27,10 +27,10 @@ NOISE_MASKS = ("spans", "iid", "prefix", "all")
 REPLACEMENTS = ("sentinel", "mask", "bert", "drop", "shuffle")
 TARGETS = ("spans", "whole")
 MODES = ("", "R", "S", "X")
-"""Modes of UL2's denoisers; the token of mode n is the n-th sentinel from the last."""
+"""Modes of UL2's denoisers; the token of mode n is the n-th sentinel from the end."""
 
 IN_PLACE = ("mask", "bert", "shuffle")
-"""Replacements that keep the length, and leave special tokens of the text unchanged."""
+"""Replacements that keep the length and do not change special tokens of the text."""
 
 RANDOM_FRACTION = 0.1
 """Fraction of random tokens in the replacement "bert" (T5: 10 %, the rest masks)."""
@@ -38,26 +38,26 @@ RANDOM_FRACTION = 0.1
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Fills the encoder; the decoder starts with pad, and both sides end with eos.
+    """The text fills the encoder; the decoder starts with pad; both end with eos.
 
-    noise_mask: spans (T5's: a text starts clear and ends hidden), iid (each token
+    noise_mask: spans (T5's: the text starts visible and ends hidden), iid (each token
       independently, neighbours form a span), prefix (a suffix of uniform length with
-      mean `rate`; the prefix is read), all.
-    replacement: what the encoder reads for hidden tokens: a sentinel for each span,
-      mask (for each token), bert (90 % masks, 10 % random tokens), drop (nothing),
+      mean `rate` is hidden), all.
+    replacement: what the encoder reads for hidden tokens: sentinel (one for each span),
+      mask (one for each token), bert (90 % masks, 10 % random tokens), drop (nothing),
       shuffle (the same tokens in random order).
-    target: spans (what is hidden; where the replacement is sentinel, a sentinel for
-      each clear run as well) or whole (the text).
-    layout: encoder_decoder, or a network of one stack that reads what the encoder
-      would, of `data.length` tokens, and then the target: decoder (causal; both are
-      scored), prefix (a prefix LM; the target is scored). See `inputs.text_to_text`.
+    target: spans (the hidden tokens; with replacement sentinel also a sentinel for each
+      visible run) or whole (the text).
+    layout: encoder_decoder, or a network of one stack that reads an input of
+      `data.length` tokens and then the target: decoder (causal; both are scored),
+      prefix (a prefix LM; the target is scored). See `inputs.text_to_text`.
 
-    T5's rows are: (iid, bert, whole) BERT-style, (iid, mask, whole) MASS-style, (iid or
-    spans, sentinel, spans), (iid, drop, spans), (all, shuffle, whole) deshuffling,
-    (prefix, drop, spans) at rate 0.5 prefix language modelling. Sentinels of clear and
-    hidden runs are counted separately: the target of a text that starts hidden has its
-    first span before any sentinel, that of a text that ends clear has a last sentinel
-    with nothing after it.
+    The variants in T5's tables are: (iid, bert, whole) BERT-style, (iid, mask, whole)
+    MASS-style, (iid or spans, sentinel, spans), (iid, drop, spans), (all, shuffle,
+    whole) deshuffling, (prefix, drop, spans) at rate 0.5 prefix language modelling.
+    Sentinels of visible and hidden runs are counted separately: if a text starts
+    hidden, its target begins with that span and no sentinel; if it ends visible, its
+    target ends with a sentinel.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of the text that is hidden
@@ -90,7 +90,7 @@ class Objective(objectives.Objective):
         return text_to_text.PATTERNS[self.layout]
 
     def lengths(self, length: int) -> Lengths:
-        """Raw tokens and decoder length for an encoder of `length`."""
+        """The raw tokens and the decoder's length for an encoder of `length`."""
         length -= bool(self.mode)
         if self.noise_mask == "spans":
             return span_corruption_lengths(
@@ -105,7 +105,7 @@ class Objective(objectives.Objective):
         return Lengths(raw, int(spans.max_suffix(raw, self.rate)) + sentinels + 1)
 
     def _joined_length(self, length: int) -> int:
-        """Tokens of the longest input with its target."""
+        """The most tokens of an input and its target together."""
         if self.noise_mask == "prefix" and self.target == "spans":
             specials = 2 + bool(self.mode) + 2 * (self.replacement == "sentinel")
             if self.replacement in ("sentinel", "drop"):
@@ -113,7 +113,7 @@ class Objective(objectives.Objective):
         return length + self.lengths(length).target
 
     def num_sentinels(self, length: int) -> int:
-        """The number of sentinels that a text of full length may need."""
+        """The most sentinels that a text may need."""
         raw, modes = self.lengths(length).raw, bool(self.mode) * (len(MODES) - 1)
         if self.replacement != "sentinel":
             return modes
@@ -183,10 +183,10 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """A row for each word or token: the encoder reads the rest, the decoder writes.
+        """A row for each word or token, which the encoder does not read.
 
-        What is scored are the hidden tokens, given those before them in the target. The
-        target of spans begins with the first sentinel also where the text does.
+        The hidden tokens are scored, given those before them in the target. With target
+        spans the target begins with the first sentinel even if the text starts hidden.
 
         Raises:
           UserError: the noise hides no spans inside a text.
@@ -221,7 +221,7 @@ class Objective(objectives.Objective):
         return replace(self, label_smoothing=0.0, z_loss=0.0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """Inputs, in which sentinels or masks stand for what is hidden."""
+        """Inputs in which sentinels or masks stand for hidden tokens."""
         mode = [self._mode_id(vocab)] if self.mode else []
         rows = [[*mode, *text, vocab.eos_id] for text in texts]
         return text_to_text.prompt(rows, vocab, self.layout, vocab.pad_id)
@@ -239,7 +239,7 @@ class Objective(objectives.Objective):
         return vocab.sentinel_ids[-MODES.index(self.mode)] if self.mode else None
 
     def _draw_noise_mask(self, key, num_raw, width, max_raw) -> np.ndarray:
-        """[B, R] bool: what is hidden; `max_raw`: raw tokens of the longest text."""
+        """[B, R] bool: the hidden tokens; `max_raw` is the longest text's length."""
         if self.noise_mask == "spans":
             return spans.random_spans_noise_mask(
                 key, num_raw, width, self.rate, self.mean_span

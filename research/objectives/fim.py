@@ -1,7 +1,7 @@
 """Fill in the middle: a causal model that also reads what comes after (Bavarian 2022).
 
-A text is cut at two uniform positions and read as prefix, suffix, middle, each after a
-sentinel of its own; all three are scored, the sentinels are not (section 3).
+A text is cut at two uniform positions and read as prefix, suffix, middle, each preceded
+by a different sentinel. All three are scored, the sentinels are not (section 3).
 """
 
 # B batch, L length, R raw tokens an example
@@ -28,14 +28,14 @@ NUM_SENTINELS = 3
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads L - 3 tokens; texts that are not rearranged are scored as by `lm`."""
+    """Reads L - 3 tokens; texts that are not rearranged are scored as `lm` does."""
 
     rate: float = fraction(0.5)  # fraction of texts whose middle comes last
 
     family = "LM"
     pattern = "causal"
     score_methods: ClassVar = lm.Objective.score_methods
-    score_rows: ClassVar = lm.Objective().score_rows  # as of texts in their order
+    score_rows: ClassVar = lm.Objective().score_rows  # texts are not rearranged
     min_length = 4  # three sentinels and a token
 
     def text_spec(self, length: int) -> TextSpec:
@@ -69,7 +69,7 @@ class Objective(objectives.Objective):
         return batch | {"weight": batch["weight"] * ~sentinels}
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """As of a text that is not rearranged."""
+        """The prompt of `lm`: the text is not rearranged."""
         return lm.Objective().prompt(texts, vocab)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:

@@ -1,8 +1,8 @@
 """InfoNCE between a sentence and its n-gram (InfoWord, Kong et al. 2020, section 4).
 
-One n-gram of each text is masked. The class token's state of the remaining text scores
-this n-gram, encoded on its own, against those of the other documents of the batch.
-Single tokens are masked besides and predicted, as in BERT.
+One n-gram of each text is masked and encoded separately. The class token's state of the
+remaining text scores this n-gram against those of the batch's other documents. Single
+tokens are masked and predicted as well, as in BERT.
 """
 
 # B batch, L length, K masked positions
@@ -46,8 +46,8 @@ from research.objectives.losses.cross_entropy import (
 class Objective(objectives.Objective):
     """Reads bos, whole sentences of a document, eos; and bos, n-gram, eos.
 
-    The score of the two is the dot product of their class tokens' states. A text of one
-    token has no n-gram.
+    The score of a pair is the dot product of the states at their class tokens. A text
+    of one token has no n-gram.
     """
 
     max_ngram: int = number(5, least=1)  # tokens; all sizes from 1 are equally likely
@@ -153,7 +153,7 @@ class Objective(objectives.Objective):
         return cloze.score_rows(example, scored, vocab, length, method)
 
     def for_scoring(self) -> mlm.Objective:
-        """Masked tokens alone: the same network, and the same loss of them."""
+        """`mlm`, which has the same network and the same loss of masked tokens."""
         return mlm.Objective()
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -190,7 +190,7 @@ class Objective(objectives.Objective):
 def choose_ngram(
     key: np.ndarray, candidate: np.ndarray, max_ngram: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """begin, size [B] of one n-gram a row; size 0 where there is no candidate.
+    """The begin and size [B] of one n-gram of each row; size 0: no candidates.
 
     The size is uniform in 1..`max_ngram`, or in 1..n if the longest run of candidates
     [B, L] has n < max_ngram; the position is uniform among those where it fits.

@@ -1,8 +1,8 @@
 """A weighted sum of objectives that are trained together, each on the same text.
 
-Examples are BERT's masked tokens and next sentences, and continual multi-task learning
-(ERNIE 2.0, Sun et al. 2020, section 3.1), where tasks start at a step by the schedule
-of their weights, in one compiled step.
+Examples are BERT's masked LM with next sentence prediction, and continual multi-task
+learning (ERNIE 2.0, Sun et al. 2020, section 3.1), whose tasks start at different steps
+by the schedules of their weights, in one compiled step.
 """
 
 # B batch
@@ -27,11 +27,11 @@ from research.objectives.losses.cross_entropy import Term
 
 @dataclass(frozen=True)
 class Objective(composite.Composite):
-    """Reads one text, from which each part derives its own, see `shared_input`.
+    """Reads one text, from which the text of each part is derived (`shared_input`).
 
-    Each part has its arrays, named `<part>_<array>`, and its own pass through the one
-    network; its terms are `<part>/<term>`. Parts are corrupted by the row's own key, so
-    equal parts hide the same tokens.
+    Each part has arrays named `<part>_<array>`, a forward pass through the network, and
+    terms `<part>/<term>`. All parts are corrupted with the row's key, so equal parts
+    hide the same tokens.
     """
 
     parts: tuple = ()  # name -> fields of an objective, and besides: objective, its
@@ -86,14 +86,14 @@ class Objective(composite.Composite):
         return batch
 
     def scored_part(self, method: str) -> tuple[Any, str]:
-        """Raises UserError: token types are the parts', which one part's rows lack."""
+        """Raises UserError: token types name the part, which rows of one part lack."""
         if self.token_types:
             scoring.refuse(f"objective joint with token_types {self.token_types}")
         return super().scored_part(method)
 
     @property
     def writers(self) -> dict[str, Any]:
-        """Raises UserError: token types are the parts', which no prompt has."""
+        """Raises UserError: token types name the part, which prompts lack."""
         if self.token_types:
             raise UserError(
                 f"objective joint with token_types {self.token_types} writes no text: "
@@ -108,9 +108,9 @@ class Objective(composite.Composite):
         return replace(needs, token_types=max(own, needs.token_types))
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: those of all parts; coefficients are multiplied by the part's weight.
+        """The terms of all parts, with coefficients multiplied by the part's weight.
 
-        The carry maps the names of parts that have one to their carry.
+        The carry maps the name of each part that has one to its carry.
         """
         step = jnp.max(batch["step"])  # the same in all rows
         terms, carries = {}, {}
@@ -126,7 +126,7 @@ class Objective(composite.Composite):
         return terms, carries or ()
 
     def _part_batch(self, name: str, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays of one part, under their own names, its carry and constants."""
+        """The arrays of one part under their names in it, its carry and constants."""
         prefix, carry = f"{name}_", batch.get("carry")
         arrays = {
             k.removeprefix(prefix): v for k, v in batch.items() if k.startswith(prefix)

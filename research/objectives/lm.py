@@ -1,7 +1,7 @@
-"""Language modelling: each token from all on one side of it (GPT, Radford et al. 2018).
+"""Language modelling: each token from those on one side (GPT, Radford et al. 2018).
 
-Arrays are in the order in which text is read, so a backward model is a forward model of
-the reversed text, positions included.
+Arrays are in reading order, so a backward model is a forward model of the reversed
+text, including positions.
 """
 
 # B batch, L length, S segments of a row
@@ -36,26 +36,26 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads L tokens and scores each of them; bos is the input before the first.
+    """Scores L tokens; the input is shifted by one and starts with bos.
 
-    Direction "both" has one network for each direction, with a shared token table and
+    Direction "both" has a stack for each direction, with a shared token table and
     softmax, and the mean of the two losses (ELMo, Peters et al. 2018, section 3.1). Its
-    arrays and terms come twice, named by direction.
+    arrays and terms exist for each direction and are named by it.
 
-    A prefix is the first 1 to n - 1 of n tokens, all lengths equally likely: its
-    positions attend to each other, and only what follows is scored (Raffel et al. 2020,
-    section 3.2.1). A text of one token has no prefix and nothing to score.
+    A prefix is the first 1 to n - 1 of n tokens, all lengths equally likely. Its
+    positions attend to each other, and only the tokens after it are scored (Raffel et
+    al. 2020, section 3.2.1). A text of one token has no prefix and nothing to score.
 
-    Joined documents attend to each other, as in GPT-2. Documents apart are segments,
-    each with its own positions and prefix; bos replaces the token before a document's
-    first, so that no token of another document is read and every token stays a target
-    (as packed targets are shifted in T5). A separator belongs to the document that is
-    read before it.
+    With documents joined, documents attend to each other, as in GPT-2. With documents
+    apart, each document is a segment with its positions and its prefix; bos replaces
+    the token before its first one, so that no token of another document is read and
+    every token is a target (as packed targets are shifted in T5). A separator belongs
+    to the document before it in reading order.
 
     Mems are the layers' inputs at the last `mem_len` positions before the row, in
     streams that continue from step to step; no gradient flows into them
     (Transformer-XL, Dai et al. 2019, section 3.2). They need relative positions. A row
-    then begins with the last target of the row before it instead of bos.
+    then begins with the last target of the previous row instead of bos.
     """
 
     direction: str = choice("forward", (*DIRECTIONS, "both"))
@@ -80,7 +80,7 @@ class Objective(objectives.Objective):
             raise ValueError("eval_mem_len above 0 needs mem_len above 0")
 
     def for_evaluation(self) -> "Objective":
-        """The objective with the mems of an evaluation."""
+        """The objective with `eval_mem_len` for its mems."""
         if not self.eval_mem_len:
             return self
         return replace(self, mem_len=self.eval_mem_len, eval_mem_len=0)
@@ -95,7 +95,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """A token, or a prefix and a token; a carry compares two positions."""
+        """A token, or a prefix and a token; with mems, two positions are compared."""
         return 2 if self.prefix == "random" or self.mem_len else 1
 
     def text_spec(self, length: int) -> TextSpec:
@@ -121,7 +121,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Shifts the input: at each position it is the token before the target."""
+        """Shifts the input, so that each position reads the token before its target."""
         if self.mem_len:
             return _shift_stream(example, vocab, length)
         batch = {}
@@ -166,9 +166,9 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """One row a text; before its first token is bos, or the separator with mems.
+        """One row for each text, which bos precedes, or the separator with mems.
 
-        The prefix of a prefix LM is what is before the first token.
+        The prefix of a prefix LM is this first token.
 
         Raises:
           UserError: the direction is not forward.
@@ -183,13 +183,13 @@ class Objective(objectives.Objective):
         return scoring.ScoreRows(np.arange(len(scored)), arrays)
 
     def for_scoring(self) -> "Objective":
-        """The objective without mems, since each text is read by itself."""
+        """The objective without mems, since each text is scored alone."""
         return replace(self, mem_len=0, eval_mem_len=0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """Texts after bos; with mems after eos, the separator before a document.
+        """Texts after bos; with mems after eos, which separates documents.
 
-        Mems are not needed: all of the text so far is in the cache.
+        Mems are not needed, since the cache has the whole text so far.
         """
         if self.direction != "forward":
             raise UserError(
@@ -235,7 +235,7 @@ class Objective(objectives.Objective):
 def _shift_stream(
     example: Example, vocab: VocabInfo, length: int
 ) -> dict[str, np.ndarray]:
-    """Inputs are the first L of L + 1 tokens, targets the last L."""
+    """The first L of L + 1 tokens are inputs, the last L targets."""
     num_targets = np.maximum(example.length - 1, 0)
     valid = np.arange(length) < num_targets[:, None]
     token, target = (
@@ -249,11 +249,10 @@ def _shift_stream(
 def reading_order(
     example: Example, vocab: VocabInfo, *, backward: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens in reading order, and where a document starts, each [B, L].
+    """Tokens in reading order, and where documents start, each [B, L].
 
-    A separator belongs to the document that is read before it. This holds backward,
-    too: there it is between the first token of a document and the last token of the
-    document before.
+    A separator belongs to the document before it in reading order. Backward, it is
+    between the first token of a document and the last token of the preceding one.
     """
     token = np.array(example.token, np.int32)
     starts = (example.flags & DOCUMENT) > 0
@@ -263,7 +262,7 @@ def reading_order(
         order = np.where(index < end, end - 1 - index, index)
         token = np.take_along_axis(token, order, axis=1)
         starts = np.take_along_axis(starts, order, axis=1)
-        # The token read next is of another document, unless it is the separator.
+        # The next token is of another document, unless it is the separator.
         starts = np.roll(starts, 1, axis=1) & (token != vocab.eos_id)
     start = starts | np.roll(token == vocab.eos_id, 1, axis=1)
     start[:, 0] = True

@@ -1,4 +1,4 @@
-"""A mixture of variants of one objective: each row of a batch is of one variant.
+"""A mixture of variants of one objective, one of which each row of a batch has.
 
 Examples are UL2's denoisers, with constant mixing rates, and the three stages of ERNIE
 1.0, whose mixing rates change at given steps.
@@ -26,16 +26,16 @@ BASE_OBJECTIVES = tuple(name for name in names() if name != "mix")
 
 @dataclass(frozen=True)
 class Objective(composite.Composite):
-    """Reads the longest text of its parts, of which each part reads the beginning.
+    """Reads the longest text of its parts; each part reads its beginning.
 
-    Where the parts of a stream differ in length, rows start at random tokens (see
-    `shared_input.common_text_spec`): an epoch has an example for each `data.stride`
-    tokens, by default as many as the longest part reads, so a part that reads half of
-    that sees half of the text in an epoch, and other halves in others.
+    If parts with unit stream differ in length, rows start at random tokens (see
+    `shared_input.common_text_spec`). An epoch has an example for each `data.stride`
+    tokens, by default the number that the longest part reads, so a part that reads half
+    as many sees half of the text in an epoch, and another half in the next.
 
-    The part of a row is drawn by the row's key, with the mixing rates at the row's
-    step. Arrays are as large as the largest part's. The loss is that of the first part,
-    so the fields it reads must have the same value in all parts.
+    The part of a row is drawn with the row's key, by the mixing rates at the row's
+    step. Each array has the size of the largest part's. The loss is that of the first
+    part, so the fields that it reads must have the same value in all parts.
     """
 
     base_objective: str = choice("mlm", BASE_OBJECTIVES)  # of all parts
@@ -95,7 +95,7 @@ class Objective(composite.Composite):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Corrupts each row as its part does."""
+        """Corrupts each row with its part's objective."""
         batch = {
             name: np.full(
                 (len(key), *spec.shape),
@@ -114,7 +114,7 @@ class Objective(composite.Composite):
         return batch
 
     def draw_parts(self, key: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """[B] int64: the number of each row's part, in order of the parts' names.
+        """[B] int64: the index of each row's part, with parts sorted by name.
 
         Args:
           key, step: [B].
@@ -126,14 +126,14 @@ class Objective(composite.Composite):
         return (counter_rng.uniform(key, "mix", 1) >= ends_BP[:, :-1]).sum(axis=1)
 
     def constants(self, vocab: VocabInfo) -> dict[str, ConstantSpec]:
-        """Those of the base objective, whose loss reads them."""
+        """The constants of the base objective, whose loss reads them."""
         return next(iter(self.members.values())).constants(vocab)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: those of the base objective.
+        """The terms of the base objective.
 
         Raises:
-          UserError: a field that the loss reads is not the same in all parts.
+          UserError: parts differ in a field that the loss reads.
         """
         (first, objective), *others = self.members.items()
         read = set()

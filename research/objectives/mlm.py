@@ -1,7 +1,7 @@
 """Masked language modelling: hidden tokens from both sides (BERT, Devlin et al. 2019).
 
-Fields turn it into its published relatives (ALBERT, RoBERTa, SpanBERT, StructBERT,
-whole word masking): the unit of masking, what replaces it, the format of the text, and
+Its fields give the published variants (ALBERT, RoBERTa, SpanBERT, StructBERT, whole
+word masking): the unit of masking, what replaces tokens, the format of the text, and
 further losses.
 """
 
@@ -48,7 +48,7 @@ SENTENCE_TASKS = ("none", "nsp", "sop", "sop_released", "structural")
 class Objective(objectives.Objective):
     """Reads bos, text, eos, or bos, A, eos, B, eos; scores all chosen positions.
 
-    rate * tokens of a row are chosen, where tokens count its specials.
+    rate * tokens of a row are chosen, where `tokens` includes specials.
     """
 
     rate: float = number(0.15, above=0, below=1)  # fraction of tokens that is chosen
@@ -127,7 +127,7 @@ class Objective(objectives.Objective):
             )
 
     def num_masked(self, length: int) -> int:
-        """Masked tokens at most: by default 20 at length 128, 77 at 512."""
+        """The most masked tokens: by default 20 at length 128, 77 at 512."""
         independent = self.rounding == "independent"
         most = max_masked(self.rate, length, independent=independent)
         return min(most, self.max_predictions or most)
@@ -138,7 +138,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """bos, a token, eos; of pairs two more."""
+        """bos, a token, eos; for pairs two more."""
         return 3 if self.format in SINGLE_FORMATS else sentence_pairs.MIN_LENGTH
 
     def text_spec(self, length: int) -> TextSpec:
@@ -149,7 +149,7 @@ class Objective(objectives.Objective):
         )
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        """K: masked positions, shuffled ones, and a last one for the class token."""
+        """K is the masked and the shuffled positions, and one for the class token."""
         has_task = self.sentence_task != "none"
         trigrams = int(num_trigrams(length, self.shuffle_rate))
         count = self.num_masked(length) + 3 * trigrams + has_task
@@ -164,7 +164,7 @@ class Objective(objectives.Objective):
         """Masks units of a row's tokens.
 
         Raises:
-          UserError: the fields need entries that data.lexicon does not have.
+          UserError: data.lexicon lacks entries that the fields need.
         """
         labels = {}
         if self.format in SINGLE_FORMATS:
@@ -218,7 +218,7 @@ class Objective(objectives.Objective):
     def _choose(
         self, text: input_format.Text, key: np.ndarray, vocab: VocabInfo, most: int
     ) -> np.ndarray:
-        """[B, L] bool: at most `most` tokens of each row."""
+        """[B, L] bool: the chosen tokens, at most `most` of each row."""
         which = {"entry_types": self.entry_types, "candidates": self.candidates}
         if self.rounding == "independent":
             units = mask_units.find_units(text, vocab, self.unit, **which)
@@ -240,13 +240,13 @@ class Objective(objectives.Objective):
         length: int,
         method: str,
     ) -> scoring.ScoreRows:
-        """See `cloze.score_rows`; tokens are predicted where `predict_at` says."""
+        """See `cloze.score_rows`; tokens are predicted at the position `predict_at`."""
         rows = cloze.score_rows(example, scored, vocab, length, method)
         rows.arrays["scored"] -= self.predict_at == "previous"
         return rows
 
     def for_scoring(self) -> "Objective":
-        """The objective whose loss is that of the masked tokens alone."""
+        """The objective whose only loss is that of masked tokens."""
         return replace(self, sentence_task="none", boundary_targets=0, shuffle_rate=0.0)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -282,7 +282,7 @@ class Objective(objectives.Objective):
 
 
 def _concatenate(first: dict, second: dict) -> dict:
-    """Arrays of scored positions [B, K] along K; what the second lacks is 0."""
+    """Concatenates arrays [B, K] along K; arrays that the second lacks are 0."""
     num_more = second["target"].shape[1]
     return {
         name: np.concatenate(

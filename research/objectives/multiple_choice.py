@@ -23,12 +23,12 @@ HIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a document's first part with each other part; labels count those from 0.
+    """Reads a document's first part with each of the others, the choices, from label 0.
 
-    One logit a choice, and a softmax over the choices (XLNet's run_race.py, GPT's
-    train.py). The choices of an example are segments of one row, which share its tokens
-    evenly: no choice attends to another. Of a long example the end of the first part is
-    left out.
+    Each choice has one logit, with a softmax over the choices (XLNet's run_race.py,
+    GPT's train.py). The choices of an example are segments of one row, each with the
+    same number of columns, so no choice attends to another. If an example is too long,
+    the end of the first part is left out.
     """
 
     choices: int = number(2, least=2)  # of an example, at most; rows of data.length
@@ -40,7 +40,7 @@ class Objective(task_input.Task):
 
     @property
     def min_length(self) -> int:
-        """Of each choice the specials, a token of the question and one of its own."""
+        """For each choice its specials, and a token each of question and choice."""
         return self.choices * (self.num_specials(2) + 2)
 
     def text_spec(self, length: int) -> TextSpec:
@@ -53,11 +53,11 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the choices; which is right is what is hidden.
+        """Lays out the choices; the label is hidden.
 
         Raises:
-          UserError: an example has more choices than `choices`, or a label is none of
-            them.
+          UserError: an example has more choices than `choices`, or its label is not one
+            of them.
         """
         width = length // self.choices
         room = width - self.num_specials(2)
@@ -134,9 +134,10 @@ class Objective(task_input.Task):
 
 
 def _choice_numbers(vocab: VocabInfo) -> np.ndarray:
-    """[labels + 1]: the choice that each label means, and 0 for none (-1).
+    """[labels + 1]: the choice of each label, and 0 for label -1, which means none.
 
-    Numbers mean themselves; other names, such as A to D, are numbered as they sort.
+    A label that is a number is the choice itself; other labels, such as A to D, are
+    numbered in sorted order.
     """
     names = vocab.labels
     if all(name.isdigit() for name in names):

@@ -1,8 +1,8 @@
 """Permuted language modelling with two streams (XLNet, Yang et al. 2019, section 2.3).
 
 The query stream is K query tokens after the text. Each has the position of its target
-and attends to what precedes the target in a random order, but not to the target itself;
-no token attends to a query.
+and attends to the tokens that precede the target in a random order, but not to the
+target; no token attends to a query.
 """
 
 # B batch, L length of the text, K scored positions, P permutations, N = L + K
@@ -34,32 +34,32 @@ from research.objectives.inputs.query_stream import append_queries
 from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 NUM_SCORE_ORDERS = 8
-"""Orders over which the score `random_orders` is averaged."""
+"""Number of orders over which the score `random_orders` is averaged."""
 
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads text, specials of which bos (the class token) is last, and K queries.
+    """Reads text, specials with bos (the class token) last, and K queries.
 
-    A row is cut into parts, each with its own permutation (zihangdai/xlnet,
-    data_utils.py, one call of `_local_perm` for each); a part attends to all of the
-    earlier parts and to none of the later (the released code's reused half; 1 part: the
+    A row is cut into parts with a permutation each (zihangdai/xlnet, data_utils.py, one
+    call of `_local_perm` for each). A part attends to all earlier parts and to no later
+    one (the earlier ones are the released code's reused half; with 1 part it is the
     paper's formula). Targets and specials have a random rank; all other tokens of the
     part precede them and attend to each other.
 
     Format "single" is L - 2 tokens, eos, bos, all of token type 0. "pair" cuts the text
     of the last part in two: everything up to the end of the first segment, eos (token
     type 0), the second segment, eos (1), bos (2); see `xlnet_segments.make_rows`.
-    Backward rows are read from the end of their text, and their positions fall (the
+    Backward rows are read from the end of their text, with decreasing positions (the
     released code's bidirectional data).
 
     Mems are the layers' inputs at the last `mem_len` positions before the row, in
     streams that continue from step to step. The next row then starts after all parts
-    but the last; mems are of these parts, of the content stream alone, and no gradient
+    but the last. Mems come from these parts of the content stream, and no gradient
     flows into them (section 2.4). They need relative positions.
 
     BART's simplified permuted LM (Lewis et al. 2020, section 4.1) has max_span 0 and
-    one permutation: single tokens as targets, and no reused part.
+    one permutation: targets are single tokens, and no part is reused.
     """
 
     tokens_per_target: int = number(6, least=1)  # a span of n tokens stands among
@@ -95,13 +95,13 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """A target and the tokens that it stands among; two segments; specials."""
+        """The tokens for one target; for pairs two segments; specials."""
         if self.format == "pair":
             return max(5, self.tokens_per_target + 1)
         return max(3, self.tokens_per_target)
 
     def text_spec(self, length: int) -> TextSpec:
-        """A row's text and, for pairs, text ahead for nonadjacent segments."""
+        """The text of a row and, for pairs, further text for nonadjacent segments."""
         pair = self.format == "pair"
         nonadjacent = pair and self.nonadjacent_rate > 0
         ahead = xlnet_segments.LOOKAHEAD * length if nonadjacent else 0
@@ -115,7 +115,7 @@ class Objective(objectives.Objective):
         )
 
     def _num_reused(self, length: int) -> int:
-        """Positions of all parts but the last: the next row starts after them."""
+        """Positions of all parts but the last, after which the next row starts."""
         return length * (self.num_permutations - 1) // self.num_permutations
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -125,7 +125,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides each target from itself and from what precedes it in the order."""
+        """Hides each target from its query and from the tokens that precede it."""
         backward = self._draw_backward(example, key)
         text = xlnet_segments.make_rows(
             example,
@@ -144,7 +144,7 @@ class Objective(objectives.Objective):
         index = np.arange(length)
         part = (index >= edge[:, 1:-1, None]).sum(axis=1)
         start = (text.flags & WORD) > 0
-        if backward.any():  # spans are placed in the order of the text
+        if backward.any():  # spans are chosen in the order of the text
             first = np.take_along_axis(edge, part, axis=1)
             last = np.take_along_axis(edge, part + 1, axis=1) - 1
             reverse = backward[:, None] & (index < num_tokens)
@@ -159,7 +159,7 @@ class Objective(objectives.Objective):
         else:
             chosen = self._choose_targets(key, start, ~special, edge)
 
-        # Within each part it is a permutation of the part, independent of the others.
+        # It permutes the positions of each part, independently of the other parts.
         order = counter_rng.permutation(key, "order", length)
         base = part * (length + 1)
         rank = np.where(chosen | special, base + order, base - 1).astype(np.int32)
@@ -173,7 +173,7 @@ class Objective(objectives.Objective):
         return append_queries(content, chosen, vocab, self.num_scored(length))
 
     def _draw_backward(self, example: Example, key: np.ndarray) -> np.ndarray:
-        """[B] bool: the backward rows; in contiguous streams the label says which."""
+        """[B] bool: the backward rows; in contiguous streams they have a label."""
         if self.direction == "forward":
             return np.zeros(len(key), bool)
         if self.mem_len:
@@ -181,13 +181,13 @@ class Objective(objectives.Objective):
         return counter_rng.uniform(key, "backward", 1)[:, 0] < 0.5
 
     def _choose_targets(self, key, start, candidate, edge) -> np.ndarray:
-        """[B, L] bool: spans, and single tokens up to the number wanted in each part.
+        """[B, L] bool: spans, and single tokens up to the number of targets of a part.
 
-        What is not a multiple of the parts goes to the first ones: 43 and 42 of 85
-        (zihangdai/xlnet, data_utils.py, num_predict_0 and num_predict_1).
+        If K is not a multiple of the number of parts, the first parts have one more: 43
+        and 42 of 85 (zihangdai/xlnet, data_utils.py, num_predict_0 and num_predict_1).
 
         Args:
-          start, candidate: [B, L] bool, of the text's own order.
+          start, candidate: [B, L] bool, in the order of the text.
           edge: [B, P + 1], where parts begin and end.
         """
         num_parts = self.num_permutations
@@ -224,9 +224,9 @@ class Objective(objectives.Objective):
     ) -> scoring.ScoreRows:
         """A row for each order of the scored tokens; all other text precedes them.
 
-        Left to right the specials come last, in a random order anywhere. The orders are
-        the same for all texts of a length, so that pairs differ in their tokens alone;
-        log p is averaged over them, which is the objective of training (eq. 3).
+        In the order left to right the specials come last, in a random order anywhere.
+        All texts of a length have the same orders, so that pairs of texts differ only
+        in their tokens; log p is averaged over orders, as in training (equation 3).
         """
         num_orders = NUM_SCORE_ORDERS if method == "random_orders" else 1
         text = np.repeat(np.arange(len(scored)), num_orders)
@@ -253,7 +253,7 @@ class Objective(objectives.Objective):
         return scoring.ScoreRows(text, arrays)
 
     def for_scoring(self) -> "Objective":
-        """The objective without mems, since each text is read by itself."""
+        """The objective without mems, since each text is scored alone."""
         return replace(self, mem_len=0)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:

@@ -1,6 +1,6 @@
 """Extractive question answering: the answer is a span of the context (SQuAD)."""
 
-# B batch, L length, D width, K starts, E ends of each
+# B batch, L length, D width, K starts, E ends of each start
 
 import dataclasses
 from dataclasses import dataclass
@@ -33,32 +33,32 @@ HIDDEN = -1e9
 """The logit of a position that cannot be part of the answer."""
 
 UNANSWERABLE_COEF = 0.5
-"""Of the loss of answerability (XLNet, run_squad.py; ELECTRA, answerable_weight)."""
+"""Factor of the loss of answerability (XLNet, run_squad.py; ELECTRA's
+answerable_weight)."""
 
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a question and a window over its context, which XLNet reads first.
+    """Reads a question and a window of its context; with format xlnet the window first.
 
-    The target of a window without the whole answer is the pooled position
+    The target of a window that lacks part of the answer is the pooled position
     (google-research/bert, run_squad.py, convert_examples_to_features).
 
-    linear  one layer gives each position a logit as first and as last token of the
-            answer; the loss is the mean of both cross-entropies over all positions of
-            the row; no answer scores as the pooled position does (run_squad.py,
-            compute_loss).
-    joint   XLNet's and ELECTRA's: the logits of the last token also read the state of
-            the first, which is the right one in training and each of the `n_best` most
-            likely in predictions. Positions are those of the context and the pooled
-            one. A third layer reads the pooled state and the mean of the states, each
-            by its probability as a start: whether there is no answer. With format
-            xlnet the layers are those of zihangdai/xlnet (function_builder.py,
-            get_qa_outputs), where a window without the answer has none, else those of
-            google-research/electra (finetune/qa/qa_tasks.py, get_prediction_module),
-            where a question has none.
+    linear  one layer gives each position a start logit and an end logit; the loss is
+            the mean of both cross-entropies over all positions of the row; the score of
+            no answer is that of the pooled position (run_squad.py, compute_loss).
+    joint   XLNet's and ELECTRA's: the end logits also read the state of the start,
+            which is the right one in training and each of the `n_best` most likely ones
+            in predictions. Only positions of the context and the pooled position count.
+            A third layer predicts whether there is no answer, from the pooled state and
+            the mean of the states, weighted by their probability as a start. With
+            format xlnet the layers are those of zihangdai/xlnet (function_builder.py,
+            get_qa_outputs), where a window without the answer counts as unanswerable,
+            else those of google-research/electra (finetune/qa/qa_tasks.py,
+            get_prediction_module), where this depends on the question.
 
-    Departs: all layers have the network's initial values; XLNet's last layer of the
-    third has no bias; ELECTRA's context includes the last eos.
+    Departs: all layers have the network's initial values; the last layer for
+    answerability has no bias in XLNet's code; ELECTRA's context includes the last eos.
     """
 
     format: str = choice("bert", task_input.ENCODER_FORMATS)
@@ -98,13 +98,13 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out question and window; where the answer is, is what is hidden.
+        """Lays out question and window; the position of the answer is hidden.
 
-        `answer` is its first and last position, `context` the window's first position
+        `answer` has its first and last position, `context` the window's first position
         and its number of tokens.
         """
         begin, size = task_input.two_parts(example, self.text_spec(length).length)
-        context = 1  # its place among the parts
+        context = 1  # its index among the parts
         if self.format == "xlnet":
             begin, size, context = begin[:, ::-1], size[:, ::-1], 0
         laid, batch = self.lay_out(example, begin, size, vocab, length)
@@ -145,8 +145,8 @@ class Objective(task_input.Task):
         return self.task_needs(heads)
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: span, and of head joint unanswerable; unanswerable_accuracy (a metric)
-        and exact, the fraction of windows with both ends right (a metric).
+        """Terms: span; with head joint also unanswerable and unanswerable_accuracy (a
+        metric); exact, the fraction of windows with start and end right (a metric).
         """
         states = net.states(batch)
         answer, weight, terms = batch["answer"], batch["answer_weight"], {}
@@ -170,7 +170,8 @@ class Objective(task_input.Task):
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """start [B, K], end, score [B, K, E] of candidates; null [B]; context [B, 2].
 
-        K and E are `n_best`, or the length of the row. Of head joint scores are log p.
+        K and E are `n_best`, or the length of the row. With head joint, scores are
+        log p.
         """
         states = net.states(batch)
         count = min(self.n_best, states.shape[1])
@@ -202,14 +203,14 @@ class Objective(task_input.Task):
         return last if self.format == "xlnet" else 0 * last
 
     def _start_logits(self, net: Any, states_BLD: jax.Array, batch: dict) -> jax.Array:
-        """[B, L] float32 of the first token, HIDDEN where the answer cannot be."""
+        """Start logits [B, L] float32, HIDDEN where the answer cannot be."""
         logits_BL = net.head("start", states_BLD)[..., 0]
         return jnp.where(self._may_answer(batch), logits_BL, HIDDEN)
 
     def _end_logits(
         self, net: Any, states_BLD: jax.Array, start_BK: jax.Array, batch: dict
     ) -> jax.Array:
-        """[B, K, L] float32 of the last token, given each first token; as above."""
+        """End logits [B, K, L] float32 given each start, HIDDEN as start logits are."""
         first_BKD = jnp.take_along_axis(states_BLD, start_BK[..., None], axis=1)
         shape = (*start_BK.shape, *states_BLD.shape[1:])
         pair = states_BLD[:, None], first_BKD[:, :, None]
@@ -220,7 +221,7 @@ class Objective(task_input.Task):
     def _unanswerable(
         self, net: Any, states_BLD: jax.Array, start_BL: jax.Array, batch: dict
     ) -> jax.Array:
-        """[B] float32: the logit of there being no answer."""
+        """[B] float32: the logit that there is no answer."""
         p_start_BL = jax.nn.softmax(start_BL).astype(states_BLD.dtype)
         start_BD = jnp.einsum("bl,bld->bd", p_start_BL, states_BLD)
         both_B2D = jnp.concatenate(
@@ -229,7 +230,7 @@ class Objective(task_input.Task):
         return net.head("unanswerable", both_B2D)[:, 0]
 
     def _may_answer(self, batch: dict) -> jax.Array:
-        """[B, L] bool: the context and the pooled position."""
+        """[B, L] bool: positions of the context, and the pooled position."""
         position = jnp.arange(batch["token"].shape[1])
         return _in_context(batch) | (position[None] == self._pooled(batch)[:, None])
 

@@ -1,6 +1,7 @@
-"""Sentence-level tasks: how two spans, or the pieces of one text, are related.
+"""Sentence-level tasks: the relation of two spans, or of the pieces of one text.
 
-Those of ERNIE 2.0 (Sun et al. 2020, 4.2.2) and earlier models, without masked tokens.
+They are tasks of ERNIE 2.0 (Sun et al. 2020, 4.2.2) and earlier models, without masked
+tokens.
 """
 
 # B batch, L length, P pieces of a row
@@ -32,8 +33,8 @@ class Objective(objectives.Objective):
     """Reads spans between bos and eos; the class is predicted at bos.
 
     nsp, sop, sop_released, structural, distance: see `sentence_pairs`.
-    reorder: a passage is cut at sentences into 1 to `max_pieces` pieces, each followed
-      by eos, in random order; the class is their order, one of 1! + 2! + ... classes.
+    reorder: a passage is cut at sentences into 1 to `max_pieces` pieces, which are
+      followed by eos and shuffled; their order is one of 1! + 2! + ... classes.
     discourse: if the second sentence begins with a connective of data.lexicon, the
       connective is removed and is the class; other pairs have no label.
     """
@@ -54,7 +55,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """Specials, and a token of each piece; a connective has one, too."""
+        """Specials and a token of each piece; for discourse also a connective."""
         if self.task == "reorder":
             return self.max_pieces + 2
         return sentence_pairs.MIN_LENGTH + (self.task == "discourse")
@@ -73,7 +74,7 @@ class Objective(objectives.Objective):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Hides how the spans are related in the text.
+        """Hides the relation of the spans.
 
         Raises:
           UserError: task discourse, but data.lexicon has no connectives.
@@ -123,7 +124,7 @@ class Objective(objectives.Objective):
         return text, np.where(has_label, label, 0), has_label
 
     def _discourse(self, example, vocab, length):
-        """The pairs without connective; label and has_label [B]."""
+        """The pairs without their connective; label and has_label [B]."""
         lexicon, selected = mask_units.select_entries(vocab, self.entry_type)
         entry = lexicons.match(
             example.token,
@@ -175,14 +176,15 @@ class Objective(objectives.Objective):
 
 _FACTORIAL = np.array([math.factorial(n) for n in range(MAX_PIECES + 1)])
 _FIRST_CLASS = np.cumsum(_FACTORIAL) - _FACTORIAL - 1
-"""The first class of n pieces; the classes of fewer pieces come before it."""
+"""The first class of n pieces, after the classes of fewer pieces."""
 
 
 @functools.cache
 def piece_orders(max_pieces: int) -> np.ndarray:
-    """[classes, P]: the piece at each index, for 1 to `max_pieces` pieces in turn.
+    """[classes, P]: the order of the pieces for each class.
 
-    Orders of n pieces are sorted; pieces after the n-th are empty and not moved.
+    The orders of 1, 2, ... `max_pieces` pieces follow each other, each sorted; pieces
+    after the n-th are empty and stay in their place.
     """
     return np.array(
         [

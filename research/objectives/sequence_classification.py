@@ -1,4 +1,4 @@
-"""Classification or regression of a text or a pair of texts: to fine-tune networks."""
+"""Classification or regression of a text or a pair of texts, for fine-tuning."""
 
 # B batch, L length, D width, N labels
 
@@ -31,25 +31,25 @@ from research.objectives.losses.cross_entropy import (
 )
 
 MAX_LABELS = 31
-"""Of task "multi", whose sets of labels are the bits of an int32."""
+"""The most labels of task "multi", whose sets of labels are the bits of an int32."""
 
 LABEL_TYPES = {"single": "class", "multi": "set", "regression": "number"}
 
 
 @dataclass(frozen=True)
 class Objective(task_input.Task):
-    """Reads a document's parts, the first and all others; what is unlabelled weighs 0.
+    """Reads a document's first part and all others; unlabelled rows have weight 0.
 
     single      one label of several: cross-entropy.
     multi       any number of labels: binary cross-entropy of each.
-    regression  a number: squared error, of label / `label_scale` (RoBERTa's and
-                ELECTRA's STS-B: 5).
+    regression  a number: squared error of label / `label_scale` (5 for STS-B in RoBERTa
+                and ELECTRA).
 
-    With a `stride` a single text which is too long is cut into chunks, each of which is
-    a row with the text's label and weight 1: loss and accuracy as terms count chunks. A
-    prediction is the mean of the logits of a text's chunks, so that metrics and items
-    count texts (Pappagari et al. 2019 train BERT on segments and average what it
-    predicts of them; Sun et al. 2019, section 5.3.1, train on pooled states instead).
+    With a `stride`, a single text that is too long is cut into chunks, which are rows
+    with the text's label and weight 1; the terms loss and accuracy count chunks. A
+    prediction is the mean of the logits of a text's chunks, so metrics and items count
+    texts (Pappagari et al. 2019 train BERT on segments and average predictions; Sun et
+    al. 2019, section 5.3.1, train on pooled states instead).
     """
 
     format: str = choice("bert", task_input.FORMATS)
@@ -91,7 +91,7 @@ class Objective(task_input.Task):
 
     @property
     def predicts(self) -> str:
-        """What `predictions` returns: see research.evaluation.predictions."""
+        """The kind of prediction, see research.evaluation.predictions."""
         return LABEL_TYPES[self.task]
 
     def text_spec(self, length: int) -> TextSpec:
@@ -103,11 +103,11 @@ class Objective(task_input.Task):
             label=LABEL_TYPES[self.task],
             tail=self.tail,
             stride=self.stride,
-            separators=min(two - one, room - 1),  # a row has at least a token
+            separators=min(two - one, room - 1),  # at least one token is left
         )
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
-        """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
+        """[n]: lengths for `length` raw tokens, `first_length` in the first part."""
         one, two = map(self.num_specials, (1, 2))
         return length + np.where(first_length < length, two, one)
 
@@ -126,10 +126,10 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the parts; the label is what is hidden.
+        """Lays out the parts; the label is hidden.
 
         Raises:
-          UserError: the documents have no labels, or not such.
+          UserError: the documents have no labels, or labels of another task.
         """
         if self.tail:
             example = _join_tails(example)
@@ -152,7 +152,7 @@ class Objective(task_input.Task):
         return {name: batch[name] for name in self.batch_spec(length)}
 
     def _label_values(self, vocab: VocabInfo) -> np.ndarray:
-        """[labels of the documents]: what each is in the batch."""
+        """[number of labels]: the value of each label in the batch."""
         classes = label_classes(vocab)
         if self.task == "single":
             if len(classes) < 2:
@@ -224,7 +224,7 @@ class Objective(task_input.Task):
         return terms, ()
 
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """logits [B, N], of regression in the labels' unit."""
+        """logits [B, N]; for regression, values in the labels' unit."""
         scale = self.label_scale if self.task == "regression" else 1.0
         return {"logits": scale * self._logits(net, batch)}
 
@@ -237,7 +237,7 @@ def _mean(states_BLD: jax.Array, segment_BL: jax.Array) -> jax.Array:
 
 
 def _join_tails(example: Example) -> Example:
-    """The example, whose second span belongs to the first if it starts no part."""
+    """The example with its second span joined to the first, unless it starts a part."""
     at = np.minimum(example.first_length, example.flags.shape[1] - 1)
     starts_part = example.flags[np.arange(len(at)), at] & PART > 0
     first_length = np.where(starts_part, example.first_length, example.length)
@@ -250,7 +250,7 @@ def _bits(number_B: jax.Array, size: int) -> jax.Array:
 
 
 def label_classes(vocab: VocabInfo) -> tuple[str, ...]:
-    """The classes that documents' labels consist of, sorted.
+    """The classes of the documents' labels, sorted.
 
     Raises:
       UserError: the documents have no labels.

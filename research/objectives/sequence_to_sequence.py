@@ -1,7 +1,7 @@
-"""Sequence to sequence: writes a document's other parts from its first one.
+"""Sequence to sequence: generates a document's other parts from its first one.
 
-To fine-tune networks for translation, summarisation and tasks in T5's text-to-text form
-(Raffel et al. 2020, section 2.4; Lewis et al. 2020, section 3.2).
+It fine-tunes networks for translation, summarisation and tasks in T5's text-to-text
+form (Raffel et al. 2020, section 2.4; Lewis et al. 2020, section 3.2).
 """
 
 # B batch, R raw tokens, L input length, T target length
@@ -30,11 +30,11 @@ class Objective(task_input.Task):
     t5    nothing precedes the parts; the decoder's first input is pad (T5's code).
     bart  bos precedes both; the decoder's first input is eos (as in its pretraining).
 
-    A part that is too long loses its end, but not its eos. A document of one part is
-    not scored.
+    A part that is too long is truncated before its eos. A document of one part is not
+    scored.
 
-    layout: encoder_decoder, or a network of one stack that reads the input, of
-      `data.length` tokens, and then the target: decoder or prefix, see
+    layout: encoder_decoder, or a network of one stack that reads an input of
+      `data.length` tokens and then the target: decoder or prefix, see
       `inputs.text_to_text`.
     """
 
@@ -69,7 +69,7 @@ class Objective(task_input.Task):
         return TextSpec("parts", first + second, max_first=first)
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
-        """[n]: columns of inputs of `length` raw tokens, `first_length` in one part."""
+        """[n]: input lengths for `first_length` raw tokens in the first part."""
         return first_length + self.num_specials(1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -79,7 +79,7 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the parts: the second is what is hidden."""
+        """Lays out the parts; the second one is hidden."""
         spec = self.text_spec(length)
         begin, size = task_input.two_parts(example, spec.length)
         rooms = spec.max_first, spec.length - spec.max_first
@@ -101,7 +101,7 @@ class Objective(task_input.Task):
         return text_to_text.make_batch(*packed, vocab, joined, self.layout, start)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
-        """First parts, each with its specials."""
+        """The first parts with their specials."""
         bos = [vocab.bos_id] if self.format == "bart" else []
         rows = [[*bos, *text, vocab.eos_id] for text in texts]
         start = self._decoder_start(vocab)

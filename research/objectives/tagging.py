@@ -33,17 +33,17 @@ from research.objectives.losses.cross_entropy import (
 )
 
 TABLE_SIZE = 2**20
-"""Entries of the table that says which tokens occur in which rows."""
+"""Entries of the table of the tokens that occur in each row."""
 
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads bos, text, eos; scores each token whose label its spelling does not reveal.
+    """Reads bos, text, eos; scores tokens whose input does not reveal their label.
 
-    capital: tokens are read in lower case, where the vocabulary has such a piece;
-      scored are those whose piece replaces both cases.
+    capital: tokens are replaced by their lower-case form if the vocabulary has it;
+      tokens that stand for both cases are scored.
     document: the input is the first segment of a passage, whole sentences up to half of
-      it; the rest, up to as many tokens as fit in a row, is the other segment.
+      it; the rest, up to the length of a row, is the other segment.
     """
 
     task: str = choice("document", ("document", "capital"))
@@ -95,7 +95,7 @@ class Objective(objectives.Objective):
         }
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        """Raises UserError: task capital, but no pieces in both cases."""
+        """Raises UserError: task capital, but no piece exists in both cases."""
         if self.task == "capital":
             _lowercase_ids(vocab)
         heads = {self.task: networks.HeadSpec(1, "none")}
@@ -112,7 +112,7 @@ class Objective(objectives.Objective):
 
 
 def _lowercase_ids(vocab: VocabInfo) -> np.ndarray:
-    """[V]: the piece that replaces each in the input.
+    """[V]: the piece that replaces each piece in the input.
 
     Raises:
       UserError: no piece has a lower-case form.
@@ -131,7 +131,7 @@ def _lowercase_ids(vocab: VocabInfo) -> np.ndarray:
 def _split_passage(
     example: Example, vocab: VocabInfo, length: int
 ) -> tuple[Example, np.ndarray]:
-    """The first segment, and whether its tokens occur in the rest: [B, W] bool."""
+    """The first segment, and which of its tokens occur in the rest, [B, W] bool."""
     max_size = np.minimum(length - 2, (example.length + 1) // 2)[:, None]
     position = np.arange(min(length - 1, example.token.shape[1]))
     start = (example.flags[:, : len(position)] & SENTENCE) > 0
@@ -147,12 +147,12 @@ def _split_passage(
 def _occurs_later(
     example: Example, cut: np.ndarray, width: int, vocab_size: int
 ) -> np.ndarray:
-    """[B, min(R, W)] bool: a token before the `cut` [B] occurs from there on, too.
+    """[B, min(R, W)] bool: whether a token before the `cut` [B] also occurs after it.
 
-    A few rows at a time are looked up in a table of their tokens, which stays small.
+    It processes a few rows at a time, so that the table of their tokens stays small.
 
     Args:
-      width: W, no less than any cut.
+      width: W, at least every cut.
     """
     position = np.arange(example.token.shape[1])
     rest = (position >= cut[:, None]) & (position < example.length[:, None])

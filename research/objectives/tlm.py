@@ -1,7 +1,7 @@
 """Cross-lingual language modelling (XLM, Conneau and Lample 2019): TLM, MLM and CLM.
 
-A corpus is parallel, or in one language. A document of a parallel corpus is a text in
-two languages: its first paragraph, and the rest of it. Text in one language is read as
+A corpus is parallel or monolingual. A document of a parallel corpus is a text in two
+languages, its two sides: the first paragraph, and the rest. Monolingual text is read as
 a stream.
 """
 
@@ -41,10 +41,10 @@ from research.objectives.losses.cross_entropy import Term, masked_cross_entropy
 
 @dataclass(frozen=True)
 class Objective(objectives.Objective):
-    """Reads eos, x, eos, eos, y, eos; of a corpus in one language L tokens as they are.
+    """Reads eos, x, eos, eos, y, eos; from a monolingual corpus L tokens of the stream.
 
     `token_type` is the language. Positions restart at 0 with the second side. Tokens of
-    both sides are chosen, each by itself, but neither specials nor the first of a row.
+    both sides are chosen independently, except specials and the first of a row.
     """
 
     predict: str = choice("masked", ("masked", "next"))  # masked: TLM, or MLM of text
@@ -85,12 +85,12 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """Of a pair four specials and a token; of a stream two tokens."""
+        """Four specials and a token for a pair; two tokens for a stream."""
         return 5 if (self._token_types[:, 1] >= 0).any() else 2
 
     @property
     def _token_types(self) -> np.ndarray:
-        """[C, 2] int32; -1 in place of the second side of a corpus in one language.
+        """[C, 2] int32; -1 for the missing second side of a monolingual corpus.
 
         Raises ValueError: languages are not numbers and pairs of numbers.
         """
@@ -109,7 +109,7 @@ class Objective(objectives.Objective):
         return types
 
     def num_scored(self, length: int) -> int:
-        """K: 73 at length 256; of next tokens all but the first of the row."""
+        """K: 73 at length 256; with predict next all but the first of the row."""
         if self.predict == "next":
             return length - 1
         return max_masked(self.rate, length, independent=True)
@@ -160,7 +160,7 @@ class Objective(objectives.Objective):
         candidate[:, 0] = False
         rate = self.rate
         if self.sample_alpha:
-            # In XLM's code this is a rate of all tokens, whichever may be chosen.
+            # In XLM's code this is a fraction of all tokens, not of candidates.
             num_candidates = np.maximum(candidate.sum(axis=1), 1)
             rate = self._token_rates(vocab)[text.token]
             rate *= (text.length / num_candidates)[:, None]
@@ -185,11 +185,11 @@ class Objective(objectives.Objective):
     def _text(
         self, example: Example, key, vocab: VocabInfo, length: int, **order: np.ndarray
     ) -> tuple[input_format.Text, np.ndarray]:
-        """The rows, and [B]: the position of the eos before the side that is second.
+        """The rows, and [B]: the position of the eos before the side that comes second.
 
         Args:
-          order: is_stream [B] bool, the rows in one language; swapped [B] bool, those
-            whose second side is written first.
+          order: is_stream [B] bool, the monolingual rows; swapped [B] bool, the rows
+            whose second side comes first.
         """
         is_stream, swapped = order["is_stream"], order["swapped"]
         num_raw = np.minimum(example.length, length - 4).astype(np.int64)
@@ -219,7 +219,7 @@ class Objective(objectives.Objective):
         return text, np.where(size[:, 0] > 0, size[:, 0] + 2, 0)
 
     def _types_of_rows(self, corpus: np.ndarray) -> np.ndarray:
-        """[B, 2] int32: the languages of each row; -1: it has no second one."""
+        """[B, 2] int32: the languages of each row; -1: no second language."""
         types = self._token_types
         if len(types) > 1 and corpus.max(initial=0) >= len(types):
             raise UserError(
@@ -264,14 +264,14 @@ class Objective(objectives.Objective):
         )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
-        """Terms: tlm, or clm of next tokens; and accuracy (a metric)."""
+        """Terms: tlm, or clm with predict next; and accuracy (a metric)."""
         readout = net.readout(net.states(batch, scored=batch["scored"]))
         name = "tlm" if self.predict == "masked" else "clm"
         return masked_cross_entropy(name, readout, batch), ()
 
 
 def _next_tokens(text: input_format.Text, vocab: VocabInfo) -> dict[str, np.ndarray]:
-    """scored, target, weight [B, L - 1]: at each position the token after it."""
+    """scored, target, weight [B, L - 1]; targets are the tokens after the positions."""
     position = np.arange(text.token.shape[1] - 1, dtype=np.int32)
     weight = position + 1 < text.length[:, None]
     return {
@@ -283,22 +283,22 @@ def _next_tokens(text: input_format.Text, vocab: VocabInfo) -> dict[str, np.ndar
 
 @functools.lru_cache(maxsize=8)
 def token_rates(count: bytes, alpha: float, rate: float) -> np.ndarray:
-    """[V]: the probability that a token is chosen, of tokens with these counts.
+    """[V]: the probability that a token is chosen, from counts of the tokens.
 
-    XLM's code draws a fraction `rate` of a batch's tokens in turn without replacement,
-    with weights w = count ** -alpha (trainer.py, mask_out). In a large batch each token
-    then is chosen with probability 1 - exp(-s w), where s is such that a fraction
-    `rate` of the text is: the least of exponential variables (Efraimidis and Spirakis
-    2006). This needs no other row of the batch.
+    XLM's code draws a fraction `rate` of a batch's tokens without replacement, with
+    weights w = count ** -alpha (trainer.py, mask_out). In a large batch this chooses
+    each token with probability 1 - exp(-s w), where s makes the expected fraction of
+    chosen tokens `rate` (Efraimidis and Spirakis 2006: the smallest exponential
+    variables). So rows do not depend on each other.
 
     Args:
-      count: of the V tokens, [V] int64; at least one is above 0.
+      count: the bytes of the V tokens' counts, int64; at least one is above 0.
     """
     counts = np.frombuffer(count, np.int64)
     weight = np.maximum(counts, 1.0) ** -alpha
     fraction_V = counts / counts.sum()
     scale, missing = 0.0, rate
-    while missing > 1e-6 * rate:  # Newton's steps; from below, as the sum is concave
+    while missing > 1e-6 * rate:  # Newton's steps from below, since the sum is concave
         scale += missing / (fraction_V @ (weight * np.exp(-scale * weight)))
         missing = rate - fraction_V @ -np.expm1(-scale * weight)
     return -np.expm1(-scale * weight)

@@ -29,13 +29,13 @@ from research.objectives.losses.cross_entropy import Term
 class Objective(task_input.Task):
     """Reads the words of a document; the first token of a word has its tag.
 
-    The last layer reads that token's state alone (Devlin et al. 2019, 5.3). Words past
-    the end of the row are not scored here; evaluations count them as predicted "O".
+    The last layer reads only that token's state (Devlin et al. 2019, 5.3). Words past
+    the end of the row are not scored; evaluations count them as predicted "O".
 
-    linear  each word's tag by itself: a softmax.
-    crf     the tags of a row together, by a linear-chain CRF over these logits (Lample
-            et al. 2016); predicted tags are the best sequence (Viterbi). The loss is
-            that of sequences, divided by the number of words as with linear.
+    linear  a softmax for each word's tag.
+    crf     a linear-chain CRF over these logits (Lample et al. 2016); predicted tags
+            are the best sequence (Viterbi). The loss is -log p of the sequences of
+            tags, divided by the number of words as with linear.
 
     With optimizer.frozen=token,embeddings,stack the network is not tuned, and the head
     learns from `features` and `lstm_layers` (Devlin et al. 2019, section 5.3: concat,
@@ -56,7 +56,7 @@ class Objective(task_input.Task):
         return TextSpec("document", room, label="tags", arrays=("tags",))
 
     def row_length(self, first_length: np.ndarray, length: np.ndarray) -> np.ndarray:
-        """[n]: columns of rows of `length` raw tokens, `first_length` in one part."""
+        """[n]: lengths for `length` raw tokens, `first_length` in the first part."""
         return length + self.num_specials(1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
@@ -65,7 +65,7 @@ class Objective(task_input.Task):
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the words; their tags are what is hidden."""
+        """Lays out the words; their tags are hidden."""
         whole = example._replace(first_length=example.length)
         begin, size = task_input.two_parts(whole, self.text_spec(length).length)
         _, batch = self.lay_out(example, begin, size, vocab, length)
@@ -110,7 +110,7 @@ class Objective(task_input.Task):
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
-        """tag [B, L] int32, the most likely; weight [B, L], 1 where words begin."""
+        """tag [B, L] int32, the predicted tags; weight [B, L], 1 where words begin."""
         logits_BLN = net.head("tag", net.features(batch))
         tag = self._tags(net, logits_BLN, batch)
         return {"tag": tag, "weight": batch["weight"]}
@@ -124,5 +124,5 @@ class Objective(task_input.Task):
 
 
 def _transition(net: Any, logits_BLN: jax.Array) -> jax.Array:
-    """The CRF's transitions: a linear head reads the tag before (one-hot)."""
+    """The CRF's transitions: a linear head of the one-hot previous tag."""
     return net.head("transition", jnp.eye(logits_BLN.shape[2] + 1))

@@ -1,12 +1,12 @@
 """Entity replacement: predicts which mentions are replaced (WKLM, Xiong et al. 2020).
 
-Mentions are the entries of data.lexicon in a text. Some become another entity of their
-type, and the states before and after each mention predict which. Tokens outside
-mentions are masked as in BERT, at a lower rate.
+Mentions are the entries of data.lexicon in a text. Some are replaced by another entity
+of their type, and the states before and after each mention predict which. Tokens
+outside mentions are masked as in BERT, at a lower rate.
 """
 
 # B batch, L length, K masked positions, M mentions of a row, R raw tokens, W tokens of
-# a rewritten text, D width
+# the text with replaced mentions, D width
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -50,11 +50,11 @@ class Objective(objectives.Objective):
     """Reads bos, L - 2 tokens, eos; a text that grows is truncated at its end.
 
     Each mention is replaced with probability `replace_rate`, but never two in
-    succession, and by each entity of its type with equal probability. A row has at most
-    M mentions (a fourth of its tokens), drawn at random; the others are plain text, as
-    are those whose type has no other entity.
+    succession; the new entity is drawn uniformly from its type. A row has at most M
+    mentions (a quarter of its tokens), drawn at random; other mentions are plain text,
+    as are those whose type has no other entity.
 
-    Released code is that of the first author: xwhan/fairseq-wklm, branch
+    "Released code" is the first author's: xwhan/fairseq-wklm, branch
     knowledge_pretrain, kdn_model.py, kdn_dataset.py and preprocess_kdn.py.
     """
 
@@ -97,7 +97,7 @@ class Objective(objectives.Objective):
 
     @property
     def min_length(self) -> int:
-        """bos, a token, eos; of pieces, which need a mention, another token."""
+        """bos, a token, eos; with text_unit pieces, which need a mention, one more."""
         return 3 + (self.text_unit == "pieces")
 
     def num_scored(self, length: int) -> int:
@@ -150,7 +150,7 @@ class Objective(objectives.Objective):
         return input_format.full_input(token, num_tokens) | masked | mentions
 
     def _num_masked(self, num_tokens: np.ndarray, length: int) -> np.ndarray:
-        """[B]: the tokens that are chosen of `num_tokens` [B], specials included."""
+        """[B]: how many of `num_tokens` [B], including specials, are chosen."""
         most = self.num_scored(length)
         if self.masks == "outside":
             return mask_budget(num_tokens, self.rate, most)
@@ -167,7 +167,8 @@ class Objective(objectives.Objective):
     ) -> dict[str, np.ndarray]:
         """Chooses `count` [B] tokens of `token` [B, L], and masks them in place.
 
-        inside: [B, L - 2] bool, the raw tokens that are in mentions.
+        Args:
+          inside: [B, L - 2] bool, raw tokens in mentions.
         """
         candidate = ~vocab.is_special[token]
         free = candidate.copy()
@@ -186,7 +187,7 @@ class Objective(objectives.Objective):
         )
 
     def for_scoring(self) -> mlm.Objective:
-        """Masked tokens alone: the same network, and the same loss of them."""
+        """`mlm`, which has the same network and the same loss of masked tokens."""
         return mlm.Objective()
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
@@ -213,7 +214,7 @@ class Objective(objectives.Objective):
             before, after = (net.readout(side)[0] for side in (before, after))
         both_BM2D = jnp.concatenate([before, after], axis=-1)
         values = net.head("entity", both_BM2D)
-        # Of two values, the log-odds of the second.
+        # Two values give the log-odds of the second.
         logits = values[..., -1] - (values[..., 0] if self.head == "softmax" else 0)
         replaced, weight = batch["replaced"], batch["mention_weight"]
         term, correct = binary_cross_entropy(logits, replaced, weight)
@@ -244,14 +245,14 @@ def replaceable_entries(
 def choose_replaced(key: np.ndarray, scored: np.ndarray, rate: float) -> np.ndarray:
     """[B, R] bool: which of the mentions `scored` [B, R] to replace.
 
-    Each is chosen with probability `rate`, but never two in succession: the first of a
-    row with `rate`, any other with rate / (1 - rate) if the one before it is not.
+    Each is replaced with probability `rate`, but never two in succession: the first of
+    a row with `rate`, others with rate / (1 - rate) if the one before is not replaced.
     """
     row, position = np.nonzero(scored)
     first = np.append(True, np.diff(row) > 0)[: len(row)]
     draw = counter_rng.uniform(key, "replace", scored.shape[1])[row, position]
     eligible = draw < np.where(first, rate, rate / (1 - rate))
-    # Of eligible mentions in succession the first, third, ... are chosen.
+    # The first, third, ... of successive eligible mentions are chosen.
     number = np.arange(len(row))
     run_start = np.maximum.accumulate(np.where(first | ~eligible, number, 0))
     begin = run_start + ~eligible[run_start]
@@ -263,7 +264,7 @@ def choose_replaced(key: np.ndarray, scored: np.ndarray, rate: float) -> np.ndar
 def other_entity(key: np.ndarray, entry: np.ndarray, lexicon: Lexicon) -> np.ndarray:
     """[B, R] int64: another entry of the type of `entry` [B, R], drawn uniformly.
 
-    Arbitrary where there is none.
+    The result is arbitrary where there is no other entry.
     """
     by_type = np.argsort(lexicon.entry_type, kind="stable")
     count = np.bincount(lexicon.entry_type)
@@ -277,13 +278,13 @@ def other_entity(key: np.ndarray, entry: np.ndarray, lexicon: Lexicon) -> np.nda
 
 
 class ReplacedText(NamedTuple):
-    """A text with replaced entities, W tokens a row at most."""
+    """A text with replaced entities, at most W tokens for each row."""
 
     example: Example
     inside: np.ndarray  # [B, W] bool: the token is in a mention
-    begin: np.ndarray  # [B, R]: position in the new text where a raw token begins
-    end: np.ndarray  # [B, R]: position after it; of a mention's first token: after all
-    # of the mention
+    begin: np.ndarray  # [B, R]: position of each raw token in the new text
+    end: np.ndarray  # [B, R]: position after it; for the first token of a mention, the
+    # position after the mention
 
 
 def replace_entities(
@@ -291,7 +292,8 @@ def replace_entities(
 ) -> ReplacedText:
     """The text with entities `new` where they are not -1.
 
-    entry, new: [B, R], -1 where no mention begins.
+    Args:
+      entry, new: [B, R], -1 where no mention begins.
     """
     num_rows, num_raw = entry.shape
     row, position = np.nonzero(entry >= 0)
@@ -336,7 +338,7 @@ def _mention_arrays(
 ) -> dict[str, np.ndarray]:
     """before, after, replaced, mention_weight [B, M] of the scored mentions.
 
-    One that is truncated by the end of the text has weight 0.
+    A mention that is truncated by the end of the text has weight 0.
     """
     width = text.example.token.shape[1]
     scored = scored & (text.end <= width)

@@ -1,7 +1,7 @@
 """BART's noises: words are masked, deleted, infilled or added; sentences are permuted.
 
-Each noise is a function of a text and a key, so any of them can follow one another.
-Special tokens in a text (a separator between documents, a mask) are no words and are
+Each noise is a function of a text and a key, so noises can be applied in any order.
+Special tokens of a text (a separator between documents, a mask) are not words and stay
 unchanged.
 """
 
@@ -18,7 +18,7 @@ from research.objectives.corruption import spans
 
 
 class NoisyText(NamedTuple):
-    """Rows of tokens; W is the most tokens that the noises together may produce."""
+    """Rows of tokens; W is the most tokens that all noises can produce together."""
 
     token: np.ndarray  # [B, W] int32, pad beyond `length`
     flags: np.ndarray  # [B, W] uint8
@@ -37,13 +37,13 @@ class Words(NamedTuple):
     first: np.ndarray  # flat index of each word's first token, row by row
     size: np.ndarray  # tokens of each word, row by row
     valid: np.ndarray  # [B, M] bool: word m exists
-    span_limit: np.ndarray  # [B, M]: the first word that no span from here may cover
+    span_limit: np.ndarray  # [B, M]: the word before which spans that start here end
 
 
 def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
     """The words of a text: by their flags (`unit` "word"), or each token ("token").
 
-    No span covers a token that is no word.
+    Spans do not cross special tokens.
     """
     candidate = text.valid & ~vocab.is_special[text.token]
     start = candidate if unit == "token" else (text.flags & WORD) > 0
@@ -52,7 +52,7 @@ def find_words(text: NoisyText, vocab: VocabInfo, unit: str) -> Words:
     count = np.bincount(row, minlength=len(candidate))
     valid = np.arange(count.max(initial=0)) < count[:, None]
     number = np.nonzero(valid)[1]
-    is_last = np.append(first[1:], -1) != first + size  # no word follows at once
+    is_last = np.append(first[1:], -1) != first + size  # no adjacent word follows
     is_last |= np.append(row[1:], -1) != row
     last = np.flatnonzero(is_last)
     limit = np.full(valid.shape, valid.shape[1])
@@ -68,7 +68,8 @@ def ceil_fraction(rate: float, count: np.ndarray) -> np.ndarray:
 def permute_sentences(text: NoisyText, key: np.ndarray, rate: float) -> NoisyText:
     """Permutes a fraction `rate` of the sentences, rounded up, among themselves.
 
-    All orders of them are equally likely. What precedes the first flag is a sentence.
+    All orders are equally likely. The tokens before the first sentence flag count as a
+    sentence.
     """
     valid = text.valid
     start = valid & ((text.flags & SENTENCE) > 0)
@@ -96,7 +97,7 @@ def mask_words(
     """Masks every token of a fraction `rate` of the words, rounded up.
 
     Args:
-      random_fraction: fraction of the masks that is an ordinary token instead.
+      random_fraction: fraction of masks that are replaced by ordinary tokens.
     """
     chosen = _choose_words(text, key, "mask", vocab, rate, unit)
     return _replace_with_masks(text, chosen, key, "masked", vocab, random_fraction)
@@ -111,15 +112,16 @@ def delete_words(
 
 
 def draw_span_lengths(key: np.ndarray, budget: np.ndarray, poisson_lambda: float):
-    """Lengths of spans from Poisson(lambda) until they add up to the budget.
+    """Draws lengths of spans from Poisson(lambda) until they add up to the budget.
 
-    The last is trimmed to what is left, so it is never 0; a budget of 0 draws none.
+    The last one is trimmed to what is left of the budget, so it is never 0; for a
+    budget of 0 none is drawn.
 
     Args:
       key, budget: [B].
 
     Returns:
-      [B, D] int64, and which of them are drawn, [B, D] bool.
+      the lengths [B, D] int64, and which of them are drawn, [B, D] bool.
     """
     mean = poisson_lambda
     max_length = int(mean + 20 * math.sqrt(mean) + 20)
@@ -149,8 +151,8 @@ def infill_spans(
     """Replaces each span of words by one mask; a span of length 0 inserts a mask.
 
     The budget of `draw_span_lengths` is a fraction `rate` of the words, rounded up.
-    Spans begin at different words, all equally likely; spans that overlap are merged.
-    Empty spans are inserted anywhere, as long as there is room.
+    Spans begin at distinct words, all equally likely; spans that overlap are merged.
+    Masks of empty spans are inserted anywhere, as long as there is room.
     """
     words = find_words(text, vocab, unit)
     budget = ceil_fraction(rate, words.valid.sum(axis=1))
@@ -204,7 +206,7 @@ def rotate_text(text: NoisyText, key: np.ndarray, rate: float) -> NoisyText:
 
 
 def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
-    """[B, W] bool: tokens of a fraction of the words; all subsets equally likely."""
+    """[B, W] bool: the tokens of a random subset of the words, a fraction `rate`."""
     words = find_words(text, vocab, unit)
     count = ceil_fraction(rate, words.valid.sum(axis=1))
     chosen = counter_rng.choose_subset(key, role, words.valid, count)
@@ -212,7 +214,7 @@ def _choose_words(text, key, role, vocab, rate, unit) -> np.ndarray:
 
 
 def _assign_span_lengths(words, length, drawn, key) -> np.ndarray:
-    """[B, M]: how many words the span that begins at a word covers; 0: none begins."""
+    """[B, M]: number of words of the span that begins at each word; 0: none begins."""
     positive = drawn & (length > 0)
     count = positive.sum(axis=1)
     word = counter_rng.first_in_random_order(key, "begin", words.valid, count)
@@ -234,7 +236,7 @@ def _tokens_of_words(words: Words, chosen: np.ndarray) -> np.ndarray:
 def _replace_with_masks(
     text: NoisyText, chosen, key, role, vocab, random_fraction
 ) -> NoisyText:
-    """The text with masks, or a fraction of ordinary tokens, at `chosen` [B, W]."""
+    """The text with masks at `chosen` [B, W], a fraction of them ordinary tokens."""
     token = spans.replace_tokens(
         text.token,
         chosen,
@@ -248,7 +250,7 @@ def _replace_with_masks(
 
 
 def _keep(text: NoisyText, kept: np.ndarray, vocab: VocabInfo) -> NoisyText:
-    """The kept [B, W] tokens, moved together."""
+    """The text of the tokens that `kept` [B, W] marks, without gaps."""
     length = kept.sum(axis=1)
     valid = np.arange(kept.shape[1]) < length[:, None]
     token, flags = np.full_like(text.token, vocab.pad_id), np.zeros_like(text.flags)
@@ -257,7 +259,7 @@ def _keep(text: NoisyText, kept: np.ndarray, vocab: VocabInfo) -> NoisyText:
 
 
 def _reorder(text: NoisyText, order: np.ndarray) -> NoisyText:
-    """The text whose token i is token order[:, i] [B, W] of the given one."""
+    """The text whose token i is token order[:, i] of `text`, with order [B, W]."""
     return text._replace(
         token=np.take_along_axis(text.token, order, axis=1),
         flags=np.take_along_axis(text.flags, order, axis=1),

@@ -1,4 +1,4 @@
-"""The rows by which a masked language model scores texts: one for each token."""
+"""The rows with which a masked language model scores texts: one for each token."""
 
 # B rows, L length
 
@@ -12,17 +12,17 @@ METHODS = {
     "within_word_l2r": scoring.PSEUDO_LIKELIHOOD,
     "original": scoring.PSEUDO_LIKELIHOOD,
 }
-"""Score method, one of `scoring.HIDE`, -> what the score is."""
+"""Score method (one of `scoring.HIDE`) -> what its score is."""
 
 
 def score_rows(
     example: Example, scored: np.ndarray, vocab: VocabInfo, length: int, method: str
 ) -> scoring.ScoreRows:
-    """Rows of bos, text, eos, in each of which a scored token is masked.
+    """Rows bos, text, eos, one for each scored token, which is masked in it.
 
     Args:
       scored: [texts, R] bool, the tokens to score.
-      method: one of `scoring.HIDE`, which says what is masked beside the token.
+      method: one of `scoring.HIDE`; it decides what else is masked.
     """
     hidden = scoring.HIDE[method](example, scored)
     text = input_format.single(example.rows(hidden.text), vocab, length)

@@ -1,4 +1,4 @@
-"""What is masked as a whole: tokens, words, n-grams, spans, entries of a lexicon."""
+"""Units of masking: tokens, words, n-grams, spans, entries of a lexicon."""
 
 # B batch, L length, W words of a row, N words of a run
 
@@ -14,19 +14,19 @@ from research.objectives.inputs.input_format import Text
 
 MASK_UNITS = ("token", "word", "ngram", "span", "lexicon")
 MAX_WORDS = {"ngram": 3, "span": 10}
-"""Words of the longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
+"""Unit -> words of its longest run (Lan et al. 2020, 3.1; Joshi et al. 2020, 3.1)."""
 
 SPAN_P = 0.2
-"""p of the geometric distribution of a span's words (Joshi et al. 2020, 3.1)."""
+"""Parameter of the geometric distribution of span lengths (Joshi et al. 2020, 3.1)."""
 
 
 def run_lengths(unit: str, max_words: int = 0) -> np.ndarray:
     """[N] float64: the probability of a run of n = 1..max_words words.
 
     ngram: p(n) ~ 1/n (Lan et al. 2020, equation 1). span: geometric, truncated and
-    renormalised, so that the mean of up to 10 is the published 3.8.
+    renormalised, so that with at most 10 words the mean is the published 3.8.
 
-    max_words: 0: as published.
+    max_words: 0: the published maximum, MAX_WORDS.
     """
     n = np.arange(1, (max_words or MAX_WORDS[unit]) + 1)
     weight = {"ngram": 1 / n, "span": SPAN_P * (1 - SPAN_P) ** (n - 1)}[unit]
@@ -44,16 +44,17 @@ def choose_units(
     entry_types: str = "",
     candidates: str = "ordinary",
 ) -> np.ndarray:
-    """[B, L] bool: whole units of a text, at most `count` [B] tokens.
+    """[B, L] bool: randomly chosen whole units of a text, at most `count` [B] tokens.
 
-    token: exactly `count`, all subsets equally likely. word: in random order, each that
-    still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon: entries in
-    random order, each that still fits; then words outside all entries.
+    token: exactly `count`, all subsets equally likely. word: words in random order,
+    each that still fits. ngram: see `choose_runs`. span: see `choose_spans`. lexicon:
+    entries in random order, each that still fits; then words outside all entries.
 
     Args:
-      max_words: of an n-gram or span; 0: as published.
-      entry_types: of the lexicon, separated by commas. Unit lexicon: entries that are
-        chosen first ("": all); other units: entries that count as one word.
+      max_words: words of the longest n-gram or span; 0: the published maximum.
+      entry_types: types of the lexicon, separated by commas. With unit lexicon, entries
+        of these types are chosen first ("": all); with other units they count as one
+        word.
       candidates: one of `masking.TOKEN_SETS`.
 
     Raises:
@@ -85,7 +86,7 @@ def find_units(
     entry_types: str = "",
     candidates: str = "ordinary",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[B, L] bool each: a unit starts here; a token may be chosen.
+    """Where units start, and which tokens may be chosen, [B, L] bool each.
 
     Units are the words of `counter_rng.find_words`. Args: see `choose_units`.
 
@@ -108,7 +109,7 @@ def find_units(
 def find_entries(
     text: Text, vocab: VocabInfo, entry_types: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[B, L] bool each: an entry of the lexicon begins here; a token is in an entry.
+    """Where entries of the lexicon begin, and which tokens are in one, [B, L] bool.
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
@@ -124,7 +125,7 @@ def find_entries(
 
 
 def select_entries(vocab: VocabInfo, entry_types: str) -> tuple[Lexicon, np.ndarray]:
-    """The lexicon, and [E] bool: the entries of types separated by commas ("": all).
+    """The lexicon, and [E] bool: which entries have one of the types ("": all).
 
     Raises:
       UserError: there is no data.lexicon, or it has no such entry type.
@@ -153,19 +154,19 @@ def choose_runs(
     *,
     shorten: bool = True,
 ) -> np.ndarray:
-    """[B, L] bool: runs of whole words, tried at the words of a row in random order.
+    """[B, L] bool: runs of whole words, which start at words in random order.
 
-    The number of words of a run is drawn from `lengths`, truncated to the words there
-    are before a special or the text's end. A run that exceeds what is left of the
-    budget loses words until it fits. One that still does not fit, or overlaps an
-    earlier run, is skipped (google-research/albert, create_pretraining_data.py; that
-    code lets n-grams cross a special).
+    The number of words of a run is drawn from `lengths`, and limited to the words
+    before the next special or the text's end. A run that exceeds the rest of the budget
+    is shortened until it fits. If it still does not fit, or overlaps an earlier run, it
+    is skipped (google-research/albert, create_pretraining_data.py; that code lets
+    n-grams cross a special).
 
     Args:
       start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
       budget: [B] tokens.
       lengths: [N] probabilities of 1..N words.
-      shorten: whether a run may lose words; if not, it is skipped.
+      shorten: False: runs that exceed the rest of the budget are skipped.
     """
     words = _word_table(start, candidate, extra=len(lengths))
     order = words.shuffled(counter_rng.random_bits(key, role, start.shape[1]))
@@ -205,16 +206,17 @@ def choose_spans(
     budget: np.ndarray,
     lengths: np.ndarray,
 ) -> np.ndarray:
-    """[B, L] bool: spans of whole words, each from the word of a random token on.
+    """[B, L] bool: spans of whole words, each starting with the word of a random token.
 
-    The token is any candidate that is not yet chosen. The span's number of words is
-    drawn from `lengths`; words that are chosen already count, so that spans may touch
-    and merge. A span ends before a special or the text's end, and within a word where
-    the budget ends (facebookresearch/SpanBERT, masking.py, PairWithSpanMaskingScheme).
+    The token is any candidate that is not yet chosen. The number of words of a span is
+    drawn from `lengths`; words that are already chosen count, so spans may touch and
+    merge. A span ends before a special or the text's end, and in the middle of a word
+    where the budget ends (facebookresearch/SpanBERT, masking.py,
+    PairWithSpanMaskingScheme).
 
     Args:
       start, candidate: [B, L] bool; words are those of `counter_rng.find_words`.
-      budget: [B] tokens; exactly as many are chosen, where there are as many.
+      budget: [B] tokens; exactly as many are chosen, if the row has as many candidates.
       lengths: [N] probabilities of 1..N words.
     """
     words = _word_table(start, candidate, extra=len(lengths))
@@ -257,9 +259,9 @@ class _WordTable(NamedTuple):
     exists: np.ndarray  # bool
     begin: np.ndarray  # position of its first token
     end: np.ndarray  # position after its last token
-    joined: np.ndarray  # bool: it begins where the word before it ends
-    count: np.ndarray  # [B]: words of a row
-    size: np.ndarray  # tokens of each word of the batch in turn
+    joined: np.ndarray  # bool: it directly follows the word before it
+    count: np.ndarray  # [B]: number of words of a row
+    size: np.ndarray  # number of tokens of each word, row by row
 
     def shuffled(self, score: np.ndarray) -> np.ndarray:
         """[B, W]: words ordered by the scores [B, L] uint64 at their first tokens."""
@@ -274,7 +276,7 @@ class _WordTable(NamedTuple):
 def _least_of_words(
     bits: np.ndarray, candidate: np.ndarray, words: _WordTable
 ) -> np.ndarray:
-    """[B, L] uint64: at the first token of each word, the least of its tokens' bits."""
+    """[B, L] uint64: the least bits of a word's tokens, at its first token."""
     least = np.zeros_like(bits)
     if len(words.size):
         row = np.nonzero(words.exists)[0]
@@ -285,7 +287,11 @@ def _least_of_words(
 
 
 def _word_table(start: np.ndarray, candidate: np.ndarray, extra: int) -> _WordTable:
-    """The words of [B, L] bool, with `extra` columns at the right."""
+    """The table of the words that `start` and `candidate` [B, L] bool define.
+
+    Args:
+      extra: N, the number of columns without words.
+    """
     first, size = counter_rng.find_words(start, candidate)
     row, position = np.divmod(first, start.shape[1])
     count = np.bincount(row, minlength=len(start))

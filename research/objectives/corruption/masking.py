@@ -1,4 +1,4 @@
-"""Masked tokens: how many are chosen, what replaces them, and what is scored."""
+"""Masking of tokens: how many are chosen, what replaces them, and what is scored."""
 
 # B batch, L length, K scored positions, T trigrams of a row
 
@@ -16,27 +16,28 @@ from research.objectives.inputs import input_format
 
 ROUNDINGS = ("nearest", "up", "random")
 TOKEN_SETS = ("ordinary", "all")
-"""What may be chosen, or drawn as a random token: not specials, or everything. Only
-systems whose released code does so choose or draw specials."""
+"""Sets of tokens to choose or to draw random tokens from: without specials, or all.
+Only systems whose released code does so choose or draw specials."""
 RANDOM_TOKENS = (*TOKEN_SETS, "corpus")
-"""What random tokens are drawn from. corpus: ordinary tokens, as often as they occur in
+"""Distributions of random tokens. corpus: ordinary tokens, as frequent as they are in
 the training text (facebookresearch/SpanBERT, masking.py, span_masking)."""
 POSITION_DRAWS = ("distinct", "repeated")
-"""How positions are drawn: without replacement, or with it."""
+"""Ways to draw positions: without replacement, or with it."""
 DRAW_UNITS = ("token", "span")
 
 STAYS = "some of the chosen tokens stay as they are (Devlin et al. 2019, section 3.1)"
-"""Why an input shows tokens that are targets."""
+"""The reason for which an input shows tokens that are targets."""
 
 TRIGRAM_ORDERS = np.array(list(itertools.permutations(range(3))))
-"""[6, 3]: all orders of a trigram."""
+"""All orders of a trigram, [6, 3]."""
 
 
 def max_masked(rate: float, length: int, *, independent: bool = False) -> int:
     """ceil(rate * length): 20 at rate 0.15 and length 128, 77 at 512.
 
-    independent: tokens are chosen by `choose_independently`: six standard deviations
-      more, 44 at length 128.
+    Args:
+      independent: tokens are chosen by `choose_independently`; six standard deviations
+        are added, which gives 44 at length 128.
     """
     deviation = math.sqrt(rate * (1 - rate) * length) if independent else 0.0
     return min(length, math.ceil(rate * length + 6 * deviation - 1e-9))
@@ -52,11 +53,12 @@ def mask_budget(
 ) -> np.ndarray:
     """[B]: how many of a row's `num_tokens` [B] tokens to mask, at most `max_count`.
 
-    rounding: of rate * tokens.
-      nearest: to the nearest integer, ties to the even one, and at least 1 (BERT).
-      up: to the next integer.
-      random: floor(rate * tokens + u) with u uniform in [0, 1), keyed by row
-        (fairseq): its mean is rate * tokens, and it may be 0.
+    Args:
+      rounding: how rate * tokens is rounded.
+        nearest: to the nearest integer, ties to even, and at least 1 (BERT).
+        up: to the next larger integer.
+        random: floor(rate * tokens + u) with u uniform in [0, 1), drawn by row
+          (fairseq): the mean is rate * tokens, and the result may be 0.
     """
     exact = rate * num_tokens
     if rounding == "random":
@@ -69,10 +71,10 @@ def mask_budget(
 
 
 def random_ids(bits: np.ndarray, vocab: VocabInfo, random_tokens: str) -> np.ndarray:
-    """Tokens, drawn from one of RANDOM_TOKENS by the low 32 bits of each `bits`.
+    """Random tokens from one of RANDOM_TOKENS, by the low 32 bits of each of `bits`.
 
     Raises:
-      UserError: corpus, but the text has no counts of tokens.
+      UserError: `random_tokens` is corpus, but the text has no counts of tokens.
     """
     bits = bits & np.uint64(2**32 - 1)
     if random_tokens == "corpus":
@@ -112,8 +114,8 @@ def mask_random_tokens(
 ) -> dict[str, np.ndarray]:
     """BERT's masking of single tokens: overwrites `token` [B, L] in place.
 
-    Chosen are round(rate * num_tokens) of the candidates [B, L] of a row, at most
-    `max_count`, at distinct positions; see `replace_chosen` for what they become.
+    It chooses round(rate * num_tokens) of the candidates [B, L] of a row, at most
+    `max_count`, at distinct positions, and replaces them by `replace_chosen`.
 
     Returns:
       scored, target, weight [B, K] with K = `max_count`.
@@ -145,10 +147,10 @@ def mask_drawn_positions(
 ) -> dict[str, np.ndarray]:
     """ELECTRA's masking: positions drawn with replacement; overwrites `token` [B, L].
 
-    Of round(rate * num_tokens) draws, at most `max_count`, each is a candidate [B, L]
-    and becomes the mask token with probability `mask_fraction`; a position is masked if
-    one of its draws is, and is a target as often as it is drawn (google-research/
-    electra, pretrain/pretrain_helpers.py, mask and scatter_update).
+    It draws round(rate * num_tokens) candidates [B, L], at most `max_count`. Each draw
+    becomes the mask token with probability `mask_fraction`. A position is masked if one
+    of its draws is, and is a target as often as it is drawn (google-research/electra,
+    pretrain/pretrain_helpers.py, mask and scatter_update).
 
     Returns:
       scored, target, weight [B, K] with K = `max_count`; scored ascends.
@@ -180,15 +182,15 @@ def choose_independently(
     rate: np.ndarray | float,
     max_count: int,
 ) -> np.ndarray:
-    """[B, L] bool: each unit is chosen by itself, with the rate at its first token.
+    """[B, L] bool: each unit is chosen independently, with the rate at its first token.
 
     So the number of chosen tokens varies from row to row (PaddlePaddle/ERNIE,
-    batching.py, mask; facebookresearch/XLM, trainer.py, mask_out). Of a row with more
-    than `max_count` chosen tokens a random subset of that size stays.
+    batching.py, mask; facebookresearch/XLM, trainer.py, mask_out). If a row has more
+    than `max_count` chosen tokens, a random subset of that size stays chosen.
 
     Args:
       start, candidate: [B, L] bool; units are the words of `counter_rng.find_words`.
-      rate: probability, or [B, L].
+      rate: the probability, or probabilities [B, L].
     """
     length = candidate.shape[1]
     first, size = counter_rng.find_words(start, candidate)
@@ -215,12 +217,12 @@ def replace_chosen(
 ) -> dict[str, np.ndarray]:
     """Overwrites the chosen positions [B, L] of `token` in place.
 
-    Each becomes the mask token or a random one (which may be the same), or stays.
+    Each becomes the mask token, or a random token (which may be the same), or stays.
 
     Args:
-      mask_fraction, random_fraction: probabilities of the first two.
-      draw_unit: token: drawn for each position. span: drawn once for each unbroken run
-        of chosen positions; random tokens are still drawn one by one.
+      mask_fraction, random_fraction: probabilities of a mask and of a random token.
+      draw_unit: token: this is drawn for each position. span: it is drawn once for each
+        contiguous run of chosen positions; random tokens still differ.
       random_tokens: one of RANDOM_TOKENS.
 
     Returns:
@@ -246,9 +248,9 @@ def span_boundaries(
 ) -> dict[str, np.ndarray]:
     """left, right, offset [B, K] of the span of each scored position.
 
-    left and right are the unmasked positions next to the span, and offset counts
-    positions of the span from 0. A span is an unbroken run of scored positions (Joshi
-    et al. 2020, 3.2). A span beside a `special` [B, L] is not predicted from it: its
+    left and right are the unmasked positions beside the span; offset is the position in
+    the span, from 0. A span is a contiguous run of scored positions (Joshi et al. 2020,
+    3.2). A span beside a `special` [B, L] is not predicted from its boundaries: its
     offsets are NEVER (facebookresearch/SpanBERT, masking.py, span_masking).
     """
     used = weight > 0
@@ -263,7 +265,7 @@ def span_boundaries(
 
 
 def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[B, K] each: the first and the last slot of the span of each slot."""
+    """The first and the last slot of the span of each slot, [B, K] each."""
     slot = np.arange(scored.shape[1])
     follows = used[:, 1:] & (np.diff(scored, axis=1) == 1)
     begins = np.pad(~follows, [(0, 0), (1, 0)], constant_values=True)
@@ -274,7 +276,7 @@ def _span_slots(scored: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def num_trigrams(num_tokens, rate: float):
-    """round(rate * tokens / 3), ties to the even number."""
+    """round(rate * tokens / 3), ties to even."""
     return np.rint(rate * np.asarray(num_tokens) / 3).astype(np.int64)
 
 
@@ -292,8 +294,7 @@ def shuffle_trigrams(
     All six orders are equally likely, the original included (Wang et al. 2020, 2.2).
 
     Returns:
-      scored, target, weight [B, 3 * max_count]: the target of a position is its
-      original token.
+      scored, target, weight [B, 3 * max_count]; targets are the original tokens.
     """
     every = np.ones(candidate.shape, bool)
     three = np.array([0.0, 0.0, 1.0])

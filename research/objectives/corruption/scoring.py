@@ -1,4 +1,4 @@
-"""Rows that score a text: corruption that is told what to hide."""
+"""Rows that score a text: corruption of given tokens."""
 
 # B texts, R raw tokens, N rows
 
@@ -12,19 +12,19 @@ from research.batch import WORD, Example
 from research.errors import UserError
 
 LIKELIHOOD, PSEUDO_LIKELIHOOD, ENERGY = "likelihood", "pseudo-likelihood", "energy"
-"""What exp(score) is: p(text), by the chain rule; a product of p(part | all others); or
-the exponential of minus a detector's energy, which is no probability of a text."""
+"""Meanings of exp(score): p(text), by the chain rule; the product of p(token | others);
+exp(-energy) of a discriminator, which is not a probability of the text."""
 
 
 class ScoreRows(NamedTuple):
-    """Rows of a batch; the score of a text is minus what they add to the loss."""
+    """Rows of a batch; the score of a text is minus the sum of its rows' losses."""
 
-    text: np.ndarray  # [N] int64, the text that each row scores a part of
+    text: np.ndarray  # [N] int64, the text of which each row scores some tokens
     arrays: dict[str, np.ndarray]  # [N, ...], as `corrupt` returns them
 
 
 class HiddenTokens(NamedTuple):
-    """Rows, in each of which a token or a word of a text is hidden."""
+    """Rows, each with a hidden token or word of a text."""
 
     text: np.ndarray  # [N] int64
     first: np.ndarray  # [N] int64, the first hidden token
@@ -38,10 +38,10 @@ def hide_tokens(
 
     Args:
       scored: [B, R] bool.
-      rest_of_word: whether the later tokens of its word are hidden too (Kauf and
-        Ivanova 2023, PLL-word-l2r: adapted_minicons/scorer.py, "within_word_l2r"), or
-        only the token (Salazar et al. 2020: mlm-scoring, scorers.py, _ids_to_masked).
-        Specials are neither hidden nor scored in either.
+      rest_of_word: also hide the later tokens of its word (Kauf and Ivanova 2023,
+        PLL-word-l2r: adapted_minicons/scorer.py, "within_word_l2r"); False: only the
+        token (Salazar et al. 2020: mlm-scoring, scorers.py, _ids_to_masked). Specials
+        are never hidden or scored.
     """
     text, first = np.nonzero(scored)
     index = np.arange(scored.shape[1])
@@ -53,7 +53,7 @@ def hide_tokens(
 
 
 def hide_words(example: Example, scored: np.ndarray) -> HiddenTokens:
-    """A row for each word that has scored tokens, which are hidden in it."""
+    """A row for each word with scored tokens, which are hidden in it."""
     word = _word_numbers(example)
     before = np.pad(np.where(scored, word, -1), [(0, 0), (1, 0)], constant_values=-1)
     text, first = np.nonzero(scored & (word != before[:, :-1]))
@@ -66,7 +66,7 @@ def _word_numbers(example: Example) -> np.ndarray:
 
 
 def _same_word(example: Example, text: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """[N, R] bool: tokens of the word of the token `first` [N] of a text [N]."""
+    """[N, R] bool: the tokens in the same word as token `first` [N] of `text` [N]."""
     word = _word_numbers(example)[text]
     return word == np.take_along_axis(word, first[:, None], axis=1)
 
@@ -77,14 +77,14 @@ HIDE: dict[str, Callable[[Example, np.ndarray], HiddenTokens]] = {
     "infill_words": hide_words,
     "infill_tokens": hide_tokens,
 }
-"""Score method -> what it hides, of (example, scored)."""
+"""Score method -> function of (example, scored) that chooses what it hides."""
 
 INFILL_METHODS = {"infill_words": PSEUDO_LIKELIHOOD, "infill_tokens": PSEUDO_LIKELIHOOD}
-"""Of encoder-decoders: a word is hidden from the encoder and written by the decoder,
-each token given those before it, which is within-word left to right; or single tokens.
-It is Salazar et al.'s pseudo-log-likelihood, with the decoder as the predictor."""
+"""Score methods of encoder-decoders: a word is hidden from the encoder, and the decoder
+predicts its tokens from left to right; or the same with single tokens. This is Salazar
+et al.'s pseudo-log-likelihood with the decoder as the predictor."""
 
 
 def refuse(what: str) -> Any:
-    """Raises UserError: this variant of an objective gives no score."""
+    """Raises UserError: this variant of an objective cannot score texts."""
     raise UserError(f"{what} gives texts no score: score a run of another variant")

@@ -1,4 +1,4 @@
-"""Noise masks over a text, and what replaces the tokens they hide.
+"""Noise masks over a text, and what replaces the hidden tokens.
 
 Lengths and draws follow T5 (Raffel et al. 2020, section 3.1.4, and the released code).
 """
@@ -16,29 +16,29 @@ from research.data import counter_rng
 from research.objectives.corruption.masking import random_ids
 
 NUM_DEVIATIONS = 4
-"""Standard deviations above its mean that an iid noise mask has room for: one text in
-30,000 exceeds them, and its remaining tokens stay clear."""
+"""Standard deviations above the mean for which an iid noise mask has room. One text in
+30,000 exceeds them; its remaining tokens are not hidden."""
 
 
 class Counts(NamedTuple):
-    """Of a text of n tokens: how many are hidden, and in how many spans."""
+    """How many tokens of a text are hidden, and in how many spans."""
 
     hidden: np.ndarray
     spans: np.ndarray
 
 
 class Runs(NamedTuple):
-    """Runs of a text, [B, R] each: clear runs and hidden runs alternate."""
+    """Runs of a text, [B, R] each; visible and hidden runs alternate."""
 
-    run: np.ndarray  # number of the run; run // 2 counts the runs of the same sort
-    start: np.ndarray  # the first token of a run; nowhere in a text that hides nothing
+    run: np.ndarray  # number of the run; run // 2 counts runs of the same type
+    start: np.ndarray  # bool: the first token of a run; False if nothing is hidden
 
 
 def span_counts(num_raw, rate: float, mean_span: float) -> Counts:
     """Counts for texts of `num_raw` tokens (any shape); ties round to even.
 
-    The only code that computes them, so that a text always fits the lengths. A text of
-    one token hides nothing.
+    All lengths are computed from these counts, so a text always fits. In a text of one
+    token nothing is hidden.
     """
     num_raw = np.asarray(num_raw)
     hidden = np.maximum(np.rint(num_raw * rate).astype(np.int64), 1)
@@ -52,8 +52,8 @@ def random_spans_noise_mask(
 ) -> np.ndarray:
     """[B, R] bool: a fixed number of tokens in a fixed number of spans.
 
-    A text starts clear and ends hidden. All ways to divide the hidden tokens into
-    spans, and the clear tokens into the runs before each, are equally likely.
+    A text starts with a visible run and ends with a hidden one. All ways to divide the
+    hidden tokens into spans, and the visible tokens into runs, are equally likely.
 
     Args:
       num_raw: [B].
@@ -74,9 +74,9 @@ def random_spans_noise_mask(
 
 
 def max_iid_counts(num_raw: int, rate: float) -> Counts:
-    """What an iid noise mask has room for: its mean and `NUM_DEVIATIONS` deviations.
+    """The most counts of an iid noise mask: mean plus `NUM_DEVIATIONS` deviations.
 
-    The number of runs of n tosses has the variance n pq (1 - 3 pq), q = 1 - p.
+    The number of runs in n Bernoulli trials has variance n pq (1 - 3 pq), q = 1 - p.
     """
     pq = rate * (1 - rate)
     deviation = NUM_DEVIATIONS * math.sqrt(num_raw * pq)
@@ -92,7 +92,7 @@ def iid_noise_mask(
 ) -> np.ndarray:
     """[B, R] bool: each token is hidden independently, with probability `rate`.
 
-    What exceeds the first `room.hidden` tokens, or `room.spans` runs, stays clear.
+    Tokens past the first `room.hidden`, or past `room.spans` runs, are not hidden.
     """
     valid = np.arange(width) < num_raw[:, None]
     hidden = (counter_rng.uniform(key, "iid", width) < rate) & valid
@@ -105,7 +105,7 @@ def iid_noise_mask(
 
 
 def max_suffix(num_raw, rate: float):
-    """The longest suffix that `suffix_noise_mask` hides of `num_raw` (any shape)."""
+    """The longest suffix that `suffix_noise_mask` hides in `num_raw` tokens."""
     num_raw = np.asarray(num_raw)
     longest = np.rint(2 * rate * num_raw).astype(np.int64) - 1
     return np.clip(longest, np.minimum(1, num_raw - 1), num_raw - 1)
@@ -114,10 +114,10 @@ def max_suffix(num_raw, rate: float):
 def suffix_noise_mask(
     key: np.ndarray, num_raw: np.ndarray, width: int, rate: float
 ) -> np.ndarray:
-    """[B, R] bool: a suffix of each text, of uniform length with mean `rate` of it.
+    """[B, R] bool: a suffix of each text, of uniform length; its mean is `rate`.
 
-    At rate 0.5 the text is cut at a uniform position with a token on either side (T5's
-    prefix language model); a text of one token stays clear.
+    At rate 0.5 the text is cut at a uniform position between two tokens (T5's prefix
+    language model); in a text of one token nothing is hidden.
     """
     longest = max_suffix(num_raw, rate)
     hidden = (counter_rng.uniform(key, "rest", 1)[:, 0] * longest).astype(np.int64) + 1
@@ -128,7 +128,7 @@ def suffix_noise_mask(
 
 
 def find_runs(hidden: np.ndarray, valid: np.ndarray) -> Runs:
-    """The runs of texts whose tokens are `valid` [B, R] and partly `hidden` [B, R]."""
+    """The runs of texts, given which tokens are `valid` and `hidden` [B, R]."""
     start = np.empty_like(hidden)
     start[:, :1] = True
     start[:, 1:] = hidden[:, 1:] != hidden[:, :-1]
@@ -147,12 +147,12 @@ def replace_tokens(
     random_tokens: str = "ordinary",
     role: str = "replace",
 ) -> np.ndarray:
-    """Tokens [B, R] whose hidden [B, R] ones are replaced, each independently.
+    """Replaces the hidden [B, R] ones of tokens [B, R], each independently.
 
     Args:
-      mask_fraction: fraction that becomes the mask token.
-      random_fraction: fraction that becomes a random token, which may be the same.
-        The rest is unchanged.
+      mask_fraction: fraction of hidden tokens that becomes the mask token.
+      random_fraction: fraction that becomes a random token, which may be the same; the
+        rest is unchanged.
       random_tokens: one of `masking.RANDOM_TOKENS`.
     """
     flat_index = np.flatnonzero(hidden)
@@ -170,7 +170,7 @@ def replace_tokens(
 def shuffle_tokens(
     token: np.ndarray, moving: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
-    """Tokens [B, R], of which the `moving` [B, R] ones are permuted at random."""
+    """Tokens [B, R] with the `moving` [B, R] ones permuted at random."""
     count = moving.sum(axis=1)
     order = counter_rng.first_in_random_order(key, "shuffle", moving, count)
     valid = np.arange(order.shape[1]) < count[:, None]
@@ -182,9 +182,12 @@ def shuffle_tokens(
 def insert_sentinels(
     token: np.ndarray, kept: np.ndarray, runs: Runs, vocab: VocabInfo
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [B, R], and which of them stay: each run not kept becomes one sentinel.
+    """Replaces each run that is not kept by one sentinel.
 
-    Clear runs and hidden runs each count their sentinels from the first.
+    The sentinels of visible runs and of hidden runs are counted separately.
+
+    Returns:
+      tokens [B, R], and which of them remain [B, R].
     """
     first = runs.start & ~kept
     marked = np.array(token, np.int32)
@@ -193,9 +196,9 @@ def insert_sentinels(
 
 
 class Lengths(NamedTuple):
-    """The text and the target that go with an encoder of length L."""
+    """The lengths of text and target for an encoder of length L."""
 
-    raw: int  # tokens of text
+    raw: int  # raw tokens
     target: int  # the decoder's length
 
 
@@ -203,9 +206,9 @@ class Lengths(NamedTuple):
 def span_corruption_lengths(
     length: int, rate: float, mean_span: float, replacement="sentinel", target="spans"
 ) -> Lengths:
-    """The most text that fits an encoder of length L: (512, 0.15, 3) -> (568, 114).
+    """The longest text for an encoder of length L: (512, 0.15, 3) -> (568, 114).
 
-    At rate 0.5 targets may come out longer than inputs; both then lose a token.
+    At rate 0.5 targets can be longer than inputs; then both lose a token.
     """
 
     def sizes(num_raw):

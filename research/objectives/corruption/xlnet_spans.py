@@ -1,4 +1,4 @@
-"""XLNet's spans: chosen from left to right, each amid context in proportion."""
+"""XLNet's spans: chosen from left to right, each with context in proportion."""
 
 # B batch, L length, P parts of a row
 
@@ -21,18 +21,18 @@ def choose_spans(
 ) -> np.ndarray:
     """[B, L] bool: spans chosen from left to right in parts [begin, end) of each row.
 
-    A span has n <= max_span tokens with p ~ 1/n, cut to what is left of the goal. It is
-    surrounded by context_ratio * n further tokens, divided at random between its left
-    and its right, and begins at the next `start` that has n candidates ahead. A part
-    ends with the first span that does not fit into it (XLNet, released code).
+    A span has n <= max_span tokens with p ~ 1/n, limited by the rest of the goal. Its
+    context is context_ratio * n further tokens, divided at random between left and
+    right. It begins at the next `start` that is followed by n candidates. A part ends
+    with the first span that does not fit into it (XLNet, released code).
 
     Args:
       key: [B] uint64.
-      role: names the stream of random numbers.
-      start: [B, L] bool, tokens that a span may begin at.
+      role: name of the stream of random numbers.
+      start: [B, L] bool, tokens at which a span may begin.
       candidate: [B, L] bool, tokens that may be chosen.
-      begin, end: [B, P] int, the parts of a row.
-      goal: [B, P] int, tokens to choose in each part at most.
+      begin, end: [B, P] int, the ends of the parts of a row.
+      goal: [B, P] int, the most tokens to choose in each part.
       max_span: tokens of the longest span.
       context_ratio: context tokens for each chosen token.
     """
@@ -68,13 +68,13 @@ def choose_spans(
 
 
 def _span_starts(start: np.ndarray, candidate: np.ndarray, max_span: int):
-    """Where the next span of n tokens may begin, at or after position of [B, L + 1].
+    """Where the next span of n tokens may begin, at or after each position.
 
-    It is span_start[nth[n, position]], both positions flat; a row's position L means
-    that no span of n tokens follows.
+    It is span_start[nth[n, position]], with flat positions in [B, L + 1]; position L of
+    a row means that no span of n tokens follows.
 
     Returns:
-      span_start: flat positions in order, for one n after the other.
+      span_start: flat positions in ascending order, for one n after the other.
       nth: [max_span + 1, B * (L + 1)], indices into span_start.
     """
     num_rows, length = start.shape

@@ -1,1 +1,1 @@
-"""How objectives arrange text as network inputs, and share one text or network."""
+"""The network inputs of objectives, and how objectives share a text or a network."""

@@ -1,4 +1,4 @@
-"""Objectives made of others; and named parts with schedules, of `joint` and `mix`."""
+"""Objectives made of others, and the named, scheduled parts of `joint` and `mix`."""
 
 # B batch, S entries of a schedule
 
@@ -21,15 +21,14 @@ Fields = tuple[tuple[str, Any], ...]
 """Names and hashable values of a part's fields, sorted by name."""
 
 Schedule = tuple[tuple[int, float], ...]
-"""(step, value), sorted by step."""
+"""Pairs (step, value), sorted by step."""
 
 
 class Composite(objectives.Objective):
     """An objective made of others, its members, which train one network.
 
-    What it can do is what its members can do, each by its name, such as NAME.METHOD of
-    `score_methods`. A member that is the only one has the name "", and its abilities
-    have their own names.
+    It offers the optional abilities of its members under their names, such as the score
+    method NAME.METHOD. A single member has the name "", and no prefix is added.
     """
 
     @property
@@ -127,10 +126,10 @@ def _qualified(name: str, own: str) -> str:
 
 
 class Parts(NamedTuple):
-    """What `joint` and `mix` are made of, by name."""
+    """The parts of `joint` or `mix`, by name."""
 
     members: dict[str, objectives.Objective]
-    schedules: dict[str, Schedule]  # of each part's weight or mixing rate
+    schedules: dict[str, Schedule]  # each part's weight or mixing rate by step
 
 
 def corrupt_part(
@@ -148,13 +147,13 @@ def corrupt_part(
 
 
 def parse_parts(parts: Any) -> tuple[tuple[str, Fields], ...]:
-    """Parts sorted by name, however they were written.
+    """The parts as hashable pairs, sorted by name.
 
     Args:
-      parts: name -> fields; mappings, or pairs of names and values.
+      parts: name -> fields, as mappings or as pairs of names and values.
 
     Raises:
-      ValueError: something that is neither.
+      ValueError: they are neither.
     """
     try:
         return _freeze({name: dict(_items(fields)) for name, fields in _items(parts)})
@@ -163,7 +162,7 @@ def parse_parts(parts: Any) -> tuple[tuple[str, Fields], ...]:
 
 
 def _freeze(value: Any) -> Any:
-    """Mappings as tuples of pairs sorted by key, lists as tuples: hashable."""
+    """The value in hashable form: mappings as sorted pairs, and lists, as tuples."""
     if hasattr(value, "items"):
         return tuple(sorted((str(key), _freeze(item)) for key, item in value.items()))
     if isinstance(value, list | tuple):
@@ -185,16 +184,16 @@ def make_parts(
     """The parts' objectives and schedules.
 
     Args:
-      parts: of `parse_parts`.
-      schedule_key: the field of a part that is its schedule; 1 where it is not set.
+      parts: the result of `parse_parts`.
+      schedule_key: the field of a part with its schedule; 1 where it is not set.
       base_objective: the objective of all parts; None: each part's own field
         `objective`, by default the part's name.
 
     Raises:
-      UserError: an unknown objective or field, or a value the objective refuses; names
-        the part.
-      ValueError: a schedule that is none, or a part whose evaluation differs from its
-        training; names the part.
+      UserError: an objective or field is unknown, or a value is refused; names the
+        part.
+      ValueError: a schedule is invalid, or a part is another objective in evaluations;
+        names the part.
     """
     made, schedules = {}, {}
     for name, pairs in parts:
@@ -219,10 +218,10 @@ def parse_schedule(value: Any, name: str) -> Schedule:
     """A schedule from a number, or from [[step, number], ...].
 
     Args:
-      name: of the schedule, for the error.
+      name: the name of the schedule, for errors.
 
     Raises:
-      ValueError: steps that do not ascend, or numbers below 0.
+      ValueError: steps do not ascend, or numbers are below 0.
     """
     points = ((0, value),) if isinstance(value, int | float) else value
     try:

@@ -1,4 +1,4 @@
-"""Rows of a denoiser whose hidden tokens alone are scored, of one or two stacks."""
+"""Rows of a denoiser in which only hidden tokens are scored, for one or two stacks."""
 
 # N rows, R raw tokens, L encoder length, T decoder length
 
@@ -8,7 +8,7 @@ from research.batch import VocabInfo
 from research.objectives.inputs import seq2seq, text_to_text
 
 NUM_MORE = 2
-"""Tokens of an input and its target of hidden tokens that are more than L at most."""
+"""The most tokens by which an input and its target of hidden tokens exceed L."""
 
 
 def make_batch(
@@ -22,15 +22,15 @@ def make_batch(
     first_id: int | None,
     layout: str,
 ) -> dict[str, np.ndarray]:
-    """A batch with weight at the hidden tokens, which the target gives in order.
+    """A batch with weight at the hidden tokens, which the target has in order.
 
     Args:
       encoder: [N, L], as `seq2seq.pack` returns it.
-      token, hidden, valid: [N, R], raw tokens, which are hidden, and which are no
-        padding.
-      whole: whether the target is the text, or what is hidden of it.
-      first_id: a token before the target, if any.
-      layout: of the objective `dae`.
+      token, hidden, valid: [N, R], the raw tokens, which of them are hidden, and which
+        are not padding.
+      whole: the target is the whole text; False: only the hidden tokens.
+      first_id: a token that precedes the target; None: there is none.
+      layout: one of `text_to_text.PATTERNS`.
     """
     width, nonempty = encoder[0].shape[1], valid.any(axis=1)
     written = valid if whole else hidden
@@ -42,7 +42,7 @@ def make_batch(
     batch = text_to_text.make_batch(
         encoder, target, vocab, joined, layout, vocab.pad_id
     )
-    if layout == "decoder":  # the target's slots follow the input's
+    if layout == "decoder":  # the target follows the input
         row, slot = np.nonzero(weight)
         weight = np.zeros(batch["weight"].shape, np.float32)
         weight[row, encoder[1][row] + slot] = 1

@@ -1,4 +1,4 @@
-"""How raw tokens become network inputs: specials, segments, attention, positions."""
+"""Network inputs from raw tokens: special tokens, segments, attention, positions."""
 
 # B batch, L length, K scored positions, R raw tokens an example, P spans of a row
 
@@ -14,16 +14,16 @@ SINGLE_FORMATS = {
     "full_sentences": "sentences",
     "doc_sentences": "passage",
 }
-"""Formats of one segment -> the unit of text they take (Liu et al. 2019, 4.2)."""
+"""Format of one segment -> its unit of text (Liu et al. 2019, 4.2)."""
 
 
 class Text(NamedTuple):
     """Rows with special tokens, before anything is masked."""
 
     token: np.ndarray  # [B, L] int32, pad beyond `length`
-    flags: np.ndarray  # [B, L] uint8; specials have the flag WORD alone
-    token_type: np.ndarray  # [B, L] int32: the index of the span, with its specials
-    length: np.ndarray  # [B] int64, specials included
+    flags: np.ndarray  # [B, L] uint8; specials have only the flag WORD
+    token_type: np.ndarray  # [B, L] int32: index of the span, also of its specials
+    length: np.ndarray  # [B] int64, including specials
 
 
 def add_special_tokens(
@@ -60,9 +60,10 @@ def single(example: Example, vocab: VocabInfo, length: int) -> Text:
 def pair(
     example: Example, vocab: VocabInfo, length: int, swapped: np.ndarray | None = None
 ) -> Text:
-    """bos, first span, eos, second span, eos; one span alone: bos, span, eos.
+    """bos, first span, eos, second span, eos; for a single span bos, span, eos.
 
-    swapped: [B] bool, whether the second span comes before the first.
+    Args:
+      swapped: [B] bool, whether the second span comes before the first.
     """
     one = (example.first_length == 0) | (example.first_length >= example.length)
     num_raw = np.minimum(example.length, length - 3 + one).astype(np.int64)
@@ -86,14 +87,14 @@ def concatenate_spans(
     *,
     prefixes: Sequence[int | None],
 ) -> Text:
-    """Spans of each example one after the other, each followed by eos.
+    """The spans of each example one after the other, each followed by eos.
 
-    A span without tokens is left out with its specials; a row without spans is empty.
+    An empty span is left out with its specials; a row without spans is empty.
 
     Args:
-      begin, size: [B, P]: where spans are among the raw tokens. With their specials
-        they fit in a row.
-      prefixes: [P]: the special before each span; None: none.
+      begin, size: [B, P], the spans among the raw tokens. With their specials they must
+        fit in a row.
+      prefixes: [P], the special before each span; None: there is none.
     """
     position, row = np.arange(length), np.arange(len(size))
     num_raw = example.token.shape[1]
@@ -139,7 +140,7 @@ def causal_input(token: np.ndarray, length: np.ndarray, prefix: str = "") -> dic
 
 
 def _without_attention(token: np.ndarray, length: np.ndarray) -> dict:
-    """The input arrays but rank and reach."""
+    """The input arrays except rank and reach."""
     position = np.arange(token.shape[1], dtype=np.int32)
     return {
         "token": token,
@@ -150,7 +151,7 @@ def _without_attention(token: np.ndarray, length: np.ndarray) -> dict:
 
 
 def scored_positions(chosen: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The chosen positions [B, L] in order: scored [B, K] int32, used [B, K] bool.
+    """The chosen positions [B, L] as scored [B, K] int32 and used [B, K] bool.
 
     Rows have at most K = `count` chosen positions; unused slots point at position 0.
     `x[chosen]` and `y[used]` list the same positions in the same order.

@@ -1,7 +1,7 @@
 """The arrays of packed rows, from those of their pieces.
 
-The entries of an array are those of all chunks, one chunk after the other, and then the
-one that stands where no piece is; each array of the rows is gathered from them at once.
+The entries of an array are those of all chunks in succession, followed by the value of
+columns without a piece. Each array of the rows is one gather from these entries.
 """
 
 # B rows, P pieces of a batch, n pieces of a chunk, E entries, M entries that are used
@@ -15,22 +15,22 @@ from research.objectives.inputs.packed_layout import INDEX_ARRAYS, Layout, Role
 
 
 class Chunk(NamedTuple):
-    """Pieces that were corrupted together."""
+    """Pieces that were corrupted in one call."""
 
-    number: np.ndarray  # [n], among the pieces of the batch
+    number: np.ndarray  # [n], their numbers in the batch
     arrays: dict[str, np.ndarray]  # [n, ...] each
 
 
 class Moves(NamedTuple):
-    """The entries that are used, and where they go: [M] each."""
+    """The entries that are used, and their destinations: [M] each."""
 
-    source: np.ndarray  # among the entries
-    piece: np.ndarray  # in the order of the chunks
-    column: np.ndarray  # of the row of the piece
+    source: np.ndarray  # index of the entry
+    piece: np.ndarray  # index of its piece, in the order of the chunks
+    column: np.ndarray  # column in the row of the piece
 
 
 def find_keys(segment: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """bool: where a network input has a token that is no query; all of one shape."""
+    """Where a network input has a token that is not a query; bool of the same shape."""
     return (segment > 0) & (rank != NEVER)
 
 
@@ -38,13 +38,13 @@ class JoinedPieces:
     """Puts the arrays of pieces that share a row one after the other."""
 
     def __init__(self, chunks: list[Chunk], row: np.ndarray, layout: Layout):
-        """row: [P] ascending, of each piece by its number."""
+        """row: [P] the row of each piece by its number, ascending."""
         numbers = [np.zeros(0, np.int64), *(chunk.number for chunk in chunks)]
         self.chunks, self.layout, self.row = chunks, layout, row
         self.number = np.concatenate(numbers)
 
     def arrays(self, num_rows: int, pad_id: int) -> dict[str, np.ndarray]:
-        """The batch of B = `num_rows` rows."""
+        """The arrays of a batch of B = `num_rows` rows."""
         if not self.chunks:
             return {
                 name: np.full((num_rows, *spec.shape), _fill(name, pad_id), spec.dtype)
@@ -64,7 +64,11 @@ class JoinedPieces:
     def _join(
         self, group: str, segments_before: np.ndarray, num_rows: int, pad_id: int
     ) -> dict[str, np.ndarray]:
-        """The arrays of one group; `segments_before`: [P], in the row of each piece."""
+        """The arrays of one group.
+
+        Args:
+          segments_before: [P], the number of segments before each piece in its row.
+        """
         begin = self._begins(group + "token")
         moves = self._find_moves(group, begin)
         column = self._entries(group + "position")
@@ -87,7 +91,7 @@ class JoinedPieces:
         return batch
 
     def _find_moves(self, group: str, begin: np.ndarray) -> dict[bool, Moves]:
-        """Those of positions (False) and, where they are listed, of slots (True)."""
+        """The moves of positions (False) and, if these are listed, of slots (True)."""
         segment, rank = (self._entries(group + name) for name in ("segment", "rank"))
         key, first_query = find_keys(segment, rank), self.layout.num_keys[group]
         positions = self._moves(key, begin)
@@ -103,7 +107,7 @@ class JoinedPieces:
         return {False: positions, True: slots}
 
     def _moves(self, used: np.ndarray, begin: np.ndarray, first: int = 0) -> Moves:
-        """Moves the `used` entries [E] to the columns of their rows from `first` on."""
+        """The moves of the `used` entries [E] to columns of rows from `first` on."""
         source = np.flatnonzero(used)
         count = np.diff(np.searchsorted(source, np.append(begin, len(used))))
         shift = first + self._sum_before(count) - (np.cumsum(count) - count)
@@ -111,7 +115,7 @@ class JoinedPieces:
         return Moves(source, np.repeat(np.arange(len(count)), count), column)
 
     def _sum_before(self, count: np.ndarray) -> np.ndarray:
-        """[P]: the sum of `count` [P] over the pieces before each one in its row."""
+        """[P]: the sum of `count` [P] over the pieces before each piece in its row."""
         by_number = np.empty_like(count)
         by_number[self.number] = count
         before = np.cumsum(by_number) - by_number
@@ -119,21 +123,21 @@ class JoinedPieces:
         return before[self.number]
 
     def _entries(self, name: str, fill: int = 0) -> np.ndarray:
-        """[E + 1]: those of an array, and `fill`."""
+        """[E + 1]: the entries of an array, followed by `fill`."""
         last = np.array([fill], self.layout.specs[name].dtype)
         return np.concatenate([*(c.arrays[name].ravel() for c in self.chunks), last])
 
     def _widths(self, name: str) -> np.ndarray:
-        """[P]: how many entries each piece has."""
+        """[P]: the number of entries of each piece."""
         num, width = np.transpose([chunk.arrays[name].shape for chunk in self.chunks])
         return np.repeat(width, num)
 
     def _begins(self, name: str) -> np.ndarray:
-        """[P]: where the pieces begin among the entries."""
+        """[P]: the index of the first entry of each piece."""
         width = self._widths(name)
         return np.cumsum(width) - width
 
 
 def _fill(name: str, pad_id: int) -> int:
-    """What an array has where no piece is."""
+    """The value of an array where there is no piece."""
     return pad_id if name.endswith(("token", "target")) else 0

@@ -1,6 +1,6 @@
-"""How large the arrays of packed rows are, and which positions each array is about."""
+"""The sizes of the arrays of packed rows, and to which positions each array belongs."""
 
-# L columns of a row, N tokens of text of a piece at most
+# L columns of a row, N the most raw tokens of a piece
 
 import functools
 from collections.abc import Mapping
@@ -20,40 +20,40 @@ from research.data.units import TextSpec
 from research.errors import UserError
 
 INDEX_ARRAYS = ("scored", "left", "right")
-"""Arrays of scored positions that are indices of positions."""
+"""Arrays for scored positions whose values are positions."""
 
 SLOT_ARRAYS = (*SCORED_ARRAYS, "left", "right", "offset")
-"""Arrays with an entry for each scored position."""
+"""Arrays with one entry for each scored position."""
 
 MIN_LENGTH = 16
-"""The least length at which a piece is corrupted."""
+"""The smallest length at which a piece is corrupted."""
 
 MAX_UNUSED = 4
-"""Columns of a row that are padding of inputs that never need them, so that the inputs
-have the length of the row, which devices like better."""
+"""The most columns that inputs are padded by, beyond what they can need, to have the
+length of the row, which is more efficient on devices."""
 
 
 class Role(NamedTuple):
-    """What an array is about."""
+    """To which positions an array belongs."""
 
-    group: str  # prefix of the network input whose positions it is about
-    by_slot: bool  # an entry for each scored position; else for each position
+    group: str  # prefix of the network input with these positions
+    by_slot: bool  # it has an entry for each scored position; else for each position
 
 
 class Layout(NamedTuple):
-    """Sizes of packed rows, and of the pieces that they are made of."""
+    """Sizes of packed rows, and of their pieces."""
 
     roles: dict[str, Role]  # of each array
     specs: dict[str, ArraySpec]  # of packed rows
-    num_keys: dict[str, int]  # group -> its positions without queries
-    own_length: np.ndarray  # [N + 2]: the least length for a text of so many tokens
-    max_positions: dict[str, np.ndarray]  # group -> [N + 2]: its positions there
+    num_keys: dict[str, int]  # group -> number of positions that are not queries
+    own_length: np.ndarray  # [N + 2]: number of raw tokens -> smallest length for them
+    max_positions: dict[str, np.ndarray]  # group -> [N + 2]: its positions then
 
     def corrupted_length(self, num_raw: np.ndarray) -> np.ndarray:
         """The length at which texts of `num_raw` tokens are corrupted.
 
-        Of few different lengths, so that few calls corrupt all pieces of a batch: at
-        most a quarter above the own length, which chance alone makes a difference to.
+        It takes few different values, so that few calls corrupt all pieces of a batch,
+        and is at most a quarter above `own_length`. This changes only random draws.
         """
         own = self.own_length[num_raw]
         step = 2 ** np.maximum(np.log2(own).astype(np.int64) - 2, 0)
@@ -64,8 +64,7 @@ class Layout(NamedTuple):
 def make_layout(objective: Any, length: int) -> Layout:
     """The layout of packed rows of `length` columns.
 
-    An array has room for the pieces that need the most of it among all that fit in a
-    row, so that no text can overflow it.
+    Each array has room for any pieces that fit in a row, so that no text overflows it.
 
     Raises:
       UserError: examples of the objective cannot be joined.
@@ -130,7 +129,7 @@ def _check_packable(objective: Any, length: int) -> dict[str, Role]:
 
 
 def _find_roles(specs: Mapping[str, ArraySpec]) -> dict[str, Role]:
-    """The roles of arrays of positions and of scored positions; others are left out."""
+    """The roles of arrays for positions or scored positions; others are left out."""
     tokens = [name.removesuffix("token") for name in specs if name.endswith("token")]
     groups = [p for p in tokens if all(p + name in specs for name in INPUT_ARRAYS)]
     roles = {
@@ -156,13 +155,13 @@ def _target(group: str) -> str:
 
 
 def _num_keys(objective: Any, group: str, specs: Mapping[str, ArraySpec]) -> int:
-    """Positions of a group, without queries."""
+    """The number of positions of a group that are not queries."""
     num_queries = specs[_target(group)].shape[0] if objective.appends_queries else 0
     return specs[group + "token"].shape[0] - num_queries
 
 
 def _least_lengths(objective: Any, max_raw: int) -> np.ndarray:
-    """[max_raw + 1]: the least length whose rows have room for 0, 1, ... tokens."""
+    """[max_raw + 1]: the smallest length whose rows have room for 0, 1, ... tokens."""
     first = length = objective.min_length
     room = [objective.text_spec(first).length]
     while room[-1] < max_raw:
@@ -172,10 +171,10 @@ def _least_lengths(objective: Any, max_raw: int) -> np.ndarray:
 
 
 def _most(columns: np.ndarray, size: np.ndarray, length: int) -> int:
-    """The most that the sizes of pieces whose columns fit in `length` can add up to.
+    """The largest total size of pieces whose columns fit in `length` (a knapsack).
 
     Args:
-      columns, size: of each piece; a piece may be taken any number of times.
+      columns, size: columns and size of each kind of piece, usable any number of times.
     """
     of_columns = np.zeros(length + 1, np.int64)
     np.maximum.at(of_columns, columns, size)

@@ -1,11 +1,12 @@
-"""Any objective on packed rows: each document is an example of its own in its row.
+"""Any objective on packed rows, in which each document (a piece) is an example.
 
-The pieces of a row are corrupted by their own keys as if each were alone, and their
-arrays are put one after the other. Segments stay distinct, so that no piece attends to
-another one; positions restart.
+Each piece of a row is corrupted with its key as if it were alone, and the arrays of the
+pieces are concatenated. Segments stay distinct, so no piece attends to another one;
+positions restart.
 
-Arrays are joined by their roles, since the pieces as segments of one example would be a
-matter of every objective: budgets, spans and specials are those of a single text.
+Arrays are concatenated by their roles. The alternative, pieces as segments of one
+example, would need code in every objective, whose budgets, spans and specials are those
+of a single text.
 """
 
 # B batch, P pieces of a batch, R raw tokens of a row
@@ -37,7 +38,7 @@ class PackedRows(composite.Composite):
     """An objective whose rows are packed.
 
     Packing is the same for all objectives: a piece of n tokens takes
-    `batch.piece_columns(n)` of the `length` columns of a row, whatever its arrays take.
+    `batch.piece_columns(n)` of the `length` columns of a row, whatever its arrays need.
     """
 
     objective: objectives.Objective
@@ -73,7 +74,7 @@ class PackedRows(composite.Composite):
         """Corrupts the pieces, whose first tokens have the flag PIECE, and joins them.
 
         Raises:
-          UserError: as the objective's own; or its examples cannot be joined.
+          UserError: as the objective's `corrupt`; or its examples cannot be joined.
         """
         layout = make_layout(self.objective, length)
         pieces = _split(example, key, vocab, separators=self.reads_separators)
@@ -87,10 +88,10 @@ class PackedRows(composite.Composite):
     def _corrupt_pieces(
         self, pieces: "Pieces", example: Example, vocab: VocabInfo, layout: Layout
     ) -> list[Chunk]:
-        """The arrays of all pieces, those of equal length together.
+        """The arrays of all pieces; pieces of equal length are corrupted together.
 
-        Pieces that by chance have more positions than at their own length are corrupted
-        again at that.
+        Pieces that by chance have more positions than at `own_length` are corrupted
+        again at that length.
         """
         chunks, own_length = [], layout.own_length[pieces.size]
         todo = np.arange(len(own_length))
@@ -121,7 +122,7 @@ class Pieces(NamedTuple):
     """The pieces of a batch, row by row: [P] each."""
 
     row: np.ndarray
-    begin: np.ndarray  # where it begins among the raw tokens of the row
+    begin: np.ndarray  # its first raw token in the row
     size: np.ndarray  # raw tokens
     key: np.ndarray  # uint64
 
@@ -131,7 +132,8 @@ def _split(
 ) -> Pieces:
     """The pieces of rows.
 
-    separators: whether one that is at the end of a piece is part of it.
+    Args:
+      separators: keep a separator at the end of a piece.
     """
     start = (example.flags & PIECE) > 0
     start[:, :1] = True
@@ -151,7 +153,7 @@ def _split(
 def _example_of(
     pieces: Pieces, number: np.ndarray, example: Example, vocab: VocabInfo, width: int
 ) -> Example:
-    """The text of the pieces of these numbers [n], in `width` columns."""
+    """The text of the pieces with these numbers [n], in `width` columns."""
     row, begin, size = pieces.row[number], pieces.begin[number], pieces.size[number]
     column = np.arange(width)
     inside = column < size[:, None]

@@ -1,4 +1,4 @@
-"""Texts that a network continues, laid out as its objective's rows are."""
+"""Prompts: texts that a network continues, in the format of its objective's rows."""
 
 # B batch, L length, M encoder length
 
@@ -13,17 +13,17 @@ APPENDED = ("nothing", "mask", "query")
 class Prompt(NamedTuple):
     """What is read before the first new token; rows are padded at their ends.
 
-    A new token continues its row: its position, rank and reach are each one more than
-    those of the token before, and what it has of INTERVAL_ARRAYS stays, so that it
-    attends to what that one attended to and to all that is new. `appended` says which
-    state predicts the next token: that of the last token; of a mask token appended at
-    the next position (UniLM); or of a query there, to which no token attends (XLNet).
+    A new token continues its row: its position, rank and reach are one more than those
+    of the token before it, and its INTERVAL_ARRAYS are the same, so that it attends to
+    the same tokens and to all new ones. `appended` says which state predicts the next
+    token: that of the last token; of a mask token appended at the next position
+    (UniLM); or of a query there, to which no token attends (XLNet).
     """
 
     group: dict[str, Any]  # arrays [B, L] of a network input
-    encoder: dict[str, Any] | None = None  # arrays [B, M], if there is an encoder: six,
-    # and perhaps cross_segment (`seq2seq.encode`)
-    token_type: int = 0  # of new tokens
+    encoder: dict[str, Any] | None = None  # the six arrays [B, M] of an encoder, and
+    # perhaps cross_segment (`seq2seq.encode`)
+    token_type: int = 0  # token type of new tokens
     appended: str = "nothing"  # one of APPENDED
     end: Any = None  # [B] int32: the last position that a text may have; None: any
 

@@ -19,10 +19,10 @@ def append_queries(
     """Appends a query for each target, and scores it.
 
     Args:
-      content: the six arrays of the text, [B, L] each. A query reads what the token at
-        its target reads, but for that token: its reach is one less. Lowest ranks and
-        second intervals are not among them: they might show the token.
-      chosen: [B, L] bool, the targets; at most K = `num_scored` of a row.
+      content: the six arrays of the text, [B, L] each. A query attends to what its
+        target attends to, except the target: its reach is one less. INTERVAL_ARRAYS are
+        not supported, since they might show the target.
+      chosen: [B, L] bool, the targets; at most K = `num_scored` in a row.
     """
     length = chosen.shape[1]
     target_index, used = input_format.scored_positions(chosen, num_scored)

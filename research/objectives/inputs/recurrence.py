@@ -1,4 +1,4 @@
-"""Mems (Transformer-XL) that are carried from one step to the next within a stream."""
+"""Mems (Transformer-XL) that are carried from step to step within a stream."""
 
 # B batch, L length, N positions of the mems, D width
 
@@ -9,17 +9,17 @@ import jax.numpy as jnp
 
 
 def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]:
-    """The mems of each row: `mem_len` positions that the step before left, or none.
+    """The mems of each row, of `mem_len` positions, from the previous step.
 
-    A row has mems only if its example follows that of the step before, so that text
+    A row has mems only if its example follows that of the previous step, so that text
     after the end of a shard or of an epoch is not read as a continuation.
 
     Args:
-      batch: `example` [B], and `carry` from `carry_from_mems`; the carry is all zeros,
-        None or absent before the first step.
+      batch: has `example` [B] and `carry` from `carry_from_mems`; before the first step
+        the carry is all zeros, None or absent.
 
     Returns:
-      arrays [B, ...] as networks take them; segment [B, N] is 0 where there are none.
+      arrays [B, ...] for `states` of a network; segment [B, N] is 0 without mems.
     """
     carry = batch.get("carry")
     if not carry:
@@ -33,8 +33,8 @@ def mems_from_carry(net: Any, batch: dict, mem_len: int) -> dict[str, jax.Array]
 def carry_from_mems(batch: dict, mems: dict, length: int) -> dict[str, jax.Array]:
     """The carry after a step: the mems, and the example that may use them.
 
-    That is the next example, or the one before in rows whose positions fall. A text
-    shorter than `length` is the last of its shard: no example may use its mems (-1).
+    That is the next example, or the previous one in rows with decreasing positions. A
+    text shorter than `length` is the last of its shard: no example uses its mems (-1).
     """
     position, full = batch["position"], batch["segment"][:, length - 1] > 0
     following = batch["example"] + position[:, 1] - position[:, 0]

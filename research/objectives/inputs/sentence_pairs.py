@@ -1,4 +1,4 @@
-"""Classification of how two spans of text are related: labels, losses and heads."""
+"""Classification of the relation of two spans of text: labels, losses and heads."""
 
 # B batch, D width, N classes
 
@@ -26,8 +26,8 @@ NUM_CLASSES = {"nsp": 2, "sop": 2, "sop_released": 2, "structural": 3, "distance
 
 nsp           0: the second span follows the first, 1: it is from another document
               (Devlin et al. 2019).
-sop           0: original order, 1: swapped (Lan et al. 2020). A pair of two documents,
-              which occurs where only one sentence was left, has no label.
+sop           0: original order, 1: swapped (Lan et al. 2020). A pair from two
+              documents, which occurs if only one sentence was left, has no label.
 sop_released  the same, but such a pair counts as swapped (google-research/albert:
               nsp leaks into sop).
 structural    0: the second span follows the first, 1: it precedes it, 2: it is from
@@ -37,7 +37,7 @@ distance      0: adjacent spans, 1: nonadjacent spans of one document, 2: spans 
 """
 
 PAIR_FORMATS = {"segment_pair": "pair", "sentence_pair": "sentence_pair"}
-"""Formats of two spans -> the unit of text they take."""
+"""Format of two spans -> its unit of text."""
 
 MIN_LENGTH = 5
 """Tokens of the shortest row of two spans: three specials, and a token of each."""
@@ -53,17 +53,19 @@ _NONADJACENT_RATE = {"distance": 1 / 3}
 
 
 class PairLabels(NamedTuple):
-    """The label of each row, and which rows are swapped for it."""
+    """The label of each row, and which rows are swapped."""
 
     swapped: np.ndarray  # [B] bool: the second span comes before the first
     label: np.ndarray  # [B] int32
-    label_weight: np.ndarray  # [B] float32, 0: there is no label
+    label_weight: np.ndarray  # [B] float32; 0: no label
 
 
 def text_spec(task: str, format: str, length: int, short_rate: float) -> TextSpec:
     """The pairs that a task needs, with room for three specials.
 
-    task: one of NUM_CLASSES, or "none": the pairs of nsp, as in the published ablation.
+    Args:
+      task: one of NUM_CLASSES, or "none": pairs as for nsp, as in the published
+        ablation.
     """
     unit = PAIR_FORMATS[format]
     return TextSpec(
@@ -112,12 +114,12 @@ def make_labels(task: str, example: Example, key: np.ndarray) -> PairLabels:
 def fill_segments(example: Example, key: np.ndarray, length: int) -> Example:
     """ELECTRA's two segments, from the sentences of each row of "halves".
 
-    google-research/electra, build_pretraining_dataset.py, ExampleBuilder. The first
-    segment takes each sentence that leaves it below `first_length` tokens, also behind
-    one that it did not take; its first sentence; and in half of the rows the first one
-    that exceeds these. The second segment takes the others. Of both together `length`
-    tokens stay, three specials included: the second loses its end. Rows of one span
-    are the first segment alone.
+    As in google-research/electra, build_pretraining_dataset.py, ExampleBuilder: the
+    first segment takes its first sentence, each sentence that leaves it below
+    `first_length` tokens, even after one that it did not take, and in half of the rows
+    the first sentence that exceeds this. The second segment takes the others, and is
+    truncated so that both have `length` tokens, including three specials. Rows of one
+    span have only the first segment.
 
     Returns:
       the example with the first segment before the second, and their lengths.
@@ -159,7 +161,9 @@ def fill_segments(example: Example, key: np.ndarray, length: int) -> Example:
 def label_terms(name: str, logits_BN: jax.Array, batch: dict) -> dict[str, Term]:
     """Terms `name`, the cross-entropy of labels, and "`name`_accuracy" (a metric).
 
-    logits_BN: float32. batch: has label, label_weight [B].
+    Args:
+      logits_BN: float32.
+      batch: has label and label_weight [B].
     """
     label, weight = batch["label"], batch["label_weight"]
     log_p = jax.nn.log_softmax(logits_BN)

@@ -13,11 +13,11 @@ from research.objectives.inputs.prompt import Prompt, pad_rows
 from research.objectives.losses.cross_entropy import Term, cross_entropy
 
 TEXT_UNITS = ("stream", "document", "sentences", "passage", "sentence")
-"""Units of one text, from which an objective may read."""
+"""Units of a single text that an objective may read."""
 
 
 def batch_spec(length: int, target_length: int) -> dict[str, ArraySpec]:
-    """Specs of an encoder of L positions and a decoder of T, all of them scored."""
+    """Specs of an encoder of L positions and a decoder of T scored positions."""
     return (
         input_specs(length, "encoder_")
         | input_specs(target_length, "decoder_")
@@ -38,8 +38,8 @@ def pack(
     Args:
       token: [B, R].
       kept: [B, R] bool.
-      nonempty: [B] bool, rows that hold any text; the others stay empty.
-      first_id: a token before them, if any.
+      nonempty: [B] bool, rows with text; the others stay empty.
+      first_id: a token that precedes them; None: there is none.
 
     Returns:
       token [B, width] int32, and the number of tokens of each row [B].
@@ -64,7 +64,7 @@ def make_batch(
 ) -> dict[str, np.ndarray]:
     """The batch of a packed encoder input and a packed target.
 
-    The decoder's input is `decoder_start_id` and then the target, shifted by one.
+    The decoder reads `decoder_start_id` and then the target, shifted by one.
 
     Args:
       encoder, target: as `pack` returns them.
@@ -85,7 +85,7 @@ def make_batch(
 def prompt(
     rows: Sequence[Sequence[int]], decoder_start: Sequence[int], vocab: VocabInfo
 ) -> Prompt:
-    """Rows of the encoder, with the tokens that the decoder reads first."""
+    """The encoder's rows, and the tokens that the decoder reads first."""
     starts = pad_rows([decoder_start] * len(rows), vocab.pad_id)
     return Prompt(
         input_format.causal_input(*starts),
@@ -94,9 +94,9 @@ def prompt(
 
 
 def encode(net: Any, batch: dict, prefix: str = "") -> Any:
-    """What a decoder attends to: the encoder's positions of its own segment.
+    """The encoder's output, of which a decoder attends to positions of its segment.
 
-    By the array `cross_segment` [B, L] if there is one.
+    If the batch has `cross_segment` [B, L], it replaces the encoder's segments.
     """
     encoded = net.encode(input_group(batch, prefix))
     if "cross_segment" in batch:
@@ -105,7 +105,7 @@ def encode(net: Any, batch: dict, prefix: str = "") -> Any:
 
 
 def loss_terms(name: str, net: Any, batch: dict, **factors: float) -> dict[str, Term]:
-    """Terms of the decoder's targets, as `target_terms` has them."""
+    """The `target_terms` of the decoder."""
     encoded = encode(net, batch, "encoder_")
     readout = net.readout(net.states(input_group(batch, "decoder_"), encoded=encoded))
     return target_terms(name, readout, batch, **factors)
@@ -122,7 +122,7 @@ def target_terms(
     """Terms of a batch's targets: `name`, and accuracy (not differentiated).
 
     Args:
-      label_smoothing, z_loss: `smoothing` and `z_loss` of `losses.cross_entropy`.
+      label_smoothing, z_loss: see `smoothing` and `z_loss` of `losses.cross_entropy`.
     """
     target, weight = batch["target"], batch["weight"]
     term, correct = cross_entropy(

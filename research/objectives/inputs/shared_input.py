@@ -1,4 +1,4 @@
-"""How objectives trained together read one text: each derives its own part of it."""
+"""The common text of objectives trained together, and what each reads of it."""
 
 # B batch, R raw tokens an example
 
@@ -16,26 +16,26 @@ DERIVABLE_UNITS = {
     "passage": ("sentences", "stream"),
     "sentences": ("stream",),
 }
-"""Unit of text -> the other units that can be derived from it."""
+"""Unit of text -> the units that can be derived from it."""
 
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
-    """The text that is read for all parts; `derive_example` then gives each its own.
+    """The text that is read for all parts; `derive_example` derives each part's text.
 
-    Parts of one unit read the longest of their texts, or its beginning, and all arrays
-    that any of them reads. If parts of a stream differ in length, rows start at random
-    tokens: so the parts that read less read every token equally often. Of several
-    units, the others have to be derivable from one. From a pair: whole sentences and
-    streams, which take both spans where the second follows the first, and else the
-    first span; from a pair of segments also a pair of sentences, those on either side
-    of the segments' boundary.
+    Parts with the same unit read the longest of their texts or its beginning, with all
+    arrays that any of them reads. If parts with unit stream differ in length, rows
+    start at random tokens, so that parts that read less still read every token equally
+    often. If units differ, one of them must allow to derive the others. From a pair,
+    sentences and streams are derived: both spans if the second follows the first, else
+    the first span. From a pair of segments a pair of sentences is derived as well: the
+    sentences on either side of the segments' boundary.
 
     Args:
       parts: name -> objective.
 
     Raises:
-      UserError: there is no such unit, pairs differ in their rates or lengths, or the
-        parts read labels of different types.
+      UserError: no unit allows to derive the others, pairs differ in rates or lengths,
+        or the parts read labels of different types.
     """
     specs = {name: part.text_spec(length) for name, part in parts.items()}
     label, *others = {spec.label for spec in specs.values()} - {""} or {""}
@@ -90,13 +90,13 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
 
 
 def _whichever_start(spec: TextSpec) -> TextSpec:
-    """The text without its arrays, whose rows start at the first token of a stride."""
+    """The spec without arrays, and with rows that start at multiples of the stride."""
     start = {"random_start": False} if spec.random_start else {}
     return spec.replace(arrays=(), **start)
 
 
 def _describe(spec: TextSpec) -> str:
-    """The unit, the length and what is not the default, in words."""
+    """The unit, the length and all fields that are not the default, in words."""
     words = [
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in spec.changed_fields().items()
@@ -125,8 +125,9 @@ def derive_example(
 def _boundary_sentences(example: Example, pad_id: int, *, nonadjacent: bool) -> Example:
     """The sentences on either side of the boundary of two segments.
 
-    nonadjacent: also those of segments that do not follow each other; else the first
-      sentence alone.
+    Args:
+      nonadjacent: include both sentences even if the segments do not follow each other;
+        False: then only the first sentence.
     """
     num_raw = example.token.shape[1]
     index, first = np.arange(num_raw), example.first_length[:, None]
@@ -146,7 +147,7 @@ def _boundary_sentences(example: Example, pad_id: int, *, nonadjacent: bool) -> 
 def _select(
     example: Example, index: np.ndarray, length: np.ndarray, pad_id: int
 ) -> Example:
-    """A text of the tokens at `index` [B, R], up to `length` [B]."""
+    """The text of the tokens at `index` [B, R], up to `length` [B]."""
     valid = np.arange(index.shape[1]) < length[:, None]
 
     def take(array: np.ndarray, pad: int) -> np.ndarray:

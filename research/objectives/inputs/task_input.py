@@ -1,18 +1,20 @@
-"""How the parts of a task's example become a row, as each architecture was tuned.
+"""Rows of a task's example in the format with which each architecture was fine-tuned.
 
-bert     bos A eos B eos; token types 0 and 1; the state at bos stands for the row
-         (google-research/bert, run_classifier.py; ALBERT, ELECTRA, SpanBERT alike).
+The last item of an entry is the token whose state represents the row (pooled state).
+
+bert     bos A eos B eos; token types 0 and 1; bos (google-research/bert,
+         run_classifier.py; ALBERT, ELECTRA, SpanBERT alike).
 roberta  bos A eos eos B eos; one token type; bos (fairseq, models/roberta/
          hub_interface.py, encode).
-xlnet    A eos B eos bos; token types 0, 1 and 2; bos at the end (zihangdai/xlnet,
-         classifier_utils.py, convert_single_example). Padding is on the right: with
-         relative positions and an attention mask that equals padding on the left.
+xlnet    A eos B eos bos; token types 0, 1 and 2; bos (zihangdai/xlnet,
+         classifier_utils.py, convert_single_example). Padding is on the right, which
+         with relative positions and an attention mask equals padding on the left.
 gpt      bos A mask B eos, causal; eos. The released code adds three tokens: start,
          delimiter, extract (openai/finetune-transformer-lm, train.py, transform_roc);
-         bos, mask and eos take their places here.
-bart     as roberta in the encoder; the decoder reads the same, one token later; the
-         decoder's state at the last eos (fairseq, tasks/sentence_prediction.py; models/
-         bart/model.py).
+         bos, mask and eos replace them here.
+bart     the encoder reads as roberta, the decoder the same shifted by one token; the
+         decoder's last eos (fairseq, tasks/sentence_prediction.py; models/bart/
+         model.py).
 """
 
 # B batch, L length, P parts of a row
@@ -30,10 +32,10 @@ ENCODER_FORMATS = ("bert", "roberta", "xlnet")
 
 
 class Task(objectives.Objective):
-    """An objective of tasks, with a field `format`; what it hides is a label.
+    """The base of objectives for tasks, with a field `format`; the label is hidden.
 
     Attributes:
-      num_parts: of the text that a row needs.
+      num_parts: number of parts of text that a row needs.
     """
 
     family = "supervised"
@@ -50,13 +52,13 @@ class Task(objectives.Objective):
         return self.num_specials(self.num_parts) + 1
 
     def num_specials(self, num_parts: int) -> int:
-        """The special tokens of a row of so many parts, of which there are 1 or 2."""
+        """The number of special tokens of a row with 1 or 2 parts."""
         return num_specials(self.format, num_parts)
 
     def task_needs(
         self, heads: dict[str, networks.HeadSpec], **features: Any
     ) -> networks.Needs:
-        """What the format needs, with these heads and `features` of `Needs`."""
+        """The needs of the format, with these heads and `features` of `Needs`."""
         return networks.Needs(
             pattern=self.pattern,
             stacks="encoder_decoder" if self.format == "bart" else "one",
@@ -73,13 +75,13 @@ class Task(objectives.Objective):
         vocab: VocabInfo,
         length: int,
     ) -> tuple["TaskInput", dict[str, np.ndarray]]:
-        """The rows, see the function `lay_out`, and the network's arrays of them."""
+        """The rows, see the function `lay_out`, and their network inputs."""
         laid = lay_out(example, begin, size, vocab, length, self.format)
         return laid, network_input(laid.text, self.format)
 
 
 class TaskInput(NamedTuple):
-    """Rows with special tokens, and where parts and the pooled state are."""
+    """Rows with special tokens, and the positions of parts and of the pooled state."""
 
     text: input_format.Text
     begin: np.ndarray  # [B, 2] int64: where each part's text begins
@@ -87,7 +89,7 @@ class TaskInput(NamedTuple):
 
 
 def num_specials(format: str, num_parts: int) -> int:
-    """The special tokens of a row of so many parts, of which there are 1 or 2.
+    """The number of special tokens of a row with 1 or 2 parts.
 
     With format t5 they are an eos after each part (`sequence_to_sequence`).
     """
@@ -97,7 +99,7 @@ def num_specials(format: str, num_parts: int) -> int:
 
 
 def num_token_types(format: str) -> int:
-    """The token types that a format writes."""
+    """The number of token types of a format."""
     return {"bert": 2, "xlnet": 3}.get(format, 1)
 
 
@@ -109,11 +111,11 @@ def lay_out(
     length: int,
     format: str,
 ) -> TaskInput:
-    """The rows of one or two parts; without text a row is empty.
+    """The rows of one or two parts; a row without text is empty.
 
     Args:
-      begin, size: [B, 2]: the raw tokens of each part; of size 0: there is none. With
-        `num_specials` they fit in a row of `length`.
+      begin, size: [B, 2], the raw tokens of each part; size 0: no such part. With
+        `num_specials` they must fit in a row of `length`.
     """
     prefixes = {
         "roberta": (vocab.bos_id, vocab.eos_id),
@@ -146,7 +148,7 @@ def lay_out(
 
 
 def network_input(text: input_format.Text, format: str) -> dict[str, np.ndarray]:
-    """The arrays of the network's inputs; of bart `encoder_*` and `decoder_*`."""
+    """The arrays of the network's inputs; for bart `encoder_*` and `decoder_*`."""
     if format == "bart":
         position = np.arange(text.token.shape[1])
         source = np.where(position == 0, text.length[:, None], position) - 1
@@ -165,10 +167,10 @@ def two_parts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """begin, size [B, 2] of the first part and of all others, in at most `room` tokens.
 
-    Rows whose index was built for as many tokens are not cut here.
+    Rows from an index that was built for so many tokens are not truncated.
 
     Args:
-      separators: tokens that two parts have less than one.
+      separators: number of tokens by which the room is smaller for two parts.
     """
     has_two = example.first_length < example.length
     num_raw = np.minimum(example.length, room - separators * has_two).astype(np.int64)

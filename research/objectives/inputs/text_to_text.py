@@ -1,12 +1,12 @@
-"""Input and target as text to text objectives lay them out, for one stack or two.
+"""Inputs and targets of text-to-text objectives, for one stack or two.
 
-An encoder reads the input and a decoder writes the target; or a network of one stack
-reads both as one text (Raffel et al. 2020, section 3.2.1): a decoder is a language
-model of input and target, a prefix LM attends to the whole input and is scored on the
-target.
+An encoder reads the input and a decoder writes the target, or a network of one stack
+reads both as one text (Raffel et al. 2020, section 3.2.1): layout decoder is a language
+model of input and target; layout prefix attends to the whole input, and only the target
+is scored.
 """
 
-# B batch, L length of a text of both, K scored positions (a prefix LM: the target)
+# B batch, L length of both as one text, K scored positions (prefix: the target)
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ LAYOUTS = tuple(PATTERNS)
 def batch_spec(
     length: int, num_target: int, joined_length: int, layout: str
 ) -> dict[str, ArraySpec]:
-    """Specs of inputs of `length`, of their targets, and of both as one text."""
+    """Specs of inputs of `length` and their targets, or of both as one text."""
     if layout == "encoder_decoder":
         return seq2seq.batch_spec(length, num_target)
     if layout == "decoder":
@@ -47,14 +47,14 @@ def make_batch(
     """The batch of a packed input and a packed target.
 
     A network of one stack reads pad and then the text, shifted by one. In a prefix LM
-    the input's last token, at which the target's first one is predicted, is part of the
-    prefix (mesh_tensorflow, transformer.py, `input_full_attention`). A decoder is
-    scored on input and target, as there without `loss_on_targets_only`.
+    the input's last token, which predicts the target's first, belongs to the prefix
+    (mesh_tensorflow, transformer.py, `input_full_attention`). With layout decoder input
+    and target are scored, as there without `loss_on_targets_only`.
 
     Args:
       encoder, target: as `seq2seq.pack` returns them.
-      joined_length: positions of a text of both, which fit in it.
-      decoder_start: what the decoder of an encoder-decoder reads first.
+      joined_length: number of positions for both as one text.
+      decoder_start: the first token that the decoder of an encoder-decoder reads.
     """
     if layout == "encoder_decoder":
         return seq2seq.make_batch(encoder, target, vocab, decoder_start)
@@ -92,10 +92,10 @@ def prompt(
     decoder_start: int,
     written: Sequence[int] = (),
 ) -> Prompt:
-    """Inputs, with their specials, whose targets are to be written.
+    """Inputs, with their specials, whose targets are to be generated.
 
     Args:
-      decoder_start: what the decoder of an encoder-decoder reads first.
+      decoder_start: the first token that the decoder of an encoder-decoder reads.
       written: the tokens with which every target begins.
     """
     if layout == "encoder_decoder":
@@ -118,7 +118,7 @@ def needs(layout: str) -> networks.Needs:
 def loss_terms(
     name: str, net: Any, batch: dict, layout: str, **factors: float
 ) -> dict[str, Term]:
-    """Terms of what is scored, as `seq2seq.target_terms` has them."""
+    """The `seq2seq.target_terms` of a batch."""
     if layout == "encoder_decoder":
         return seq2seq.loss_terms(name, net, batch, **factors)
     readout = net.readout(net.states(batch, scored=batch.get("scored")))

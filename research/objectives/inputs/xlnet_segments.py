@@ -1,4 +1,4 @@
-"""XLNet's rows: text in either direction, whole or in two segments, bos last."""
+"""XLNet's rows: text in either direction, in one or two segments, with bos last."""
 
 # B batch, L length, R raw tokens an example, S segments of a row
 
@@ -10,10 +10,10 @@ from research.objectives.inputs import input_format
 from research.objectives.inputs.input_format import Text
 
 LOOKAHEAD = 4
-"""Lengths of text read beyond a row, from which nonadjacent segments are taken."""
+"""Row lengths of text that are read past a row, for nonadjacent segments."""
 
 NUM_TOKEN_TYPES = 3
-"""The first segment with all before it, the second segment, the class token."""
+"""Token types of the first segment and all before it, the second segment, and bos."""
 
 
 def make_rows(
@@ -28,20 +28,21 @@ def make_rows(
 ) -> Text:
     """Rows of text, eos and bos; or of two segments, an eos after each, and bos.
 
-    For two segments, sentences are gathered from the last of `num_parts` parts on until
-    they fill the row, and cut before one of them, all cuts equally likely. The first
-    segment ends at the cut. The second is the rest or, for a fraction of rows and
-    wherever there is one sentence alone, other sentences that fill what is left of the
-    row. While both have too many tokens, the longer one, or else the second, loses its
-    last. The released code (zihangdai/xlnet, data_utils.py, _split_a_and_b) takes other
-    sentences from anywhere in the row's stream; here they are from the next LOOKAHEAD
-    lengths of text. Where that text is missing, a row has as many tokens as fit, is cut
-    at any token if there is no sentence, and its second segment follows. The sentence
-    that fills a backward row ends with the row: the text before it is not read.
+    For two segments, sentences are collected from the last of `num_parts` parts on,
+    until they fill the row, and are cut before a random one. The first segment ends at
+    the cut. The second is the rest or, for a fraction of rows and if there is only one
+    sentence, other sentences that fill the rest of the row. While there are too
+    many tokens, the longer segment (the second if they are equal) loses its last token.
+    The released code (zihangdai/xlnet, data_utils.py, _split_a_and_b) takes the other
+    sentences from anywhere in the row's stream; here they come from the next LOOKAHEAD
+    lengths of text. If that text is missing, a row has as many tokens as fit, is cut at
+    any token if no sentence starts, and its second segment follows the first. The
+    sentence that fills a backward row is cut off at the row's end, since the text
+    before it is not read.
 
     Args:
       backward: [B] bool, rows that are read from the end of their text.
-      num_parts: parts of a row that has two segments; 0: rows have one segment.
+      num_parts: number of parts of a row with two segments; 0: rows have one segment.
       nonadjacent_rate: fraction of second segments that do not follow the first.
     """
     num_specials = 3 if num_parts else 2
@@ -82,8 +83,8 @@ def reverse_rows(
     """The text in reading order, and where a sentence starts in that order [B, R].
 
     Args:
-      num_near: [B], raw tokens of the row itself; these and the tokens after them are
-        reversed separately.
+      num_near: [B], number of raw tokens of the row itself; these and the tokens after
+        them are reversed separately.
       backward: [B] bool, rows that are reversed.
     """
     starts = (example.flags & SENTENCE) > 0
@@ -98,7 +99,7 @@ def reverse_rows(
         np.take_along_axis(array, order, axis=1)
         for array in (example.token, example.flags, starts)
     )
-    # Read backward, a sentence starts right after the first token of the next one.
+    # In backward order a sentence starts after the first token of the next sentence.
     starts = np.where(backward[:, None], np.roll(starts, 1, axis=1), starts)
     return example._replace(token=token, flags=flags), starts
 
@@ -113,7 +114,7 @@ def _two_segments(
     num_parts: int,
     nonadjacent_rate: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """begin, size [B, S] of both segments; the first includes what is before it."""
+    """begin, size [B, S] of both segments; the first includes all text before it."""
     index, length = np.arange(starts.shape[1]), example.length.astype(np.int64)
     before = (num_near + 3) * (num_parts - 1) // num_parts
     room, far = num_near - before, length - num_near
@@ -133,7 +134,7 @@ def _two_segments(
     nonadjacent &= far >= size
     begin = num_near + (draw[:, 1] * np.maximum(far - size + 1, 1)).astype(np.int64)
     second_end = np.where(nonadjacent, _first_start(ahead, begin + size, length), end)
-    # Back to the start of the sentence, unless that is in the row itself.
+    # Move back to the start of the sentence, unless that is in the row itself.
     earlier = ahead & (index >= num_near[:, None]) & (index <= begin[:, None])
     start = index.size - 1 - np.argmax(earlier[:, ::-1], axis=1)
     begin = np.where(earlier.any(axis=1), start, begin)

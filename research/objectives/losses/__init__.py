@@ -1,1 +1,1 @@
-"""Loss functions: they return weighted sums and weights, never means."""
+"""Loss functions, which return weighted sums and weights, never means."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from research.objectives.losses.cross_entropy import Term
 
 MASKED_LOGIT = -1e9
-"""The logit of an index that is no candidate."""
+"""The logit of an index that is not a candidate."""
 
 
 def info_nce(
@@ -19,15 +19,15 @@ def info_nce(
 ) -> tuple[Term, jax.Array]:
     """Sum of -log softmax over the batch's answers, and the weight of correct rows.
 
-    A row's candidates are its own answer and those of rows of other documents; answers
-    of its own document are left out, since they might be correct as well (Oord et al.
+    A row's candidates are its answer and those of rows of other documents. Answers from
+    the same document are left out, since they might be correct as well (Oord et al.
     2018; Kong et al. 2020, equation 2, whose negatives include them). A row is correct
-    where its own answer scores higher than all others. A row without negatives has
+    if its answer scores higher than all other candidates. A row without negatives has
     weight 0.
 
     Args:
       document: [B] int.
-      weight: [B] float32; a row of weight 0 is no candidate of any row.
+      weight: [B] float32; a row of weight 0 is not a candidate of any row.
     """
     logits_BC = jnp.einsum(
         "bd,cd->bc", query_BD, answer_BD, preferred_element_type=jnp.float32

@@ -21,9 +21,9 @@ from research.objectives.losses.softmax import (
 class SoftmaxLogProbs(NamedTuple):
     """Log probabilities of the softmax at scored positions, each [B, K] float32."""
 
-    target: jax.Array  # of the target
-    rival: jax.Array  # of the likeliest other token; not differentiated
-    input: jax.Array  # of the input token; not differentiated
+    target: jax.Array  # log p of the target
+    rival: jax.Array  # log p of the likeliest other token; not differentiated
+    input: jax.Array  # log p of the input token; not differentiated
 
 
 def copy_cross_entropy(
@@ -45,10 +45,10 @@ def copy_cross_entropy(
       readout: feature [B, K, E], table [V, E], bias [V].
       gate: [B, K] float.
       token: [B, K] int32, the input token.
-      target: [B, K] int32, legal also where weight is 0.
+      target: [B, K] int32, a valid id even where weight is 0.
       weight: [B, K] float32; a position of weight 0 has no gradient.
-      implementation: fused (chunks of positions), or the reference, dense (all logits
-        at once); both have the same value and gradient.
+      implementation: fused (chunks of positions), or the reference dense (all logits at
+        once); both have the same value and gradient.
     """
     dense = implementation == "dense"
     log_probs = _softmax_log_probs(readout, token, target, dense=dense)
@@ -57,7 +57,7 @@ def copy_cross_entropy(
     same = token == target
     predicted = log_softmax + log_probs.target
     log_p = jnp.where(same, jnp.logaddexp(log_copy, predicted), predicted)
-    # The input token is a rival of any other target.
+    # If the input token is not the target, it is a rival.
     copied = jnp.logaddexp(log_copy, log_softmax + log_probs.input)
     copied = jnp.where(same, -jnp.inf, copied)
     right = log_p > jnp.maximum(log_softmax + log_probs.rival, copied)

@@ -1,9 +1,9 @@
 """A linear-chain conditional random field over the words of rows (Lample et al. 2016).
 
 The score of a row's tags y_1 .. y_n is the sum of their emissions and of transitions
-from a start to y_1, between neighbours, and from y_n to an end; log p is the score
-minus the logarithm of the sum of exp(score) over all sequences of tags (section 2.2;
-glample/tagger, model.py, build). Positions that are no words are skipped: a word's
+from a start to y_1, between neighbours, and from y_n to an end. log p is the score
+minus the log of the sum of exp(score) over all sequences of tags (section 2.2;
+glample/tagger, model.py, build). Positions that are not words are skipped: a word's
 neighbours are the words before and after it.
 """
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 IMPOSSIBLE = -1e9
-"""The emission of a tag that a sequence does not have."""
+"""The emission of a tag that is excluded."""
 
 
 def negative_log_likelihood(
@@ -23,10 +23,10 @@ def negative_log_likelihood(
     """[B] float32: -log p of the targets of each row; 0 without words.
 
     Args:
-      transition: [M, M] float32, from a tag (the last one: the start) to the next tag
-        (the last one: the end).
-      emission: [B, L, N] float32; it counts at words alone.
-      target: [B, L] int32, a legal tag everywhere.
+      transition: [M, M] float32, from a tag (row N: the start) to the next tag (column
+        N: the end).
+      emission: [B, L, N] float32, read only at words.
+      target: [B, L] int32, a valid tag at every position.
       is_word: [B, L] bool.
     """
     is_target = jax.nn.one_hot(target, emission.shape[-1], dtype=bool)
@@ -52,7 +52,7 @@ def log_partition(
 def best_tags(
     transition: jax.Array, emission: jax.Array, is_word: jax.Array
 ) -> jax.Array:
-    """[B, L] int32: at words, the sequence of the highest score (Viterbi)."""
+    """[B, L] int32: the sequence of tags with the highest score, at words (Viterbi)."""
 
     def forward(before_BM, inputs):
         score_BNM, is_word_B1 = _scores(before_BM, inputs, transition)
@@ -73,15 +73,16 @@ def best_tags(
 
 
 def _chain(transition, emission_BLN, is_word_BL):
-    """What a scan begins with, the scores of the first tags, and its inputs."""
+    """The initial value of a scan, the scores of the first tags, and its inputs."""
     first_BM = jnp.tile(transition[-1:], (len(emission_BLN), 1))
     return first_BM, (emission_BLN.swapaxes(0, 1), is_word_BL.T)
 
 
 def _scores(before_BM, inputs, transition):
-    """The scores [B, N, M] of a tag and the next one, if this is a word [B, 1].
+    """The scores [B, N, M] of a tag and the next one, and whether it is a word [B, 1].
 
-    before_BM: of what comes before a tag, with the transition to it.
+    Args:
+      before_BM: scores of the preceding tags, with the transition to this tag.
     """
     emission_BN, is_word_B = inputs
     score_BN = before_BM[:, :-1] + emission_BN

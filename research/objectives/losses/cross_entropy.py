@@ -1,8 +1,8 @@
 """Cross-entropy over a vocabulary, binary cross-entropy, and the sums they return.
 
-A readout is a vocabulary head that is not yet multiplied out (`research.networks`), so
-the loss and not the network decides whether the logits of all positions exist at once:
-see `softmax`.
+A readout has the factors of the vocabulary logits (`research.networks`), so the loss
+and not the network decides whether the logits of all positions exist at once, see
+`softmax`.
 """
 
 # B batch, K scored positions, E width of the table, V rows of the table (with padding)
@@ -37,21 +37,22 @@ def cross_entropy(
 ) -> tuple[Term, jax.Array]:
     """Weighted sum of -log p(target), and the weight of correct positions.
 
-    A position is correct where the target's logit exceeds every other; ties are wrong.
+    A position is correct if the target's logit exceeds every other; ties are wrong.
 
     Args:
       readout: feature [B, K, E], table [V, E], bias [V], size (rows in use); or an
         `AdaptiveReadout`.
-      target: [B, K] int32, a legal id also where weight is 0.
+      target: [B, K] int32, a valid id even where weight is 0.
       weight: [B, K] float32; a position of weight 0 has no gradient.
       implementation: fused, or a reference, dense or chunked; all have the same value
         and gradient.
-      smoothing: e in (1 - e) onehot + e / size (Szegedy et al. 2016, section 7).
+      smoothing: e of the target (1 - e) onehot + e / size (Szegedy et al. 2016,
+        section 7).
       z_loss: factor of log(Z)^2 (Mesh TensorFlow; Chowdhery et al. 2022, section 5).
 
     Raises:
       ValueError: the implementation is none of the three.
-      UserError: smoothing or a z-loss of an `AdaptiveReadout`.
+      UserError: smoothing or a z-loss with an `AdaptiveReadout`.
     """
     if implementation not in IMPLEMENTATIONS:
         known = ", ".join(IMPLEMENTATIONS)
@@ -70,15 +71,16 @@ def cross_entropy(
 
 
 def _adaptive(implementation, readout, target_BK, weight_BK):
-    """The sum of the losses of a readout with clusters, and the weight of the correct.
+    """The sum of the losses of a readout with clusters, and the correct weight.
 
     -log p(word) = -log p(cluster) - log p(word | cluster) for the words of a cluster
     (Grave et al. 2017, section 4; kimiyoung/transformer-xl, proj_adaptive_softmax.py).
-    A cluster's softmax is that of the positions whose target it has: these come first,
-    and chunks without any are skipped. A position is correct if both choices are.
+    A cluster's softmax is computed for the positions whose target is in it: these are
+    sorted first, and chunks without any are skipped. A position is correct if both
+    cluster and word are.
     """
     score, cutoffs = IMPLEMENTATIONS[implementation], readout.cutoffs
-    entry_BK = target_BK  # of the head: the word itself, or its cluster
+    entry_BK = target_BK  # target of the head: the word itself, or its cluster
     for number, cutoff in enumerate(cutoffs):
         entry_BK = jnp.where(target_BK >= cutoff, cutoffs[0] + number, entry_BK)
     head = readout.head
@@ -107,7 +109,7 @@ def masked_cross_entropy(name: str, readout: Any, batch: dict) -> dict[str, Term
     """Terms `name` and "accuracy" (a metric) of the batch's targets.
 
     Args:
-      readout: at the scored positions [B, K].
+      readout: the readout at the scored positions [B, K].
       batch: has target and weight [B, K].
     """
     term, correct = cross_entropy(readout, batch["target"], batch["weight"])
@@ -117,9 +119,10 @@ def masked_cross_entropy(name: str, readout: Any, batch: dict) -> dict[str, Term
 def with_accuracy(
     name: str, term: Term, correct: jax.Array, *, coef: float = 1.0
 ) -> dict[str, Term]:
-    """Terms `name`, of coefficient `coef`, and "`name`_accuracy" (a metric).
+    """Terms `name`, with coefficient `coef`, and "`name`_accuracy" (a metric).
 
-    correct: the weight of what is correct.
+    Args:
+      correct: the weight of correct predictions.
     """
     accuracy = Term(correct, term.weight, 0.0)
     return {name: term._replace(coef=coef), f"{name}_accuracy": accuracy}

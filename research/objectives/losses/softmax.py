@@ -1,17 +1,17 @@
-"""The sum of a softmax's losses over scored positions, and what is correct.
+"""The sum of softmax losses over scored positions, and which positions are correct.
 
-All implementations have the same value and gradient. Objectives run the fused one; the
+All implementations have the same value and gradient. Objectives use the fused one; the
 other two are references for tests:
 
 dense    all logits at once, differentiated by JAX.
-chunked  a few positions at a time; the backward pass computes their logits again.
-fused    a few positions at a time; the forward pass computes the gradients too, so
-         that no logits are stored and none are computed twice. With
-         e = exp(logits - max) and Z = sum(e) the gradients are products with e, not
-         with the probabilities: (e @ table) / Z - table[target], and features / Z in
-         place of e / Z for the table. Only logits and e have the size [C, V].
+chunked  a few positions at a time; the backward pass recomputes their logits.
+fused    a few positions at a time; the forward pass also computes the gradients, so
+         logits are neither stored nor recomputed. With e = exp(logits - max) and
+         Z = sum(e) the gradients are products with e, not with the probabilities:
+         (e @ table) / Z - table[target], and for the table features / Z replace e / Z.
+         Only logits and e have the size [C, V].
 
-Chunks are taken along K and never along B, so each keeps the batch's sharding.
+Chunks are taken along K, never along B, so each keeps the batch's sharding.
 """
 
 # B batch, K scored positions, C positions of a chunk, E width of the table,
@@ -27,10 +27,10 @@ from jax import lax
 from research.networks import constrain
 
 CHUNK_LOGITS = 2**22
-"""Logits of a chunk, over all devices."""
+"""Number of logits of a chunk, over all devices."""
 
 MAX_CHUNKS = 8
-"""Upper bound on chunks: each reduces the table's gradient over the mesh once."""
+"""The most chunks: each one reduces the table's gradient over the mesh."""
 
 POSITION_AXES = ("batch", "length", None)
 """Logical axes of features [B, K, E] and of the table's rows at their targets."""
@@ -42,8 +42,8 @@ class SoftmaxOptions(NamedTuple):
     size: int  # rows of the table in use
     smoothing: float = 0.0
     z_loss: float = 0.0
-    skip: bool = False  # chunks of weight 0 are left out; then the weight of positions
-    # there has gradient 0
+    skip: bool = False  # skip chunks of weight 0; the gradient of weights in them is
+    # then 0
 
 
 def compute_logits(feature_BCE, table_VE, bias_V):
@@ -58,7 +58,7 @@ def compute_logits(feature_BCE, table_VE, bias_V):
 
 
 def _is_target(logits_BCV, target_BC):
-    """[B, C, V] bool: the logit is that of the target."""
+    """[B, C, V] bool: whether the logit is that of the target."""
     return lax.broadcasted_iota(jnp.int32, logits_BCV.shape, 2) == target_BC[..., None]
 
 
@@ -80,8 +80,10 @@ def _dense(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 def split_chunks(feature_BKE, num_rows, *others_BK):
     """Arrays [B, K, ...] in chunks along K: each [chunks, B, C, ...].
 
-    All chunks have one size; the last is padded with zeros. num_rows: V, for the size
-    of a chunk's logits.
+    All chunks have the same size; the last is padded with zeros.
+
+    Args:
+      num_rows: V, on which the size of a chunk's logits depends.
     """
     batch, positions = feature_BKE.shape[:2]
     count = min(MAX_CHUNKS, positions, -(-batch * positions * num_rows // CHUNK_LOGITS))
@@ -96,15 +98,17 @@ def split_chunks(feature_BKE, num_rows, *others_BK):
 
 
 def join_chunks(chunks, positions):
-    """[B, K, ...] of chunks [chunks, B, C, ...]: the inverse of `split_chunks`."""
+    """[B, K, ...] from chunks [chunks, B, C, ...]: the inverse of `split_chunks`."""
     joined = jnp.moveaxis(chunks, 0, 1)
     return joined.reshape(len(joined), -1, *joined.shape[3:])[:, :positions]
 
 
 def _sum_over_chunks(body, chunks, skip):
-    """Applies `body` to each chunk: its first result summed, its second stacked.
+    """Applies `body` to each chunk; sums its first results and stacks its second.
 
-    chunks: of features, targets, weights and others. skip: see `SoftmaxOptions`.
+    Args:
+      chunks: chunks of features, targets, weights and others.
+      skip: see `SoftmaxOptions`.
     """
 
     def step(sums, chunk):
@@ -141,7 +145,7 @@ def _fused(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
 
 
 def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK):
-    """The loss, and as residuals its gradients for a cotangent of one."""
+    """The loss, and its gradients for a cotangent of one, as residuals."""
     table = constrain(table_VE.astype(feature_BKE.dtype), "vocab", None)
     target_row_BKE = jnp.take(table, target_BK, axis=0, mode="clip")
     target_row_BKE = constrain(target_row_BKE.astype(jnp.float32), *POSITION_AXES)
@@ -154,7 +158,7 @@ def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
         options.skip,
     )
     total, table_grad_EV, bias_grad = sums
-    # Transpose the sum and not each product: XLA:CPU has no such product in bfloat16.
+    # Transpose the sum, not each product: XLA:CPU has no such product in bfloat16.
     table_grad_EV = lax.optimization_barrier(table_grad_EV)
     loss_BK, feature_grad_BKE, correct_BK = (
         join_chunks(array, feature_BKE.shape[1]) for array in each
@@ -184,9 +188,9 @@ def _fused_forward(options, feature_BKE, table_VE, bias_V, target_BK, weight_BK)
 
 
 def _fused_chunk(options, table_VE, bias_V, chunk):
-    """Sums (loss, gradients of table and bias), and the chunk's own arrays.
+    """The chunk's sums (loss, gradients of table and bias) and arrays by position.
 
-    What the targets' own rows and smoothing add to the gradients is left out.
+    The gradients lack the terms of the targets' rows and of smoothing.
     """
     feature_BCE, target_BC, weight_BC, target_logit_BC = chunk
     logits_BCV = compute_logits(feature_BCE, table_VE, bias_V)
@@ -194,7 +198,7 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
     max_other_BC = jnp.max(other_BCV, axis=-1)
     max_BC = jnp.maximum(max_other_BC, target_logit_BC)
     e_BCV = jnp.exp(logits_BCV - max_BC[..., None])
-    # Of e only what the products read is stored: XLA computes the sum beside it.
+    # Only the e that the products read is stored: XLA computes the sum beside it.
     rounded_BCV = lax.optimization_barrier(e_BCV.astype(feature_BCE.dtype))
     if feature_BCE.dtype == e_BCV.dtype:
         e_BCV = rounded_BCV
@@ -207,7 +211,7 @@ def _fused_chunk(options, table_VE, bias_V, chunk):
     dtype = feature_BCE.dtype
     dot = partial(jnp.einsum, preferred_element_type=jnp.float32)
     scaled_BCE = (feature_BCE.astype(jnp.float32) * factor_BC[..., None]).astype(dtype)
-    # A transposed copy, so that the product below reads both operands row by row.
+    # A transposed copy lets the product below read both operands row by row.
     scaled_EBC = lax.optimization_barrier(jnp.moveaxis(scaled_BCE, -1, 0))
     feature_grad_BCE = dot("bcv,ve->bce", rounded_BCV, table_VE) * factor_BC[..., None]
     sums = (
@@ -228,5 +232,6 @@ def _fused_backward(options, grads, cotangents):
 _fused.defvjp(_fused_forward, _fused_backward)
 
 IMPLEMENTATIONS = {"dense": _dense, "chunked": _chunked, "fused": _fused}
-"""Name -> (options, feature [B, K, E], table [V, E], bias [V], target [B, K], weight
-[B, K]) to the weighted sum of losses, and the weight of correct positions [B, K]."""
+"""Name -> function of (options, feature [B, K, E], table [V, E], bias [V], target
+[B, K], weight [B, K]), which returns the weighted sum of losses, and the weight of
+correct positions [B, K]."""
