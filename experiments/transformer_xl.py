@@ -8,15 +8,20 @@ in an evaluation.
 
 Look at: valid/lm with --config.objective.mem_len=0, which is higher the shorter a row.
 
-Base and large have the adaptive softmax and input of WikiText-103's rows: clusters from
-ids 20,000, 40,000 and 200,000 on, whose tables are narrower by 4 each in large.
+Base and large have the words of WikiText-103 with its adaptive softmax and input:
+clusters from ids 20,000, 40,000 and 200,000 on, whose tables are narrower by 4 each in
+large. The file has to be read as it is, a line after the other, so that the perplexity
+is the paper's, by words and ends of lines:
 
-Ids of pieces follow frequency as words' do. An evaluation has the paper's mems (base
-640, large 1600).
+    --config.data.train=wiki.train.tokens.txt --config.data.valid=wiki.valid.tokens.txt
 
-Departs (docs/fidelity.md has the values): data.vocabulary; initial scale of norms; end
-of a line; dropout of relative positions; tokens of a row of an evaluation; largest
-distance of an evaluation; keys of a position of an evaluation.
+An evaluation has the paper's mems (base 640, large 1600). enwik8's bytes are
+--config.data.vocabulary=bytebpe --config.data.vocabulary_size=261
+--config.data.sentinels=0 --config.data.separator=none --config.model.cutoffs='[]'.
+
+Departs (docs/fidelity.md has the values): initial scale of norms; dropout of relative
+positions; tokens of a row of an evaluation; largest distance of an evaluation; keys of
+a position of an evaluation.
 """
 
 from experiments import base
@@ -28,6 +33,7 @@ SLICES = {"base": ("v5e:2x2", {"mesh.fsdp": 2}), "large": ("v5e:8x8", {"mesh.fsd
 def get_config(size: str = "small"):
     config = base.get_config(size)
     data, model, optim = config.data, config.model, config.optimizer
+    data.separator = "lines"
     model.update(shared_relative_biases=True, norm_placement="post", output_head="bias")
     model.update(embedding_norm="never", scale_embeddings=True, feedforward_dropout=-1)
     model.update(position="relative", position_dropout=-1, attention_dropout=0.0)
@@ -35,7 +41,8 @@ def get_config(size: str = "small"):
     optim.update(name="adam", schedule="cosine", epsilon=1e-8, epsilon_place="before")
     optim.update(beta2=0.999, clip_norm=0.25, decay_from="start")
     if size in base.PUBLISHED:
-        data.vocabulary_size, model.cutoffs = 267_735, [20_000, 40_000, 200_000]
+        data.update(vocabulary="words", vocabulary_size=267_735, sentinels=0)
+        model.cutoffs = [20_000, 40_000, 200_000]
     if size == "base":
         data.length, config.train.steps, config.train.batch = 150, 200_000, 60
         model.update(layers=16, width=410, heads=10, feedforward=2100)

@@ -67,8 +67,8 @@ class Data:
     eval_split: str = choice("valid", SPLITS)
     held_out: float = number(0.02, least=0, below=0.5)  # fraction of documents in
     # valid, and the same again in test, by hash
-    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, a model file,
-    # a run's workdir
+    vocabulary: str = free_text("unigram")  # or bpe, wordpiece, bytebpe, words (text
+    # between white space), a model file, a run's workdir
     vocabulary_size: int = dim(8192, least=1)  # pieces, including special ones
     vocabulary_sample: int = number(10**9, least=1, most=2**40)  # bytes of text that a
     # vocabulary is trained on, at most: the lines with the smallest hashes
@@ -79,7 +79,8 @@ class Data:
     # (uncased)
     sentinels: int = dim(100, least=0)  # special pieces that stand for hidden spans
     packing: str = choice("none", ("none", "best_fit"))  # of documents into rows
-    separator: str = choice("eos", ("eos", "none"))  # joins documents of the stream
+    separator: str = choice("eos", ("eos", "lines", "none"))  # joins documents of the
+    # stream; lines: eos ends each line, and so each document
     alpha: float = fraction(0.0)  # 0: mixture rates as given; else a corpus has rate
     # (its tokens) ** alpha, also among the lines that train the vocabulary
     dupe_factor: int = number(0, least=0)  # epoch e is corrupted as epoch

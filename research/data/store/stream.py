@@ -292,30 +292,40 @@ def build_stream(
     Processes that call this at the same time share the work shards of a large corpus.
 
     Args:
-      separator: "eos" (a token after each document) or "none".
+      separator: "eos" (a token after each document), "lines" (after each line, and so
+        after each document) or "none".
       shard_tokens: a shard ends with the first batch of documents that reaches as many
         tokens.
 
     Raises:
-      UserError: the split has no documents.
+      UserError: the split has no documents, or lines are to end with eos where white
+        space, line ends included, is kept as text.
     """
-    assert separator in ("eos", "none"), separator
+    assert separator in ("eos", "lines", "none"), separator
+    if separator == "lines" and vocabulary.keep_whitespace:
+        raise UserError(
+            "data.separator is lines, but the vocabulary keeps the ends of lines as "
+            "text; set data.whitespace=collapse or data.separator=eos"
+        )
     cache_key = {
         "corpus": corpus.fingerprint(),
         "split": split,
         "vocabulary": vocabulary.sha256,
         "keep_whitespace": vocabulary.keep_whitespace,
         "unk": vocabulary.vocab.unk_id,
-        "separator": vocabulary.vocab.eos_id if separator == "eos" else None,
+        "separator": None if separator == "none" else vocabulary.vocab.eos_id,
         "shard_tokens": shard_tokens,
         "rules": tokenize.VERSION,
     }
-    separator_ids = [vocabulary.vocab.eos_id] if separator == "eos" else []
+    if separator == "lines":
+        cache_key["lines"] = True
+    separator_ids = [] if separator == "none" else [vocabulary.vocab.eos_id]
+    tokenizer = functools.partial(
+        tokenize.StreamTokenizer, vocabulary, separator_ids, separator == "lines"
+    )
 
     def write(folder: Path, corpus: Corpus) -> dict:
-        return tokenize.write_stream(
-            folder, corpus, split, vocabulary, separator_ids, shard_tokens
-        )
+        return tokenize.write_stream(folder, corpus, split, tokenizer(), shard_tokens)
 
     def find_damage(folder: Path) -> str:
         return Stream.open(folder, corpus.arrays).find_damage()

@@ -48,9 +48,16 @@ class Tokens(NamedTuple):
 class StreamTokenizer:
     """Tokenizes documents, and keeps the tokens of known units between calls."""
 
-    def __init__(self, vocabulary: Vocabulary, separator_ids: Sequence[int]):
-        self._vocabulary = vocabulary
-        self._separator_ids = list(separator_ids)
+    def __init__(
+        self, vocabulary: Vocabulary, separator_ids: Sequence[int], lines: bool = False
+    ):
+        """
+        Args:
+          lines: the separator is after each line instead of each document.
+        """
+        self.vocabulary = vocabulary
+        self.separator_ids = list(separator_ids)
+        self._lines = lines
         self._reset()
 
     def __call__(self, texts: Iterable[str]) -> Tokens:
@@ -60,13 +67,13 @@ class StreamTokenizer:
         units, documents = [], []
         for text in texts:
             documents.append(len(units))
-            if self._vocabulary.keep_whitespace:
+            if self.vocabulary.keep_whitespace:
                 units += sentences.split_literally(text)
             else:
                 for paragraph in text.split("\n"):
                     units += sentences.split_units(paragraph)
                     units.append(_LINE_END)
-            if self._separator_ids:
+            if self.separator_ids and not self._lines:
                 units.append(_SEPARATOR)
         number = np.fromiter(
             map(self._numbers.__getitem__, units), np.int64, len(units)
@@ -108,12 +115,12 @@ class StreamTokenizer:
 
     def _reset(self) -> None:
         """Drops all units but the separator, and lines' ends where they are no text."""
-        known = {_SEPARATOR: len(self._separator_ids)}
-        if not self._vocabulary.keep_whitespace:
-            known[_LINE_END] = 0
+        known = {_SEPARATOR: len(self.separator_ids)}
+        if not self.vocabulary.keep_whitespace:
+            known[_LINE_END] = len(self.separator_ids) * self._lines
         self._numbers = _UnitNumbers(known)
-        self._token = np.array(self._separator_ids, np.int32)
-        self._flags = np.zeros(len(self._separator_ids), np.uint8)
+        self._token = np.array(self.separator_ids, np.int32)
+        self._flags = np.zeros(len(self.separator_ids), np.uint8)
         self._count = np.array(list(known.values()), np.int64)
         self._first = np.zeros(len(known), np.int64)
         self._traits = np.array([BLANK, BLANK | NEWLINE][: len(known)], np.uint8)
@@ -123,7 +130,7 @@ class StreamTokenizer:
         new, self._numbers.new = self._numbers.new, []
         if not new:
             return
-        encoded = self._vocabulary.encode_units(new)
+        encoded = self.vocabulary.encode_units(new)
         first = len(self._token) + np.cumsum(encoded.count) - encoded.count
         traits = np.fromiter(map(sentences.sentence_traits, new), np.uint8, len(new))
         self._token = np.concatenate([self._token, encoded.token])
@@ -156,8 +163,7 @@ def write_stream(
     folder: Path,
     corpus: Corpus,
     split: str,
-    vocabulary: Vocabulary,
-    separator_ids: Sequence[int],
+    tokenizer: StreamTokenizer,
     shard_tokens: int,
 ) -> dict:
     """Writes the shards of a stream into a folder, and returns its meta data.
@@ -166,9 +172,8 @@ def write_stream(
       UserError: see `annotate`.
     """
     assert not corpus.arrays.keys() & {*SHARD_FILES}, corpus.arrays
-    vocab = vocabulary.vocab
+    vocabulary, vocab = tokenizer.vocabulary, tokenizer.vocabulary.vocab
     dtype = np.uint16 if vocab.size <= 2**16 else np.uint32
-    tokenizer = StreamTokenizer(vocabulary, separator_ids)
     label_numbers: dict[str, int] = {}
     shards, unknown, began = [], 0, time.monotonic()
     shard = None
@@ -198,7 +203,7 @@ def write_stream(
         "dtype": np.dtype(dtype).name,
         "vocabulary_size": vocab.size,
         "unknown": unknown,
-        "separator_length": len(separator_ids),
+        "separator_length": len(tokenizer.separator_ids),
         "label_names": list(label_numbers),
     }
 

@@ -74,12 +74,14 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
         tokenizer = _of_sentencepiece(vocabulary)
     else:
         tokenizer = tokenizers.Tokenizer.from_str(vocabulary.model.data.decode())
-        if vocabulary.tokenizer_type == "bytebpe" and not vocabulary.keep_whitespace:
+        words = vocabulary.tokenizer_type == "words"
+        bytes_of_units = vocabulary.tokenizer_type == "bytebpe"
+        if words or (bytes_of_units and not vocabulary.keep_whitespace):
             steps = [tokenizer.normalizer] if tokenizer.normalizer else []
             tokenizer.normalizer = normalizers.Sequence([*steps, _one_space(" ")])
-            tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-                [_after_stops(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-            )
+            cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            cut = tokenizer.pre_tokenizer if words else cut
+            tokenizer.pre_tokenizer = pre_tokenizers.Sequence([_after_stops(), cut])
     tokenizer.no_padding()
     tokenizer.no_truncation()
     special, size = _added(vocabulary), len(vocabulary.model.pieces)

@@ -91,6 +91,22 @@ def wordpiece_json(
     return model.to_str().encode("utf-8")
 
 
+def words_json(
+    pieces: Sequence[str],
+    special: Sequence[str],
+    normalizer: normalizers.Normalizer | None,
+) -> bytes:
+    """A `tokenizer.json` of words, each with a mark before it, and special pieces."""
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    if normalizer:
+        model.normalizer = normalizer
+    model.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    model.decoder = decoders.Metaspace(prepend_scheme="always")
+    model.add_special_tokens(list(special))
+    return model.to_str().encode("utf-8")
+
+
 def _convert_vocab_txt(text: str) -> bytes:
     """A `tokenizer.json` of a `vocab.txt`.
 

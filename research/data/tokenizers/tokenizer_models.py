@@ -84,7 +84,7 @@ class SentencePieceModel:
 
 
 class HuggingFaceModel:
-    """A model of the `tokenizers` library: BPE of any type, WordPiece or Unigram."""
+    """A model of the library `tokenizers`: BPE, WordPiece, Unigram or whole words."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -114,8 +114,10 @@ class HuggingFaceModel:
             if control:
                 self.piece_bytes.append(b"")
             elif piece == unknown:
-                space = " " * (self.tokenizer_type in ("wordpiece", "unigram"))
+                space = " " * (self.tokenizer_type in ("wordpiece", "unigram", "words"))
                 self.piece_bytes.append(f"{space}\ufffd".encode())
+            elif self.tokenizer_type == "words":
+                self.piece_bytes.append(piece.replace(MARK, " ", 1).encode())
             elif self.tokenizer_type in ("unigram", "bpe"):
                 self.piece_bytes.append(_sentencepiece_bytes(piece))
             elif self.tokenizer_type == "wordpiece":
@@ -149,7 +151,7 @@ def _of_units(state: dict) -> dict:
     for step in before:
         if "add_prefix_space" in step:
             step["add_prefix_space"] = False
-        if step["type"] == "Metaspace":
+        if step["type"] == "Metaspace" and state["model"]["type"] != "WordLevel":
             step["prepend_scheme"] = "never"
     if state["model"]["type"] == "Unigram":
         kept = [step for step in before if step["type"] != "WhitespaceSplit"]
@@ -167,6 +169,8 @@ def _tokenizer_type(state: dict) -> str:
     model, decoder = state["model"], json.dumps(state["decoder"], ensure_ascii=False)
     if model["type"] in ("WordPiece", "Unigram"):
         return model["type"].lower()
+    if model["type"] == "WordLevel" and "Metaspace" in decoder:
+        return "words"
     if model["type"] != "BPE":
         raise UserError(
             f"a tokenizer.json of {model['type']}; give one of WordPiece, Unigram or "

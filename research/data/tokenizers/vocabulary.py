@@ -60,7 +60,8 @@ class Vocabulary:
 
     @property
     def tokenizer_type(self) -> str:
-        """unigram, bpe, wordpiece, bytebpe, or wordbpe (GPT's, with ends of words)."""
+        """unigram, bpe, wordpiece, bytebpe, words, or wordbpe (GPT's, with ends of
+        words)."""
         return self.model.tokenizer_type
 
     @functools.cached_property
@@ -166,7 +167,7 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
       UserError: there is no such type or file, the size does not fit the corpus, or
         white space is to be kept and cannot be.
     """
-    if data.vocabulary not in train_tokenizer.TOKENIZER_TYPES:
+    if data.vocabulary not in train_tokenizer.TRAINED_TYPES:
         return load_vocabulary(data.vocabulary, data.sentinels, data.whitespace)
     corpus = corpus.vocabulary_source or corpus
     options = train_tokenizer.Options(
@@ -246,7 +247,7 @@ def load_vocabulary(
     except FileNotFoundError as error:
         raise UserError(
             f"data.vocabulary is {str(path)!r}: no such file; give "
-            f"{', '.join(train_tokenizer.TOKENIZER_TYPES)}, or a .model, "
+            f"{', '.join(train_tokenizer.TRAINED_TYPES)}, or a .model, "
             "tokenizer.json, vocab.txt, or vocab.json beside its merges.txt"
         ) from error
     if whitespace == "auto" and model.adds_space:

@@ -1,5 +1,6 @@
 """A stream holds every token of its text, for any batch and shard size."""
 
+import dataclasses
 import os
 import tracemalloc
 from itertools import cycle, islice, pairwise
@@ -59,6 +60,30 @@ def test_the_stream_holds_the_tokens_of_the_texts(
         assert token[first:last].tolist() == [*expected, *between]
         assert (flags[first:end] & WORD > 0).tolist() == words.tolist()
         assert not flags[end:last].any()
+
+
+def test_eos_ends_each_line(vocabularies, tmp_path):
+    vocabulary = vocabularies["unigram"]
+    texts = ["one line", "two lines\nof text", "an empty one\n\nis a line\n"]
+    stream = build(vocabulary, tmp_path, "lines", texts)
+    token, flags = read_all(stream)
+    lines = [line for text in texts for line in text.split("\n")]
+    encoded = [[*vocabulary.encode(line)[0], vocabulary.vocab.eos_id] for line in lines]
+    assert token.tolist() == [each for line in encoded for each in line]
+    assert stream.separator_length == 1 and stream.num_documents == 3
+    size = np.cumsum([0, *map(len, encoded)])
+    assert stream.document_offsets.tolist() == size[[0, 1, 3, 7]].tolist()
+    assert not flags[token == vocabulary.vocab.eos_id].any()
+    paragraphs = np.flatnonzero(flags & PARAGRAPH)
+    assert paragraphs.tolist() == size[[0, 1, 2, 3, 5]].tolist()
+    other = build(vocabulary, tmp_path, "eos", texts)
+    assert other.fingerprint != stream.fingerprint
+
+
+def test_lines_that_are_text_do_not_end_with_eos(vocabularies, tmp_path):
+    literal = dataclasses.replace(vocabularies["bytebpe"], keep_whitespace=True)
+    with pytest.raises(UserError, match="separator is lines, but the vocabulary keeps"):
+        build(literal, tmp_path, "lines")
 
 
 @pytest.mark.parametrize("tokenizer_type", ["unigram", "bpe"])

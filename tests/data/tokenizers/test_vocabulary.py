@@ -147,7 +147,7 @@ def test_a_vocab_txt_keeps_its_own_special_ids(tmp_path):
     ("name", "data", "message"),
     [
         ("absent.model", None, "no such file"),
-        ("unigrams", None, "unigram, bpe, wordpiece, bytebpe"),
+        ("unigrams", None, "unigram, bpe, wordpiece, bytebpe, words"),
         ("noise.model", b"\x00\x01 noise", "not a vocabulary file"),
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),

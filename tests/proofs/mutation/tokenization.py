@@ -13,6 +13,30 @@ TEST_NORMALIZATION = "tests/data/tokenizers/test_normalization.py"
 
 MUTANTS = [
     Mutant(
+        "an empty line has no eos",
+        "research/data/store/tokenize.py",
+        "known[_LINE_END] = len(self.separator_ids) * self._lines",
+        "known[_LINE_END] = 0",
+        "tests/data/store/test_stream.py",
+        "eos_ends_each_line",
+    ),
+    Mutant(
+        "equally frequent words are ordered as they occur",
+        "research/data/tokenizers/train_tokenizer.py",
+        "words = sorted(counts, key=lambda word: (-counts[word], word))",
+        "words = sorted(counts, key=lambda word: -counts[word])",
+        "tests/data/tokenizers/test_words.py",
+        "most_frequent_words_in_order",
+    ),
+    Mutant(
+        "text that spells a special piece is that piece",
+        "research/data/tokenizers/tokenizer_models.py",
+        'if step["type"] == "Metaspace" and state["model"]["type"] != "WordLevel":',
+        'if step["type"] == "Metaspace":',
+        "tests/data/tokenizers/test_words.py",
+        "spells_a_special_piece",
+    ),
+    Mutant(
         "byte-level BPE never sees a line's end or an indentation",
         VOCABULARY,
         'whitespace != "collapse" and tokenizer_type == "bytebpe"',
