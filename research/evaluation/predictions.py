@@ -36,8 +36,8 @@ from research.data.documents import (
 from research.data.tokenizers.token_offsets import token_offsets
 from research.evaluation import answer_spans
 from research.evaluation.multi_bootstrap import pseudo_values
-from research.evaluation.statistics import estimate
-from research.metrics import Item, Scores, chrf, measure, squad
+from research.evaluation.statistics import estimate, wilson_interval
+from research.metrics import Item, Scores, chrf, measure, squad, values_of
 
 JACKKNIFE_GROUPS = 20
 """Parts of the items of an evaluation, for the intervals of its metrics."""
@@ -78,9 +78,10 @@ def score_predictions(
 def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, float]:
     """Half the width of the 95 % interval of each metric over draws of the items.
 
-    The network is fixed. Student's t on the pseudo-values of a jackknife that leaves
-    out a twentieth of the items at a time, taken at random: metrics need not be means.
-    Those that are not defined on some of these parts are left out.
+    The network is fixed. Of a mean of the items' scores it is Student's t on these, or
+    Wilson's where they are 0 and 1. Other metrics need not be means: Student's t on the
+    pseudo-values of a jackknife that leaves out a twentieth of the items at a time,
+    taken at random; those that are not defined on some of these parts are left out.
     """
     known = [item for item in items if item.gold is not None]
     groups = min(JACKKNIFE_GROUPS, len(known))
@@ -100,7 +101,22 @@ def item_margins(items: Sequence[Item], objective: Any, data: Any) -> dict[str, 
     margins = {
         name: estimate(own).margin for name, own in zip(names, values, strict=True)
     }
+    declared = values_of(objective.predicts)
+    scores = np.array([item.score for item in known], np.float64)
+    margins |= {
+        name: _mean_margin(scores)
+        for name in margins.keys() & declared.keys()
+        if declared[name].mean_of_scores
+    }
     return {name: margin for name, margin in margins.items() if math.isfinite(margin)}
+
+
+def _mean_margin(scores: np.ndarray) -> float:
+    """Half the width of the 95 % interval of a mean of scores [I]."""
+    if np.isin(scores, (0, 1)).all():
+        low, high = wilson_interval(float(scores.mean()), len(scores))
+        return (high - low) / 2
+    return estimate(scores).margin
 
 
 def _measure_known(

@@ -11,7 +11,6 @@ from research.data.pipeline import open_data
 from research.distributed import sharding
 from research.evaluation.evaluate import evaluate
 from research.evaluation.predictions import (
-    JACKKNIFE_GROUPS,
     item_margins,
     score_predictions,
 )
@@ -272,14 +271,34 @@ def _items(scores):
     return [Item(str(n), "x", "x", float(score)) for n, score in enumerate(scores)]
 
 
-def test_the_margin_of_a_mean_is_students_over_groups_of_the_items():
-    scores = np.random.default_rng(0).random(20 * 13) < 0.7
+class _Classes:
+    predicts = "class"
+
+
+def test_the_margin_of_right_and_wrong_is_wilsons_and_that_of_parts_students():
+    scores = np.random.default_rng(0).random(20 * 13)
+    found = item_margins(_items(scores < 0.7), _Choices, _Labels())
+    low, high = wilson_interval((scores < 0.7).mean(), len(scores))
+    assert found == {"accuracy": pytest.approx((high - low) / 2)}
     found = item_margins(_items(scores), _Choices, _Labels())
-    order = np.random.default_rng(0).permutation(len(scores))
-    groups = scores[order].reshape(JACKKNIFE_GROUPS, 13).mean(1)
-    assert found == {"accuracy": pytest.approx(estimate(groups).margin)}
-    low, high = wilson_interval(scores.mean(), len(scores))
-    assert found["accuracy"] == pytest.approx((high - low) / 2, rel=0.4)
+    assert found == {"accuracy": pytest.approx(estimate(scores).margin)}
+
+
+def test_the_margin_of_what_is_no_mean_is_students_over_groups_of_the_items():
+    random = np.random.default_rng(0)
+    golds, guesses = random.choice([*"xyz"], (2, 20 * 13))
+    guesses = np.where(random.random(len(golds)) < 0.4, golds, guesses)
+    pairs = zip(guesses, golds, strict=True)
+    items = [Item("", str(p), str(g), float(p == g)) for p, g in pairs]
+
+    def f1(chosen):
+        return measure("class", [items[n] for n in chosen], "xyz")["f1"]
+
+    order = np.random.default_rng(0).permutation(len(items))
+    without = [np.delete(order, np.s_[n : n + 13]) for n in range(0, 20 * 13, 13)]
+    values = [20 * f1(order) - 19 * f1(others) for others in without]
+    found = item_margins(items, _Classes, _Labels())
+    assert found["f1"] == pytest.approx(estimate(values).margin)
 
 
 def test_items_without_gold_and_single_ones_bring_no_margin():
