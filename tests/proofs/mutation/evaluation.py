@@ -68,7 +68,7 @@ MUTANTS = [
         "shuffled = np.random.default_rng(0).permutation(len(known))",
         "shuffled = np.arange(len(known))",
         TEST_PREDICTIONS,
-        "margin_of_a_mean",
+        "groups_of_the_items",
     ),
     Mutant(
         "a single run's margin over items is shown as that over seeds",
