@@ -1,4 +1,4 @@
-"""Commands, one a module; their parts lie in the folders."""
+"""Commands, one in each module; the folders have what they share."""
 
 import gc
 import sys

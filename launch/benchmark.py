@@ -32,11 +32,11 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
     """Times `turns` x `steps` steps of the train loop and as many of the step alone.
 
     Returns:
-      `step_figures` of the loop, `compile_seconds`, seconds a step of each turn, and
-      `overhead`: the loop's time over the step's time, less 1, of the fastest turns;
-      `overhead_median` of the pairs of turns, with its 95 % interval from six turns on.
-      On a CPU also its name, the rate of a plain product there, and the step's as a
-      share of that.
+      `step_figures` of the loop, `compile_seconds`, seconds for a step in each turn,
+      and `overhead`: the loop's time over the step's time, minus 1, in the fastest
+      turns; `overhead_median` over pairs of turns, with its 95 % interval from six
+      turns on. On a CPU also its name, the rate of a plain product, and the step's rate
+      as a fraction of it.
     """
     import jax
 
@@ -91,10 +91,10 @@ def measure(config, workdir: str, turns: int, steps: int) -> dict:
 
 
 def median_interval(values: Sequence[float]) -> list[float] | None:
-    """At least 95 % confidence for the median of any distribution, by the order.
+    """An interval for the median from order statistics, with at least 95 % confidence.
 
-    Other load on a machine makes a few values far larger, which a mean would follow.
-    None: there are too few values.
+    It holds for any distribution; other load on a machine makes a few values far
+    larger, to which a mean is sensitive. None: there are too few values.
     """
     from scipy import stats
 
@@ -106,7 +106,7 @@ def median_interval(values: Sequence[float]) -> list[float] | None:
 
 
 def processor_figures(flops_per_second: float) -> dict:
-    """The processor beside a step's rate; nothing on an accelerator."""
+    """The processor's name and rates, to compare a step with; {} on accelerators."""
     import jax
     import jax.numpy as jnp
 

@@ -38,7 +38,7 @@ def run(args) -> None:
 
 
 def _batches_per_second(pipeline) -> float:
-    """Over one round."""
+    """The rate over one round."""
     calls = pipeline.calls()
     next(calls)  # opens the files
     start, num = time.thread_time(), 0

@@ -25,7 +25,7 @@ from research.run.host_memory import keep_freed_memory
 BATCH, LENGTH, VOCABULARY = 32, 128, 8192
 LAYERS, WIDTH, HEADS, FEEDFORWARD = 4, 256, 4, 1024
 NUM_MASKED, NUM_PERMUTED, NUM_TARGETS = 19, 21, 29
-"""Scored tokens in each row: of masked LM, of permuted LM, and of T5's decoder."""
+"""Number of scored tokens in each row of masked LM, permuted LM and T5's decoder."""
 MASK_ID, IGNORED_LABEL = 3, -100
 MIN_ORDINARY_ID = 200
 

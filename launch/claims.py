@@ -71,10 +71,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _record_table(claims: list[Claim], args: argparse.Namespace) -> None:
-    """Records each claim that can be, and says why the others cannot.
+    """Records each claim whose runs are complete, and prints why others are not.
 
     Raises:
-      UserError: none of them can be.
+      UserError: no claim can be recorded.
     """
     reasons = []
     for claim in claims:
@@ -133,12 +133,12 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
 
 
 def default_table(claim: Claim) -> str:
-    """The file of the table that a claim is of."""
+    """The file of the claim's table."""
     return f"experiments/tables/{claim.table.replace('-', '_')}.toml"
 
 
 def _origin(both: list[Cell]) -> dict[str, Any]:
-    """The trials and data of two cells, and the commits, of their pretrainings too.
+    """The trials, data and commits of two cells, including those of pretraining.
 
     Raises:
       UserError: a pretraining has no result.
@@ -184,7 +184,7 @@ def page(claims: dict[str, Claim], folder: Path) -> Iterator[str]:
 
 
 def draw_figure(claims: dict[str, Claim], folder: Path, path: Path) -> None:
-    """Writes a forest plot of the claims that were run; nothing, if none was."""
+    """Writes a forest plot of the claims that were run, if there are any."""
     from launch.reports import forest  # matplotlib: for the figure alone
 
     groups: dict[str, list[forest.Line]] = {}

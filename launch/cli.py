@@ -105,8 +105,8 @@ def main(
 ) -> NoReturn:
     """Runs a command and exits by `leave` with what `run` returns (None: 0).
 
-    An exception that `exit_code_for` knows is printed as one line; the exit code is its
-    own. Any other exception is raised.
+    An exception that `exit_code_for` knows is printed as one line and has its exit
+    code. Any other exception is raised.
     """
     keep_freed_memory()
     try:

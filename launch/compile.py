@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     set_environment(args.topology)
     config = load_config(args.config, args.overrides)
     devices = topology_devices(args.topology)
-    # These import JAX, which reads the environment that is set above.
+    # These import JAX, which reads the environment set above.
     from launch.hardware.aot_compile import compile_facts
     from launch.hardware.mesh_search import search
 

@@ -20,7 +20,7 @@ from research.run.phases import run_phases
 from research.run.sections import OPEN_SECTIONS, SECTIONS
 
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
-"""The keys of which text is evaluated."""
+"""The keys that choose the evaluated text."""
 
 
 def load_config(
@@ -65,10 +65,10 @@ def load_config(
 
 
 def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
-    """The config of a run with some other values, and the run's own vocabulary.
+    """A run's config with some other values, and the run's vocabulary.
 
     Raises:
-      UserError: there is no run, or a value that its network depends on is another.
+      UserError: there is no run, or an override would change its network.
     """
     flat = flatten(ConfigDict(read_run_config(workdir), allow_dotted_keys=True))
     flat |= {"train.init_from": "", "data.vocabulary": str(workdir), **overrides}
@@ -79,11 +79,11 @@ def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
 
 
 def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:
-    """Tells the folder of an evaluation with other values from that of the run's own.
+    """A suffix for the folder of an evaluation whose config differs from the run's.
 
     Args:
-      config: by `run_config`. The text that is evaluated does not count: the folder's
-        name has a hash of it.
+      config: the result of `run_config`. The keys of the evaluated text do not count,
+        since the folder's name has a hash of the text.
 
     Returns:
       "", or a dot and a hash of the keys and values that differ.
@@ -105,7 +105,7 @@ def from_file(spec: str) -> ConfigDict:
     """The config that an experiment's file returns, without the objective's defaults.
 
     Raises:
-      UserError: the file is no experiment, or does not come in that size.
+      UserError: the file is not an experiment, or has no such size.
     """
     path, _, size = spec.partition(":")
     module = user_code.module_at(path)
@@ -243,10 +243,10 @@ _TYPE_NAMES = {
 
 
 def _check_names(spec: str, config: ConfigDict) -> None:
-    """Checks that a file's config has the sections and keys outside them, and no more.
+    """Checks that a file's config has exactly the sections, and the keys outside them.
 
     Raises:
-      UserError: names the file and the first that is missing, or too many.
+      UserError: one is missing or unknown; names the file and the first of them.
     """
     known = base.every_key()
     for name in known:
@@ -264,8 +264,8 @@ def _check_names(spec: str, config: ConfigDict) -> None:
 def _complete(spec: str, config: ConfigDict) -> None:
     """Gives each section the keys of the parts that it chooses.
 
-    A file begins with the keys of the default parts. Those that the chosen ones do not
-    have are left out, unless the file has set them.
+    A file starts with the keys of the default parts. Keys that the chosen parts do not
+    have are removed, unless the file has set them.
 
     Raises:
       UserError: a part or a key does not exist; names it.
@@ -302,10 +302,10 @@ def _set_section(config: ConfigDict, name: str, values: Mapping[str, Any]) -> No
 
 
 def _check_sections(config: ConfigDict, *, where: str = "") -> None:
-    """Checks all keys but the objective's against their declaration.
+    """Checks all keys except the objective's against their declarations.
 
     Args:
-      where: begins the error's line, if it is not empty.
+      where: the beginning of the error's line.
 
     Raises:
       UserError: a key is unknown, or a value is not legal.

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
-    """The lines that say what two runs differ in."""
+    """The lines that list the differences of two runs."""
     for number, each in enumerate(runs, 1):
         yield f"{number}: {each.name}"
     reasons = MAY_DIFFER | _hidden_changes(found)
@@ -82,7 +82,7 @@ def page(runs: Sequence[Run], found: Differences) -> Iterator[str]:
 
 
 def _hidden_changes(found: Differences) -> dict[str, str]:
-    """Key of provenance -> what has changed, where no other key says so."""
+    """Key of provenance -> a change that no other key shows."""
     differ = {each.key for each in (*found.config, *found.provenance)}
     reasons = {}
     if "commit" not in differ:
@@ -120,7 +120,7 @@ def _aligned(rows: Any) -> Iterator[str]:
 
 
 def _curve_lines(curves: Sequence[dict[int, float]]) -> Iterator[str]:
-    """Bars of each run, on one scale from its lowest value, and the largest gap."""
+    """Bars for each run, on one scale from the lowest value, and the largest gap."""
     values = np.array([value for curve in curves for value in curve.values()])
     low, high = values.min(), values.max()
     last = max(max(curve) for curve in curves)

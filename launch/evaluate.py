@@ -2,15 +2,15 @@
 
 Evaluates the checkpoint that opens the run in D (the newest, or the best one by
 train.best_metric; or that of --step=N) on the run's evaluation split, or on another:
---config.data.eval_split=test, or files of their own, --config.data.valid=FILES, or
-tfds:NAME. The text is that of the run's config in all else.
+--config.data.eval_split=test, or other files, --config.data.valid=FILES, or tfds:NAME.
+All other keys of the text are those of the run's config.
 
-Writes D/evaluations/NAME/metrics.json and, where the objective predicts something (a
-label, tags, an answer), predictions.jsonl: a line for each example, with its id,
-prediction, gold answer and score. NAME is the split, the step and a hash of the data,
-and where other keys than those of the text differ from the run's, one of these.
-Their metrics are printed with the margin of a 95 % interval over draws of the examples,
-the network being what it is (launch.report has intervals over seeds).
+Writes D/evaluations/NAME/metrics.json and, if the objective makes predictions (a label,
+tags, an answer), predictions.jsonl: a line for each example, with its id, prediction,
+gold answer and score. NAME is the split, the step and a hash of the data, and a hash of
+other keys that differ from the run's. Metrics of predictions are printed with the
+margin of a 95 % interval over draws of the examples, for this network (launch.report
+has intervals over seeds).
 """
 
 import argparse

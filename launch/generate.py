@@ -1,18 +1,18 @@
 """Writes text: `python -m launch.generate --workdir=R --prompt=TEXT`.
 
 R is a run, whose newest or best checkpoint (or that of --step=N) is read, or hf:DIR, a
-model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; of an
-encoder-decoder (dae, bart) it is the encoder's text, of unilm the source. The decoder
-of mass writes the masks of a prompt, or if it has none a whole text. Of joint and mix a
-part writes: --method=PART.beam, or --method=beam if only one can.
+model in Hugging Face's layout. Causal models (lm, fim, plm) continue a prompt; for an
+encoder-decoder (dae, bart) it is the encoder's text, for unilm the source. The decoder
+of mass writes the masked tokens of a prompt, or a whole text if it has no masks. For
+joint and mix a part writes: --method=PART.beam, or --method=beam if only one can.
 
 Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
 .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
 mask.
 
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
-or writes to --to=G.jsonl for each prompt a JSON line with `prompt` and `texts`: of each
-its `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
+or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
+with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
-    """The prompts that the flags or standard input give."""
+    """The prompts from the flags or standard input."""
     if args.prompt is not None and args.texts:
         raise UserError("--prompt and --texts exclude each other")
     if args.prompt is not None:

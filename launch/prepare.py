@@ -86,7 +86,7 @@ def run(args) -> int:
 
 
 def _run_shards(args) -> int:
-    """Prepares in several processes of a backend."""
+    """Prepares the data in several processes on a backend."""
     if not args.workdir or args.shards < 1 or args.output:
         raise UserError(
             "--shards=N (at least 1) needs --workdir=DIR for its logs and no --output; "

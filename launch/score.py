@@ -1,17 +1,18 @@
 """Scores texts: `python -m launch.score --workdir=D --task=blimp --data=FILES`.
 
-The score of a text is minus the loss of the run's own objective: log p(text) of lm, fim
-and plm, a pseudo-log-likelihood of mlm and others that mask tokens (each token, or each
-and the later ones of its word, hidden in turn) and of dae, bart and mass (each word
-hidden, and written by the decoder), and of electra the sum of log P(original), minus
-its detector's energy. Of joint and mix it is that of a part: --method=PART.METHOD. A
-text of tlm is in its first language, or in that of --config.objective.languages.
+The score of a text is minus the loss of the run's objective: log p(text) for lm, fim
+and plm; a pseudo-log-likelihood for mlm and others that mask tokens (each token, or
+each and the later ones of its word, hidden in turn) and for dae, bart and mass (each
+word hidden, and written by the decoder); for electra the sum of log P(original), minus
+its discriminator's energy. For joint and mix it is that of a part:
+--method=PART.METHOD. A text for tlm is in its first language, or in that of
+--config.objective.languages.
 
 Prints a table with 95 % intervals, and writes it to table.json and the scores of each
 text to scores.jsonl, in D/evaluations/NAME. NAME is the task, the method, the step and
-a hash of the files, and where --config.KEY=VALUE differs from the run's, one of these.
-Of a sweep's folder it scores the finished runs that have no scores of these files yet,
-and leaves out those whose objective gives texts no score.
+a hash of the files, and a hash of keys that --config.KEY=VALUE changes. In a sweep's
+folder it scores the finished runs that have no scores of these files yet, and skips
+those whose objective cannot score texts.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 def _score_sweep(
     workdir: epath.Path, items: Sequence[Any], files_hash: str, args: argparse.Namespace
 ) -> int:
-    """Scores the finished runs of a sweep whose objective gives texts scores."""
+    """Scores the finished runs of a sweep whose objective can score texts."""
     from launch.sweeps.sweep_plan import read_plan
 
     trials = [trial for trial in read_plan(workdir) if trial.gives_scores]
@@ -65,7 +66,7 @@ def _score_run(
     *,
     again: bool = True,
 ) -> None:
-    """Prints and writes a run's scores; if not `again`, only where there are none."""
+    """Prints and writes a run's scores; with `again` False only if there are none."""
     # After the flags: a wrong one is reported without waiting for imports.
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.score_tasks import LAST_WORD, TASKS
@@ -118,7 +119,7 @@ def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
 
 
 def _line(item: Any, scores: Sequence[Any]) -> dict[str, Any]:
-    """What scores.jsonl says of an item."""
+    """The line of scores.jsonl for an item."""
     return {
         "id": item.id,
         "group": item.group,

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a command, from before its imports to its end."""
+"""The handling of Ctrl-C and SIGTERM by commands, from before their imports on."""
 
 import gc
 import os
@@ -6,18 +6,18 @@ import signal
 import types
 
 PREEMPTED, INTERRUPTED = 75, 130
-"""Exit codes: on SIGTERM, or if another process was lost; on Ctrl-C."""
+"""Exit codes: after SIGTERM, or the loss of another process; after Ctrl-C."""
 
 CONTINUES = "the same command continues from here"
 
 RETRY_S = 0.01
-"""Seconds until a Ctrl-C is tried again that came where it would have been lost."""
+"""Seconds after which a Ctrl-C that would have been lost is raised again."""
 
 _at_once = True  # whether Ctrl-C ends the process, instead of raising an exception
 
 
 def install() -> None:
-    """From here on both signals end the process with one line and its exit code.
+    """Makes both signals end the process with one line and its exit code.
 
     A signal that the parent process has ignored stays ignored.
     """
@@ -28,17 +28,18 @@ def install() -> None:
 
 
 def raise_interrupts() -> None:
-    """From here on the first Ctrl-C raises KeyboardInterrupt; another ends at once.
+    """Makes the first Ctrl-C raise KeyboardInterrupt; another one exits immediately.
 
-    For what has something to close or to cancel, after all imports: an exception within
-    those of JAX's libraries ends in a traceback, or a crash.
+    It is for commands that have something to close or to cancel. Call it after all
+    imports: an exception during imports of JAX's libraries ends in a traceback or a
+    crash.
     """
     global _at_once
     _at_once = False
 
 
 def ignore_interrupts() -> None:
-    """For the last line of a command, which Ctrl-C may not print twice."""
+    """Ignores Ctrl-C, so that the last line of a command is not printed twice."""
     if signal.getsignal(signal.SIGINT) is _on_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

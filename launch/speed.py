@@ -27,7 +27,7 @@ BARE_ELECTRA = {
     "model.token_types": 0,
     "model.init": "normal",
 }
-"""The objective without what experiments/electra.py takes from the paper."""
+"""Keys that undo what experiments/electra.py takes from the paper."""
 
 NETWORKS = {
     "lm": ("experiments/lm.py", {}),
@@ -37,19 +37,19 @@ NETWORKS = {
     "dae": ("experiments/dae.py", {}),
     "electra": ("experiments/electra.py", BARE_ELECTRA),
 }
-"""Name -> an experiment, and how it differs beside its size."""
+"""Name -> an experiment, and its overrides besides the size."""
 
 
 SENTINELS = 128
-"""dae hides 103 spans of 2048 tokens."""
+"""Number of sentinels: dae hides 103 spans in 2048 tokens."""
 
 
 class Size(NamedTuple):
     """What is measured."""
 
-    keys: dict[str, Any]  # of the config
+    keys: dict[str, Any]  # config keys
     step_lengths: tuple[int, ...]
-    step_tokens: int  # of a step, on each device; fewer if they do not fit
+    step_tokens: int  # tokens of a step on each device; fewer if they do not fit
     attention_lengths: tuple[int, ...]
     attention_tokens: int  # of all rows of attention alone; a row at least
     heads: int  # of attention alone
@@ -79,10 +79,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def measure(size: Size, seconds: float) -> dict[str, Any]:
-    """All figures, as speed.json has them.
+    """All figures, in the format of speed.json.
 
     Args:
-      seconds: that the run takes, about; what is not measured by then says so.
+      seconds: time limit, after which jobs are recorded as not measured.
     """
     import jax
 

@@ -92,7 +92,7 @@ def _drive(
 ) -> int:
     """Writes `sweep.json`, then runs those of `chosen` that have no result.
 
-    What a chosen trial starts from is run before it.
+    The parents of a chosen trial are run before it.
     """
     fields = {name: value for name, value in header.items() if name != "trials"}
     sweep_plan.write_plan(trials, workdir, **fields)

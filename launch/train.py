@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if cluster:
         from research.distributed.cluster import join_cluster
 
-        with peers.handle_sigterm():  # this one alone, until it is connected
+        with peers.handle_sigterm():  # this process alone, until it is connected
             peers = join_cluster(
                 cluster, timeout_s=args.wait, lost_exit_code=cli.PREEMPTED
             )
@@ -89,7 +89,7 @@ def exit_with_error(error: BaseException, peers) -> NoReturn:
 
 
 def exit_now(code: int) -> NoReturn:
-    """Exits at once, whatever other threads do.
+    """Exits immediately, without waiting for other threads.
 
     JAX's shutdown would wait for a process that was killed, and Python's for a thread
     of Orbax that waits for a checkpoint that could not be written.

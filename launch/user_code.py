@@ -1,4 +1,4 @@
-"""Files of the user's own Python: imported and called, with errors in one line."""
+"""Imports and calls Python files of the user, with errors in one line."""
 
 import contextlib
 import importlib.machinery
@@ -18,14 +18,14 @@ INSTALLED = Path(experiments.__file__).parents[1]
 
 
 class SourceLoader(importlib.machinery.SourceFileLoader):
-    """Compiles the source each time: a cached one misses an edit within a second."""
+    """Always compiles the source, since the cache misses edits within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def find(path: str) -> str:
-    """The path of a file; of experiments/... that is not here, the installed file's."""
+    """The path of a file; if experiments/... is not here, the installed file's."""
     installed = INSTALLED / path
     elsewhere = Path(path).parts[:1] == ("experiments",) and not Path(path).exists()
     return str(installed) if elsewhere and installed.is_file() else path
@@ -53,7 +53,7 @@ def module_at(path: str) -> ModuleType:
 
 
 def call(path: str, function: Callable, *args: Any) -> Any:
-    """What a function that the file at `path` defines returns.
+    """Calls a function that the file at `path` defines.
 
     Raises:
       UserError: it takes other arguments, or raises; names the file and the line.
@@ -76,7 +76,7 @@ def call(path: str, function: Callable, *args: Any) -> Any:
 def name_line_in_errors(path: str) -> Iterator[None]:
     """Turns an error that code of the file at `path` raises into one line.
 
-    Errors that have no frame of that file are ours, and raised as they are.
+    Errors without a frame of that file are ours and are not changed.
 
     Raises:
       UserError: names the file, the line, and the error.

@@ -1,7 +1,7 @@
 """The records on disk of the attempts at a job, and whether the job may be retried.
 
-Each process of each attempt writes a file of its own in the job's folder. The records
-are therefore complete even if drivers, backends or machines die.
+Each process of each attempt writes its own file in the job's folder, so the records are
+complete even if drivers, backends or machines die.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from research.files.json_files import NUMBER, read_json, write_json
 FOLDER = "attempts"
 HEARTBEAT_INTERVAL_S = 5.0
 HEARTBEAT_TIMEOUT_S = 60.0
-"""An attempt without a heartbeat for so long counts as lost."""
+"""Seconds without a heartbeat after which an attempt counts as lost."""
 
 NO_RETRY_CODES = (cli.MISTAKE, cli.NON_FINITE)
 """Exit codes of deterministic errors: a user's mistake, a loss that is not finite."""
@@ -41,27 +41,27 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRecord:
-    """One process of an attempt, as its file has it; a job of N hosts has N processes.
+    """The record of one process of an attempt; a job of N hosts has N processes.
 
     Times are in seconds since 1970.
     """
 
     attempt: str  # the same for all processes of an attempt
-    rank: int  # of the process in its attempt
+    rank: int  # the process's rank in its attempt
     round: int
     host: str
-    pid: int  # of `run_attempt`, the parent of the command
+    pid: int  # process id of `run_attempt`, the parent of the command
     started: float
     heartbeat: float
     ended: float | None = None
     exit_code: int | None = None
-    stop_requested: bool = False  # by the backend
-    process_start: str = ""  # of `pid`, as `process_start` says it
-    step: int | None = None  # the last one that was logged when the process ended
+    stop_requested: bool = False  # the backend wanted it to stop
+    process_start: str = ""  # the result of `process_start` for `pid`
+    step: int | None = None  # the last logged step when the process ended
 
     @property
     def failure(self) -> str:
-        """What a process without a result counts as: mistake, failure or preemption."""
+        """How a process without a result counts: mistake, failure or preemption."""
         if self.exit_code in NO_RETRY_CODES:
             return "mistake"
         lost = self.exit_code is None or self.exit_code in PREEMPTED_CODES
@@ -69,7 +69,7 @@ class ProcessRecord:
 
     @property
     def alive(self) -> bool:
-        """It has not ended, and its last heartbeat is recent."""
+        """Whether the process has not ended and its last heartbeat is recent."""
         recent = time.time() - self.heartbeat < HEARTBEAT_TIMEOUT_S
         return self.exit_code is None and recent
 
@@ -91,13 +91,13 @@ RECORD_FIELDS = {
 }
 """The JSON type of each field in the file of a `ProcessRecord`."""
 LATER_FIELDS = {"process_start": "", "step": None}
-"""The values of fields that files of earlier versions lack."""
+"""Fields that files of earlier versions lack -> their values for these."""
 
 
 def process_start(pid: int) -> str:
-    """When a process of this machine started, in the system's words; "": there is none.
+    """The start time of a process of this machine, as the system reports it; "": none.
 
-    A process id is given again; with the start it names one process.
+    The system reuses process ids; id and start time together identify a process.
     """
     if sys.platform == "linux":
         try:
@@ -121,10 +121,10 @@ class Attempt:
 
     @property
     def root_cause(self) -> ProcessRecord:
-        """The process whose end explains that of the attempt.
+        """The process whose end explains the end of the attempt.
 
-        A process that lost another one is not the cause; nor is one that was lost
-        itself, if another one has an exit code.
+        A process that ended since it lost another one is not the cause; nor is a lost
+        process, if another one has an exit code.
         """
         order = ("mistake", "failure", "preemption")
         ended = [p for p in self.processes if p.exit_code is not None]
@@ -166,7 +166,7 @@ def no_retry_reason(ended: Iterable[Attempt], budget: Budget) -> str | None:
     """Why a job may not be retried, in half a line; None if it may.
 
     Args:
-      ended: the attempts at the job that have ended; those of other rounds do not
+      ended: the attempts at the job that have ended, of which only those of this round
         count.
     """
     causes = [attempt.root_cause for attempt in ended if attempt.round == budget.round]

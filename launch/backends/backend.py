@@ -1,4 +1,4 @@
-"""The interface of a backend, and the list of those there are.
+"""The interface of a backend, and the list of backends.
 
 A backend starts `launch.backends.run_attempt` for each job, on machines that can read
 and write the job's folder. The state of a job is read from files in that folder and
@@ -25,7 +25,7 @@ MANIFEST_BACKENDS = ("gke", "sky")
 
 
 class Job(Protocol):
-    """A command that runs, as often as needed, until its folder holds `result.json`."""
+    """A command that is run until its folder has `result.json`, restarted if needed."""
 
     id: str
     name: str  # for messages
@@ -72,10 +72,10 @@ class ManifestBackend(Protocol):
     """Writes files (manifests) from which another program starts the jobs."""
 
     def render(self, waves: Sequence[Sequence[Job]], budget: Budget) -> dict[str, str]:
-        """File name -> text: one file for each job, and those that all jobs need.
+        """File name -> text: one file for each job, and files that all jobs need.
 
         Args:
-          waves: the jobs of a wave need the results of the waves before it.
+          waves: groups of jobs, each of which needs the results of those before it.
         """
 
     def instructions(self, folder: epath.PathLike) -> list[str]:
@@ -108,7 +108,7 @@ def load_backend(
     """The backend that `--on` names, such as "local" or "slurm:gpu".
 
     Args:
-      resources: of each job.
+      resources: the resources of each job.
       flags: "BACKEND.NAME" -> value.
 
     Raises:

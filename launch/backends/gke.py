@@ -35,9 +35,9 @@ COORDINATOR_PORT = 8476
 EXCLUSIVE = {
     "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"
 }
-"""Annotation: one JobSet for each node pool, which is one slice.
+"""Annotation: a node pool, which is one slice, runs one JobSet at a time.
 
-Without it, pods of several trials could share a slice, and none would have all of it.
+Without it, pods of several trials could share a slice, and none would have it whole.
 """
 
 RESTART = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
@@ -197,7 +197,7 @@ class Backend:
         return pod
 
     def _distributed_command(self, command: Sequence[str], name: str) -> list[str]:
-        """A command with the flags of several processes, which a TPU does not need."""
+        """The command with flags for several processes, which TPUs do not need."""
         if self.resources.hosts == 1 or self.resources.slice:
             return list(command)
         return [

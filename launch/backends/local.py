@@ -1,4 +1,4 @@
-"""The backend that runs jobs on this machine. It needs no other program."""
+"""The backend that runs jobs on this machine, without other programs."""
 
 import dataclasses
 import os
@@ -50,9 +50,9 @@ class Backend:
         return [handle for handle in handles if self._is_alive(handle)]
 
     def cancel(self, handles: Iterable[str]) -> None:
-        """Sends SIGTERM to jobs, also those of another driver on this machine.
+        """Sends SIGTERM to jobs, including those of another driver on this machine.
 
-        A line on standard error names each that it does not stop, and why.
+        A line on standard error names each job that it does not stop, and the reason.
         """
         for handle in self.alive(handles):
             if handle in self._processes:
@@ -73,7 +73,7 @@ class Backend:
 
 
 def _reason_to_leave(process: ProcessRecord) -> str:
-    """Why the recorded process gets no signal; "" if it is there and the same."""
+    """Why the recorded process must not get a signal; "": it is running."""
     name, host = f"process {process.pid}", socket.gethostname()
     if process.host != host:
         return f"{name} is on {process.host}, and this is {host}; stop it there"

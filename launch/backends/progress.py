@@ -1,4 +1,4 @@
-"""Shows the progress of jobs: bars on a terminal, else a line for each job at times."""
+"""Shows the progress of jobs: bars on a terminal, else regular lines for each job."""
 
 import time
 

@@ -18,7 +18,7 @@ from research.errors import UserError
 CLIENT_PORT = 10001
 """The default port of Ray's client server."""
 MAX_CONNECTION_ATTEMPTS = 3
-"""The server that a cluster starts for each client may die at its start."""
+"""The most attempts to connect: a cluster's client server may die at its start."""
 GENERATIONS = {"v5e": "v5litepod", "tpu7x": "v7x"}
 """Ray's names of TPU generations, where they differ from ours."""
 
@@ -75,7 +75,7 @@ class Backend:
         return {actor["name"] for actor in actors}.intersection(handles)
 
     def cancel(self, handles: Iterable[str]) -> None:
-        """Running jobs may save themselves first."""
+        """Asks jobs to stop; running jobs save a checkpoint first."""
         from launch.backends import ray_actors
 
         actors = {

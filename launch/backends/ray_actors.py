@@ -20,17 +20,17 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 NAMESPACE = "palimpsest"
 FINAL_EXIT_CODES = (0, 4)
-"""Exit codes of an attempt that no other follows: done, or the budget is used up."""
+"""Exit codes after which no attempt follows: done, or the retry budget is used up."""
 RETRY_INTERVAL_S = 2.0
-"""From the end of an attempt to the next one."""
+"""Seconds from the end of an attempt to the start of the next."""
 STOP_TIMEOUT_S = 120.0
-"""For a command to save itself, or to notice that another process is lost."""
+"""Seconds that a command has to save a checkpoint, or to notice a lost process."""
 
 
 class JobSpec(NamedTuple):
-    """What a job's actor runs; plain values, which need no module of this program."""
+    """What a job's actor runs, in plain values that need no module of this program."""
 
-    name: str  # of the actor
+    name: str  # the actor's name
     command: list[str]  # `launch.backends.run_attempt` with its flags, "--", the job's
     folder: str  # to run in; "": the actor's working directory
     hosts: int
@@ -71,7 +71,7 @@ class HostActor:
 
 
 class JobActor(HostActor):
-    """Makes attempts at a job until it is done or given up, then ends itself.
+    """Makes attempts at a job until it is done or its budget is used up, then exits.
 
     Ray restarts the actor on another machine when its own dies, and the job resumes. A
     job of one host runs in this actor. A job of several runs in a `HostActor` for each,
@@ -136,7 +136,7 @@ class JobActor(HostActor):
             release()
 
     def _reserve_hosts(self) -> tuple[Any, Callable[[], None]]:
-        """A placement group with a bundle for each host, and what releases it."""
+        """A placement group with a bundle for each host, and a function to end it."""
         if self.spec.slice:
             from ray.util.tpu import slice_placement_group
 

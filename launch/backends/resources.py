@@ -1,4 +1,4 @@
-"""What each job is given: hosts, and on each of them CPU cores, GPUs or TPU chips."""
+"""The resources of each job: hosts, and CPU cores, GPUs or TPU chips on each host."""
 
 import dataclasses
 

@@ -2,10 +2,10 @@
 
     python -m launch.backends.run_attempt --folder=F -- python -m launch.train ...
 
-Backends start this on whichever machine. It exits with the command's exit code, with 0
-at once if the job has its result already, or with `BUDGET_EXHAUSTED`. Where the
-folder's file system has locks, only one attempt at a job runs at a time. SIGTERM is
-passed on to the command, which may then save itself for as long as the backend allows.
+Backends start this on some machine. It exits with the command's exit code, immediately
+with 0 if the job already has its result, or with `BUDGET_EXHAUSTED`. Where the folder's
+file system has locks, only one attempt at a job runs at a time. SIGTERM is passed on to
+the command, which can save a checkpoint as long as the backend allows.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from research.errors import UserError
 from research.run.metric_writer import read_metrics
 
 BUDGET_EXHAUSTED = 4
-"""Exit code: the retry budget is used up, the command was not started."""
+"""Exit code: the retry budget is used up and the command was not started."""
 
 LOG, RESULT = "log.txt", "result.json"
 POLL_INTERVAL_S = 0.2
@@ -50,7 +50,7 @@ def attempt_command(
     attempt: str = "",
     rank: int | str = 0,
 ) -> list[str]:
-    """The command line that makes an attempt at a job's command; see `run`."""
+    """The command line that runs an attempt at a job, see `run`."""
     flags = {"folder": folder, **dataclasses.asdict(budget)}
     flags |= {"attempt": attempt, "rank": rank}
     words = [f"--{name}={value}" for name, value in flags.items() if value != ""]
@@ -66,14 +66,14 @@ def run(
     rank: int = 0,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Runs a command to its end, unless the job is done or its budget used up.
+    """Runs a command to its end, unless the job is done or its budget is used up.
 
     Args:
-      command: "python" as its first word stands for this process' interpreter.
+      command: "python" as its first word stands for this process's interpreter.
       folder: the job's folder.
       attempt: a name that sorts by time, the same on all hosts of the attempt.
-      rank: of this process in the attempt.
-      stop_requested: whether the backend wants the command to stop; polled.
+      rank: the rank of this process in the attempt.
+      stop_requested: polled; whether the backend wants the command to stop.
 
     Returns:
       the exit code of the command, or 128 + n if signal n killed it, as in a shell.
@@ -118,7 +118,7 @@ def start_process(
     inherited: Sequence[int] = (),
     die_with_parent: bool = False,
 ) -> subprocess.Popen:
-    """Starts a command in a session of its own, with huge pages for its arrays.
+    """Starts a command in a new session, with huge pages for its arrays.
 
     Args:
       output: receives stdout and stderr.
@@ -139,7 +139,7 @@ def start_process(
 
 
 def set_parent_death_signal(number: int = signal.SIGKILL) -> None:
-    """Sends this process a signal when the thread that started it dies, on Linux."""
+    """On Linux, sends this process a signal when the thread that started it dies."""
     if sys.platform == "linux":
         LIBC.prctl(PR_SET_PDEATHSIG, number)
 
@@ -147,8 +147,8 @@ def set_parent_death_signal(number: int = signal.SIGKILL) -> None:
 def _before_exec() -> None:
     """preexec_fn: the child dies with its parent, and ignores SIGUSR2.
 
-    Slurm sends SIGUSR2 to all processes of a job before its time is up, which kills a
-    program without a handler. `run` then sends SIGTERM instead.
+    Slurm sends SIGUSR2 to all processes of a job before its time limit, which would
+    kill a program without a handler. `run` sends SIGTERM instead.
     """
     set_parent_death_signal()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -183,7 +183,7 @@ def _last_step(folder: epath.Path) -> int | None:
     """The last step that the command has logged; None if it logs none."""
     try:
         return max((line["step"] for line in read_metrics(folder)), default=None)
-    except UserError:  # a damaged file, of which the command itself tells
+    except UserError:  # a damaged file, which the command itself reports
         return None
 
 
@@ -191,8 +191,8 @@ def _last_step(folder: epath.Path) -> int | None:
 def _job_lock(folder: epath.Path, rank: int) -> Iterator[tuple[int, ...]]:
     """Holds the job's lock for this rank; yields the descriptors that carry it.
 
-    A command that inherits them keeps the lock if this process is killed. A bucket has
-    no locks: there the backend has to run one attempt at a time.
+    A command that inherits them keeps the lock if this process is killed. Buckets have
+    no locks; there the backend must run one attempt at a time.
     """
     if "://" in os.fspath(folder):
         yield ()

@@ -1,8 +1,8 @@
 """Runs jobs on a backend until each has its result or has used up its budget.
 
-The driver is the process that does this. Its whole state is in files, so that another
-driver can take over: the handles of submitted jobs in `jobs.json`, the state of each
-job in its folder.
+The process that does this is the driver. Its state is in files, so that another driver
+can take over: the handles of submitted jobs are in `jobs.json`, the state of each job
+is in its folder.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ class Scheduler:
         self.backend, self.progress, self.budget = backend, progress, budget
         self.parallel = parallel or backend.default_parallel or len(jobs)
         self.workdir = workdir
-        self.running: dict[Job, str] = {}  # -> handle
-        self.num_attempts: dict[Job, int] = {}  # when the job was submitted
-        self.failed: dict[Job, str] = {}  # -> reason
+        self.running: dict[Job, str] = {}  # job -> handle
+        self.num_attempts: dict[Job, int] = {}  # job -> attempts when it was submitted
+        self.failed: dict[Job, str] = {}  # job -> reason
 
     def run(self) -> dict[Job, str]:
-        """Returns the jobs that ended without a result, and why."""
+        """Runs all jobs; returns job -> reason for those without a result."""
         self._adopt()
         try:
             while self.waiting or self.running:
@@ -102,7 +102,7 @@ class Scheduler:
         self.progress.start(job)
 
     def _collect(self) -> None:
-        """Takes note of the jobs that have ended, and queues those to be retried."""
+        """Records the jobs that have ended, and queues those to be retried."""
         alive = set(self.backend.alive(self.running.values()))
         ended = [job for job, handle in self.running.items() if handle not in alive]
         for job in ended:
@@ -131,7 +131,7 @@ class Scheduler:
         return f"{attempt_log.describe_end(cause)} ({last_line})"
 
     def _record_missing_attempt(self, job: Job) -> Attempt:
-        """Records as a failure that a submitted job ended before any process of it."""
+        """Records as a failure a submitted job that ended before a process started."""
         now = time.time()
         record = ProcessRecord(
             attempt=f"{time.time_ns()}",
@@ -153,7 +153,7 @@ class Scheduler:
 
 
 def read_handles(workdir: epath.Path) -> dict[str, str]:
-    """The handles of the jobs that ran when the driver wrote them last, by job id."""
+    """Job id -> handle, for the jobs that ran when the driver last wrote the file."""
     path = workdir / JOBS_FILE
     remedy = "delete it: jobs that still run are then not found, and not stopped"
     return read_json(path, remedy, values=str) if path.exists() else {}
@@ -169,7 +169,7 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
     """Makes this process the only driver of a workdir, within the context.
 
     Raises:
-      UserError: another process is.
+      UserError: another process is its driver.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     if "://" in os.fspath(workdir):  # a bucket has no locks
@@ -186,7 +186,7 @@ def only_driver(workdir: epath.Path) -> Iterator[None]:
 
 
 def current_driver(workdir: epath.Path) -> Mapping[str, object] | None:
-    """The driver of a workdir: its pid, host, and since when; None if there is none."""
+    """The driver of a workdir: its pid, host and start time; None if there is none."""
     path = workdir / DRIVER_FILE
     remedy = "stop that sweep by its process id, and delete it"
     fields = {"pid": int, "host": str, "since": NUMBER}

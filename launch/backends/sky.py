@@ -18,7 +18,7 @@ from launch.backends.resources import Resources
 from research.errors import UserError
 
 COORDINATOR_PORT = 8476
-"""On which process 0 listens."""
+"""The port on which process 0 listens."""
 
 ACCELERATORS = {
     "v4": "tpu-v4-{cores}",
@@ -26,15 +26,14 @@ ACCELERATORS = {
     "v5p": "tpu-v5p-{cores}",
     "v6e": "tpu-v6e-{chips}",
 }
-"""TPU generation -> SkyPilot's name of a slice.
-
-It counts the chips, or the TensorCores, of which a chip has two.
+"""TPU generation -> SkyPilot's name of a slice, with its number of chips or of
+TensorCores, of which a chip has two.
 """
 
 ATTEMPT = (
     'ATTEMPT=$(echo "$SKYPILOT_TASK_ID $SKYPILOT_NODE_IPS" | cksum | cut -d" " -f1)'
 )
-"""Shell: the name of an attempt, the same on all hosts, different on other machines."""
+"""Shell code for the name of an attempt: equal on all its hosts, else different."""
 
 
 @dataclasses.dataclass
@@ -142,11 +141,11 @@ class Backend:
 
 
 def _variable(name: str) -> str:
-    """A variable that `_shell` lets the shell expand; text of users has no NUL."""
+    """A marker that `_shell` turns into a variable; users' text has no NUL."""
     return f"\0{name}\0"
 
 
 def _shell(words: Sequence[str]) -> str:
-    """A command line in which a shell expands nothing but what `_variable` made."""
+    """A command line in which a shell expands only the markers of `_variable`."""
     line = " ".join(map(shlex.quote, words))
     return re.sub("\0(.+?)\0", r"""'"$\1"'""", line)

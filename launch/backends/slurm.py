@@ -18,9 +18,9 @@ from launch.backends.resources import Resources
 from research.errors import UserError
 
 MAX_ARRAY_SIZE = 1000
-"""Slurm's own limit is 1001 unless a cluster raises it."""
+"""The largest job array; Slurm's limit is 1001 unless a cluster raises it."""
 CONTROLLER_TIMEOUT_S = 600.0
-"""How long the controller may be unreachable before that is an error."""
+"""Seconds for which the controller may be unreachable before it is an error."""
 
 
 @dataclasses.dataclass
@@ -88,7 +88,7 @@ class Backend:
         alive = sorted(self.alive(handles))
         if alive:
             _run_slurm("scancel", "--state=PENDING", *alive)
-            # Only the steps: if the batch shell ended, Slurm would kill them early.
+            # Signal only the steps: if the batch shell ends, Slurm kills them early.
             _run_slurm("scancel", "--signal=TERM", *alive)
             deadline = time.monotonic() + self.grace
             while self.alive(alive) and time.monotonic() < deadline:
@@ -121,7 +121,7 @@ class Backend:
 class RunJob:
     """The callable that submitit pickles and each process of a Slurm job calls.
 
-    It is called again each time that the Slurm job is requeued.
+    It is called again each time the Slurm job is requeued.
     """
 
     def __init__(self, job: Job, budget: Budget):
@@ -131,8 +131,8 @@ class RunJob:
     def __call__(self) -> int:
         """Runs one process of an attempt; the process of rank 0 requeues the job.
 
-        Slurm sends SIGUSR2 before the time limit: the job requeues itself. Slurm sends
-        SIGTERM when it preempts or cancels a job, and then requeues it itself, or not.
+        Slurm sends SIGUSR2 before the time limit; then the job requeues itself. Slurm
+        sends SIGTERM when it preempts or cancels a job, and requeues it if needed.
         """
         signals = []
         signal.signal(signal.SIGUSR2, lambda number, _: signals.append(number))
@@ -156,7 +156,7 @@ class RunJob:
 
 
 def _slurm_job_id() -> str:
-    """This process' Slurm job, as squeue prints it: "17", or "17_3" in an array."""
+    """This process's Slurm job as squeue prints it: "17", or "17_3" in an array."""
     array = os.environ.get("SLURM_ARRAY_JOB_ID")
     if array:
         return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
@@ -164,7 +164,7 @@ def _slurm_job_id() -> str:
 
 
 def _run_slurm(*command: str) -> subprocess.CompletedProcess:
-    """Runs one of Slurm's commands.
+    """Runs a command of Slurm.
 
     Raises:
       UserError: Slurm is not installed on this machine.

@@ -1,4 +1,4 @@
-"""Runs jobs as a command line says: the flags of backends, and what they start."""
+"""Runs jobs on the backend that command-line flags choose."""
 
 import argparse
 import dataclasses
@@ -30,7 +30,7 @@ MIN_VALUES = {"parallel": 1, "retries": 0, "preemptions": 0}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags of where jobs run, what each is given, and how often it restarts.
+    """Adds the flags for the backend, and for each job's resources and restarts.
 
     `read_flags` reads them.
     """
@@ -52,7 +52,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def read_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """The values of the flags of `add_flags`, in types that JSON has.
+    """The values of the flags of `add_flags`, as JSON types.
 
     Raises:
       UserError: a number is too small.
@@ -74,7 +74,7 @@ def make_backend(flags: Mapping[str, Any]) -> Any:
     """The backend of the flags that `read_flags` returned.
 
     Raises:
-      UserError: there is none like it.
+      UserError: as `load_backend`.
     """
     resources = Resources(**flags["resources"])
     return load_backend(flags["on"], resources, flags["flags"])
@@ -91,9 +91,9 @@ def run_jobs(
     """Runs the jobs that have no result, or writes their manifests.
 
     Args:
-      flags: as `read_flags` returns them.
+      flags: the result of `read_flags`.
       round: see `Budget`.
-      noun: what messages call the jobs.
+      noun: the word for the jobs in messages.
 
     Returns:
       an exit code.
@@ -135,7 +135,7 @@ def print_plan(jobs: Sequence[Job], flags: Mapping[str, Any], round: int) -> Non
 
 
 def dependency_waves(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups jobs by the longest chain of parents among them that must run before."""
+    """Groups jobs by the longest chain of parents that must run before them."""
     depth: dict[Job, int] = {}
     for job in jobs:
         above = [depth[parent] for parent in job.parents.values() if parent in depth]

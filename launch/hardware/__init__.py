@@ -1,1 +1,1 @@
-"""Accelerators, TPU slices, and train steps that are compiled for them."""
+"""Accelerators, TPU slices, and train steps compiled for them."""

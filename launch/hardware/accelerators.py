@@ -6,13 +6,13 @@ GIB = 2**30
 
 
 class Chip(NamedTuple):
-    """One device as JAX counts devices, which may be half of a chip."""
+    """One device as JAX counts them, which may be half of a chip."""
 
     flops: float  # dense bfloat16 FLOP/s
     hbm: int  # bytes
     hbm_rate: float  # bytes a second, read or written
-    link_rate: float  # bytes a second that it sends, over all links, while it receives
-    # as many: half of the bidirectional rate that data sheets have
+    link_rate: float  # bytes a second that it sends over all links while it receives as
+    # many: half of the bidirectional rate in data sheets
 
 
 CHIPS = {

@@ -30,17 +30,17 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
     """Memory, FLOPs, traffic and collectives of a config's train step, as in JSON.
 
     Args:
-      topology: name of the slice, as `tpu_topology.topology_devices` takes it.
+      topology: name of the slice, see `tpu_topology.topology_devices`.
       devices: the slice's devices, which may be descriptions.
 
     Returns:
-      the object that `launch.compile` prints, and `tree`: parameter name -> shape. A
-      step that does not fit has `fits` False; it has no collectives and no byte counts
-      but the peak, if XLA names it. `bound` is `roofline.bound`, None for a device
-      without a data sheet.
+      the object that `launch.compile` prints, and `tree`: parameter name -> shape. For
+      a step that does not fit, `fits` is False, and collectives and byte counts are
+      missing, except the peak if XLA names it. `bound` is `roofline.bound`, None for a
+      device without a data sheet.
 
     Raises:
-      UserError: a value of the config that cannot be run.
+      UserError: the config has a value with which no run is possible.
     """
     program = build_program(config, devices, vocab=placeholder_vocab(config))
     chip = accelerators.find_chip(devices[0].device_kind)
@@ -79,7 +79,7 @@ def compile_facts(config: Any, topology: str, devices: Sequence[Any]) -> dict:
 
 
 def _compiled_facts(compiled: Any) -> dict:
-    """Facts that only the compiled step has, all of one device."""
+    """Facts about the compiled step, for one device."""
     memory = compiled.memory_analysis()
     module = hlo_text.parse(compiled.as_text())
     return {
@@ -96,10 +96,10 @@ def _compiled_facts(compiled: Any) -> dict:
 
 
 def _try_compile(lowered: Any) -> tuple[Any, int | None]:
-    """The compiled step and its peak bytes; None in place of what is not known.
+    """The compiled step and its peak bytes, each None if unknown.
 
     Raises:
-      Exception: the compiler's, if it is not about memory.
+      Exception: an error of the compiler that is not about memory.
     """
     try:
         compiled = lowered.compile()

@@ -24,23 +24,24 @@ from research.networks.layers.library_attention import library_mask
 PATTERNS = ("full", "causal", "prefix", "packed", "permuted")
 IMPLEMENTATIONS = ("dense", "interval", "library")
 FLOPS_PER_PAIR = 12
-"""Times the width of a head: of a query and a key, two matrix products forward and four
-backward, each with a multiplication and an addition."""
+"""FLOPs of a query and a key, divided by the head width: two matrix products forward
+and four backward, each with a multiplication and an addition."""
 
 
 class Case(NamedTuple):
     """Rows of one pattern."""
 
     group: dict[str, np.ndarray]  # segment, rank, reach, position [B, L]
-    pattern: str  # of `AttentionInputs`
-    pairs: int  # of query and key that attend, in a row
+    pattern: str  # see `AttentionInputs`
+    pairs: int  # number of pairs of query and key that attend, in a row
 
 
 def make_case(pattern: str, rows: int, length: int) -> Case:
     """Rows of one of PATTERNS.
 
-    The first half of a prefix LM's row is given; a packed row has four documents, a
-    half, a quarter, and two eighths of it; a permuted one is in a random order.
+    The prefix of a prefix LM is the first half of a row; a packed row has four
+    documents of a half, a quarter and two eighths of it; a permuted row has a random
+    order.
     """
     random, index = np.random.default_rng(0), np.arange(length, dtype=np.int32)
     segment, rank, mask = np.ones_like(index), index, "general"
@@ -70,10 +71,10 @@ def make_case(pattern: str, rows: int, length: int) -> Case:
 def attention_output(
     implementation: str, inputs: AttentionInputs, states: Sequence[jax.Array]
 ) -> jax.Array:
-    """[B, L, H, K] of queries (already scaled), keys and values of that shape.
+    """The output [B, L, H, K] for queries (already scaled), keys and values.
 
     Raises:
-      UserError: the implementation is not for this platform.
+      UserError: the implementation does not support this platform.
     """
     if implementation == "dense":
         return dense_attention(*states, dense_mask(inputs))
@@ -94,7 +95,7 @@ def attention_jobs(
     """A job for each length, pattern and implementation, in bfloat16 on one device.
 
     Args:
-      tokens: of all rows together; one row at least.
+      tokens: the number of tokens of all rows; there is at least one row.
     """
     for length in lengths:
         for pattern in PATTERNS:

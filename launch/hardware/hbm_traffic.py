@@ -1,13 +1,13 @@
 """Bytes that a compiled step moves to and from a device's memory, from its HLO text.
 
-Every instruction reads its operands once and writes its results once. Between the
-instructions of a fusion nothing is moved, and an array that the TPU's compiler keeps on
-the chip (a memory space other than 0 in its layout) is not either. XLA's own "bytes
-accessed" counts the body of a loop once, and what is on the chip.
+Every instruction reads its operands once and writes its results once. Nothing is moved
+between the instructions of a fusion, or for an array that the TPU's compiler keeps on
+the chip (a memory space other than 0 in its layout). XLA's "bytes accessed" counts the
+body of a loop only once, and includes arrays on the chip.
 
-It is less than what a TPU moves: a product that reads an operand again for every tile,
-and the padding of tiles, are not seen. It is more where a kernel leaves out a part of
-its operands, and on GPUs, where an array may stay in the cache.
+The number is too small for a product that reads an operand again for every tile, and
+for the padding of tiles. It is too large where a kernel skips some of its operands, and
+on GPUs, where an array may stay in the cache.
 """
 
 import re
@@ -30,21 +30,21 @@ FREE = {
     "replica-id",
     "tuple",
 }
-"""Opcodes that move nothing; nor does any whose name ends in -done."""
+"""Opcodes that move no data, as all whose names end in -done."""
 
 FREE_TARGETS = ("AllocateBuffer", "AssumeGatherIndicesInBound", "ConcatBitcast")
-"""Calls of the TPU's compiler that only name an array."""
+"""Targets of calls of the TPU's compiler that only name an array."""
 
 SLICES = ("dynamic-slice", "gather", "slice")
-"""They read the part of their first operand that is their result."""
+"""Opcodes that read only as much of their first operand as their result has."""
 
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
-"""Opcode -> the operand that is written into the first one, in place."""
+"""Opcode -> index of the operand that is written into the first one, in place."""
 
 ASYNC_START, ASYNC_DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"
 ASYNC_FUSION = "async_collective_fusion"
-"""On TPUs a collective is begun in one fusion, goes on in others beside a product, and
-is done in a last one; each has the collective's line."""
+"""Prefix of fusions with a part of a collective. On TPUs it starts in one fusion,
+continues in others beside a product, and ends in a last one; each has its line."""
 
 
 def hbm_bytes(module: Module) -> int:
@@ -77,7 +77,7 @@ def _is_free(line: Instruction) -> bool:
 
 
 def _read_bytes(module: Module, name: str, line: Instruction) -> float:
-    """Bytes of a line's operands that are in memory, or of the parts that it reads."""
+    """Bytes that a line reads of its operands in memory."""
     lines = module.computations[name]
     fractions: dict[str, float] = defaultdict(float)
     parts = _read_fractions(module, name, line)
@@ -90,7 +90,7 @@ def _read_bytes(module: Module, name: str, line: Instruction) -> float:
 
 
 def _read_fractions(module: Module, name: str, line: Instruction) -> list[float]:
-    """The part of each operand that a line reads, if all of its result is needed."""
+    """The fraction of each operand that a line reads, if all of its result is used."""
     opcode, num_operands = line.opcode.removesuffix("-start"), len(line.operands)
     if opcode == "fusion":
         fractions = _parameter_fractions(module, line.called[0])
@@ -109,10 +109,11 @@ def _read_fractions(module: Module, name: str, line: Instruction) -> list[float]
 
 
 def _parameter_fractions(module: Module, name: str) -> dict[int, float]:
-    """Number of a fused computation's parameter -> the part of it that is read.
+    """Index of a fused computation's parameter -> the fraction of it that is read.
 
-    From the root back: slices of one array add up, since they are of different parts;
-    of its other uses the largest counts. What the root only hands on is not read.
+    It is computed from the root backwards. Slices of an array are taken to be disjoint
+    and add up; of other uses the largest counts. What the root only passes on is not
+    read.
     """
     lines = module.computations[name]
     sliced: dict[str, float] = defaultdict(float)
@@ -163,7 +164,7 @@ def _written_bytes(module: Module, name: str, line: Instruction) -> int:
 
 
 def _new_bytes(module: Module, name: str, line: Instruction) -> int:
-    """Bytes of a result that its operands do not hold already."""
+    """Bytes of a result that are not already in its operands."""
     lines = module.computations[name]
     if line.opcode == "bitcast":
         return _new_bytes(module, name, lines[line.operands[0]])
@@ -179,7 +180,7 @@ def _new_bytes(module: Module, name: str, line: Instruction) -> int:
 
 
 def _continues(module: Module, name: str, line: Instruction) -> bool:
-    """Whether a line of a fusion goes on with a collective that another one began."""
+    """Whether a line of a fusion continues a collective that another fusion started."""
     if line.opcode not in COLLECTIVES:
         return ASYNC_DONE in line.text
     is_last = any(ASYNC_DONE in each.text for each in module.lines(name))

@@ -30,8 +30,8 @@ class Collective(NamedTuple):
     """All collectives of one opcode in one step of one device."""
 
     count: int
-    bytes: int  # of results
-    sent_bytes: float  # that a device has to send, and to receive
+    bytes: int  # bytes of results
+    sent_bytes: float  # bytes that a device has to send, and to receive
 
 
 def count_collectives(module: Module) -> dict[str, Collective]:
@@ -55,22 +55,22 @@ def count_collectives(module: Module) -> dict[str, Collective]:
 
 
 def sent_bytes(opcode: str, size: int, group: int) -> float:
-    """Bytes that each device of a group has to send, and to receive, at least.
+    """The least bytes that each device of a group has to send, and to receive.
 
-    Those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms
-    for clusters of workstations"): a device lacks (n - 1)/n of what it gathers, and an
-    all-reduce is a reduce-scatter and an all-gather. A switch that adds (NVIDIA's
-    SHARP) can do with half of an all-reduce's.
+    They are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce
+    algorithms for clusters of workstations"): a device lacks (n - 1)/n of what it
+    gathers, and an all-reduce is a reduce-scatter and an all-gather. With a switch that
+    adds (NVIDIA's SHARP) an all-reduce needs half as many.
 
     Args:
       size: bytes of the result on one device.
-      group: n, the devices that take part.
+      group: n, the number of devices that take part.
     """
     others = group - 1
     if opcode == "all-reduce":
         return 2 * size * others / group
     if opcode == "reduce-scatter":
-        return float(size * others)  # the result is 1/n of what is reduced
+        return float(size * others)  # the result is 1/n of the input
     if opcode in ("all-gather", "all-to-all", "ragged-all-to-all"):
         return size * others / group
     return float(size)
@@ -94,7 +94,7 @@ def _walk(module: Module, name: str, times: int, found: dict, fused=False) -> No
 
 
 def _collective(line: Instruction) -> tuple[str, int]:
-    """The opcode and the bytes of the result of a collective; "" if it is none."""
+    """The opcode and the bytes of the result of a collective; "" if it is not one."""
     sizes = [array.bytes for array in line.arrays]
     if line.name.startswith(SCATTER) or f"calls=%{SCATTER}" in line.text:
         return "reduce-scatter", sum(sizes)
@@ -107,7 +107,7 @@ def _collective(line: Instruction) -> tuple[str, int]:
 
 
 def _group_size(line: Instruction, module: Module) -> int:
-    """Devices that take part in a collective, or in the one that a fusion calls."""
+    """The number of devices in a collective, or in the one that a fusion calls."""
     inner = (each for name in line.called for each in module.lines(name))
     for text in (line.text, *(each.text for each in inner)):
         if groups := GROUP_LIST.search(text):

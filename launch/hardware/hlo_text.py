@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 ELEMENT_BYTES = {"pred": 1, "token": 0, "opaque": 0}
-"""Bytes per element of the types whose name does not contain their bits."""
+"""Type whose name does not contain its bits -> bytes per element."""
 
 PARTITIONS = re.compile(r"^HloModule .*\bnum_partitions=(\d+)", re.MULTILINE)
 COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
@@ -26,7 +26,7 @@ TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 
 
 class Array(NamedTuple):
-    """One array of a shape."""
+    """One array of an instruction's result."""
 
     elements: int
     bytes: int  # without the padding of tiles; a type of less than a byte has one
@@ -38,10 +38,10 @@ class Instruction:
     """A parsed line of HLO."""
 
     name: str
-    shape: str  # of the result, as text
+    shape: str  # shape of the result, as text
     opcode: str
     text: str  # from the opcode on
-    is_root: bool  # whether its result is that of the computation
+    is_root: bool  # its result is the result of the computation
 
     @cached_property
     def arrays(self) -> list[Array]:
@@ -50,7 +50,7 @@ class Instruction:
 
     @cached_property
     def operands(self) -> list[str]:
-        """Names of the instructions whose results it takes, in order."""
+        """Names of the instructions whose results are its operands, in order."""
         found = OPERANDS.search(self.text)
         return NAME.findall(found[1]) if found else []
 
@@ -66,12 +66,12 @@ class Instruction:
 class Module(NamedTuple):
     """A compiled module, which every device runs."""
 
-    computations: dict[str, dict[str, Instruction]]  # both by name, in their order
-    entry: str  # name of the computation that begins
+    computations: dict[str, dict[str, Instruction]]  # both by name, in order
+    entry: str  # name of the entry computation
     num_devices: int
 
     def lines(self, name: str) -> Collection[Instruction]:
-        """The instructions of a computation; none if it is not of this module."""
+        """The instructions of a computation; none if it is not in this module."""
         return self.computations.get(name, {}).values()
 
     def root(self, name: str) -> Instruction:

@@ -13,14 +13,14 @@ from launch.hardware.roofline import step_times
 from research import networks
 
 NO_DATA_SHEET = Chip(flops=1e12, hbm=0, hbm_rate=1e11, link_rate=1e11)
-"""In place of a chip that is not known. Only the order of meshes depends on it."""
+"""Stands for an unknown chip. Only the order of meshes depends on it."""
 
 
 def search(config: Any, topology: str, devices: Sequence[Any]) -> list[dict]:
-    """Facts of every step that was compiled, best first (`_cost`).
+    """Facts about every compiled step, best first (`_cost`).
 
-    Each mesh is tried with the config's batch. While no remat policy fits, the rows of
-    a device are halved.
+    Each mesh is tried with the config's batch, which is halved while no remat policy
+    fits.
     """
     tried = []
     unit = networks.from_config(config.model).mesh_unit
@@ -50,9 +50,9 @@ def meshes(num_devices: int, unit: int) -> Iterator[dict[str, int]]:
 
 
 def _try_remat_policies(config, topology, devices, mesh, batch, tried) -> dict:
-    """Facts of the first remat policy that fits, else of the last.
+    """Facts about the first remat policy that fits, else about the last.
 
-    All that were compiled are appended to `tried`.
+    Facts about all compiled steps are appended to `tried`.
     """
     for remat in ("none", "dots", "full") if "remat" in config.model else ("none",):
         trial = _with_mesh(config, mesh, remat, batch)
@@ -79,8 +79,8 @@ def _cost(facts: dict) -> tuple[bool, float]:
     """Sort key: steps that fit first, then by estimated seconds for each token.
 
     The estimate is the sum of the step's times for compute, memory and network at the
-    chip's published rates, as if none ran beside another: their maximum, the bound,
-    would not tell meshes apart that differ in what is not the slowest.
+    chip's published rates, without overlap. Their maximum, the bound, would not
+    distinguish meshes that differ in another time than the slowest.
     """
     if "collectives" not in facts:  # not compiled
         return True, math.inf

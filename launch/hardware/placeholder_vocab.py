@@ -14,13 +14,13 @@ ENTRY_TYPES = ("connective", "entity", "phrase")
 
 
 def placeholder_vocab(config: Any) -> VocabInfo:
-    """VocabInfo of the config's size: of the model file, if there is one, else made up.
+    """A VocabInfo of the config's size: of the model file, if it exists, else made up.
 
     It has two labels for a classifier, two lexicon entries of each type, and one piece
     that is the capitalised form of another.
 
     Raises:
-      UserError: the config's size has no room for that.
+      UserError: the config's size is too small for these.
     """
     data = config.data
     if os.path.exists(data.vocabulary):

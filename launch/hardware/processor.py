@@ -1,4 +1,4 @@
-"""The processor of this machine, beside which the figures of a CPU stand."""
+"""The processor of this machine, for figures measured on a CPU."""
 
 import platform
 from pathlib import Path
@@ -9,7 +9,7 @@ PRODUCT_FLOPS = 2 * PRODUCT_SIZE**3
 
 
 def processor_name() -> str:
-    """As the processor calls itself, where Linux tells it."""
+    """The processor's model name, if Linux reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]

@@ -1,4 +1,4 @@
-"""A batch of an objective, made of random tokens by its own corruption."""
+"""A batch of an objective, from random tokens and the objective's corruption."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """The arrays of a batch for the network's `length`; all rows are full.
 
-    Each token is a word, and each row a document of its own.
+    Each token is a word, and each row a document.
     """
     text_spec = objective.text_spec(length)
     num_tokens, arrays = text_spec.length, dict.fromkeys(text_spec.arrays, np.int32)

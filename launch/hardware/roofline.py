@@ -1,9 +1,9 @@
-"""The roofline of a compiled step: no step of these FLOPs and bytes is faster.
+"""The roofline of a compiled step: the least time for its FLOPs and bytes.
 
 Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance
 model", Communications of the ACM 52(4), with the network as a third roof. Compute,
-memory and links are taken to work at their published rates all the time, each beside
-the others; nothing is measured.
+memory and links are assumed to work in parallel at their published rates; nothing is
+measured.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from launch.hardware.accelerators import Chip
 
 
 class Times(NamedTuple):
-    """Seconds that a step needs of each at its published rate, if nothing else does."""
+    """Seconds that a step needs of each resource at its published rate."""
 
     compute: float
     memory: float
@@ -23,11 +23,11 @@ def step_times(facts: dict[str, Any], chip: Chip) -> Times:
     """Bounds of a step's time, from the facts of `aot_compile.compile_facts`.
 
     Every matrix product has the rate of bfloat16, which float32 does not reach; other
-    FLOPs, whose rate no maker publishes, take no time. A kernel that leaves out hidden
-    pairs of query and key computes less than it states, and than is taken here. Links
-    carry what a ring sends (`hlo_collectives.sent_bytes`), at the rate of all of a
-    chip's links together. All devices of a slice are joined by these links: the
-    data-centre network is not used.
+    FLOPs, for which no rates are published, take no time. A kernel that skips hidden
+    pairs of query and key computes less than it states and than is assumed here. Links
+    carry what a ring sends (`hlo_collectives.sent_bytes`), at the total rate of a
+    chip's links. They connect all devices of a slice; the data-centre network is not
+    used.
     """
     computed = facts["flops_per_step"] + facts["recomputed_flops_per_step"]
     sent = sum(each["sent_bytes"] for each in facts["collectives"].values())
@@ -41,7 +41,7 @@ def step_times(facts: dict[str, Any], chip: Chip) -> Times:
 def bound(facts: dict[str, Any], chip: Chip) -> dict[str, Any]:
     """Bounds of a step's time, speed and MFU, by the slowest of its `step_times`.
 
-    MFU is of the FLOPs that the step needs, without what it computes again.
+    MFU counts the FLOPs that the step needs, without recomputed ones.
     """
     times = step_times(facts, chip)
     seconds = max(times)

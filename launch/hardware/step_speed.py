@@ -23,8 +23,8 @@ def step_figures(cost: Cost, seconds: float, tokens: int) -> dict:
 
     Args:
       cost: FLOPs and peak bytes of the step.
-      seconds: for one step.
-      tokens: of one step.
+      seconds: the time of one step.
+      tokens: the tokens of one step.
     """
     devices = jax.devices()
     device_kind, flops_per_second = devices[0].device_kind, cost.flops / seconds
@@ -46,9 +46,9 @@ def step_job(name: str, config: Any, states: dict[str, Any]) -> Job:
     """Times the step of a config; rows are halved until it fits the device.
 
     Args:
-      name: for the record; networks of one name have the same parameters.
-      states: name -> the state that the last step of that network returned; it has one
-        network at most, since the others' memory is needed.
+      name: the network's name in the record; equal names have the same parameters.
+      states: name -> the state that the last step of that network returned, for one
+        network at most, to save memory.
     """
     facts = {
         "name": name,
@@ -87,7 +87,7 @@ def _prepare(name: str, config: Any, states: dict) -> Callable[[], dict[str, Any
 
 
 def _compile_what_fits(config: Any) -> tuple | None:
-    """The config with as many rows as fit, and what is made of it; None: not one."""
+    """The config with as many rows as fit, and its program; None if no row fits."""
     config, limit = config.copy_and_resolve_references(), device_memory()
     rows = config.train.batch // jax.device_count()
     vocab = placeholder_vocab(config)
@@ -107,7 +107,7 @@ def _compile_what_fits(config: Any) -> tuple | None:
 
 
 def device_memory() -> int | None:
-    """Bytes that JAX may use of a device; None if they are not known."""
+    """Bytes of a device's memory that JAX may use; None if unknown."""
     device = jax.devices()[0]
     chip = accelerators.find_chip(device.device_kind)
     stats = device.memory_stats() or {}
@@ -115,9 +115,9 @@ def device_memory() -> int | None:
 
 
 def causal_flops(config: Any, objective: Any) -> float:
-    """FLOPs of a step's causal self-attention, all pairs counted, forward and backward.
+    """FLOPs of a step's causal self-attention, of all pairs, forward and backward.
 
-    That of a decoder is causal; that of other stacks if the objective's pattern is.
+    Attention of a decoder is causal; of other stacks, if the objective's pattern is.
     """
     specs, model = objective.batch_spec(config.data.length), config.model
     pairs = 0

@@ -22,19 +22,19 @@ TURNS, TURN_SECONDS, MAX_CALLS = 3, 0.5, 100
 
 
 class Job(NamedTuple):
-    """One measurement: `prepare()` compiles, and what it returns measures when run."""
+    """One measurement: `prepare()` compiles and returns a function that measures."""
 
     facts: dict[str, Any]  # what is measured, for the record
     prepare: Callable[[], Callable[[], dict[str, Any]]]
 
 
 def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
-    """The record of each job: its facts, and what it measured or why it did not.
+    """The record of each job: its facts, and its measurements or why there are none.
 
     All are compiled first, in threads; nothing compiles while a job is timed.
 
     Args:
-      seconds: after which no further job is begun.
+      seconds: time after which no further job is started.
     """
     deadline = time.monotonic() + seconds
     with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:
@@ -61,7 +61,7 @@ def run_jobs(jobs: Sequence[Job], seconds: float) -> list[dict[str, Any]]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether XLA refuses a program, or stops it, for want of memory."""
+    """Whether XLA refused or stopped a program since memory was not sufficient."""
     return "RESOURCE_EXHAUSTED" in str(error)
 
 

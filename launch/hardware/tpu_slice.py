@@ -5,18 +5,18 @@ import re
 from typing import NamedTuple
 
 EXAMPLES = "v4:2x2x1, v5e:4x4, v5e:16x16, v5p:4x4x8, v6e:16x16, tpu7x:2x2x1"
-"""Names for error messages."""
+"""Examples of names, for error messages."""
 
 SLICE_NAME = re.compile(r"(v4|v5e|v5p|v6e|tpu7x):([1-9]\d*(?:x[1-9]\d*){1,2})")
 
 SINGLE_HOST_TOPOLOGIES = {"v5e": ("1x1", "2x2", "2x4"), "v6e": ("1x1", "2x2", "2x4")}
 """Generation -> topologies of one host, whose number of chips need not be 4."""
 CHIPS_PER_HOST = 4
-"""In every other slice."""
+"""Chips per host of every other slice."""
 
 
 class TpuSlice(NamedTuple):
-    """The parts of a name."""
+    """The generation and topology of a slice."""
 
     generation: str  # "v5e" of "v5e:16x16"
     topology: str  # "16x16" of "v5e:16x16"

@@ -1,4 +1,4 @@
-"""The devices of a slice, which need not be present, and the TPU compiler they need."""
+"""The devices of a slice, which need not be present, and the TPU compiler for them."""
 
 import importlib.metadata
 import os
@@ -12,7 +12,7 @@ from launch.hardware.tpu_slice import EXAMPLES, parse_tpu_slice
 from research.errors import UserError
 
 CPU = re.compile(r"cpu:[1-9]\d{0,3}")
-"""A topology of fake devices, 9,999 at most."""
+"""Name of a topology of fake devices, at most 9,999."""
 
 
 def set_environment(name: str) -> None:

@@ -50,7 +50,7 @@ def format_difference(
     """The difference to the baseline, and the paper's, if there is one.
 
     Args:
-      sign_alone: shows the paper's sign alone, since ours is on other data.
+      sign_alone: show only the paper's sign, since our data differ.
     """
     if cell is None or cell.comparison is None:
         return DASH
@@ -62,7 +62,7 @@ def format_difference(
 
 
 def format_verdict(cell: Cell | None) -> str:
-    """The verdict with its corrected p, and the seeds that an open one needs."""
+    """The verdict with its corrected p, and for an open one the seeds it needs."""
     if cell is None or cell.comparison is None:
         return DASH
     comparison, verdict = cell.comparison, cell.comparison.verdict(cell.direction)
@@ -79,7 +79,7 @@ def format_p(p: float) -> str:
 
 
 def format_rows(table: Table, grid: Grid) -> list[list[str]]:
-    """The header and the rows as text; a tested column is followed by its test."""
+    """The header and the rows as text; a tested column is followed by its verdicts."""
     lines = [[table.row_header]]
     for column in table.columns:
         lines[0] += [column.header] + ["difference", "verdict"] * is_compared(
@@ -101,7 +101,7 @@ def format_rows(table: Table, grid: Grid) -> list[list[str]]:
 
 
 def is_compared(table: Table, column: Column, grid: Grid) -> bool:
-    """Whether differences and verdicts of a column are shown: not those of one seed."""
+    """Whether a column shows differences and verdicts, which need several seeds."""
     if not (column.tested and table.baseline):
         return False
     cells = filter(None, (row[column.name] for row in grid.values()))

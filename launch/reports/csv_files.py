@@ -14,7 +14,7 @@ CSV_HEADER += ("difference", "difference_margin", "shared_seeds", "p", "adjusted
 CSV_HEADER += ("verdict", "seeds_needed", "paper", "mark", "source", "stand_in")
 CSV_HEADER += ("missing_runs", "diverged_runs")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""With these a cell begins that spreadsheets compute (OWASP, CSV injection)."""
+"""First characters of cells that spreadsheets compute (OWASP, CSV injection)."""
 NUMBERS_HEADER = ("row", "column", "trial", "pretraining_seed", "seed", "items")
 NUMBERS_HEADER += ("value", "commit", "data")
 
@@ -79,5 +79,5 @@ def _number_lines(grid: Grid) -> Iterator[list[Any]]:
 
 
 def _joined(values: Iterable[Any]) -> str:
-    """Different ones, with spaces between; a mean of columns has several."""
+    """The distinct values, separated by spaces; a mean of columns has several."""
     return " ".join(dict.fromkeys("" if value is None else value for value in values))

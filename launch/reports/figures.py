@@ -30,7 +30,7 @@ ROW_COLORS = (
     "#c2a02e",
 )
 MOST_PANELS = 6
-"""In a line of panels."""
+"""The most panels in a line."""
 
 STYLE = {
     "axes.edgecolor": GRID_COLOR,
@@ -91,7 +91,7 @@ def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
     """One panel for each metric, over steps: two runs.
 
     Args:
-      form: of the image, "svg" or "png".
+      form: the image's format, "svg" or "png".
     """
     with pyplot.rc_context(STYLE):
         size = 3.6 * max(1, len(names)) + 0.4, 2.8
@@ -114,13 +114,13 @@ def draw_runs(runs: Sequence[Run], names: Sequence[str], form: str) -> bytes:
 
 
 UNITS = {"tokens": "M tokens", "flops": "PFLOP", "time": "minutes"}
-"""The label of a figure's horizontal axis, by `Curve.over`."""
+"""`Curve.over` -> label of a figure's horizontal axis."""
 
 
 def cost_of_steps(trial: Trial, over: str) -> tuple[list[float], list[float]]:
-    """Steps, and what the run had cost by then, in the unit of `over`.
+    """Steps, and the cost of the run up to each, in the unit of `over`.
 
-    Between steps that are known the cost grows evenly: so it does within a phase.
+    Between known steps the cost is interpolated linearly, which is exact in a phase.
     """
     result, steps = trial.result, trial.result["steps"]
     if over == "flops":

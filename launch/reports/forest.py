@@ -13,11 +13,11 @@ from research.evaluation.statistics import Estimate
 DECIDED, OPEN = {"marker": "o"}, {"marker": "o", "markerfacecolor": "white"}
 STYLES = {NOT_DECIDED: OPEN, ONE_SEED: OPEN | {"marker": "^"}}
 STYLES |= {"reversed": {"marker": "s"}, "lower": {"marker": "s"}}
-"""Marker of a verdict; of those that are not here, a filled circle."""
+"""Verdict -> style of its marker; other verdicts have a filled circle."""
 
 
 class Line(NamedTuple):
-    """A difference, what it says, and what the paper has in its place."""
+    """A difference, its verdict, and the paper's difference."""
 
     name: str
     difference: Estimate
@@ -90,7 +90,7 @@ def difference_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:
 
 
 def claim_groups(table: Table, grid: Grid) -> dict[str, list[Line]]:
-    """What the runs say of each comparison of the paper, by column."""
+    """Column -> the runs' results for each comparison of the paper."""
     groups: dict[str, list[Line]] = {}
     columns = {column.name: column for column in table.columns}
     for claim, found in compare_claims(table, grid).items():

@@ -11,16 +11,16 @@ from launch.reports.notes import notes
 from launch.reports.tables import Table
 
 MARKDOWN_SPECIAL = re.compile(r"[\\`*\[\]|~]|<(?=[\w/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
-"""What Markdown, or HTML in it, reads as more than text."""
+"""What Markdown, or HTML in it, does not read as plain text."""
 
 
 def escape_markdown(text: str) -> str:
-    """The text as one line that a page shows as it is, also in a table."""
+    """The text as one line that a page shows unchanged, even in a table."""
     return MARKDOWN_SPECIAL.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def _paragraph(text: str) -> str:
-    """The text as a paragraph, and no heading or list."""
+    """The text as a paragraph, never as a heading or a list."""
     text = escape_markdown(text)
     return f"\n\\{text}\n" if text.startswith(("-", "+", "#")) else f"\n{text}\n"
 

@@ -1,9 +1,9 @@
-"""The ledger of published claims: "A beats B on M by D", and what our runs say.
+"""The ledger of published claims, "A beats B on M by D", and the results of our runs.
 
 A file of experiments/claims has one published table: its rows, how far the numbers are
-verified, which configs of ours the rows are, and the claims that it makes. Differences
-follow from the rows. A verdict comes from a result alone, a file that
-`launch.claims --claim=ID` writes from finished runs: seeds, scores and their origin.
+verified, our configs for the rows, and the claims that it makes. Differences follow
+from the rows. Verdicts come only from results, files that `launch.claims --claim=ID`
+writes from finished runs, with seeds, scores and their origin.
 """
 
 import base64
@@ -25,28 +25,28 @@ from research.files.json_files import digest, read_json, write_json
 from research.metrics import HIGHER, LOWER
 
 MARKS = ("V2", "V1", "V1*", "R-high", "R-mod")
-"""How far a paper's numbers are verified: in two sources, in one, in a secondary one;
-recalled, with high or moderate confidence."""
+"""Marks of how far a paper's numbers are verified: in two sources, in one, in a
+secondary one; recalled, with high or moderate confidence."""
 
 DIRECTIONS = {HIGHER: 1.0, LOWER: -1.0}
-"""What is better in a metric."""
+"""Which values of a metric are better -> sign of an improvement."""
 
 SCORE_DTYPES = (np.uint8, np.float32, np.float64)
-"""The types of stored scores: the first that holds them exactly."""
+"""Types of stored scores, of which the first that holds them exactly is used."""
 
 
 class Plan(NamedTuple):
-    """What is going to be run, and what it can show; stated before it is run."""
+    """The runs planned for a claim, and what they can show, stated in advance."""
 
-    metric: str  # ours, which may stand in for the paper's
-    seeds: int  # of pretraining
-    items: int  # of the test set; 1: they count as fixed
-    seed_sd: float  # guess of the standard deviation of a seed's difference
-    item_sd: float = 0.0  # of an item's difference, and of the interaction with seeds
+    metric: str  # our metric, which may stand in for the paper's
+    seeds: int  # number of pretraining seeds
+    items: int  # number of items of the test set; 1: they count as fixed
+    seed_sd: float  # guessed standard deviation of a seed's difference
+    item_sd: float = 0.0  # the same of an item's difference, and of their interaction
 
     @functools.cache  # noqa: B019 - plans are few, and equal ones are one
     def detectable(self, level: float = LEVEL) -> float:
-        """The difference that is found in 80 % of cases at a level."""
+        """The difference that is detected in 80 % of cases at a significance level."""
         parts = Components(self.seed_sd**2, self.item_sd**2, self.item_sd**2)
         sizes = {"num_seeds": self.seeds, "num_items": self.items}
         return detectable_difference(parts, **sizes, level=level)
@@ -55,16 +55,17 @@ class Plan(NamedTuple):
 class Claim(NamedTuple):
     """One comparison of a published table."""
 
-    id: str  # of its file and its name there
+    id: str  # name of its file, and its name there
     source: str
     mark: str
     metric: str
-    better: str  # a row of the table
+    better: str  # name of a row of the table
     worse: str
     difference: float  # better - worse, as published
-    arms: tuple[Arm | None, Arm | None]  # the two rows as ours; None: none yet
-    plans: Mapping[str, Plan]  # by scale
-    table: str  # of experiments/tables, with its runs: `table` of its file, or its name
+    arms: tuple[Arm | None, Arm | None]  # our configs of the two rows; None: none yet
+    plans: Mapping[str, Plan]  # scale -> plan
+    table: str  # the table of experiments/tables with its runs: `table` of its file, or
+    # the file's name
 
 
 class Result(NamedTuple):
@@ -78,7 +79,7 @@ class Result(NamedTuple):
 
 
 def load_claims(folder: Path) -> dict[str, Claim]:
-    """Id -> claim, of all files of a folder.
+    """Id -> claim, for all files of a folder.
 
     Raises:
       UserError: a file is wrong; names it and the claim.
@@ -143,7 +144,7 @@ def write_result(claim: Claim, scale: str, result: Result, folder: Path) -> Path
     """Writes a result with a digest of its content.
 
     Raises:
-      UserError: the claim has no plan for the scale: power is stated beforehand.
+      UserError: the claim has no plan for the scale; power is stated in advance.
     """
     if scale not in claim.plans:
         raise unknown(f"plan of {claim.id}", scale, claim.plans)
@@ -167,7 +168,7 @@ def read_result(claim: Claim, scale: str, folder: Path) -> Result | None:
     """The result of a claim at a scale; None: not run.
 
     Raises:
-      UserError: it was edited, is of another claim, or its plan was changed since.
+      UserError: it was edited, is of another claim, or the plan has changed since.
     """
     path = result_path(claim, scale, folder)
     if not path.exists():
@@ -212,10 +213,10 @@ def _unpacked(packed: Mapping[str, Any]) -> np.ndarray:
 def compare_results(
     claims: Iterable[Claim], scale: str, folder: Path
 ) -> dict[str, tuple[Comparison, Result]]:
-    """Claim id -> comparison and result, of those that were run.
+    """Claim id -> comparison and result, for claims that were run.
 
-    Those of a table are one family. A comparison is better - worse, turned so that a
-    positive one confirms the claim.
+    The claims of a table are one family. A comparison is better - worse, with its sign
+    such that a positive one confirms the claim.
     """
     results, families = {}, {}
     for claim in claims:
@@ -229,9 +230,10 @@ def compare_results(
 
 
 def planned_differences(claims: Iterable[Claim], scale: str) -> dict[str, float]:
-    """Claim id -> the difference that its plan at a scale shows in 80 % of cases.
+    """Claim id -> the difference that its plan at a scale detects in 80 % of cases.
 
-    At 5 % for all plans of its table together, the first step of Holm's correction.
+    The level is 5 % for all plans of its table together, the first step of Holm's
+    correction.
     """
     planned = [claim for claim in claims if scale in claim.plans]
     number = Counter(claim.table for claim in planned)

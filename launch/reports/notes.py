@@ -20,7 +20,8 @@ from research.evaluation.statistics import signal_to_noise
 
 CONFIDENCE = "95 %"
 SMALL_GAIN = 0.05
-"""Below the entropy of token frequencies: a loss nearer to it has learnt little."""
+"""A loss that is nearer than this to the entropy of token frequencies, which it should
+be below, shows little learning."""
 
 
 def notes(table: Table, grid: Grid) -> list[str]:
@@ -92,7 +93,7 @@ def _comparison_notes(table: Table, grid: Grid) -> Iterator[str]:
 
 
 def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
-    """What the runs say of each comparison of the paper."""
+    """The runs' result for each comparison of the paper."""
     if not table.claims:
         return
     compared = compare_claims(table, grid)
@@ -122,7 +123,7 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
 
 
 def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
-    """Which runs have finished, but learnt nothing that a comparison could show."""
+    """The finished runs that learnt too little for a comparison."""
     trials = {n.trial.id: n.trial for cell in cells for n in cell.numbers}.values()
     if failed := [trial.name for trial in trials if _knows_no_context(trial)]:
         yield (
@@ -142,7 +143,7 @@ def _knows_no_context(trial: Trial) -> bool:
 
 
 def _predicts_one_class(trial: Trial) -> bool:
-    """Whether Matthews' correlation is 0, as it is where a prediction is constant."""
+    """Whether Matthews' correlation is 0, as for constant predictions."""
     metrics = trial.result["metrics"]
     return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
 

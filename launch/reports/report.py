@@ -12,7 +12,7 @@ from launch.sweeps.trial import Trial
 
 
 class GroupConfigs(NamedTuple):
-    """The config keys that are equal in all trials of a group, and those that vary."""
+    """The config keys that are equal in all trials of a group, and others."""
 
     name: str
     num_trials: int
@@ -32,7 +32,7 @@ def make_report(table: Table, trials: list[Trial]) -> Report:
     """Fills the table and draws its figures.
 
     Raises:
-      UserError: a result is not that of its run.
+      UserError: a result does not belong to its run.
     """
     grid = cells.fill_table(table, trials)
     rows = _finished(tables.table_rows(table, trials))
@@ -74,9 +74,9 @@ def _bars_caption(table: Table, name: str) -> str:
 
 
 def compare_configs(rows: Rows) -> list[GroupConfigs]:
-    """The equal and the varied config keys of each group, over all rows.
+    """The equal and the varying config keys of each group, over all rows.
 
-    Keys whose value is the folder of a parent are left out.
+    Keys whose value is a parent's folder are left out.
     """
     groups = []
     for name in dict.fromkeys(name for row in rows.values() for name in row):

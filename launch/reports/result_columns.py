@@ -1,4 +1,4 @@
-"""Columns of what a run's result has: what it cost, and its scores on tasks."""
+"""Columns from a run's result: its cost, and its scores on tasks."""
 
 import math
 
@@ -12,16 +12,16 @@ from research.metrics import HIGHER, LOWER, Value
 
 PRETRAINING = "pretraining"
 PERPLEXITY = "perplexity"
-"""Of a task's targets: a number of tables, beside the metrics of evaluations."""
+"""Name of the perplexity of a task's targets, which tables have beside the metrics."""
 
 
 def masked_perplexity(trial: Trial) -> float:
-    """Of masked tokens of the evaluation text."""
+    """The perplexity of masked tokens of the evaluation text."""
     return math.exp(trial.result["metrics"]["valid/mlm"])
 
 
 def stages(trial: Trial) -> list[Trial]:
-    """A pretraining, and those that its parameters come from."""
+    """A pretraining, and the runs that its parameters come from."""
     origin = trial.parents.get("train.init_from")
     return [trial, *(stages(origin) if origin else ())]
 
@@ -43,7 +43,7 @@ COSTS = (
     Column("tokens, M", PRETRAINING, megatokens),
     Column("PFLOP", PRETRAINING, petaflops, digits=3),
 )
-"""What rows cost: a paper's rows are not all equal in it."""
+"""Columns of the rows' costs, in which a paper's rows may differ."""
 
 LOSS_CURVES = tuple(
     Curve(
@@ -61,10 +61,10 @@ LOSS_CURVES = tuple(
 
 
 def task_score(metric: str):
-    """A metric of a fine-tuning in per cent, or the scores that it is the mean of.
+    """A metric of a fine-tuning in per cent, or the scores whose mean it is.
 
-    A perplexity is that of the tokens of the validation split's targets. Any other is
-    that of the test split where the task has one, else of the validation split.
+    A perplexity is that of the target tokens of the validation split. Other metrics are
+    of the test split if the task has one, else of the validation split.
     """
 
     def score(trial: Trial) -> float | np.ndarray:
@@ -79,9 +79,8 @@ def task_score(metric: str):
 
 
 def valid_score(metric: str):
-    """A metric of the validation split, by which settings are picked.
-
-    In place of a perplexity it is the loss.
+    """A metric of the validation split, by which settings are picked; for a perplexity
+    the loss.
     """
 
     def score(trial: Trial) -> float:
@@ -93,7 +92,7 @@ def valid_score(metric: str):
 
 
 def task_margin(metric: str):
-    """The margin over items of what `task_score` gives; nan: not known."""
+    """The margin over items of the value of `task_score`; nan: unknown."""
 
     def margin(trial: Trial) -> float:
         margins = trial.result.get("margins", {})
@@ -116,7 +115,7 @@ def task_column(name: str, task: str, metric: str, *, margin: bool = False) -> C
 
 
 def _value(metric: str, trial: Trial) -> Value:
-    """What a metric of a trial's predictions is.
+    """The declaration of a metric of a trial's predictions.
 
     Raises:
       UserError: its predictions are of another kind.
@@ -128,7 +127,7 @@ def _value(metric: str, trial: Trial) -> Value:
 
 
 def _measured(value: Value, split: str, trial: Trial) -> float:
-    """A metric of a result; where it is not defined, what tables count instead."""
+    """A metric of a result; if it is undefined, the value that tables use instead."""
     found = trial.result["metrics"].get(f"{split}/{value.name}", value.undefined_counts)
     if found is None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What two runs differ in: config, provenance, data, and the numbers of their steps."""
+"""The differences of two runs: config, provenance, data, and the metrics of steps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,26 +17,26 @@ MAY_DIFFER = {
     "started": "of each start",
     **dict.fromkeys(("devices", "processes"), "as the mesh may"),
 }
-"""Keys of configs and of provenance that do not say what is computed, and why."""
+"""Keys of config and provenance on which the result does not depend -> the reason."""
 
 ABSENT = "–"
 
 
 class Run(NamedTuple):
-    """What the files of a run's workdir say."""
+    """The content of the files of a run's workdir."""
 
     name: str
-    config: dict[str, Any]  # by dotted key; one that its version lacks is neutral
-    provenance: dict[str, Any]  # by dotted key
-    lines: list[dict[str, Any]]  # of metrics.jsonl
+    config: dict[str, Any]  # dotted key -> value; keys that it lacks are neutral
+    provenance: dict[str, Any]  # dotted key -> value
+    lines: list[dict[str, Any]]  # the lines of metrics.jsonl
 
     @property
     def last_step(self) -> int:
         return max((line["step"] for line in self.lines), default=0)
 
     def values_by_step(self) -> dict[int, dict[str, float]]:
-        """Step -> metric -> value; without the last line of a run with
-        train.best_metric, which is of another step's parameters."""
+        """Step -> metric -> value, without the last line of a run with
+        train.best_metric, which evaluates the parameters of another step."""
         found: dict[int, dict[str, float]] = {}
         for line in self.lines:
             if BEST_STEP not in line:
@@ -45,13 +45,13 @@ class Run(NamedTuple):
         return found
 
     def curve(self, name: str) -> dict[int, float]:
-        """Step -> value of a metric, of the steps that have it."""
+        """Step -> value of a metric, for the steps that have it."""
         points = sorted(self.values_by_step().items())
         return {step: own[name] for step, own in points if name in own}
 
 
 class Difference(NamedTuple):
-    """A key whose values differ; ABSENT: a run does not have it."""
+    """A key whose values differ; ABSENT: a run lacks it."""
 
     key: str
     values: tuple[Any, Any]
@@ -70,20 +70,20 @@ class MetricDifference(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What two runs differ in."""
+    """The differences of two runs."""
 
     config: list[Difference]
     provenance: list[Difference]
-    num_shared: int  # steps that both logged
-    first_step: int | None  # of these whose metrics differ; None: none does
-    first: list[MetricDifference]  # at that step
-    last: list[MetricDifference]  # of the latest values
-    alone: tuple[list[str], list[str]]  # metrics that one run has, and the other lacks
+    num_shared: int  # number of steps that both logged
+    first_step: int | None  # the first of these whose metrics differ; None: none
+    first: list[MetricDifference]  # the differences at that step
+    last: list[MetricDifference]  # the differences of the latest values
+    alone: tuple[list[str], list[str]]  # metrics that only one run has
     last_steps: tuple[int, int]
 
     @property
     def matter(self) -> bool:
-        """Whether something differs that says what is computed."""
+        """Whether something differs on which the result depends."""
         keys = [each.key for each in (*self.config, *self.provenance)]
         numbers = self.first or self.last or any(self.alone)
         lengths_differ = self.last_steps[0] != self.last_steps[1]
@@ -94,7 +94,7 @@ def read_run(path: str) -> Run:
     """Reads a run's workdir.
 
     Raises:
-      UserError: it is no run, or a file in it is damaged.
+      UserError: it is not a run, or a file in it is damaged.
     """
     workdir = epath.Path(path)
     if not (workdir / "config.json").exists():
@@ -134,7 +134,7 @@ def _differences(one: Mapping, two: Mapping) -> list[Difference]:
 
 
 def _provenance_differences(one: Mapping, two: Mapping) -> list[Difference]:
-    """Those of what both have: versions differ in what they record."""
+    """The differences of keys that both have, since versions record different keys."""
     both = one.keys() & two.keys()
     return [each for each in _differences(one, two) if each.key in both]
 

@@ -1,4 +1,4 @@
-"""Columns of what `launch.score` wrote for pretrained networks."""
+"""Columns from the scores that `launch.score` wrote for pretrained networks."""
 
 import functools
 import json
@@ -13,8 +13,8 @@ from research.evaluation.score_tables import credit
 
 
 def score_folders(trial: Trial, task: str) -> list[Path]:
-    """What `launch.score --task=TASK` wrote for a run with the values of its own
-    config, the last step last."""
+    """The folders that `launch.score --task=TASK` wrote for a run with its unchanged
+    config, sorted by step."""
     files = trial.folder.glob(f"evaluations/{task}-*/scores.jsonl")
     folders = (file.parent for file in files if "." not in file.parent.name)
     return sorted(folders, key=lambda folder: int(folder.name.split("-")[-2]))
@@ -39,7 +39,7 @@ def blimp(trial: Trial) -> np.ndarray | None:
 
 
 def read_cell(trial: Trial, task: str, cell: str) -> dict[str, float] | None:
-    """A cell of the row of all texts: `value`, `low`, `high`; None: it has none."""
+    """A cell of the row for all texts: `value`, `low`, `high`; None: no such cell."""
     if not trial.gives_scores:
         return None
     table = json.loads((score_folders(trial, task)[-1] / "table.json").read_text())
@@ -63,12 +63,12 @@ BLIMP = Column(
 
 
 def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Column:
-    """The column of a cell of the row of all texts.
+    """The column of a cell of the row for all texts.
 
     Args:
-      task: of `launch.score`.
-      cell: of its table, as in "perplexity a word"; a run without it has a dash.
-      percent: whether it is a fraction, shown in per cent.
+      task: a task of `launch.score`.
+      cell: a cell of its table, as in "perplexity a word"; runs without it show a dash.
+      percent: the value is a fraction, to be shown in per cent.
     """
     scale = 100 if percent else 1
 
@@ -94,4 +94,4 @@ SCORED = (
         for cell in ("perplexity a word", "pseudo-perplexity a word")
     ),
 )
-"""Those that the tables of experiments/tables show."""
+"""The columns that the tables of experiments/tables show."""

@@ -25,7 +25,7 @@ MISSING = "–"
 
 
 def page(figures: dict[str, Any]) -> Iterator[str]:
-    """The lines of speed.md, of figures as `launch.speed.measure` returns them."""
+    """The lines of speed.md, from the result of `launch.speed.measure`."""
     peak, product = (figures[f"{key}_flops_per_second"] for key in ("peak", "product"))
     share = f", {100 * product / peak:.0f} % of the maker's peak" if peak else ""
     size = figures["product_size"]

@@ -58,7 +58,7 @@ BEST_RATE = (
     "The best learning rate of fine-tuning is that of the validation split, where "
     "there are several."
 )
-"""What the note of a paper's table says besides its own."""
+"""A sentence that is added to the note of a paper's table."""
 
 
 def load_table(file: str) -> Table:
@@ -89,7 +89,7 @@ def load_table(file: str) -> Table:
 
 
 def sweep_table(file: str, workdir: str) -> tuple[Table, list[Trial]]:
-    """The table that a file defines, as far as a sweep has trials for it, and these.
+    """The table that a file defines, with the columns of a sweep's trials, and these.
 
     Raises:
       UserError: as `load_table` and `read_plan`.
@@ -164,10 +164,10 @@ def _known(metric: str) -> str:
 
 
 def _benchmark_columns(names: Sequence[str], all_known: bool) -> Iterable[Column]:
-    """Columns of tasks that papers have, and means of these.
+    """Columns of published tasks, and means of these.
 
     Args:
-      all_known: whether a name that cannot be run is a mistake; else it is left out.
+      all_known: a name that cannot be run is an error; False: it is left out.
     """
     known = [*benchmarks.COLUMNS, *benchmarks.MEANS, *benchmarks.AVERAGES]
     for name in names if all_known else ():
@@ -203,7 +203,7 @@ def _papers(paper: Published) -> dict[tuple[str, str], Paper]:
 
 
 def _claimed(paper: Published, columns: Sequence[str]) -> Iterable[Claimed]:
-    """What a published table says of some columns."""
+    """The claims of a published table about some columns."""
     for claim, difference in paper.differences():
         if claim["metric"] in columns:
             yield Claimed(claim["better"], claim["worse"], claim["metric"], difference)

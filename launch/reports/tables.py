@@ -1,4 +1,4 @@
-"""A table of a sweep: the trials of each cell, beside the numbers of a paper."""
+"""A table of a sweep: the trials of each cell, and the numbers of a paper."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
@@ -53,7 +53,7 @@ class Paper(NamedTuple):
 
     number: float
     source: str
-    mark: str = ""  # how far the number is verified
+    mark: str = ""  # how far the number is verified, see `ledger.MARKS`
 
 
 class Curve(NamedTuple):
@@ -88,10 +88,10 @@ class Table(NamedTuple):
 
 
 def table_rows(table: Table, trials: list[Trial]) -> Rows:
-    """What the table's function gives for these trials.
+    """The rows that the table's function returns for these trials.
 
     Raises:
-      UserError: it gives something else than rows of groups of trials.
+      UserError: it returns something else than rows of groups of trials.
     """
     rows = table.rows(trials)
     pairs = rows.items() if isinstance(rows, Mapping) else [(None, None)]
@@ -104,7 +104,7 @@ def table_rows(table: Table, trials: list[Trial]) -> Rows:
 
 
 def labelled_rows(trials: list[Trial]) -> Rows:
-    """The rows and groups that the sweep itself named."""
+    """The rows and groups that the sweep names."""
     rows: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         if trial.row:
@@ -113,10 +113,10 @@ def labelled_rows(trials: list[Trial]) -> Rows:
 
 
 def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> Table:
-    """The table with the columns that the sweep has trials for, and their stand-ins.
+    """The table with the columns for which the sweep has trials, and their stand-ins.
 
     Args:
-      tasks: those that the sweep was started with.
+      tasks: the tasks with which the sweep was started.
     """
     groups = {group for row in table_rows(table, trials).values() for group in row}
     kept: dict[str, Column] = {}
@@ -162,7 +162,7 @@ def metric_value(value: Value, trial: Trial) -> Any:
 
 
 def _numbers(content: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The paths of the numbers in a result, in `metrics` and beside it."""
+    """The paths of all numbers in a result, in `metrics` and outside of it."""
     for name, value in content.items():
         if isinstance(value, Real):
             yield prefix + name

@@ -1,4 +1,4 @@
-"""What the columns of published tables are: a task and its metric, or a mean of tasks.
+"""The columns of published tables: a task and its metric, or a mean of tasks.
 
 Tasks have these names in the file of `launch.sweep --tasks`.
 """
@@ -47,11 +47,11 @@ KEYS = {
         "model.head_dropout": 0.1,
     },
 }
-"""Task -> keys of its fine-tunings, whatever its files are.
+"""Task -> config keys of its fine-tunings.
 
-By features: a BiLSTM of two layers reads the last four blocks of the network as it was
-pretrained (Devlin et al. 2019, section 5.3). The paper has no learning rate; this one
-is that of AllenNLP's tagger on ELMo's features (allennlp-models,
+NER by features: a BiLSTM of two layers reads the last four blocks of the pretrained,
+frozen network (Devlin et al. 2019, section 5.3). The paper gives no learning rate; this
+one is that of AllenNLP's tagger on ELMo's features (allennlp-models,
 training_config/tagging/ner_elmo.jsonnet).
 """
 
@@ -60,19 +60,19 @@ MEANS = {
     "SC": ("SST-2", "MNLI", "QQP"),
     "SuperGLUE": ("BoolQ", "CB", "RTE", "WiC"),
 }
-"""Column -> columns that it is the mean of; of SuperGLUE those that are one label."""
+"""Column -> the columns whose mean it is; of SuperGLUE those with one label."""
 
 AVERAGES = ("average", "mean of tasks")
-"""Columns that are the mean of the table's others."""
+"""Columns that are the mean of the table's other columns."""
 
 PARTIAL = {"SuperGLUE": "the tasks that are one label"}
-"""Column -> what it is the mean of, if that is less than the paper's."""
+"""Column -> the tasks whose mean it is, if these are fewer than the paper's."""
 
 
 def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Of a table's columns those that can be run, each with those it is the mean of.
+    """The columns of a table that can be run -> the columns whose mean each is.
 
-    What a mean needs comes before it.
+    The columns that a mean needs come before it.
     """
     found: dict[str, tuple[str, ...]] = {}
     for name in names:

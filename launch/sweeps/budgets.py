@@ -1,8 +1,8 @@
-"""Budgets of a sweep: the steps that equal tokens, FLOPs or seconds come to.
+"""Budgets of a sweep: the number of steps for equal tokens, FLOPs or seconds.
 
-A sweep states one budget, and each trial's `train.steps` follows from its config alone,
-so that the ids of trials do not depend on the machine: FLOPs are counted on the step's
-jaxpr, and seconds follow from rates that the sweep file pins.
+A sweep states one budget, and each trial's `train.steps` depends only on its config, so
+the ids of trials do not depend on the machine: FLOPs are counted in the step's jaxpr,
+and seconds follow from rates that the sweep file gives.
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,24 @@ from launch import config
 from research.errors import UserError
 
 ON_ONE_DEVICE = {"mesh.data": 1, "mesh.fsdp": 1, "mesh.tensor": 1}
-"""FLOPs are those of the whole batch: they do not depend on the mesh."""
+"""Keys of the mesh on which FLOPs are counted; those of a batch do not depend on it."""
 
 
 def steps_for_tokens(experiment: str, keys: Mapping[str, Any], tokens: float) -> int:
-    """The steps whose batches have some number of tokens, counted before corruption.
+    """The number of steps for some number of tokens, counted before corruption.
 
     Args:
-      experiment, keys: as a sweep yields them; keys that stand for another trial's
-        folder are left out.
+      experiment, keys: as a sweep yields them; keys whose value is another trial's
+        folder are ignored.
 
     Raises:
-      UserError: a wrong config, one with phases, or a budget below one step.
+      UserError: the config is wrong or has phases, or the budget is below one step.
     """
     return _steps(experiment, tokens / tokens_per_step(experiment, keys))
 
 
 def steps_for_flops(experiment: str, keys: Mapping[str, Any], flops: float) -> int:
-    """The steps that take some number of FLOPs, as `step_flops` counts them.
+    """The number of steps for some number of FLOPs, as `step_flops` counts them.
 
     Args and Raises: as `steps_for_tokens`.
     """
@@ -43,7 +43,7 @@ def steps_for_seconds(
     *,
     tokens_per_second: float,
 ) -> int:
-    """The steps that take some time at a rate that the sweep file pins.
+    """The number of steps for some time, at a rate that the sweep file gives.
 
     Args and Raises: as `steps_for_tokens`. `launch.benchmark` measures the rate.
     """
@@ -60,8 +60,8 @@ def tokens_per_step(experiment: str, keys: Mapping[str, Any]) -> int:
 def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     """FLOPs of a train step's matrix products, without rematerialisation.
 
-    The vocabulary counts with `data.vocabulary_size`, which is what the config asks
-    for: that of a model file is known only where the file is.
+    The size of the vocabulary is `data.vocabulary_size`, since a model file need not be
+    present.
     """
     import jax
 
@@ -72,7 +72,7 @@ def step_flops(experiment: str, keys: Mapping[str, Any]) -> float:
     resolved = _load(
         experiment, {**keys, **ON_ONE_DEVICE, "data.vocabulary": "unigram"}
     )
-    # Not an accelerator: a driver that opens it keeps it from its own trials.
+    # No accelerator: a driver that opens one keeps it from its trials.
     jax.config.update("jax_platforms", "cpu")
     devices = jax.devices("cpu")[:1]
     program = build_program(resolved, devices, vocab=placeholder_vocab(resolved))

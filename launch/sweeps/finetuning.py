@@ -28,11 +28,11 @@ ADAM = ("adam", "adamw")
 
 
 class Repeats(NamedTuple):
-    """How often a row is run."""
+    """The repetitions of a row."""
 
     pretraining_seeds: int
-    tuning_seeds: int  # of each pretraining
-    learning_rates: tuple[float, ...]  # of fine-tuning
+    tuning_seeds: int  # fine-tuning seeds of each pretraining
+    learning_rates: tuple[float, ...]  # learning rates of fine-tuning
 
 
 # At smoke networks learn no task at 1e-3 from the state of one token.
@@ -47,23 +47,23 @@ POST_NORM = {
     "small": {"optimizer.warmup_steps": 1500, "optimizer.learning_rate": 5e-4},
     "paper": {},
 }
-"""Of the pretraining of networks with norms after blocks, which a short warm-up leaves
-at the frequencies of tokens. At smoke these have an entropy of 6.2, and valid/mlm is
-5.7 for RoBERTa, or 5.9 with 75 steps and a rate of 3e-4; for BART's network 6.0 with 75
-steps and a rate of 1e-3. Those of small have not been measured."""
+"""Scale -> keys for pretraining networks with norms after blocks, which with a short
+warm-up learn only the frequencies of tokens. At smoke the entropy of frequencies is
+6.2, and valid/mlm is 5.7 for RoBERTa, or 5.9 with 75 steps and a rate of 3e-4; for
+BART's network 6.0 with 75 steps and a rate of 1e-3. Small has not been measured."""
 
 POST_NORM_TUNING = {"smoke": {"optimizer.warmup_steps": 100}, "small": {}, "paper": {}}
-"""Of the fine-tuning of these networks: with 20 steps at smoke three of ALBERT's 18 and
-one of BERT's four ended at one class; three of the four, run again with 100, learnt.
-That of small is a tenth of its steps."""
+"""Scale -> keys for fine-tuning these networks. At smoke, with 20 steps three of
+ALBERT's 18 runs and one of BERT's four predicted one class; three of these four learnt
+with 100 steps. At small the warm-up is a tenth of the steps."""
 
 CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
-"""Objectives by their network; the others' is one stack that reads both sides."""
+"""Objectives by their network; others have one bidirectional stack."""
 
 DISCRIMINATOR = {"train.init_scope": "discriminator", "objective.head": "linear"}
 
 RowKeys = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-"""From a row's name, and the flat config of its scale, to the row's further keys."""
+"""A function (row's name, flat config of its scale) -> further keys of the row."""
 
 
 def sweep(
@@ -78,9 +78,9 @@ def sweep(
     """The trials of all rows of experiments/claims/NAME.toml that have a config.
 
     Args:
-      keys: what rows have besides their arm, in terms of the scale's own config.
+      keys: further keys of each row, given the config of the scale.
       tuning: keys of all fine-tunings.
-      size: of the experiments, at scale "paper".
+      size: the experiments' size at scale "paper".
     """
     paper = read_published(name)
     chosen = table_tasks(name, tasks)
@@ -107,7 +107,7 @@ def with_baseline(
 
     Args:
       more: keys of all fine-tunings.
-      is_baseline: whether its network and vocabulary are also tuned from fresh
+      is_baseline: also fine-tune its network, with its vocabulary, from initial
         parameters, as the row `NO_PRETRAINING`.
     """
     yield (*start, (row, "pretraining"))
@@ -120,7 +120,7 @@ def with_baseline(
 
 
 def table_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks that a published table's columns are of.
+    """The tasks of a published table's columns.
 
     Raises:
       UserError: `tasks` has none of them.
@@ -131,7 +131,7 @@ def table_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
 
 
 def own_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks that the columns of experiments/tables/NAME.toml are of.
+    """The tasks of the columns of experiments/tables/NAME.toml.
 
     Raises:
       UserError: `tasks` has none of them.
@@ -147,10 +147,10 @@ def _shown_tasks(
     tasks: Mapping[str, Task],
     source: str,
 ) -> dict[str, Task]:
-    """Those of --tasks that a table's columns are of, in its order.
+    """The tasks of a table's columns, in its order, from those of --tasks.
 
     Args:
-      metrics: task -> its metric, of those that are columns by themselves.
+      metrics: task -> its metric, for tasks that are further columns.
     """
     shown = benchmarks.columns(columns)
     of_columns = (benchmarks.COLUMNS[c][0] for c, parts in shown.items() if not parts)
@@ -174,7 +174,7 @@ def pretraining(
 ) -> Arm:
     """The experiment of a row, with its overrides at a scale; see `sweep`.
 
-    Where `keys` give `train.init_from` another pretraining, it has the same seed.
+    If `keys` set `train.init_from` to another pretraining, that has the same seed.
     """
     experiment, own = arm
     sizes = getattr(user_code.module_at(experiment), "SIZES", ())
@@ -195,10 +195,10 @@ def pretraining(
 
 
 def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that give a config all of another one's but the objective and the seed.
+    """Keys that make a config equal to another one, except for objective and seed.
 
     Args:
-      base: the flat config that gets them.
+      base: the flat config that the keys change.
     """
     return {
         key: value
@@ -213,11 +213,11 @@ def tunings(
 ) -> Iterator[Arm]:
     """The fine-tunings of a pretraining on a task: seeds x learning rates.
 
-    Rates are the scale's, unless the task or `more` has one. None, if the task's
-    objective does not read the format of the pretraining.
+    Rates are the scale's, unless the task or `more` has one. There are none if the
+    task's objective cannot read the format of the pretraining.
     """
     own = {"data.vocabulary": start, INIT_FROM: start}
-    own["data.mixture"] = {}  # that of --config is the text of pretrainings
+    own["data.mixture"] = {}  # --config.data.mixture is for pretraining
     own |= network_keys(start) | SCALES[scale].tuning
     if flat_config(start)["model.norm_placement"] == "post":
         own |= POST_NORM_TUNING[scale]
@@ -240,11 +240,11 @@ def tunings(
 
 
 def form_keys(start: Arm, name: str) -> dict[str, Any]:
-    """How inputs of a task's objective are laid out for what a pretraining trained.
+    """Keys for the input format of a task's objective that suits a pretraining.
 
-    Text is written by the decoder that there is, else after the input as a prefix
-    (Lewis et al. 2020, section 4.1), which one stack reads from both sides: the loss of
-    layout "decoder" has the input's tokens, too.
+    A decoder writes text if there is one. Else one stack writes it after the input, as
+    a prefix LM (Lewis et al. 2020, section 4.1), since the loss of layout "decoder"
+    includes the input's tokens.
     """
     trained = flat_config(start)
     family = trained["objective.name"]
@@ -267,7 +267,7 @@ def form_keys(start: Arm, name: str) -> dict[str, Any]:
 def flat_config(arm: Arm) -> dict[str, Any]:
     """Dotted key -> value of an experiment with its overrides, at seed 0.
 
-    The value of a key that another trial gives is the experiment's own.
+    A key whose value comes from another trial has the experiment's value.
     """
     experiment, keys = arm
     keys = {key: value for key, value in keys.items() if not isinstance(value, tuple)}
@@ -282,7 +282,7 @@ def _flat_config(experiment: str, keys: str) -> dict[str, Any]:
 def network_keys(start: Arm) -> dict[str, Any]:
     """Keys that give a fine-tuning the network and the row length of a pretraining.
 
-    Dropout is the fine-tuning's own.
+    Dropout is not among them.
     """
     trained, default = flat_config(start), flat_config((EXPERIMENT, {}))
     keys = [key for key in trained if key.startswith("model.")] + ["data.length"]

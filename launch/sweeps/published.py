@@ -1,4 +1,4 @@
-"""Published tables, as the files of experiments/claims have them: numbers and arms."""
+"""Published tables from the files of experiments/claims: numbers and arms."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ class Published(NamedTuple):
     source: str
     mark: str  # how far its numbers are verified
     rows: Mapping[str, Mapping[str, float]]  # row -> column -> number
-    arms: Mapping[str, Arm]  # rows of which this project has a config
+    arms: Mapping[str, Arm]  # row -> this project's config of it, if there is one
     claims: Mapping[str, Mapping[str, Any]]  # name -> better, worse, metric (a column)
 
     def differences(self) -> Iterator[tuple[Mapping[str, Any], float]]:

@@ -1,4 +1,4 @@
-"""What a scale is: the keys of text, network and budget that it gives to trials."""
+"""Scales: config keys for the text, network and budget of trials."""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 class Scale(NamedTuple):
     """Config keys of one scale."""
 
-    shape: dict[str, Any]  # of text and model, the same in every trial
+    shape: dict[str, Any]  # keys of text and model, the same in every trial
     pretraining: dict[str, Any]
     tuning: dict[str, Any]
-    num_seeds: int  # of fine-tuning, which go round those of pretraining
+    num_seeds: int  # fine-tuning seeds, which cycle through those of pretraining
     pretraining_seeds: int = 1
 
 

@@ -1,4 +1,4 @@
-"""The status and logs of a sweep's trials, read from their folders alone."""
+"""The status and logs of a sweep's trials, read only from their folders."""
 
 import shlex
 import time
@@ -20,8 +20,8 @@ def print_status(
 
     Args:
       header: content of `sweep.json`.
-      name: the beginning of an id or a part of a name; if given, each attempt at the
-        trials that it selects is a line below.
+      name: the beginning of an id, or part of a name; if given, a line is printed for
+        each attempt at the selected trials.
 
     Raises:
       UserError: `name` selects no trial.
@@ -86,8 +86,8 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
     """Prints the last lines of the logs of trials that have no result.
 
     Args:
-      name: the beginning of an id or a part of a name; if given, the trials it selects
-        are shown instead, done or not.
+      name: the beginning of an id, or part of a name; if given, the selected trials are
+        shown instead, done or not.
       num_lines: lines of each log; 0: all.
 
     Raises:
@@ -102,7 +102,8 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
 
 
 def select(trials: Sequence[Trial], name: str) -> list[Trial]:
-    """The trials whose cell is "ROW, GROUP"; else whose id begins so, or name has it.
+    """The trials of the cell "ROW, GROUP"; else those whose id starts with `name`, or
+    whose name contains it.
 
     Raises:
       UserError: there is none.

@@ -19,7 +19,7 @@ from research.run.identity import identity, neutral_values
 from research.run.workdir import check_reachable
 
 KEYS_OUTSIDE_ID = ("data.cache_dir",)
-"""Keys of paths, which do not change a result: a trial's id does not depend on them."""
+"""Keys of paths, on which results and so the ids of trials do not depend."""
 
 
 TRIAL_FIELDS = {
@@ -38,8 +38,8 @@ REMEDY = "delete it and start the sweep again with --sweep"
 
 
 Item = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], tuple[str, str]]
-"""What a sweep yields: an experiment, its overrides, and if its table has a row of that
-name, the row and the group in it."""
+"""What a sweep yields: an experiment, its overrides, and possibly (row, group), the row
+of its table and the group in it."""
 
 
 def make_plan(
@@ -53,11 +53,11 @@ def make_plan(
     """All trials of a sweep file, each once, parents before their children.
 
     Args:
-      shared: dotted key -> value, for trials whose own overrides do not set the key.
-      tasks: of --tasks, for a sweep that fine-tunes on them.
+      shared: dotted key -> value, for trials whose overrides do not set the key.
+      tasks: the tasks of --tasks, for a sweep that fine-tunes on them.
 
     Raises:
-      UserError: a wrong file, scale or config.
+      UserError: the file, the scale or a config is wrong.
     """
     sweep = getattr(user_code.module_at(file), "sweep", None)
     if sweep is None:
@@ -87,10 +87,10 @@ def make_plan(
 
 
 def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list[Item]:
-    """What a sweep file yields.
+    """The items that a sweep file yields.
 
     Raises:
-      UserError: its function raises, or gives something else; names the file.
+      UserError: its function raises, or yields something else; names the file.
     """
     takes_tasks = callable(sweep) and "tasks" in inspect.signature(sweep).parameters
     if takes_tasks and not tasks and _is_required(sweep, "tasks"):
@@ -210,7 +210,7 @@ def _add_trial(
     """Adds the trial of a pair (experiment, overrides) after its parents, once.
 
     Args:
-      ids: repr of a pair -> trial id, of the pairs whose configs are resolved already.
+      ids: repr of a pair -> trial id, for pairs whose configs are already resolved.
     """
     pair = repr((experiment, own))
     if pair in ids:
@@ -258,10 +258,9 @@ def _is_pair(value: Any) -> bool:
 
 
 def _with_distinct_names(trials: list[Trial]) -> list[Trial]:
-    """Appends to each name the overrides that differ among trials of its kind.
+    """Appends to each name the overrides that differ among similar trials.
 
-    Those are of the same row and group, or where a sweep names none, of the same
-    experiment.
+    These have the same row and group or, if the sweep names none, the same experiment.
     """
     renamed: dict[str, Trial] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Tasks to fine-tune on: a TOML file that names the files and config keys of each.
+"""Tasks for fine-tuning: a TOML file with the files and config keys of each.
 
 [MNLI]
 stand_in = "SICK"             # the data set in its place; left out: the task itself
@@ -22,17 +22,17 @@ FILES = ("data.train", "data.valid", "data.test")
 
 
 class Task(NamedTuple):
-    """The files of a task, and how they are read and tuned on."""
+    """The files of a task, and config keys to read them and to fine-tune."""
 
-    stand_in: str  # name of the data set in its place; "": the task itself
+    stand_in: str  # name of the data set that replaces it; "": the task itself
     keys: Mapping[str, Any]  # config key -> value
 
 
 def load_tasks(path: str) -> dict[str, Task]:
-    """Name -> task, of a TOML file.
+    """Name -> task, from a TOML file.
 
     Raises:
-      UserError: there is no such file, it is no table of tasks, or a task lacks files.
+      UserError: there is no such file, it has no tasks, or a task lacks files.
     """
     if not Path(path).is_file():
         raise UserError(f"--tasks={path}: no such file; docs/tables.md shows one")
@@ -59,7 +59,7 @@ def _task(name: str, entry: Any, path: str) -> Task:
 
 
 def _flatten(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted config key and value; data.mixture and the like stay a dict."""
+    """Pairs of dotted config key and value; data.mixture and the like stay dicts."""
     for name, value in entry.items():
         if isinstance(value, dict) and not prefix:
             yield from _flatten(value, f"{name}.")

@@ -25,18 +25,18 @@ class Trial:
     id: str  # hash of `config`
     name: str  # shown to people
     experiment: str
-    overrides: dict[str, Any]  # without those that name a parent
+    overrides: dict[str, Any]  # without keys whose value is a parent
     parents: dict[str, "Trial"]  # config key -> the trial whose folder is its value
-    config: dict[str, Any]  # resolved and flat; the id of a parent for its folder
+    config: dict[str, Any]  # resolved and flat, with parents' ids for their folders
     folder: epath.Path
-    row: str = ""  # of the sweep's table; "": the table finds it by itself
-    group: str = ""  # of that row: "pretraining", or the task
+    row: str = ""  # row of the sweep's table; "": the table chooses it
+    group: str = ""  # group in that row: "pretraining", or the task
 
     @property
     def pretraining_seed(self) -> int:
-        """The seed of the run that the parameters come from first.
+        """The seed of the first run that the parameters come from.
 
-        Of fresh parameters that of the vocabulary's run, or its own.
+        For initial parameters it is that of the vocabulary's run, or of this trial.
         """
         for key in ("train.init_from", "data.vocabulary"):
             if key in self.parents:
@@ -44,7 +44,7 @@ class Trial:
         return self.config["seed"]
 
     def with_ancestors(self) -> Iterator["Trial"]:
-        """The trials that it starts from, and itself."""
+        """The trial's ancestors, then the trial itself."""
         for parent in self.parents.values():
             yield from parent.with_ancestors()
         yield self
@@ -57,7 +57,7 @@ class Trial:
 
     @property
     def gives_scores(self) -> bool:
-        """Whether `launch.score` can score texts by its objective."""
+        """Whether `launch.score` can score texts with its objective."""
         return bool(self.objective.score_methods)
 
     @property
@@ -66,8 +66,8 @@ class Trial:
 
     @property
     def diverged(self) -> bool:
-        """Whether it, or a trial that it starts from, has ended without a result since
-        a loss or a parameter was not finite."""
+        """Whether this trial or an ancestor ended without a result since a loss or a
+        parameter was not finite."""
         if self.done:
             return False
         last = read_attempts(self.folder)[-1:]
@@ -84,10 +84,10 @@ class Trial:
         return read_result(self.folder)
 
     def check_result(self) -> None:
-        """Checks that the result is that of this trial's config and metrics.
+        """Checks that the result agrees with this trial's config and metrics.
 
         Raises:
-          UserError: names the first value that differs.
+          UserError: a value differs; the first is named.
         """
         path, result = self.folder / "result.json", self.result
         own, found = fixed_keys(self.config), fixed_keys(result["config"])
@@ -141,10 +141,10 @@ class Trial:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether they are equal, or both are not a number."""
+    """Whether the two are equal, or both NaN."""
     return one == other or (one != one and other != other)
 
 
 def _text(value: Any) -> str:
-    """A value as text that `launch.config.load` converts back to it."""
+    """A value as text, which `launch.config.load_config` converts back."""
     return value if isinstance(value, str) else json.dumps(value)
