@@ -179,8 +179,9 @@ def test_tasks_that_a_table_does_not_have_are_refused():
 
 
 def test_scores_are_those_of_the_last_step(tmp_path):
-    for step, value in ((900, 0.5), (1523, 0.75)):
-        folder = tmp_path / "evaluations" / f"lambada-a-b.original-{step}-0123abcd"
+    steps = (("900-0123abcd", 0.5), ("1523-0123abcd", 0.75), ("2000-0123abcd.4567", 1))
+    for step, value in steps:  # the last one is of other values than the run's
+        folder = tmp_path / "evaluations" / f"lambada-a-b.original-{step}"
         folder.mkdir(parents=True)
         (folder / "scores.jsonl").touch()
         cell = {"value": value, "low": 0.6, "high": 0.8}

@@ -16,8 +16,9 @@ def score_folders(trial: Trial, task: str) -> list[Path]:
     """The folders that `launch.score --task=TASK` wrote for a run with its unchanged
     config, sorted by step."""
     files = trial.folder.glob(f"evaluations/{task}-*/scores.jsonl")
-    folders = (file.parent for file in files if "." not in file.parent.name)
-    return sorted(folders, key=lambda folder: int(folder.name.split("-")[-2]))
+    folders = [file.parent for file in files]
+    own = (f for f in folders if "." not in f.name.rpartition("-")[2])
+    return sorted(own, key=lambda folder: int(folder.name.split("-")[-2]))
 
 
 def is_scored(trial: Trial, task: str) -> bool:
