@@ -1,4 +1,4 @@
-"""A cache on disk; each folder is named by the hash of everything that made it."""
+"""A cache on disk; a folder is named by the hash of what its content depends on."""
 
 import contextlib
 import hashlib
@@ -19,10 +19,10 @@ from research.files import checksums
 
 META_FILE = "meta.json"
 LARGE_BYTES = 2**32
-"""Bytes of a folder from which on its check is announced, as it takes seconds."""
+"""Bytes from which on the check of a folder is announced, since it takes seconds."""
 
 _INCOMPLETE = "incomplete"
-"""The damage of a folder that no process has finished."""
+"""What is wrong with a folder that no process has finished."""
 
 
 def resolve_cache_dir(cache_dir: str) -> Path:
@@ -63,19 +63,20 @@ def get_or_create(
 ) -> Path:
     """The folder cache_dir/category/HASH; one process creates it and the others wait.
 
-    Each machine compares the files with their checksums when it first meets them, and
-    again when a file's size, time of change or inode is another. A damaged folder is
+    Each machine compares the files with their checksums when it first reads them, and
+    again when a file's size, time of change or inode has changed. A damaged folder is
     named on standard error and created again.
 
     Args:
       cache_key: everything that the content depends on, as JSON. HASH is its hash, so
-        renaming a key of it makes every cached folder anew.
+        renaming a key recreates every cached folder.
       create: fills the empty folder that it is given, and returns what `meta.json`
         holds beside `cache_key`.
-      find_damage: the first file of a complete folder whose content cannot be right,
-        and how; "" if all can. It is called each time, so it has to be fast.
-      wait: whether to wait for another process that is creating the folder; if not,
-        the returned folder may be incomplete.
+      find_damage: returns the first file of a complete folder whose content is
+        impossible, and why; "" if there is none. It runs in each call, so it must be
+        fast.
+      wait: wait for another process that is creating the folder; False: the returned
+        folder may be incomplete.
 
     Raises:
       UserError: the cache cannot be written.
@@ -132,9 +133,9 @@ def _lock_path(path: Path) -> Path:
 
 
 def _find_damage(path: Path, find_damage: Callable[[Path], str]) -> str:
-    """The first file that is not as it was written, and how; "" if all are.
+    """The first file that was changed or is wrong, and how; "" if there is none.
 
-    The bytes of files are not read where this machine has done so before.
+    The bytes of files are not read if this machine has checked them before.
     """
     try:
         states = _file_states(path)
@@ -156,7 +157,7 @@ _CHECKED = ".checked"
 
 
 def _record_path(path: Path) -> Path:
-    """What this machine knows of a folder; others of a shared cache have their own."""
+    """The file in which this machine records its check of a folder of the cache."""
     return path.with_name(f"{path.name}.{platform.node()}{_CHECKED}")
 
 

@@ -78,7 +78,7 @@ def choose_subset(key: np.ndarray, role: str, candidate: np.ndarray, count):
 
     Args:
       key: [B] uint64.
-      role: names the stream of random numbers.
+      role: name of the stream of random numbers.
       candidate: [B, L] bool.
       count: [B] int.
     """
@@ -96,10 +96,10 @@ def candidate_scores(key: np.ndarray, role: str, candidate: np.ndarray) -> np.nd
 
 
 def first_in_random_order(key, role: str, candidate: np.ndarray, count) -> np.ndarray:
-    """[B, max(count)] int64: the candidates [B, W] that are first in a random order.
+    """[B, max(count)] int64: the first `count` candidates [B, W] in a random order.
 
-    No `count` [B] may exceed a row's candidates. A row's entries beyond its count are
-    other positions.
+    `count` [B] must not exceed the number of candidates. A row's entries past its count
+    are other positions.
     """
     score = candidate_scores(key, role, candidate) & ~INDEX_MASK
     score |= np.arange(candidate.shape[1], dtype=np.uint64)
@@ -111,9 +111,9 @@ def first_in_random_order(key, role: str, candidate: np.ndarray, count) -> np.nd
 
 
 def nth_smallest(score: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """[B, 1]: of each row of `score` the value of rank `count` [B]; 0 counts as 1.
+    """[B, 1]: the `count`-th smallest value of each row of `score`; 0 counts as 1.
 
-    No `count` may exceed the length of a row, and one is above 0.
+    `count` [B] must not exceed the length of a row, and one must be above 0.
     """
     most = int(count.max())
     least = np.partition(score, most - 1, axis=1)[:, :most]
@@ -163,9 +163,9 @@ def choose_words(
 def find_words(start: np.ndarray, candidate: np.ndarray):
     """The words that the candidates form: flat index of the first token, and size.
 
-    A word runs from a `start`, or from the first candidate after a token that is none,
-    up to the next start or the next token that is no candidate. Together the words are
-    exactly the candidates.
+    A word runs from a `start`, or from the first candidate after another token, to the
+    next start or the next token that is not a candidate. Every candidate is in exactly
+    one word.
 
     Args:
       start: [B, L] bool, tokens that start a word.
@@ -186,10 +186,10 @@ def find_words(start: np.ndarray, candidate: np.ndarray):
 
 
 def greedy_fit(size: np.ndarray, budget: np.ndarray) -> np.ndarray:
-    """[B, W] bool: the items that a greedy walk from left to right takes.
+    """[B, W] bool: the items that are chosen greedily from left to right.
 
-    Each item is taken if it fits what is left of the budget, else skipped. Every round
-    takes all items up to the first that does not fit, which is then ruled out.
+    Each item is chosen if it fits in the rest of the budget, else skipped. Each round
+    chooses all items up to the first that does not fit, which it rules out.
 
     Args:
       size: [B, W] int; 0 means no item.

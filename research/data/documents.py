@@ -1,4 +1,4 @@
-"""Documents: texts, and what is known about each."""
+"""Documents: texts with labels, answers and arrays."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ import numpy as np
 from research.fields import check, choice
 
 ANSWERABLE, UNANSWERABLE = "answerable", "unanswerable"
-"""Labels of questions; one whose answer is not where the file says has no label."""
+"""Labels of questions; a question whose answer is not at its offset has no label."""
 
 LABEL_SEPARATOR = "\x1f"
-"""Between the labels of a document that has several."""
+"""Separates the labels of a document with several."""
 
 
 def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The labels that those of documents consist of, sorted."""
+    """The single labels of documents' labels, sorted."""
     return tuple(
         sorted({each for label in labels for each in label.split(LABEL_SEPARATOR)})
     )
@@ -55,10 +55,10 @@ TAGS = {"tags": ArrayType("part", str)}
 
 
 class Document(NamedTuple):
-    """One document: its text, and what is known about it where it is a task's example.
+    """A text; for an example of a task also its parts, label and answer.
 
-    An example has parts, such as two sentences or the words of one. They are joined to
-    the text, so every corpus and every store is one of texts.
+    The parts of an example, such as two sentences or the words of one, are joined to
+    one text, so every corpus and every store consists of texts.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Document(NamedTuple):
     starts: tuple[int, ...] = ()  # characters at which the parts after the first start
     answer: tuple[int, int] | None = None  # characters of the answer: first, last + 1
     golds: tuple[str, ...] = ()  # texts of all answers that are right
-    id: str = ""  # its name among the predictions: FILE:LINE, or the question's own
+    id: str = ""  # its name in predictions: FILE:LINE, or the question's id
     arrays: Mapping[str, Any] = MappingProxyType({})  # values of Corpus.arrays
 
 

@@ -18,7 +18,7 @@ from research.errors import UserError
 # n rows requested, N examples of an epoch
 
 BYTES_PER_CALL = 2**24
-"""Of the batches that are made together: above it NumPy's calls hardly gain."""
+"""Bytes of batches that are made in one call; larger calls are hardly faster."""
 
 RowSelection = slice | np.ndarray
 """The rows of a batch that one host feeds, ascending."""
@@ -152,7 +152,7 @@ class Pipeline:
 
 
 class Data(NamedTuple):
-    """What a run reads."""
+    """The data of a run."""
 
     vocab: VocabInfo
     train: Pipeline
@@ -165,9 +165,9 @@ class Data(NamedTuple):
 
     @property
     def token_entropy(self) -> float:
-        """Of the training text's tokens by their frequency, in nats; 0: not counted.
+        """The entropy of token frequencies in the training text, in nats; 0: unknown.
 
-        The loss a token of a model that knows no context is at least that.
+        It is the least loss for each token of a model without context.
         """
         count = self.vocab.token_count
         if count is None or not count.any():
@@ -182,7 +182,7 @@ class Data(NamedTuple):
 
     @property
     def vocabulary_facts(self) -> dict[str, Any]:
-        """`Vocabulary.facts`, of no pieces if it is not ours."""
+        """`Vocabulary.facts`; without a hash if the vocabulary is not ours."""
         return self.vocabulary.facts if self.vocabulary else {"vocabulary": ""}
 
 

@@ -51,7 +51,7 @@ def get_or_join(
         `meta.json` holds.
       join: fills the folder from the results of all work shards, in order, and returns
         what its `meta.json` holds.
-      find_damage: of a folder of either, as in `get_or_create`.
+      find_damage: see `get_or_create`, for a folder of either.
     """
     shard_category = f"{category}-shard"
     shard_keys = [{**cache_key, "portion": number} for number in range(len(shards))]

@@ -1,4 +1,4 @@
-"""Files that may be compressed: their suffixes, and what they hold."""
+"""Files that may be compressed: their suffixes and their content."""
 
 import gzip
 import io

@@ -14,7 +14,7 @@ from research.errors import unknown
 
 SPLITS = ("train", "valid", "test")
 TFDS_PREFIX = "tfds:"
-"""How the name of a data set of TensorFlow Datasets begins."""
+"""Prefix of the names of data sets of TensorFlow Datasets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Corpus:
     name: str
     read: Callable[[str], Iterator[Document]]  # the documents of a split
     fingerprint: Callable[[], str]  # a hash of what documents and splits depend on
-    size: int = 0  # in the unit of Document.amount_read; 0: unknown
+    size: int = 0  # size in the unit of Document.amount_read; 0: unknown
     vocabulary_source: "Corpus | None" = None  # the corpus to train a vocabulary on
     parts: tuple["Corpus", ...] = ()  # the corpora that `join_corpora` joined
     work_shards: tuple["Corpus", ...] = ()  # of a large corpus, in order

@@ -30,9 +30,9 @@ from research.data.formats.txt import MAX_DOCUMENT_BYTES
 from research.errors import UserError
 
 OTHER_SOURCES = {"data.corpus": "embedded, docstrings, tfds:NAME, or ", "--data": ""}
-"""What a key may name beside files, where it is not a data set of TFDS alone."""
+"""Key -> what it may name besides files and data sets of TFDS, for errors."""
 VERSION = 1
-"""To be raised when other documents are read from the same files by `FileOptions`."""
+"""Raise it when the same files and `FileOptions` give other documents."""
 
 
 def load_file_corpus(
@@ -92,7 +92,7 @@ class _Reader:
         return file_suffixes(file)[0] in self._by_suffix
 
     def folder_suffixes(self) -> tuple[str, ...]:
-        """Of files that are read of a folder."""
+        """The suffixes of the files that are read from a folder."""
         if self._named:
             return ("",)
         sides = parallel_text.side_suffixes(self.options)
@@ -110,7 +110,7 @@ class _Reader:
         return _with_names(first, parallel_text.read_sides(files, sides, self.options))
 
     def arrays(self, texts: list[tuple[Path, ...]]) -> dict[str, ArrayType]:
-        """What documents of the files have beside text.
+        """The arrays that documents of the files have beside text.
 
         Raises:
           UserError: an array of two formats has two types.
@@ -126,7 +126,7 @@ class _Reader:
         return found
 
     def rules(self, texts: list[tuple[Path, ...]]) -> list:
-        """What documents depend on beside the bytes of files, for a fingerprint."""
+        """What documents depend on besides the bytes of files, for a fingerprint."""
         named = [VERSION, *self.options.key()] if self.options != AUTO else []
         formats = self._formats(texts)
         later = [[each.suffixes, each.version] for each in formats if each.version > 1]
@@ -140,7 +140,7 @@ class _Reader:
 def _corpus(
     name: str, texts: list[tuple[Path, ...]], held_out: float | None, reader: _Reader
 ) -> Corpus:
-    """The documents of files, each in the split that its hash gives."""
+    """The corpus of the documents of files, divided into splits by hash."""
     sizes = [sum(file.stat().st_size for file in files) for files in texts]
 
     def is_in(split: str, text: str) -> bool:
@@ -167,7 +167,7 @@ def _corpus(
 
 
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:
-    """The files that a path or a glob names, sorted; sides of one text together."""
+    """The files of a path or a glob, sorted, with the sides of a text grouped."""
     path = Path(name).expanduser()
     if path.is_dir():
         found = _files_below(path, reader.folder_suffixes())

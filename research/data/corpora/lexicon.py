@@ -88,7 +88,7 @@ def match(
     begins after it. A row's result depends on that row alone.
 
     Args:
-      token, flags, length: those of an `Example`.
+      token, flags, length: see `Example`.
       first: [B], the `first_length` of an `Example` of pairs: an entry lies within one
         of the two spans.
     """

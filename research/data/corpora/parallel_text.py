@@ -24,11 +24,11 @@ def side_suffixes(options: FileOptions) -> tuple[str, ...]:
 def group_sides(
     files: Iterable[Path], options: FileOptions
 ) -> tuple[list[tuple[Path, ...]], list[Path]]:
-    """The parallel texts among some files, and the files that are of none.
+    """The parallel texts among some files, and the files that belong to none.
 
-    A text is the files of its sides, in the order of `fields`, and last that of labels,
-    if `label` names them. Other sides of a text are left out, as columns of a table
-    that are not named.
+    A text is the tuple of its sides' files, in the order of `fields`, followed by the
+    file of labels if `label` is given. Other sides of a text are left out, as unnamed
+    columns of a table are.
 
     Raises:
       UserError: a text lacks a side, or has two files of one.
@@ -69,10 +69,10 @@ def _named_sides(
 def read_sides(
     files: Sequence[Path], sides: Sequence[Iterator[Document]], options: FileOptions
 ) -> Parsed:
-    """The document of line n of all files, for each n; its parts are these lines.
+    """A document for each n, whose parts are the lines n of all files.
 
     Args:
-      files: one of `group_sides`'s.
+      files: a text of `group_sides`.
       sides: the lines of each file, as documents.
 
     Raises:
@@ -102,7 +102,7 @@ def _unequal(
     sides: Sequence[Iterator[Document]],
     number: int,
 ) -> UserError:
-    """The error of files of which some have no line of this number."""
+    """The error for files of which some have fewer lines than others."""
     counts = (
         f"{file} has {number - 1 if line is None else number + sum(1 for _ in side)}"
         for file, line, side in zip(files, lines, sides, strict=True)

@@ -1,20 +1,20 @@
 """The units (words) of a text, and the rule for where a sentence starts.
 
-A unit is text between white space, cut again after each Chinese full stop; where white
-space is kept it is a unit too. Whether a sentence starts at a unit depends only on that
-unit and the one before it that is not white space, so both answers can be computed once
-per distinct unit: see `sentence_traits`.
+A unit is text between white space, also cut after each Chinese full stop; if white
+space is kept, it is a unit too. Whether a sentence starts at a unit depends only on
+this unit and the last one before it that is not white space, so `sentence_traits` are
+computed once for each distinct unit.
 """
 
 import re
 
 JOINED, NO_SPACE = "\ud800", "\ud801"
-"""Prefixes of units without a space before them: of one after a Chinese full stop, and,
-where white space is kept, of any. They are lone surrogates, which no text has."""
+"""Prefixes of units without a space before them: of a unit after a Chinese full stop,
+and of any unit if white space is kept. They are lone surrogates, which no text has."""
 
 ENDS, OPENS, BLANK, NEWLINE = 1, 2, 4, 8
 """Bits of a unit's traits: a sentence may end with it; a sentence may start with it; it
-is white space; it has a line's end."""
+is white space; it contains the end of a line."""
 
 _STOPS = "。！？｡"
 _CHINESE = re.compile(rf"[^{_STOPS}]*[{_STOPS}]+[”’」』）》\"']*|[^{_STOPS}]+")
@@ -50,13 +50,13 @@ def split_units(paragraph: str) -> list[str]:
 
 
 def split_literally(text: str) -> list[str]:
-    """The units of a text with all of its white space: together they are the text.
+    """The units of a text with all of its white space; joined they are the text.
 
-    A unit is a word, with the space before it if there is one, or other white space.
-    Units end where a piece of GPT-2's tokenizer ends (openai/gpt-2, src/encoder.py, the
-    pattern `pat`), so they can be encoded one by one: the last white space character
-    before a word belongs to the word if it is a space, else it is a unit. After a
-    Chinese full stop a word is cut if a letter or a digit follows.
+    A unit is a word with the space before it, if there is one, or other white space.
+    Matches of GPT-2's pattern (openai/gpt-2, src/encoder.py, `pat`) do not cross units,
+    so these can be encoded one by one: the last white space character before a word
+    belongs to the word if it is a space, else it is a unit. A word is also cut after a
+    Chinese full stop if a letter or a digit follows.
     """
     units = [word or NO_SPACE + other for word, other in _LITERAL_UNIT.findall(text)]
     if text.isascii() or not any(stop in text for stop in _STOPS):

@@ -28,11 +28,11 @@ NAMES = ("embedded", "docstrings")
 VALID_FRACTION, TEST_FRACTION = 0.05, 0.25
 """Fractions of the docstrings that are held out, whatever `data.held_out` is."""
 NUM_CLASSES = 24
-"""The modules with the most docstrings are the classes."""
+"""Number of classes, which are the modules with the most docstrings."""
 MAX_DOCSTRINGS_PER_CLASS = 256
-"""A class keeps the docstrings with the smallest hashes."""
+"""The most docstrings of a class, which keeps those with the smallest hashes."""
 MIN_WORDS = 8
-"""A docstring of fewer words is too short to be classified."""
+"""The fewest words of a docstring that can be classified."""
 _EXCLUDED_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "idle_test"}
 _EXCLUDED_FOLDERS |= {"idlelib", "lib2to3", "turtledemo", "pydoc_data", "__pycache__"}
 

@@ -12,19 +12,19 @@ from research.data.formats.squad import question_document
 from research.errors import UserError
 
 SPLIT = "/split="
-"""Between a data set's name and one split of it, or a part of that, as in
-tfds:imdb_reviews/split=train[:90%]: an argument as TFDS writes it in names."""
+"""Separates a data set's name from one of its splits or a part of that, as in
+tfds:imdb_reviews/split=train[:90%], which is TFDS's notation for arguments."""
 OWN_SPLITS = {
     "valid": ("validation", "validation_matched"),
     "test": ("test", "test_matched"),
 }
-"""The data sets' names of our splits; MNLI has two of each, and here the first."""
+"""Our split -> names of it in data sets; of MNLI's two of each the first is read."""
 
 
 def load_tfds_corpus(
     name: str, held_out: float | None, options: FileOptions = AUTO, split: str = ""
 ) -> Corpus:
-    """The data set "tfds:NAME", which is downloaded and prepared if it is not yet.
+    """The data set "tfds:NAME", downloaded and prepared if necessary.
 
     See `corpus_of_builder`.
 
@@ -66,8 +66,7 @@ def corpus_of_builder(
 
     Args:
       held_out: None: every split has all documents, since they are those of one split.
-      split: the split that they are of, if `held_out` is None: where the name has none,
-        the data set's own split is read.
+      split: their split, if `held_out` is None; it is read unless the name has a split.
 
     Raises:
       UserError: it has no such feature or no such split.

@@ -1,4 +1,4 @@
-"""Formats of corpus files: each module reads one, and says what its files hold.
+"""Formats of corpus files: each module reads one, and declares what its files contain.
 
 A module is found by listing this folder: nothing else names it. `data.format` chooses
 one, or the suffix of a file does.
@@ -27,7 +27,7 @@ class FileOptions(NamedTuple):
     # values that are not their defaults
 
     def key(self) -> list[Any]:
-        """Their part of a fingerprint of documents."""
+        """The options as a key for fingerprints of documents."""
         own = [dict(self.own)] if self.own else []
         return [self.format, self.fields, self.label, self.optional, *own]
 
@@ -36,11 +36,11 @@ AUTO = FileOptions()
 
 
 class LineError(Exception):
-    """The number of a line, and what is wrong with the line."""
+    """An error with the number of a line, and what is wrong with it."""
 
 
 class SkippedRows(NamedTuple):
-    """Rows that were left out of a file, or lack something, and why."""
+    """Rows that were skipped in a file or lack something, and the reason."""
 
     count: int
     first: int  # number of the first one's line
@@ -60,19 +60,19 @@ class FileFormat:
     """
 
     suffixes: tuple[str, ...]
-    """Of files that are in this format if data.format is auto."""
+    """The suffixes of files that are in this format if data.format is auto."""
 
     is_text: bool = False
-    """Whether of a folder all files with these suffixes are read."""
+    """Whether the files of a folder with these suffixes are read."""
 
     needs_fields: bool = False
-    """Whether a file's suffix tells its format only where data.fields are named."""
+    """Whether a file's suffix implies this format only if data.fields is given."""
 
     arrays: Mapping[str, ArrayType] = MappingProxyType({})
-    """What its documents have beside text: see `Document.arrays`."""
+    """The arrays of its documents, see `Document.arrays`."""
 
     version: int = 1
-    """To be raised when other documents are read from the same files."""
+    """Raise it when the same files give other documents."""
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
         """The documents of a file that is not compressed.
@@ -99,17 +99,17 @@ def by_suffix() -> dict[str, FileFormat]:
 
 
 def text_suffixes() -> tuple[str, ...]:
-    """Of files that are read of a folder, each also compressed."""
+    """The suffixes of files that are read from a folder, also compressed ones."""
     texts = (suffix for suffix, each in by_suffix().items() if each.is_text)
     return tuple(suffix + end for suffix in texts for end in ("", ".gz"))
 
 
 def own_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that a format alone has, where their values are not the defaults.
+    """The keys that only this format has and whose values are not the defaults.
 
     Args:
-      name: of the format, or auto.
-      values: by key, those of config.data.
+      name: the format's name, or auto.
+      values: key of config.data -> value.
     """
     if name in FORMATS.more:
         return {}

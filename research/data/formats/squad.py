@@ -74,10 +74,11 @@ def _questions(content: Any) -> Iterator[tuple[str, dict]]:
 def question_document(context: str, question: dict) -> tuple[Document, bool]:
     """The document of a question, and whether its answer is at its offset.
 
-    An answer without text is none: so files are whose answers are hidden.
+    An answer without text counts as missing, as in files with hidden answers.
 
     Args:
-      question: of SQuAD's JSON: id, question, answers; of version 2.0 is_impossible.
+      question: a question of SQuAD's JSON: id, question, answers, and in version 2.0
+        is_impossible.
     """
     answers = [each for each in question.get("answers") or [] if each["text"].strip()]
     text = replace_surrogates(question["question"])

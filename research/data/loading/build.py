@@ -33,7 +33,7 @@ class OpenedText(NamedTuple):
     vocab: VocabInfo
     train: TextSource
     eval: TextSource
-    documents: Callable[[], Iterator[Document]]  # of the eval split, in order
+    documents: Callable[[], Iterator[Document]]  # those of the eval split, in order
 
 
 def open_text(config: Any, objective: Any) -> OpenedText:
@@ -120,7 +120,7 @@ def _index_corpora(
 def _train_copies(
     data: Any, text_spec: TextSpec, train: list[Index], cache: Path
 ) -> list[Copies]:
-    """The copies of each corpus; none where texts are packed once."""
+    """The copies of each corpus; none if texts are packed only once."""
     specs = [text_spec.of_corpus(number) for number in range(len(train))]
     if data.pairs == "once" or not any(spec.has_copies for spec in specs):
         return []
@@ -240,7 +240,7 @@ def load_corpus(name: str, held_out: float, options: FileOptions = AUTO) -> Corp
         are kept where it has them, or "tfds:NAME/split=SPLIT".
       held_out: the fraction of documents in valid, and again in test. Docstrings have
         fractions of their own: see `research.data.corpora.stdlib_corpus`.
-      options: of files.
+      options: how files are read.
 
     Raises:
       UserError: there is no such corpus, or `held_out` is not in [0, 0.5).

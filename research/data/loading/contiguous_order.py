@@ -1,4 +1,4 @@
-"""The order of rows that continue from step to step, for objectives with a memory."""
+"""The order of rows that continue from step to step, for objectives with mems."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -48,7 +48,7 @@ class ContiguousRows(NamedTuple):
     """How the rows of a batch are divided among corpora, with `TextSpec.contiguous`."""
 
     corpus: np.ndarray  # [batch_size] int64
-    number: np.ndarray  # [batch_size] int64, of a row among those of its corpus
+    number: np.ndarray  # [batch_size] int64, index of a row among those of its corpus
     num_rows: np.ndarray  # [C] int64, rows of each corpus
 
 

@@ -22,9 +22,9 @@ LABEL_TYPES = {
     "answer": "questions whose answers are in their contexts; set data.format=squad",
     "tags": "words with tags; set data.format=conll or conllu",
 }
-"""What a label may be (`TextSpec.label`): a class; any number of classes; a number; the
-number or the name of a choice; ANSWERABLE or UNANSWERABLE; a class of each word. And
-what text has such labels."""
+"""Type of labels (`TextSpec.label`) -> the text that has them. A label is a class; any
+number of classes; a number; the number or the name of a choice; ANSWERABLE or
+UNANSWERABLE; a class of each word."""
 
 
 def known_labels(
@@ -39,12 +39,12 @@ def known_labels(
     Args:
       label_type: one of LABEL_TYPES.
       evaluated: the corpora of `held_out`.
-      split: that of `evaluated` if it has files of its own, else "": then labels that
-        occur in held-out documents alone are known, too.
+      split: the split of `evaluated` if it has separate files, else "": then labels
+        that occur only in held-out documents are also known.
 
     Raises:
-      UserError: the training text has no such labels, or a label is not of this type,
-        or one of those files is none of the training text's.
+      UserError: the training text has no such labels, a label is not of this type, or
+        the separate files have a label that the training text lacks.
     """
     _check_labelled(label_type, train)
     known, found = (
@@ -68,10 +68,10 @@ def known_labels(
 
 
 def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
-    """Prints how many rows of training text have no label, if any have none.
+    """Prints how many rows of training text have no label, if there are any.
 
     Raises:
-      UserError: none has one.
+      UserError: no row has a label.
     """
     total = sum(len(index.label) for index in train)
     if label_type == "tags":
@@ -89,7 +89,7 @@ def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
 
 
 def _what_is_wrong(name: str, label_type: str) -> str:
-    """Why a label is none of this type; "" if it is one."""
+    """Why a label is not of this type; "" if it is."""
     if label_type == "number" and not _is_number(name):
         return "is not a number"
     if label_type == "choice" and _is_number(name) and not name.isdigit():
@@ -109,7 +109,7 @@ def _is_number(name: str) -> bool:
 
 
 def _first_with(name: str, corpora: Sequence[Corpus], split: str) -> str:
-    """Where a label is first, for the beginning of an error."""
+    """The first document with a label, for the beginning of an error."""
     for corpus in corpora:
         for document in corpus.documents(split) if split else ():
             if name == document.label or name in document.arrays.get("tags", ()):

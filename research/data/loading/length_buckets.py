@@ -11,16 +11,16 @@ from research.data.loading.text_source import TextSource
 # n rows, N examples, S steps of a window, B rows of a batch
 
 MAX_STEPS = 64
-"""Of a window. With more, fewer batches have rows of two buckets; a text moves by less
-than so many steps from where it would be otherwise."""
+"""The most steps of a window. More steps mean fewer batches with rows of two buckets,
+but a text moves by up to so many steps from its place in the shuffled order."""
 
 
 class Window(NamedTuple):
     """Steps whose rows are divided by length."""
 
     number: int
-    counter: np.ndarray  # [S, B] int64, of each step's rows, ascending
-    length: np.ndarray  # [S], of each step's batch
+    counter: np.ndarray  # [S, B] int64, counters of each step's rows, ascending
+    length: np.ndarray  # [S], length of each step's batch
 
 
 class LengthBuckets:
@@ -62,7 +62,7 @@ class LengthBuckets:
         return window.counter[offset], int(window.length[offset])
 
     def count_steps(self, start: int, stop: int) -> dict[int, int]:
-        """Length -> how many of the steps from `start` to `stop` have it."""
+        """Length -> number of steps from `start` to `stop` with it."""
         found = [self.batch(step)[1] for step in range(start, stop)]
         return {length: found.count(length) for length in self.lengths.tolist()}
 

@@ -1,4 +1,4 @@
-"""Which corpus of a mixture each example is from: a deterministic schedule."""
+"""The corpus of each example of a mixture: a deterministic schedule."""
 
 from collections.abc import Collection
 from fractions import Fraction
@@ -12,15 +12,14 @@ from research.errors import UserError
 # n examples, T entries of the schedule's period, C corpora of the mixture
 
 MAX_PERIOD = 10_000
-"""Entries of a schedule whose rates have no shorter period."""
+"""The most entries of a schedule, for rates without a shorter period."""
 
 
 class MixtureSchedule(NamedTuple):
-    """A periodic sequence of corpora, in which each occurs as often as its rate says.
+    """A periodic sequence of corpora, in which each occurs in proportion to its rate.
 
-    An example has a counter in the mixture; among the examples of its corpus it has
-    another, its corpus counter. An entry of the period stands for `run` examples, one
-    after the other.
+    An example has a counter in the mixture and a corpus counter among the examples of
+    its corpus. An entry of the period stands for `run` successive examples.
     """
 
     corpus: np.ndarray  # [T] int64, the corpus of each entry
@@ -49,10 +48,10 @@ class MixtureSchedule(NamedTuple):
 def make_schedule(rates: Collection[float], run: int = 1) -> MixtureSchedule:
     """Interleaves corpora so that each is always within one run of its rate.
 
-    Each entry goes to the corpus whose next example is due first, among those that it
-    does not put ahead of their rates (Tijdeman 1980). Rates are taken as the decimals
-    that they are written as and met exactly, unless their period is longer than
-    10,000: then to within one in 10,000, by largest remainders.
+    Each entry is given to the corpus whose next example is due first, among those that
+    it does not put ahead of their rates (Tijdeman 1980). Rates are read as decimal
+    numbers and met exactly, unless their period is longer than 10,000: then to within
+    one in 10,000, by largest remainders.
 
     Args:
       rates: [C], each above 0; they are divided by their sum.

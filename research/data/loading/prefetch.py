@@ -1,4 +1,4 @@
-"""Items that a thread makes ahead."""
+"""Prefetching of items by a thread."""
 
 import queue
 import threading

@@ -17,13 +17,13 @@ from research.errors import UserError
 # n rows
 
 META_FILE = "batches.json"
-"""Written last: a folder without it is incomplete."""
+"""File that is written last: a folder without it is incomplete."""
 
 BATCH_KEYS = ("length", "packing", "dupe_factor", "pairs", "mixing")
-"""Keys of config.data that batches depend on, but for those of the text itself."""
+"""Keys of config.data on which batches depend, besides those of the text."""
 
 LATER_SETTINGS = {"data.pairs": "once", "data.mixing": "rows"}
-"""Values of keys that folders may lack which were saved before there were such keys."""
+"""Keys that older folders lack -> their values for these."""
 
 VOCAB_ARRAYS = {
     "is_special": bool,
@@ -31,7 +31,7 @@ VOCAB_ARRAYS = {
     "lowercase_ids": np.int32,
     "token_count": np.int64,
 }
-"""Fields of `VocabInfo` that are arrays; the other lists in JSON are tuples."""
+"""Fields of `VocabInfo` that are arrays -> dtype; other lists in JSON are tuples."""
 
 
 class SavedSource:
@@ -166,7 +166,7 @@ def open_saved_batches(config: Any) -> tuple[VocabInfo, SavedSource, SavedSource
 
 
 def _batch_settings(config: Any) -> dict[str, Any]:
-    """Values of the config keys that batches depend on, but for the text's own."""
+    """Values of the config keys on which batches depend, besides those of the text."""
     objective = {f"objective.{key}": value for key, value in config.objective.items()}
     data = {f"data.{key}": config.data[key] for key in BATCH_KEYS}
     return {"seed": config.seed} | data | objective

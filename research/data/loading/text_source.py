@@ -31,13 +31,13 @@ from research.data.store.example_index import Index
 # n rows, N examples of an epoch, C corpora of a mixture
 
 EVALUATION_SEED = 0
-"""Seed of the corruption in evaluations: the same in every run."""
+"""Seed of the corruption in evaluations, the same in every run."""
 
 CORPUS_SHIFT = 40
-"""Rows of a corpus are fewer than 2 ** 40."""
+"""Bits of a row's number in its corpus."""
 
 ROWS_PER_CALL = 256
-"""Rows of a seqio dataset that one call makes."""
+"""Number of rows of a seqio dataset that one call makes."""
 
 
 class TextSource:
@@ -76,9 +76,9 @@ class TextSource:
           batch_size: rows of a step.
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
-          copies: of each corpus, whose first index is that of `indices`; none: each
-            corpus has one index.
-          mixing: data.mixing, whether rows or batches are of one corpus.
+          copies: the copies of each corpus, whose first index is that of `indices`; ():
+            each corpus has one index.
+          mixing: data.mixing, whether each row or each batch is of one corpus.
         """
         self.rates = dict(rates)
         self.indices = tuple(indices)

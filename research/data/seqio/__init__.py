@@ -1,1 +1,1 @@
-"""Registers our data with seqio, reads any seqio task; alone imports TensorFlow."""
+"""Registers our data with seqio, reads any seqio task; only it imports TensorFlow."""

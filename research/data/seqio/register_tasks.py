@@ -24,10 +24,10 @@ from research.errors import UserError, unknown
 tf.config.set_visible_devices([], "GPU")  # else TensorFlow takes the GPU's memory
 
 DEFAULT_LENGTH = 128
-"""data.length in experiments/base.py."""
+"""The default of data.length in experiments/base.py."""
 
 OWN_TASKS: dict[str, list[str]] = {}
-"""What `register` registered: a task -> itself; a mixture -> its tasks, in order."""
+"""Names that `register` registered: task -> itself; mixture -> its tasks, in order."""
 
 
 def register(config: Any, objective: Any, opened: OpenedText | None = None) -> str:

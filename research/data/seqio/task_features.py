@@ -1,4 +1,4 @@
-"""What an objective reads of a seqio task: a split, and arrays or texts."""
+"""The split and the features of a seqio task that an objective reads."""
 
 from typing import Any
 

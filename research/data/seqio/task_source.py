@@ -66,7 +66,7 @@ class TaskSource:
           length: data.length.
           batch_size: rows of a step.
           starts_word: [V] bool, the ids that start a word; None: all of them.
-          tasks: its tasks in the order of an evaluation; (): the provider's order.
+          tasks: the provider's tasks in the order of an evaluation; (): its own order.
           text: the source with the same rows, if the task is one of ours.
 
         Raises:
@@ -269,7 +269,7 @@ class TaskSource:
         return self._corrupt(filled, key, counter)
 
     def _warn(self, is_so: bool, what: str) -> None:
-        """Prints it, once."""
+        """Prints a warning once, if it applies."""
         if is_so and what not in self._warnings:
             self._warnings.add(what)
             print(f"data.task {self._name}: {what}", file=sys.stderr)

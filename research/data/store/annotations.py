@@ -1,4 +1,4 @@
-"""What a stream keeps beside text: flags of parts and answers, and formats' arrays."""
+"""What a stream stores beside text: flags of parts and answers, and formats' arrays."""
 
 # T tokens, D documents of a batch
 
@@ -28,8 +28,8 @@ def annotate(
 ) -> dict[str, np.ndarray]:
     """Adds the flags of parts and answers, and returns the arrays of `types`.
 
-    Of documents they are [D] or [D, *shape], of tokens [T], and of parts [T] with the
-    values at the first tokens of parts.
+    Arrays of documents are [D] or [D, *shape], those of tokens [T], and those of parts
+    [T] with the values at the first tokens of parts.
 
     Args:
       flags: [T] uint8, changed in place.

@@ -11,7 +11,7 @@ import numpy as np
 from research.data.store.example_index import Index
 
 MAX_OPEN = 4
-"""Copies whose arrays stay mapped; a batch has rows of two where an epoch ends."""
+"""The most copies whose arrays stay mapped; a batch at an epoch's end reads two."""
 
 
 class Copies:

@@ -20,18 +20,18 @@ DTYPES = {"start": np.int64, "length": np.int32, "label": np.int32}
 PAIR_DTYPES = {"second": np.int64, "second_length": np.int32}
 PIECE_DTYPES = Pieces(np.int64, np.int32, np.int64)
 VERSION = 3
-"""To be raised when a change here makes another index of the same stream."""
+"""Raise it when a change here makes another index of the same stream."""
 FIRST_FIELDS = ("other_document_rate", "nonadjacent_rate", "short_rate")
-"""Fields of units that every cache key has, by position; it has others by name, where
-they are not their defaults."""
+"""Fields of units that every cache key has, by position; it has other fields by name if
+they are not the defaults."""
 
 
 class Index(NamedTuple):
     """The examples of one stream, in the order of the text; memory-mapped."""
 
     stream: Stream
-    start: np.ndarray  # [N] int64, in tokens; of a packed row its first piece's
-    length: np.ndarray  # [N] int32, in tokens, at least 1; of a packed row all pieces'
+    start: np.ndarray  # [N] int64, in tokens; for packed rows that of the first piece
+    length: np.ndarray  # [N] int32, in tokens, at least 1; for packed rows the sum
     label: np.ndarray  # [N] int32, index into the stream's label names, -1: none; of
     # pairs NEXT, OTHER_DOCUMENT, NONADJACENT or LONE
     second: np.ndarray | None  # [N] int64: start of a pair's second span
@@ -166,7 +166,7 @@ def build_index(
 
 
 def _cache_key(stream: Stream, text_spec: TextSpec, stride: int) -> dict:
-    """All that the arrays of an index depend on."""
+    """Everything on which the arrays of an index depend."""
     fields = text_spec.index_fields() | {"stride": stride}
     first = [fields.pop(name, 0.0) for name in FIRST_FIELDS]
     reads = [text_spec.unit, text_spec.length, *first]
@@ -216,7 +216,7 @@ def _load_pieces(folder: Path) -> Pieces:
 def _find_damage(
     arrays: dict[str, np.ndarray | None], stream: Stream, *, pair_labels: bool
 ) -> str:
-    """The first file whose numbers no index of the stream can have; "" if none."""
+    """The first file with numbers that an index of the stream cannot have, else ""."""
     shards, is_pair = stream.shard_offsets, arrays["second"] is not None
     spans = [("start", "length", 1), ("second", "second_length", 0)]
     for start, length, least in spans[: 1 + is_pair]:
@@ -234,7 +234,7 @@ def _damaged_pieces(
     stream: Stream,
     text_spec: TextSpec,
 ) -> str:
-    """The first file whose numbers no packed rows can have; "" if there is none."""
+    """The first file with numbers that packed rows cannot have, else ""."""
     if not spans_in_shards(pieces.start, pieces.length, stream.shard_offsets, least=1):
         return "piece_start.npy with piece_length.npy has spans outside the stream"
     first, num = pieces.first, len(pieces.start)

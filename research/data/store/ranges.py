@@ -3,7 +3,7 @@
 import numpy as np
 
 CHUNK = 2**20
-"""Numbers that are compared at a time, so that no large array is in memory."""
+"""Number of values that are compared at a time, to save memory."""
 
 
 def in_range(
@@ -11,7 +11,8 @@ def in_range(
 ) -> bool:
     """Whether all numbers of a 1-D array are in low .. high - 1.
 
-    ascending: whether they must not descend, too.
+    Args:
+      ascending: also require that they do not descend.
     """
     for begin in range(0, len(array), CHUNK):
         chunk = array[begin : begin + CHUNK + 1]  # with the first of the next chunk

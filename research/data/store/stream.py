@@ -20,7 +20,7 @@ from research.data.tokenizers.vocabulary import Vocabulary
 from research.errors import UserError
 
 MAX_COUNTED = 2**24
-"""Tokens that `Stream.count_tokens` and `Stream.find_damage` read at most."""
+"""The most tokens that `Stream.count_tokens` and `Stream.find_damage` read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Stream:
 
     path: Path
     meta: dict
-    arrays: Mapping[str, ArrayType]  # those of its corpus
+    arrays: Mapping[str, ArrayType]  # the arrays of its corpus
 
     @staticmethod
     def open(path: Path, arrays: Mapping[str, ArrayType]) -> "Stream":
         """The stream in a folder.
 
         Args:
-          arrays: those of its corpus.
+          arrays: the arrays of its corpus.
 
         Raises:
           UserError: the folder does not hold a complete stream.
@@ -69,7 +69,7 @@ class Stream:
 
     @property
     def num_unknown(self) -> int:
-        """The tokens that are text unknown to the vocabulary."""
+        """The number of tokens of text that is unknown to the vocabulary."""
         return self.meta["unknown"]
 
     @property
@@ -105,7 +105,7 @@ class Stream:
 
     @functools.cached_property
     def part_offsets(self) -> np.ndarray:
-        """int64: where the parts of documents start, but the first of each."""
+        """int64: where the parts of documents start, except the first of each."""
         of_shards = zip(self._flags, self.shard_offsets, strict=False)
         found = [np.flatnonzero(flags & PART) + first for flags, first in of_shards]
         return np.concatenate(found)
@@ -180,15 +180,14 @@ class Stream:
     def gather_arrays(
         self, names: Sequence[str], start: np.ndarray, length: np.ndarray, width: int
     ) -> dict[str, np.ndarray]:
-        """Rows [B, R] of arrays: what each token, its part or its document has.
+        """Rows [B, R] of arrays: the value of each token, or of its part or document.
 
-        Or rows [B, *shape], of the documents at `start`, where documents have arrays.
-
-        Names are indices into `label_names`. Beyond `length`, and at the separator in
-        an array of tokens, is `no_value`.
+        Where values of documents are arrays, rows are [B, *shape], of the documents at
+        `start`. Values that are names are indices into `label_names`. Past `length`,
+        and at separators in an array of tokens, the value is `no_value`.
 
         Args:
-          names: of arrays.
+          names: names of arrays.
           start, length: [B] int64, as of `gather`.
         """
         if not names:
@@ -224,10 +223,10 @@ class Stream:
     def _take(
         self, files: list[np.ndarray], number: np.ndarray, offsets: np.ndarray
     ) -> np.ndarray:
-        """The entries of an array, each shard's in a file, by their numbers.
+        """The entries with these numbers of an array that has one file for each shard.
 
         Args:
-          offsets: [S + 1], the numbers of the shards' first entries, and the end.
+          offsets: [S + 1], the number of each shard's first entry, and the end.
         """
         shard = np.searchsorted(offsets[1:-1], number, side="right")
         values = np.empty((*number.shape, *files[0].shape[1:]), files[0].dtype)
@@ -349,7 +348,7 @@ def build_stream(
 
 
 def _last_at(starts: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """The numbers of the last starts that are not behind positions."""
+    """The index of the last start at or before each position."""
     return np.searchsorted(starts, position, side="right") - 1
 
 

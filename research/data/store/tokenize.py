@@ -27,13 +27,13 @@ from research.data.work_shards import ShardResult
 from research.errors import UserError
 
 MAX_BATCH_CHARS = 2**19
-"""Characters of text that are tokenized together."""
+"""Number of characters of text that are tokenized together."""
 MAX_KNOWN_UNITS = 2**19
-"""Distinct units that are stored before all of them are dropped."""
+"""The most distinct units that are kept before all are dropped."""
 VERSION = 1
-"""To be raised when a change here makes another stream of the same text."""
+"""Raise it when a change here makes another stream of the same text."""
 SHARD_FILES = ("token", "flags", "documents", "sentences", "labels")
-"""Of any shard; one of a corpus with arrays has a file for each, too."""
+"""Files of every shard, which also has a file for each array of its corpus."""
 
 
 class Tokens(NamedTuple):
@@ -53,7 +53,7 @@ class StreamTokenizer:
     ):
         """
         Args:
-          lines: the separator is after each line instead of each document.
+          lines: put the separator after each line, not after each document.
         """
         self.vocabulary = vocabulary
         self.separator_ids = list(separator_ids)
@@ -218,7 +218,7 @@ def join_streams(
 
     Args:
       results: the folder of each work shard's stream, and what `write_stream` returned.
-      arrays: those of the corpus.
+      arrays: the arrays of the corpus.
     """
     renumbered = [name for name, each in arrays.items() if each.dtype is str]
     renumbered = [f"{name}.bin" for name in ["labels", *renumbered]]

@@ -1,9 +1,9 @@
 """Writes a vocabulary as the tokenizer files that Hugging Face's AutoTokenizer loads.
 
 The tokenizer has the rules by which `Vocabulary.encode` cuts a text into units, so both
-give the same ids. A text that spells a special piece is an exception: Hugging Face
-reads it as that piece. So is a word that a normalizer leaves nothing of: it is unknown
-to a vocabulary, and Hugging Face skips it.
+give the same ids, with two exceptions. Hugging Face reads text that spells a special
+piece as this piece, and skips a word of which a normalizer leaves nothing, which is
+unknown to a vocabulary.
 """
 
 import json
@@ -22,7 +22,7 @@ from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
-"""A unit ends after Chinese full stops (`sentences.split_units`)."""
+"""Pattern of the end of a unit at Chinese full stops (`sentences.split_units`)."""
 
 LAYOUTS = {
     "both": ("bos", "A", "eos", "B", "eos"),
@@ -30,7 +30,8 @@ LAYOUTS = {
     "last": ("A", "eos", "B", "eos", "bos"),
     "none": (),
 }
-"""Where special tokens stand; without a second text, all up to B is left out."""
+"""Layout -> special tokens and the texts A and B. For a single text B and the eos after
+it are left out."""
 
 
 def write_tokenizer(
@@ -40,7 +41,7 @@ def write_tokenizer(
 
     Args:
       layout: one of `LAYOUTS`.
-      max_length: tokens that the model reads.
+      max_length: the most tokens that the model reads.
     """
     tokenizer = make_tokenizer(vocabulary)
     names = special_names(vocabulary)
@@ -91,7 +92,7 @@ def make_tokenizer(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
 
 def _added(vocabulary: Vocabulary) -> dict[int, str]:
-    """The ids behind those of the model file, and their names."""
+    """The ids after those of the model file, and their names."""
     size, vocab = len(vocabulary.model.pieces), vocabulary.vocab
     names = {id_: f"<extra_id_{n}>" for n, id_ in enumerate(vocab.sentinel_ids)}
     for role, name in special_names(vocabulary).items():

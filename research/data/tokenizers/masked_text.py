@@ -9,9 +9,9 @@ from research.data.tokenizers.vocabulary import SPELLINGS, Vocabulary
 def encode_with_masks(vocabulary: Vocabulary, text: str) -> list[int]:
     """The ids of a text, with the mask's id where it spells a mask.
 
-    A mask is spelled as the vocabulary's own piece, or as one of `SPELLINGS`. It takes
-    the place of a token with the space before it; what follows right behind it is read
-    as the rest of a word.
+    A mask is spelled as the vocabulary's mask piece, or as one of `SPELLINGS`. It
+    stands for a token with the space before it; text directly after it is read as the
+    rest of a word.
     """
     mask_id, pieces = vocabulary.vocab.mask_id, vocabulary.model.pieces
     names = [*SPELLINGS["mask"], *pieces[mask_id : mask_id + 1]]

@@ -1,7 +1,7 @@
-"""Normalizers of trained vocabularies: what text loses before it is cut into pieces.
+"""Normalizers of trained vocabularies, which change text before it is cut into pieces.
 
-A normalizer is part of the model file, so whatever encodes text by it agrees. Units
-and the starts of sentences are found in the text as it is.
+A normalizer is part of the model file, so all programs that encode text with it agree.
+Units and the starts of sentences are found in the original text.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ accents (NFD without its nonspacing marks); both, as BERT's uncased models have 
 (google-research/bert, tokenization.py, BasicTokenizer)."""
 
 BY_CHARACTER = ("lower", "accents", "uncased")
-"""Those that map each character by itself."""
+"""Normalizers that map each character separately."""
 
 
 def make_normalizer(name: str, *, bert: bool = False) -> "Normalizer | None":
@@ -23,8 +23,8 @@ def make_normalizer(name: str, *, bert: bool = False) -> "Normalizer | None":
 
     Args:
       name: one of `NORMALIZERS`.
-      bert: whether it also does what BERT's does to any text: it drops control
-        characters, and puts spaces around CJK ideographs.
+      bert: also do what BERT does to any text: drop control characters, and put spaces
+        around CJK ideographs.
     """
     from tokenizers import normalizers
 

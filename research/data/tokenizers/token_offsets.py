@@ -1,4 +1,4 @@
-"""The characters of a text that each of its tokens stands for."""
+"""The characters of a text for which each of its tokens stands."""
 
 # T tokens, U units
 
@@ -11,7 +11,7 @@ from research.data.tokenizers.vocabulary import Vocabulary
 
 
 class TokenOffsets(NamedTuple):
-    """Of each token, in order of the text: its characters [begin, end), not empty."""
+    """The characters [begin, end) of each token, at least one, in text order."""
 
     begin: np.ndarray  # [T] int64
     end: np.ndarray  # [T] int64
@@ -20,8 +20,8 @@ class TokenOffsets(NamedTuple):
 def token_offsets(text: str, vocabulary: Vocabulary) -> TokenOffsets:
     """The characters (code points) of each token of a text, without its separator.
 
-    Inside a unit the characters of its pieces are counted. If they are not as many as
-    those of the unit (normalised or unknown text), each piece stands for all of it.
+    In a unit the characters of its pieces are counted. If their number differs from the
+    unit's (normalised or unknown text), each piece stands for the whole unit.
     """
     split = sentences.split_units
     if vocabulary.keep_whitespace:
@@ -56,10 +56,10 @@ _PREFIXES = (sentences.JOINED, sentences.NO_SPACE)
 
 
 def first_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The first token that stands for a character, or for one behind it."""
+    """The first token that stands for a character or a later one."""
     return np.searchsorted(offsets.end, character, side="right")
 
 
 def last_token_at(offsets: TokenOffsets, character: int | np.ndarray) -> np.ndarray:
-    """The last token that stands for a character, or for one before it."""
+    """The last token that stands for a character or an earlier one."""
     return np.searchsorted(offsets.begin, character, side="right") - 1

@@ -35,14 +35,14 @@ class EncodedUnits(NamedTuple):
 
 
 class TokenizerModel(Protocol):
-    """What `Vocabulary` needs of a tokenizer."""
+    """The interface of a tokenizer that `Vocabulary` uses."""
 
     tokenizer_type: str
     data: bytes  # the model file
     pieces: list[str]  # [V] as the model file spells them
     piece_bytes: list[bytes]  # [V] the UTF-8 of each; a word's mark is a space
     is_control: list[bool]  # [V] pieces that no text is encoded to
-    adds_space: bool  # before the first word of a text, as its files say
+    adds_space: bool  # its files ask for a space before the first word of a text
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
         """The tokens of units; each starts with a space or joins the unit before it."""

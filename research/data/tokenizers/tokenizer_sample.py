@@ -1,7 +1,7 @@
-"""The lines that a vocabulary is trained on: those with the smallest hashes.
+"""The lines on which a vocabulary is trained: those with the smallest hashes.
 
-They depend only on the text: not on its order, nor on which process reads which part.
-Of a corpus no more than the sample, and a quarter of it, is held in memory.
+They depend only on the text, not on its order or on which process reads which part. At
+most 1.25 times the sample is held in memory.
 """
 
 import array
@@ -23,13 +23,13 @@ from research.errors import UserError
 # n lines
 
 MAX_LINE_BYTES = 4192
-"""Bytes of a line, at most, since SentencePiece silently skips longer ones: these are
+"""The most bytes of a line, since SentencePiece silently skips longer ones. These are
 cut, before a space if there is one."""
 VERSION = 3
-"""To be raised when a change here draws other lines from the same text."""
+"""Raise it when a change here draws other lines from the same text."""
 
 _LINE = re.compile(r"\s*\S[^\n]*|\s+")
-"""A line with the white space before it; in order, all lines are the text."""
+"""Pattern of a line with the white space before it; joined, lines are the text."""
 
 
 class Options(NamedTuple):
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     text: bytes | bytearray | np.ndarray  # UTF-8 of the lines
     start: np.ndarray  # [n] int64, where each line starts, by ascending hash
     size: np.ndarray  # [n] uint32, bytes of each line
-    num_bytes: int  # of all lines
+    num_bytes: int  # bytes of all lines
 
     def lines(self) -> Iterator[bytes]:
         """The lines by ascending hash."""

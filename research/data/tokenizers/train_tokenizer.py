@@ -30,11 +30,12 @@ from research.errors import UserError
 TOKENIZER_TYPES = ("unigram", "bpe", "wordpiece", "bytebpe")
 """Types whose pieces are parts of words."""
 TRAINED_TYPES = (*TOKENIZER_TYPES, "words")
-"""words: the most frequent ones, as text between white space; others are unknown."""
+"""Types that can be trained. words: the most frequent words, which are text between
+white space; others are unknown."""
 NUM_THREADS = 4
-"""Of SentencePiece's trainer, on every machine: its result depends on the number."""
+"""Threads of SentencePiece's trainer on every machine; its result depends on them."""
 VERSION = 2
-"""To be raised when a change here trains another vocabulary on the same text."""
+"""Raise it when a change here trains another vocabulary on the same text."""
 
 LARGE_BYTES = 2**26
 """Bytes of text from which on the cost of a training is printed."""
@@ -45,8 +46,8 @@ COST = {
     "bytebpe": (0.45, 7),
     "words": (0.4, 5),
 }
-"""Seconds of one core and MB of memory for a MB of text: measured on 75 MB of English
-Wikipedia and novels, 8,192 pieces, on an AMD EPYC."""
+"""Type -> seconds of one core and MB of memory for a MB of text, measured on 75 MB of
+English Wikipedia and novels with 8,192 pieces, on an AMD EPYC."""
 
 
 def special_pieces(sentinels: int) -> list[str]:
@@ -56,7 +57,7 @@ def special_pieces(sentinels: int) -> list[str]:
 
 
 class Options(NamedTuple):
-    """What vocabulary is trained."""
+    """The vocabulary to train."""
 
     tokenizer_type: str  # one of `TRAINED_TYPES`
     size: int  # pieces, special ones included
@@ -203,8 +204,8 @@ def _frequent_letters(
 ) -> list[str]:
     """The most frequent letters, which cover a fraction 1 - 1e-4 of normalized text.
 
-    Fewer where their pieces would be more than `max_pieces`. A letter is one piece if
-    it is a word of its own (CJK, punctuation), else two: x and ##x.
+    There are fewer if their pieces would exceed `max_pieces`. A letter is one piece if
+    it is a word by itself (CJK, punctuation), else two: x and ##x.
     """
     counts: collections.Counter[str] = collections.Counter()
     for line in lines:
@@ -263,13 +264,13 @@ def _train_words(lines: Iterable[str], options: Options) -> bytes:
 
 
 def _check_size(size: int, found: int) -> None:
-    """Raises UserError if the text gave another number of pieces than `size`."""
+    """Raises UserError: the text gave another number of pieces than `size`."""
     if found != size:
         raise _size_error(size, f"its text gives {found}; give at most as many")
 
 
 def _size_advice(message: str) -> str:
-    """What size would be right, from an error message of SentencePiece's trainer."""
+    """The size to use instead, from an error message of SentencePiece's trainer."""
     too_high = re.search(r"too high.* <= (\d+)", message)
     too_low = re.search(r"smaller than required.* vs (\d+)", message)
     if too_high:

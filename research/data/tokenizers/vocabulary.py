@@ -48,10 +48,10 @@ class Encoded(NamedTuple):
 class Vocabulary:
     """Pieces and special ids; `decode` undoes `encode`.
 
-    Where white space is not kept, a run of it becomes one space, and at the ends of a
-    text it is removed; WordPiece also loses the white space around punctuation and
-    unknown text. SentencePiece decodes its own mark, U+2581, as a space. What a
-    normalizer (`data.normalizer`) takes away is lost, too.
+    If white space is not kept, a run of it becomes one space, and at the ends of a text
+    it is removed; WordPiece also loses white space around punctuation, and unknown
+    text. SentencePiece decodes its mark, U+2581, as a space. What a normalizer
+    (`data.normalizer`) removes is lost, too.
     """
 
     model: tokenizer_models.TokenizerModel
@@ -71,7 +71,7 @@ class Vocabulary:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a model to start from must agree with (`partial_restore`)."""
+        """The facts in which a model to start from must agree (`partial_restore`)."""
         return {"vocabulary": self.sha256, "num_pieces": len(self.model.pieces)}
 
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -195,7 +195,7 @@ def load_or_train(data: Any, corpus: Corpus, cache_dir: Path) -> Vocabulary:
 
 
 def cache_key(corpus: Corpus, options: train_tokenizer.Options) -> dict:
-    """Everything that a trained vocabulary depends on."""
+    """Everything on which a trained vocabulary depends."""
     sentencepieces = options.tokenizer_type in ("unigram", "bpe")
     library = sentencepiece if sentencepieces else tokenizers
     limits = [tokenizer_sample.MAX_LINE_BYTES, train_tokenizer.NUM_THREADS]
@@ -235,7 +235,7 @@ def load_vocabulary(
     """The vocabulary in a file, or in a folder: see `model_files.read_model`.
 
     Args:
-      sentinels: the number of sentinel ids that the vocabulary shall have at least.
+      sentinels: the least number of sentinel ids of the vocabulary.
       whitespace: keep, collapse or auto, as `data.whitespace`.
 
     Raises:

@@ -53,20 +53,20 @@ class Spans(NamedTuple):
 
 
 def not_indexed(default: Any) -> Any:
-    """A field that says how rows are read; their index does not depend on it."""
+    """A field on which the reading of rows depends, but not their index."""
     return dataclasses.field(default=default, metadata={"not_indexed": True})
 
 
 @dataclasses.dataclass(frozen=True)
 class TextSpec:
-    """What text an objective takes for one example.
+    """The text that an objective reads for one example.
 
     `TextSpec("pair", 128, short_rate=0.1)` is the class of that unit, with its fields.
     Each module of this folder defines exactly one, a class named `Unit`.
     """
 
     unit: str
-    length: int  # raw tokens at most; of packed rows those of a piece
+    length: int  # the most raw tokens; for packed rows those of a piece
 
     _: dataclasses.KW_ONLY
 
@@ -89,10 +89,10 @@ class TextSpec:
         return object.__new__(_unit_class(unit) if cls is TextSpec else cls)
 
     takes_stride = False
-    """Whether data.stride may say where examples start; else the text does."""
+    """Whether data.stride may determine where examples start; else the text does."""
 
     has_copies = False
-    """Whether random choices make the examples, other ones in each `copy`."""
+    """Whether examples depend on random choices, which differ for each `copy`."""
 
     has_pairs = False
     """Whether examples are two spans."""
@@ -107,7 +107,7 @@ class TextSpec:
     """Tokens from the start of one example to the next; 0: data.stride, or `length`."""
 
     contiguous = False
-    """Whether row r of a step continues where row r of the step before ended."""
+    """Whether row r of a step continues row r of the previous step."""
 
     reverse = False
     """Whether half of the rows read their stream from its end to its start."""
@@ -117,14 +117,14 @@ class TextSpec:
 
     @property
     def width(self) -> int:
-        """R: raw tokens that are read for an example, at most."""
+        """R: the most raw tokens that are read for an example."""
         return self.length
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         """The examples of a stream.
 
         Args:
-          stride: of the objective, else data.stride; 0: neither says it.
+          stride: the objective's stride, else data.stride; 0: neither is set.
 
         Raises:
           UserError: the text has too little for this unit.
@@ -132,7 +132,7 @@ class TextSpec:
         raise NotImplementedError
 
     def check_text(self, indices: Sequence[Any]) -> None:
-        """Raises UserError: no training text of these indices is of this unit."""
+        """Raises UserError: the training text of these indices lacks this unit."""
 
     def of_corpus(self, number: int) -> "TextSpec":
         """The text that an example from corpus `number` takes."""
@@ -141,7 +141,7 @@ class TextSpec:
         return self.replace(streams=())
 
     def replace(self, **changes: Any) -> "TextSpec":
-        """The same with some fields changed; the unit may be one of them."""
+        """The spec with some fields changed, possibly the unit."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return TextSpec(**fields | changes)
 
@@ -154,7 +154,7 @@ class TextSpec:
         }
 
     def index_fields(self) -> dict[str, Any]:
-        """Those of `changed_fields` that an index depends on."""
+        """The `changed_fields` on which an index depends."""
         changed = self.changed_fields()
         return {
             field.name: changed[field.name]

@@ -13,8 +13,8 @@ from research.data.units.packing.sentences import Sentences, find_sentences
 
 ONE_SEGMENT_RATE = 0.1
 MIN_TARGET = 5
-"""The fraction of rows that has one segment whatever its text, and the shortest row to
-aim at, specials included (released code)."""
+"""The fraction of rows with one segment in any case, and the shortest target length of
+a row, including specials (released code)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Unit(TextSpec):
 
     @property
     def width(self) -> int:
-        """R: more than a row has, as a late sentence may be part of its beginning."""
+        """R: more than a row has, since its first segment may take a later sentence."""
         return self.length + self.length // 2
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:
@@ -56,8 +56,8 @@ class Unit(TextSpec):
 
         Args:
           ends: `text.ends`.
-          document, begin, key: [A], of each document its number, the sentence at which
-            the row begins, and the row key.
+          document, begin, key: [A], each document's number, the sentence at which its
+            row begins, and the row's key.
         """
         length = self.length + 2
         last = text.first[document + 1]

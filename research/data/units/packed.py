@@ -18,7 +18,7 @@ class Unit(TextSpec):
 
     @property
     def width(self) -> int:
-        """R: a separator more than a piece."""
+        """R: a piece and a separator."""
         return self.length + 1
 
     def spans(self, stream: TokenStream, stride: int) -> Spans:

@@ -9,7 +9,7 @@ from research.data.formats import FileOptions, LineError, Parsed
 
 
 def line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines; those of a file without line feeds end with carriage returns."""
+    """The lines; without a line feed, carriage returns end lines."""
     for line in lines:
         if line.endswith(b"\n"):
             yield line

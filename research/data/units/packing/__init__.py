@@ -1,1 +1,1 @@
-"""How sentences and documents are put into rows, for several units of text."""
+"""Packing of sentences and documents into rows, for several units of text."""

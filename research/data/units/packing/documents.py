@@ -1,8 +1,8 @@
 """Documents packed into rows by best-fit decreasing (Ding et al. 2024, section 3).
 
 "Fewer Truncations Improve Language Modeling". A document that is longer than a row is
-cut into pieces as long as a row and what is left; any other one is a piece. The longest
-piece comes first, and each into the fullest row that has room for it.
+cut into pieces of a row's length and the rest; any other document is one piece. From
+the longest piece on, each is put into the fullest row that has room for it.
 """
 
 # P pieces, N packed rows, D documents, n rows
@@ -16,7 +16,7 @@ from research.batch import PIECE, no_value, piece_columns
 from research.data.units import TokenStream
 
 BLOCK = 64
-"""Tokens that are read at once."""
+"""Number of tokens that are read at once."""
 
 
 class Pieces(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rows of two spans from all documents at once, and how long spans are cut.
+"""Rows of two spans from all documents at once, and the truncation of long spans.
 
 Random choices are hashes of (document, turn) under a seed that is the number of the
 copy of the text, so the rows are a function of the text and the unit's fields, of which
@@ -75,8 +75,8 @@ def truncate(rows: dict[str, np.ndarray], max_length: int, total: int) -> Spans:
     """Rows of no more than `max_length` tokens, see `lost_tokens`.
 
     Args:
-      rows: of `in_turns`; `key` among them, the keys by which tokens are lost at the
-        front or the back of a span.
+      rows: the result of `in_turns`; its `key` decides if tokens are lost at the front
+        or the back of a span.
       total: tokens of the text.
     """
     key, one, two = rows["key"], rows["length"], rows["second_length"]
