@@ -20,6 +20,16 @@ def masked_perplexity(trial: Trial) -> float:
     return math.exp(trial.result["metrics"]["valid/mlm"])
 
 
+def word_perplexity(trial: Trial) -> float:
+    """Of the evaluation text by a causal model whose tokens are words."""
+    return math.exp(trial.result["metrics"]["valid/lm"])
+
+
+def bits_per_byte(trial: Trial) -> float:
+    """Of the evaluation text by a causal model whose tokens are bytes."""
+    return trial.result["metrics"]["valid/lm"] / math.log(2)
+
+
 def stages(trial: Trial) -> list[Trial]:
     """A pretraining, and the runs that its parameters come from."""
     origin = trial.parents.get("train.init_from")
@@ -37,6 +47,12 @@ def petaflops(trial: Trial) -> float:
 
 MASKED_PERPLEXITY = Column(
     "masked-LM ppl", PRETRAINING, masked_perplexity, tested=True, better=LOWER
+)
+WORD_PERPLEXITY = Column(
+    "word ppl", PRETRAINING, word_perplexity, tested=True, better=LOWER
+)
+BITS_PER_BYTE = Column(
+    "bits per byte", PRETRAINING, bits_per_byte, tested=True, better=LOWER
 )
 COSTS = (
     Column("parameters, M", PRETRAINING, lambda t: t.result["parameters"] / 1e6),

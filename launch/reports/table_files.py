@@ -23,10 +23,12 @@ from typing import Any
 
 from launch import user_code
 from launch.reports.result_columns import (
+    BITS_PER_BYTE,
     COSTS,
     LOSS_CURVES,
     MASKED_PERPLEXITY,
     PERPLEXITY,
+    WORD_PERPLEXITY,
     task_column,
 )
 from launch.reports.scored_columns import SCORED
@@ -52,7 +54,8 @@ DEFAULTS = {
 }
 FIELDS = {"title": str, "note": str} | {k: type(v) for k, v in DEFAULTS.items()}
 
-OWN_COLUMNS = {column.name: column for column in (MASKED_PERPLEXITY, *SCORED)}
+OF_PRETRAININGS = (MASKED_PERPLEXITY, WORD_PERPLEXITY, BITS_PER_BYTE)
+OWN_COLUMNS = {column.name: column for column in (*OF_PRETRAININGS, *SCORED)}
 
 BEST_RATE = (
     "The best learning rate of fine-tuning is that of the validation split, where "

@@ -94,6 +94,20 @@ def sweep(
                     yield (*tuned, (row, task_name))
 
 
+def pretrainings(
+    name: str, scale: str, *, keys: RowKeys, sizes: Mapping[str, str]
+) -> Iterator[tuple]:
+    """The trials of a table whose columns are of pretrainings alone; see `sweep`.
+
+    Args:
+      sizes: row -> the size of its experiment, at scale "paper".
+    """
+    for row, arm in read_published(name).arms.items():
+        for seed in range(REPEATS[scale].pretraining_seeds):
+            own = {"seed": seed, "keys": keys, "size": sizes[row]}
+            yield (*pretraining(row, arm, scale, **own), (row, "pretraining"))
+
+
 def with_baseline(
     row: str,
     start: Arm,

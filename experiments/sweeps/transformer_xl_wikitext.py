@@ -1,0 +1,34 @@
+"""Transformer-XL on WikiText-103 (Dai et al. 2019): the perplexity of words.
+
+    python -m launch.sweep --sweep=experiments/sweeps/transformer_xl_wikitext.py \\
+        --workdir=runs/wikitext --config.data.train=wiki.train.tokens.txt \\
+        --config.data.valid=wiki.valid.tokens.txt
+
+Question: how much does a larger network lower the perplexity of words and ends of
+lines? Words that a scale's vocabulary does not hold are one unknown token, which lowers
+the perplexity: numbers of other scales and texts are compared in sign alone.
+
+Departs: evaluations have rows of data.length and no largest distance, and later
+positions see more keys (docs/tables.md).
+"""
+
+from launch.sweeps import finetuning
+
+SHAPES = {  # layers, width, heads, feed-forward width
+    "smoke": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
+    "small": {"base": (8, 320, 10, 1600), "large": (10, 640, 10, 2560)},
+}
+NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")
+WORDS = {"data.vocabulary": "words", "data.sentinels": 0}
+
+
+def sweep(scale, tasks):
+    def keys(row, base):
+        if scale == "paper":
+            return WORDS
+        shape = dict(zip(NAMES, SHAPES[scale][row], strict=True))
+        return WORDS | shape | {"objective.mem_len": base["data.length"]}
+
+    sizes = {"base": "base", "large": "large"}
+    name = "transformer-xl-wikitext"
+    return finetuning.pretrainings(name, scale, keys=keys, sizes=sizes)
