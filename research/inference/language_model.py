@@ -62,6 +62,14 @@ class LanguageModel:
     needs: networks.Needs
     missing: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        run = self.run
+        size = sum(leaf.size for leaf in jax.tree.leaves(run.params))
+        return (
+            f"LanguageModel(objective={run.objective.name!r}, step={run.step}, "
+            f"parameters={size:,}, vocabulary={run.vocabulary.vocab.size:,})"
+        )
+
     def encode(
         self, texts: Sequence[str], pool: str = "mean", *, batch: int = 32
     ) -> np.ndarray:
@@ -78,8 +86,9 @@ class LanguageModel:
 
         Raises:
           UserError: an unknown `pool`, or the network has no class token or is one that
-            reads backward.
+            reads backward; `texts` is a single text.
         """
+        _check_list("texts", texts)
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
         if pool == "class" and self._has_encoder:
@@ -164,17 +173,26 @@ class LanguageModel:
 
         Raises:
           UserError: the objective predicts no masked tokens, the model has no readout,
-            or a text is too long.
+            a text is too long or has no mask, or `texts` is a single text.
         """
+        _check_list("texts", texts)
         self._check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
         vocabulary = self.run.vocabulary
+        for text in texts:
+            if not self.has_mask(text):
+                raise UserError(f"{text!r} has no mask; write [MASK] where one is")
         found = fill([encode_with_masks(vocabulary, text) for text in texts])
 
         def named(candidate: Candidate) -> Filled:
             return Filled(vocabulary.piece_text(candidate.token), *candidate)
 
         return [[list(map(named, mask)) for mask in masks] for masks in found]
+
+    def has_mask(self, text: str) -> bool:
+        """Whether `fill` finds a mask in a text."""
+        vocabulary = self.run.vocabulary
+        return vocabulary.vocab.mask_id in encode_with_masks(vocabulary, text)
 
     def score(
         self,
@@ -191,8 +209,11 @@ class LanguageModel:
 
         Raises:
           UserError: the objective gives texts no score, or not by this method; a text
-            is blank; the model has no readout.
+            is blank; the model has no readout; `texts` is a single text.
         """
+        _check_list("texts", texts)
+        if contexts is not None:
+            _check_list("contexts", contexts)
         self._check_readout()
         scorer = self._kept(("score", method), lambda: Scorer(self.run, method))
         return scorer(texts, contexts)
@@ -209,8 +230,10 @@ class LanguageModel:
 
         Raises:
           UserError: a field or value is wrong, the objective writes no text, the model
-            has no readout, or a prompt is empty or too long.
+            has no readout, a prompt is empty or too long, or `prompts` is a single
+            text.
         """
+        _check_list("prompts", prompts)
         self._check_readout()
         try:
             chosen = Options(**options)
@@ -243,3 +266,9 @@ class LanguageModel:
         vocab = self.run.vocabulary.vocab
         if self._layout == "none" and vocab.bos_id >= vocab.size:
             raise UserError("the model has no token that begins a text, such as <s>")
+
+
+def _check_list(name: str, texts: Sequence[str]) -> None:
+    """Raises UserError: a single text is where a list of texts is expected."""
+    if isinstance(texts, (str, bytes)):
+        raise UserError(f"{name} is a list of texts; of one text write [{texts!r}]")

@@ -91,9 +91,11 @@ def test_an_exported_run_is_opened_alike(run, tmp_path):
     np.testing.assert_allclose(exported.encode(TEXTS), own.encode(TEXTS), atol=1e-6)
     scores = [[s.log_prob for s in m.score(TEXTS[:2])] for m in (own, exported)]
     np.testing.assert_allclose(*scores, rtol=1e-5)
-    masked = ["the old [MASK] reads<mask>", "stone"]
+    masked = ["the old [MASK] reads<mask>", "stone [MASK]"]
     found, expected = own.fill(masked, 3), exported.fill(masked, 3)
-    assert [len(masks) for masks in found] == [2, 0]
+    assert [len(masks) for masks in found] == [2, 1]
+    with pytest.raises(UserError, match="'stone' has no mask"):
+        own.fill(["stone"])
     for mask, other in zip(found[0], expected[0], strict=True):
         assert [f.token for f in mask] == [f.token for f in other]
         p = [f.probability for f in mask]
@@ -129,6 +131,21 @@ def test_special_tokens_that_a_model_lacks_have_no_rows(tmp_path):
     for use in (model.score, model.generate):
         with pytest.raises(UserError, match="no token that begins a text"):
             use(["the river"])
+
+
+def test_a_single_text_is_no_list_of_texts(run):
+    model = open_run(run)
+    uses = model.encode, model.fill, model.score, model.generate
+    for use in (*uses, lambda text: model.score(["a"], text)):
+        with pytest.raises(UserError, match=r"is a list of texts; .* write \['ab'\]"):
+            use("ab")
+
+
+def test_a_model_is_shown_in_one_line(run):
+    words = (
+        r"LanguageModel\(objective='mlm', step=3, parameters=[\d,]+, vocabulary=384\)"
+    )
+    assert re.fullmatch(words, repr(open_run(run)))
 
 
 def test_what_cannot_be_opened_is_one_line(tmp_path):
