@@ -26,6 +26,7 @@ from research.parameter_names import current_name
 from tests.testing import fast_key
 from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
+from tests.testing.trees import assert_close, make_params, parameter_shapes
 
 VOCAB = vocab(size=50)
 LENGTH, HALF = 12, 6
@@ -122,29 +123,10 @@ def with_pattern(pattern: str, position: np.ndarray) -> dict[str, np.ndarray]:
     return {"rank": rank, "reach": rank.copy()}
 
 
-def make_params(module, fn, seed: int = 0):
-    """Random parameters of `fn(net)`: biases are not 0 and scales not 1."""
-    shapes = jax.eval_shape(lambda: networks.init(module, fn, fast_key.key(0)))
-    leaves, tree = jax.tree.flatten(networks.unbox(shapes))
-    random = np.random.default_rng(seed)
-    return jax.tree.unflatten(
-        tree, [random.normal(0, 0.4, x.shape).astype(np.float32) for x in leaves]
-    )
-
-
 def make_case(network, needs, group):
     """The module of a network, and random parameters of its states."""
     module = networks.build(network, needs, VOCAB)
     return module, make_params(module, lambda net: net.states(group))
-
-
-def assert_close(actual, expected, tolerance=1e-5):
-    """Trees are equal up to a fraction of the second's largest entry."""
-    both = zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
-    pairs = [[np.asarray(x, np.float32) for x in pair] for pair in both]
-    largest = np.max([np.abs(y).max() for _, y in pairs])
-    error = np.max([np.abs(x - y).max() for x, y in pairs])
-    assert error <= tolerance * largest, (error, largest)
 
 
 def part(group, *ends):
@@ -395,6 +377,8 @@ def test_bfloat16_is_the_type_of_activations_only(network, needs):
     exact = apply(module, params, lambda net: net.states(group))
     low = dataclasses.replace(network, dtype="bfloat16")
     rounded = networks.build(low, needs, VOCAB)
+    shapes = parameter_shapes(rounded, lambda net: net.states(group))
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(shapes)} == {"float32"}
 
     @jax.jit
     def run(params):

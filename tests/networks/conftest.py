@@ -1,10 +1,9 @@
 """Fixtures of the tests of networks: small networks and random groups of arrays."""
 
-import jax
 import numpy as np
 import pytest
 
-from research import networks
+from tests.testing import trees
 from tests.testing.model_options import model_options
 
 
@@ -44,32 +43,9 @@ def make_options():
 
 @pytest.fixture
 def make_params():
-    """Random parameters of `fn(net)`: biases are not 0 and scales not 1."""
-
-    def make(network, fn, seed=0):
-        boxed = jax.eval_shape(lambda: networks.init(network, fn, jax.random.key(0)))
-        leaves, tree = jax.tree.flatten(networks.unbox(boxed))
-        random = np.random.default_rng(seed)
-        return jax.tree.unflatten(
-            tree, [random.normal(0, 0.4, x.shape).astype(np.float32) for x in leaves]
-        )
-
-    return make
+    return trees.make_params
 
 
 @pytest.fixture
 def assert_close():
-    """Asserts that trees are equal up to a fraction of the second's largest entry."""
-
-    def check(actual, expected, tolerance=1e-5):
-        assert jax.tree.structure(actual) == jax.tree.structure(expected)
-        pairs = list(
-            zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True)
-        )
-        pairs = [[np.asarray(x, np.float32) for x in pair] for pair in pairs]
-        # np.max, unlike max, returns NaN if any entry is NaN.
-        largest = np.max([np.abs(y).max() for _, y in pairs])
-        error = np.max([np.abs(x - y).max() for x, y in pairs])
-        assert error <= tolerance * largest, (error, largest)
-
-    return check
+    return trees.assert_close

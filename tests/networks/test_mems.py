@@ -93,21 +93,10 @@ def test_scored_states_with_mems_are_the_gathered_ones(make_network, make_group)
         np.testing.assert_allclose(mems["state"], same["state"], atol=2e-5)
 
 
-def test_no_gradient_flows_through_mems(make_network, make_group):
+def test_no_gradient_flows_through_the_mems_of_this_row(make_network, make_group):
     parts = split_in_half(make_group(causal=True))
     network, params = make_network(parts[0])
     (_, mems), _ = run_parts(network, params, parts, HALF)
-
-    @jax.jit
-    def loss_of_state(state):
-        def run(net):
-            states, after = net.states(parts[1], mems=mems | {"state": state})
-            return jnp.sum(jnp.sin(states)) + jnp.sum(after["state"] ** 2)
-
-        return networks.apply(network, params, run)
-
-    assert abs(loss_of_state(mems["state"]) - loss_of_state(-mems["state"])) > 1e-3
-    np.testing.assert_array_equal(jax.jit(jax.grad(loss_of_state))(mems["state"]), 0)
 
     def loss_of_mems(params):
         run = lambda net: net.states(parts[1], mems=mems)[1]["state"]  # noqa: E731

@@ -219,18 +219,6 @@ def test_an_untrained_model_has_the_loss_of_a_uniform_prediction(
     assert abs(value - np.log(size) - excess) < 0.1
 
 
-def test_bfloat16_is_the_type_of_activations_only(make_options, make_group):
-    group = make_group()
-    network = Transformer(make_options(dtype="bfloat16"), size=50)
-    params = initial_params(network, group)
-    assert {str(leaf.dtype) for leaf in jax.tree.leaves(params)} == {"float32"}
-    readout = apply(network, params, readout_of(group))
-    assert str(readout.feature.dtype) == "bfloat16"
-    exact = Transformer(make_options(), size=50)
-    expected = apply(exact, params, readout_of(group)).feature
-    np.testing.assert_allclose(readout.feature, expected, atol=0.1)
-
-
 LEARNED = pytest.param("learned", marks=pytest.mark.long)  # no part of attention
 
 

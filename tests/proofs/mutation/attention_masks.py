@@ -180,7 +180,7 @@ MUTANTS = [
         "return after, lax.stop_gradient(x[:, slice(*memorize)])",
         "return after, x[:, slice(*memorize)]",
         "tests/networks/test_mems.py",
-        "no_gradient_flows_through_mems",
+        "no_gradient_flows_through_the_mems",
     ),
     Mutant(
         "the input is the target: a loss of nearly zero",
