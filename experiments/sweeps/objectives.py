@@ -37,13 +37,17 @@ SHARED = {
     "model.bias": True,
     "model.init": "normal",
     "model.dropout": 0.0,
+    "data.normalizer": "none",
     "optimizer.beta2": 0.98,
     "optimizer.bias_correction": True,
 }
 """One Transformer for all instead of each paper's: only the objective differs."""
 
-FAMILY_KEYS = {"electra": {"objective.format": "stream"}}
-"""Keys of a family's experiment that would change the text: all read the same."""
+FAMILY_KEYS = {
+    "electra": {"objective.format": "stream", "objective.positions": "distinct"}
+}
+"""Keys of a family's experiment that would change the text: all read the same, and hide
+as many tokens of it."""
 
 
 _SMOKE = SCALES["smoke"]
