@@ -82,7 +82,7 @@ MUTANTS = [
         "a setting that has diverged is as good as others",
         CELLS,
         "            return -math.inf\n",
-        "            return 0.0\n",
+        "            return math.inf\n",
         TEST_SETTINGS,
         "diverged",
     ),
