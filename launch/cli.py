@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from launch import signals
 from launch.signals import INTERRUPTED, PREEMPTED
-from research.errors import NonFiniteLossError, PreemptedError, UserError, unknown
+from research.errors import NonFiniteError, PreemptedError, UserError, unknown
 from research.run.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
@@ -21,7 +21,7 @@ was lost) and, up to --retries times, one that failed.
 
 EXIT_CODES = {
     UserError: MISTAKE,
-    NonFiniteLossError: NON_FINITE,
+    NonFiniteError: NON_FINITE,
     PreemptedError: PREEMPTED,
 }
 

@@ -26,10 +26,7 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import write_output
     from research.inference.open_run import open_run
 
-    model = open_run(args.workdir)
-    if unmasked := [n for n, text in enumerate(texts, 1) if not model.has_mask(text)]:
-        raise UserError(f"{args.texts}: text {unmasked[0]} has no mask; write [MASK]")
-    filled = model.fill(texts, args.top_k)
+    filled = open_run(args.workdir).fill(texts, args.top_k)
     lines = []
     for text, masks in zip(texts, filled, strict=True):
         named = [[token._asdict() for token in mask] for mask in masks]

@@ -8,7 +8,7 @@ class UserError(ValueError):
     """A mistake of the user; the message says what is wrong, where, and the remedy."""
 
 
-class NonFiniteLossError(ArithmeticError):
+class NonFiniteError(ArithmeticError):
     """A loss or a parameter is infinite or not a number; the message says what to try.
 
     Args:

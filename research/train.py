@@ -14,7 +14,7 @@ from research.checkpoints.checkpoint import Checkpoints
 from research.data.progress import progress
 from research.distributed import processes, sharding
 from research.distributed.peers import Peers
-from research.errors import NonFiniteLossError, PreemptedError
+from research.errors import NonFiniteError, PreemptedError
 from research.evaluation.best_evaluation import check_best_metric
 from research.evaluation.evaluations import Evaluations
 from research.files.json_files import write_json
@@ -66,7 +66,7 @@ def train(
 
     Raises:
       UserError: something in the config or the workdir is not right.
-      NonFiniteLossError: the loss is infinite or not a number.
+      NonFiniteError: the loss is infinite or not a number.
       PreemptedError: the run was requested to stop, and is saved.
     """
     workdir = epath.Path(workdir)
@@ -312,8 +312,8 @@ class Loop:
             self.state = self.checkpoints.restore_best(self.program.abstract_state)
         self.evaluations.run_best(self.state, self.steps_done)
 
-    def _diverged(self, what: str) -> NonFiniteLossError:
-        return NonFiniteLossError(
+    def _diverged(self, what: str) -> NonFiniteError:
+        return NonFiniteError(
             f"{self.workdir}: {what} (step {self.saved_step} is saved)"
         )
 
@@ -321,7 +321,7 @@ class Loop:
         """Starts to save the state.
 
         Raises:
-          NonFiniteLossError: its parameters are not finite.
+          NonFiniteError: its parameters are not finite.
         """
         if not jax.device_get(self.is_finite(self.state.params)):
             step = self.steps_done

@@ -57,7 +57,7 @@ def count_collectives(module: Module) -> dict[str, Collective]:
 def sent_bytes(opcode: str, size: int, group: int) -> float:
     """The least bytes that each device of a group has to send, and to receive.
 
-    They are those of a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce
+    The counts are for a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce
     algorithms for clusters of workstations"): a device lacks (n - 1)/n of what it
     gathers, and an all-reduce is a reduce-scatter and an all-gather. With a switch that
     adds (NVIDIA's SHARP) an all-reduce needs half as many.

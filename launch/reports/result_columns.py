@@ -21,12 +21,12 @@ def masked_perplexity(trial: Trial) -> float:
 
 
 def word_perplexity(trial: Trial) -> float:
-    """Of the evaluation text by a causal model whose tokens are words."""
+    """The perplexity of the evaluation text, for a causal model of words."""
     return math.exp(trial.result["metrics"]["valid/lm"])
 
 
 def bits_per_byte(trial: Trial) -> float:
-    """Of the evaluation text by a causal model whose tokens are bytes."""
+    """Bits for each byte of the evaluation text, for a causal model of bytes."""
     return trial.result["metrics"]["valid/lm"] / math.log(2)
 
 
@@ -79,8 +79,8 @@ LOSS_CURVES = tuple(
 def task_score(metric: str):
     """A metric of a fine-tuning in per cent, or the scores whose mean it is.
 
-    A perplexity is that of the target tokens of the validation split. Other metrics are
-    of the test split if the task has one, else of the validation split.
+    A perplexity is computed on the target tokens of the validation split, other metrics
+    on the test split if the task has one, else on the validation split.
     """
 
     def score(trial: Trial) -> float | np.ndarray:

@@ -34,17 +34,19 @@ def print_status(
         driver_text = (
             f"driver: process {driver['pid']} on {driver['host']} since {since}"
         )
-    num_diverged = sum(trial.diverged for trial in trials)
+    budget = Budget(header["preemptions"], header["retries"], header["round"])
+    jobs = scheduler.read_handles(workdir)
+    found = [
+        trial_status(trial, budget, submitted=trial.id in jobs) for trial in trials
+    ]
+    num_diverged = sum(state == "diverged" for state, _ in found)
     diverged = f", {num_diverged} diverged" if num_diverged else ""
     print(
         f"{header['sweep']}, scale {header['scale']}, on {header['on']}: {num_done} of "
         f"{len(trials)} trials have a result{diverged}; {driver_text}"
     )
-    budget = Budget(header["preemptions"], header["retries"], header["round"])
-    jobs = scheduler.read_handles(workdir)
     width = max(len(trial.name) for trial in trials)
-    for trial in trials:
-        state, details = trial_status(trial, budget, submitted=trial.id in jobs)
+    for trial, (state, details) in zip(trials, found, strict=True):
         print(f"{trial.id}  {state:8}  {trial.name:{width}}  {details}".rstrip())
     for trial in chosen:
         print(f"==> {trial.name}")

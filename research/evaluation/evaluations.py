@@ -6,7 +6,7 @@ from typing import Any
 
 from research.data.pipeline import open_data
 from research.distributed import processes
-from research.errors import NonFiniteLossError, UserError
+from research.errors import NonFiniteError, UserError
 from research.evaluation.best_evaluation import BestEvaluation, find_best
 from research.evaluation.evaluate import evaluate
 from research.metrics import values_of
@@ -69,9 +69,9 @@ class Evaluations:
         """Writes the metrics of the state after a step.
 
         Raises:
-          NonFiniteLossError: a loss is not finite; nothing is written.
+          NonFiniteError: a loss is not finite; nothing is written.
         """
-        self._writer.write(step, self._metrics(state, last=self._is_last(step)))
+        self._write(step, self._metrics(state, last=self._is_last(step)))
         self.best = self._find_best()
 
     def run_best(self, state: State, step: int) -> None:
@@ -79,7 +79,13 @@ class Evaluations:
         name, best = self._config.train.best_metric, self.best.step
         processes.print_from_process_0(f"{name} is best after step {best} of {step}")
         metrics = self._metrics(state, last=True)
-        self._writer.write(step, metrics | {BEST_STEP: best})
+        self._write(step, metrics | {BEST_STEP: best})
+
+    def _write(self, step: int, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            if name.endswith("/loss") and not math.isfinite(value):
+                raise NonFiniteError(f"{name} is {value} after step {step}")
+        self._writer.write(step, metrics)
 
     @property
     def stop_early(self) -> bool:
@@ -114,9 +120,6 @@ class Evaluations:
                 writes_texts=last or of_texts,
                 with_margins=last,
             )
-            if not math.isfinite(scores.metrics["loss"]):
-                loss = scores.metrics["loss"]
-                raise NonFiniteLossError(f"{split}/loss is {loss}")
             metrics |= {f"{split}/{name}": v for name, v in scores.metrics.items()}
             self.margins |= {f"{split}/{name}": v for name, v in scores.margins.items()}
             if scores.items:

@@ -179,20 +179,16 @@ class LanguageModel:
         self._check_readout()
         fill = self._kept(("fill", top_k), lambda: make_fill(*self._parts, top_k=top_k))
         vocabulary = self.run.vocabulary
-        for text in texts:
-            if not self.has_mask(text):
-                raise UserError(f"{text!r} has no mask; write [MASK] where one is")
-        found = fill([encode_with_masks(vocabulary, text) for text in texts])
+        rows = [encode_with_masks(vocabulary, text) for text in texts]
+        for number, row in enumerate(rows, 1):
+            if vocabulary.vocab.mask_id not in row:
+                raise UserError(f"text {number} has no mask; write [MASK] where one is")
+        found = fill(rows)
 
         def named(candidate: Candidate) -> Filled:
             return Filled(vocabulary.piece_text(candidate.token), *candidate)
 
         return [[list(map(named, mask)) for mask in masks] for masks in found]
-
-    def has_mask(self, text: str) -> bool:
-        """Whether `fill` finds a mask in a text."""
-        vocabulary = self.run.vocabulary
-        return vocabulary.vocab.mask_id in encode_with_masks(vocabulary, text)
 
     def score(
         self,

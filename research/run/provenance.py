@@ -50,7 +50,7 @@ def gather_provenance(fingerprint: str, constants: Mapping) -> dict[str, Any]:
 
 
 def _code_hash() -> str:
-    """A hash of this program's source files, whether they are in a commit or not."""
+    """A hash of the source files of `research`, whether they are committed or not."""
     root = Path(__file__).parents[1]
     total = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

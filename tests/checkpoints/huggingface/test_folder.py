@@ -1,6 +1,5 @@
 """A folder that is not right is refused in one line that says what is wrong."""
 
-import contextlib
 import json
 import math
 import shutil
@@ -138,8 +137,11 @@ def test_any_value_is_read_or_refused_in_one_line(family, tmp_path):
     for index in random.choice(len(cases), 30, replace=False):
         key, value = cases[index]
         (folder / CONFIG).write_text(json.dumps(config | {key: value}))
-        with contextlib.suppress(UserError):
+        try:
             restore.open_model(folder)
+        except UserError as error:
+            message = str(error)
+            assert str(folder) in message and "\n" not in message, (key, value, message)
 
 
 @pytest.mark.parametrize(

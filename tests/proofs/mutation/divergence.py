@@ -25,7 +25,7 @@ MUTANTS = [
     Mutant(
         "an evaluation that is not finite is a result",
         "research/evaluation/evaluations.py",
-        'if not math.isfinite(scores.metrics["loss"]):',
+        'if name.endswith("/loss") and not math.isfinite(value):',
         "if False:",
         TEST_TRAIN,
         "neither_logged_nor_saved",
