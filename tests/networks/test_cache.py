@@ -93,6 +93,21 @@ def test_a_decoder_reads_a_text_in_parts(
         np.testing.assert_allclose(state, whole[:, n : n + 1], atol=1e-5)
 
 
+def test_padding_within_a_text_is_no_part_of_a_window(
+    make_options, make_group, make_params
+):
+    group = texts(make_group)
+    network = Transformer(make_options(**DECODERS["window"]), 50, "causal")
+    params = make_params(network, lambda net: net.states(group))
+    here = group["segment"][1] > 0
+    packed = {name: array[1:, here] for name, array in group.items()}
+    padded, alone = (
+        apply(network, params, lambda net, own=own: net.states(own))
+        for own in (group, packed)
+    )
+    np.testing.assert_allclose(padded[1, here], alone[0], atol=1e-5)
+
+
 def test_intervals_of_ranks_hold_for_keys_in_the_cache(
     make_options, make_group, make_params
 ):
