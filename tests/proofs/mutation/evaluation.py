@@ -60,7 +60,7 @@ MUTANTS = [
         "return (count * metric(items) - (count - 1) * np.array(without)).T",
         "return np.array(without).T",
         TEST_PREDICTIONS,
-        "margin_of_a_mean",
+        "groups_of_the_items",
     ),
     Mutant(
         "groups of the jackknife are neighbours in the file",
