@@ -29,6 +29,7 @@ KEYS = {"data.train": "a.tsv", "data.valid": "b.tsv", "data.fields": "0"}
 TASKS = dict.fromkeys(
     ("MNLI", "OCNLI", "XNLI de"), Task("SICK", KEYS | {"data.label": "1"})
 )
+TASKS["POS, frozen"] = Task("", {"data.train": "a.conll", "data.valid": "b.conll"})
 QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 
 
@@ -175,7 +176,7 @@ def test_a_task_by_features_tunes_its_head_alone(monkeypatch):
 
 def test_tasks_that_a_table_does_not_have_are_refused():
     with pytest.raises(UserError, match="none of the tasks of Devlin"):
-        finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]})
+        finetuning.table_tasks("bert8", {"CoLA": TASKS["MNLI"]}, "smoke")
 
 
 def test_scores_are_those_of_the_last_step(tmp_path):

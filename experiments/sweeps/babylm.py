@@ -24,7 +24,7 @@ from experiments.sweeps.objectives import SHARED
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
-WORDS_SEEN = {"smoke": 2.4e6, "small": 10 * 10e6, "paper": 10 * 100e6}
+WORDS_SEEN = {"smoke": 2.4e6, "quick": 1.575e6, "small": 10 * 10e6, "paper": 10 * 100e6}
 TOKENS_PER_WORD = 1.3
 PAIRS = {"objective.format": "segment_pair", "objective.sentence_task": "nsp"}
 SPANS = {"objective.unit": "span", "objective.draw_unit": "span"}
@@ -62,7 +62,7 @@ DECODERS += ("mixture of denoisers",)
 
 
 def sweep(scale, tasks=None):
-    chosen = finetuning.own_tasks("babylm", tasks) if tasks else {}
+    chosen = finetuning.own_tasks("babylm", tasks, scale) if tasks else {}
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     batch_tokens = budget["train.batch"] * shape["data.length"]
     steps = round(WORDS_SEEN[scale] * TOKENS_PER_WORD / batch_tokens)
@@ -73,6 +73,9 @@ def sweep(scale, tasks=None):
     def keys(row, base):
         own = finetuning.like(reference, base)
         half = {"model.layers": max(1, shape["model.layers"] // 2)}
+        if row == "GPT-BERT 15 : 1" and (rate := SCALES[scale].mask_rate):
+            masked = NEXT_TOKEN | {"rate": rate}
+            own["objective.parts"] = GPT_BERT | {"bidirectional": masked}
         return own | (half if row in DECODERS else {})
 
     for row, arm in ARMS.items():

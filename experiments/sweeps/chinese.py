@@ -12,6 +12,7 @@ Departs: tasks are tuned for the same number of steps, not of epochs.
 
 from experiments.sweeps.tasks import SEEDS
 from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
 
 ROWS = ("bert_wwm", "ernie")
 OWN = {
@@ -23,7 +24,7 @@ OWN = {
 
 
 def sweep(scale, tasks):
-    own = {} if scale == "paper" else OWN | finetuning.POST_NORM[scale]
+    own = {} if scale == "paper" else OWN | SCALES[scale].post_norm
     chosen = finetuning.own_tasks("chinese", tasks)
     for seed in range(SEEDS[scale]):
         for row in ROWS:

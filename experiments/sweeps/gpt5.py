@@ -19,7 +19,7 @@ def sweep(scale, tasks):
     for seed in range(finetuning.REPEATS[scale].pretraining_seeds):
         start = finetuning.pretraining("", arm, scale, seed=seed)
         yield (*start, ("full", "pretraining"))
-        for name, task in finetuning.table_tasks("gpt5", tasks).items():
+        for name, task in finetuning.table_tasks("gpt5", tasks, scale).items():
             for experiment, keys in finetuning.tunings(start, task, scale, {}):
                 yield experiment, keys, ("no auxiliary LM", name)
                 yield experiment, keys | AUXILIARY, ("full", name)

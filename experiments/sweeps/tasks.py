@@ -19,13 +19,13 @@ from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
-SEEDS = {"smoke": 1, "small": 3, "paper": 3}
+SEEDS = {"smoke": 1, "quick": 6, "small": 3, "paper": 3}
 
 
 def sweep(scale, tasks):
     shape, budget = SCALES[scale].shape, SCALES[scale].pretraining
     reference = "experiments/mlm.py", SHARED | shape | budget
-    chosen = finetuning.own_tasks("tasks", tasks)
+    chosen = finetuning.own_tasks("tasks", tasks, scale)
 
     def keys(row, base):
         own = finetuning.like(reference, base) | FAMILY_KEYS.get(row, {})

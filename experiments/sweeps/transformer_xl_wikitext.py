@@ -16,6 +16,7 @@ from launch.sweeps import finetuning
 
 SHAPES = {  # layers, width, heads, feed-forward width
     "smoke": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
+    "quick": {"base": (2, 80, 2, 400), "large": (2, 160, 4, 640)},
     "small": {"base": (8, 320, 10, 1600), "large": (10, 640, 10, 2560)},
 }
 NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")

@@ -6,7 +6,7 @@
 Question: is 15 % the right fraction of masked tokens? All chosen tokens become masks.
 
 Departs: RoBERTa's rows and optimizer, at its base size for scale paper, where the paper
-trains large models for 23,000 steps. The row without pretraining is left out.
+trains large models for 23,000 steps.
 """
 
 from launch.sweeps import finetuning
@@ -14,4 +14,5 @@ from launch.sweeps import finetuning
 
 def sweep(scale, tasks):
     tuning = {"objective.format": "roberta"}
-    return finetuning.sweep("wettig2023", scale, tasks, tuning=tuning)
+    own = {"tuning": tuning, "masks": "paper", "fresh": "random init"}
+    return finetuning.sweep("wettig2023", scale, tasks, **own)

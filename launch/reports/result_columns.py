@@ -5,14 +5,13 @@ import math
 import numpy as np
 
 from launch.reports.tables import Column, Curve, metric_value
+from launch.sweeps.benchmarks import PERPLEXITY
 from launch.sweeps.trial import Trial
 from research import metrics
 from research.errors import UserError, unknown
 from research.metrics import HIGHER, LOWER, Value
 
 PRETRAINING = "pretraining"
-PERPLEXITY = "perplexity"
-"""Name of the perplexity of a task's targets, which tables have beside the metrics."""
 
 
 def masked_perplexity(trial: Trial) -> float:

@@ -27,7 +27,6 @@ from launch.reports.result_columns import (
     COSTS,
     LOSS_CURVES,
     MASKED_PERPLEXITY,
-    PERPLEXITY,
     WORD_PERPLEXITY,
     task_column,
 )
@@ -41,6 +40,7 @@ from launch.reports.tables import (
     labelled_rows,
 )
 from launch.sweeps import benchmarks, published, sweep_plan
+from launch.sweeps.benchmarks import PERPLEXITY
 from launch.sweeps.published import Published
 from launch.sweeps.trial import Trial
 from research import metrics
@@ -135,6 +135,7 @@ def _table(content: Mapping[str, Any]) -> Table:
     columns = [
         *(OWN_COLUMNS[name] for name in names if name in OWN_COLUMNS),
         *_benchmark_columns([n for n in names if n not in OWN_COLUMNS], not paper),
+        *(task_column(name, *benchmarks.COLUMNS[name]) for name in benchmarks.PROBES),
         *(
             task_column(f"{task} ({metric})", task, _known(metric), margin=True)
             for task, metric in content["metrics"].items()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
+from launch.sweeps import benchmarks
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
@@ -130,7 +131,8 @@ def for_sweep(table: Table, trials: list[Trial], tasks: Mapping[str, Task]) -> T
         elif column.group in groups:
             task = tasks.get(column.group, Task("", {}))
             kept[column.name] = column._replace(stand_in=task.stand_in)
-    left_out = [column.name for column in table.columns if column.name not in kept]
+    names = [column.name for column in table.columns]
+    left_out = [name for name in names if name not in {*kept, *benchmarks.PROBES}]
     note = table.note
     if left_out:
         note += f" Not run here: {', '.join(left_out)}."

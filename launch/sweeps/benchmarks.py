@@ -3,6 +3,11 @@
 Tasks have these names in the file of `launch.sweep --tasks`.
 """
 
+from collections.abc import Iterable
+
+PERPLEXITY = "perplexity"
+"""Name of the perplexity of a task's targets, which tables have beside the metrics."""
+
 COLUMNS = {
     "CoLA": ("CoLA", "matthews"),
     "SST-2": ("SST-2", "accuracy"),
@@ -30,14 +35,25 @@ COLUMNS = {
     "TriviaQA": ("TriviaQA", "f1"),
     "NER fine-tuned": ("NER", "f1"),
     "NER by features": ("NER by features", "f1"),
-    "ELI5 ppl": ("ELI5", "perplexity"),
-    "XSum ppl": ("XSum", "perplexity"),
-    "ConvAI2 ppl": ("ConvAI2", "perplexity"),
-    "CNN/DM ppl": ("CNN/DM", "perplexity"),
+    "ELI5 ppl": ("ELI5", PERPLEXITY),
+    "XSum ppl": ("XSum", PERPLEXITY),
+    "ConvAI2 ppl": ("ConvAI2", PERPLEXITY),
+    "CNN/DM ppl": ("CNN/DM", PERPLEXITY),
+    "POS, frozen": ("POS, frozen", "word_accuracy"),
+    "chunks": ("CoNLL-2000", "f1"),
 }
 """Column -> task and metric."""
 
+PROBES = ("POS, frozen", "chunks")
+"""Columns that decide at scales where sentence tasks are noise (docs/results.md)."""
+
 KEYS = {
+    "POS, frozen": {
+        "objective.name": "token_classification",
+        "optimizer.frozen": "network",
+        "optimizer.learning_rate": 3e-3,
+        "model.dropout": 0.0,
+    },
     "NER by features": {
         "objective.features": "concat",
         "objective.lstm_layers": 2,
@@ -48,6 +64,8 @@ KEYS = {
     },
 }
 """Task -> config keys of its fine-tunings.
+
+POS, frozen: one linear layer reads the network's last states.
 
 NER by features: a BiLSTM of two layers reads the last four blocks of the pretrained,
 frozen network (Devlin et al. 2019, section 5.3). The paper gives no learning rate; this
@@ -67,6 +85,11 @@ AVERAGES = ("average", "mean of tasks")
 
 PARTIAL = {"SuperGLUE": "the tasks that are one label"}
 """Column -> the tasks whose mean it is, if these are fewer than the paper's."""
+
+
+def probes(names: Iterable[str]) -> tuple[str, ...]:
+    """The probes, and the perplexities of written texts among a table's columns."""
+    return PROBES + tuple(n for n in names if COLUMNS.get(n, ("", ""))[1] == PERPLEXITY)
 
 
 def columns(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from launch import user_code
 from launch.config import flatten, load_config
 from launch.sweeps import benchmarks
 from launch.sweeps.published import TABLES, Arm, read_published
-from launch.sweeps.scales import SCALES
+from launch.sweeps.scales import SCALES, Scale
 from launch.sweeps.tasks import Task
 from research.errors import UserError
 from research.objectives import objective_class
@@ -38,24 +38,10 @@ class Repeats(NamedTuple):
 # At smoke networks learn no task at 1e-3 from the state of one token.
 REPEATS = {
     "smoke": Repeats(3, 1, (3e-4,)),
+    "quick": Repeats(6, 1, (3e-4,)),
     "small": Repeats(3, 1, (1e-4, 3e-4)),
     "paper": Repeats(3, 5, (2e-5, 3e-5, 4e-5, 5e-5)),
 }
-
-POST_NORM = {
-    "smoke": {"optimizer.warmup_steps": 500},
-    "small": {"optimizer.warmup_steps": 1500, "optimizer.learning_rate": 5e-4},
-    "paper": {},
-}
-"""Scale -> keys for pretraining networks with norms after blocks, which with a short
-warm-up learn only the frequencies of tokens. At smoke the entropy of frequencies is
-6.2, and valid/mlm is 5.7 for RoBERTa, or 5.9 with 75 steps and a rate of 3e-4; for
-BART's network 6.0 with 75 steps and a rate of 1e-3. Small has not been measured."""
-
-POST_NORM_TUNING = {"smoke": {"optimizer.warmup_steps": 100}, "small": {}, "paper": {}}
-"""Scale -> keys for fine-tuning these networks. At smoke, with 20 steps three of
-ALBERT's 18 runs and one of BERT's four predicted one class; three of these four learnt
-with 100 steps. At small the warm-up is a tenth of the steps."""
 
 CAUSAL, ENCODER_DECODER = ("lm", "fim"), ("bart", "mass", "dae")
 """Objectives by their network; others have one bidirectional stack."""
@@ -74,6 +60,8 @@ def sweep(
     keys: RowKeys = lambda row, base: {},
     tuning: Mapping[str, Any] | None = None,
     size: str = "base",
+    masks: str = "scale",
+    fresh: str = "",
 ) -> Iterator[tuple]:
     """The trials of all rows of experiments/claims/NAME.toml that have a config.
 
@@ -81,17 +69,24 @@ def sweep(
       keys: further keys of each row, given the config of the scale.
       tuning: keys of all fine-tunings.
       size: the experiments' size at scale "paper".
+      masks: whose mask rate masked LMs have: the "scale"'s, or the "paper"'s in a
+        table that is about it.
+      fresh: a row whose network is fine-tuned from initial parameters.
     """
     paper = read_published(name)
-    chosen = table_tasks(name, tasks)
+    chosen = table_tasks(name, tasks, scale)
+    of_row = {"keys": keys, "size": size, "masks": masks}
     for row, arm in paper.arms.items():
         for seed in range(REPEATS[scale].pretraining_seeds):
-            start = pretraining(row, arm, scale, seed=seed, keys=keys, size=size)
-            yield (*start, (row, "pretraining"))
+            start = pretraining(row, arm, scale, seed=seed, **of_row)
+            if row != fresh:
+                yield (*start, (row, "pretraining"))
             for task_name, task in chosen.items():
                 own = (tuning or {}) | benchmarks.KEYS.get(task_name, {})
-                for tuned in tunings(start, task, scale, own):
-                    yield (*tuned, (row, task_name))
+                for experiment, tuned in tunings(start, task, scale, own):
+                    if row == fresh:
+                        tuned = {k: v for k, v in tuned.items() if k != INIT_FROM}
+                    yield experiment, tuned, (row, task_name)
 
 
 def pretrainings(
@@ -133,26 +128,33 @@ def with_baseline(
                 yield experiment, fresh, (NO_PRETRAINING, name)
 
 
-def table_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks of a published table's columns.
+def table_tasks(name: str, tasks: Mapping[str, Task], scale: str) -> dict[str, Task]:
+    """The tasks of a published table's columns, or the probes of the scale.
 
     Raises:
       UserError: `tasks` has none of them.
     """
     paper = read_published(name)
     (columns, *_) = paper.rows.values()
+    if SCALES[scale].probes:
+        columns = benchmarks.probes(columns)
     return _shown_tasks({}, tuple(columns), tasks, paper.source)
 
 
-def own_tasks(name: str, tasks: Mapping[str, Task]) -> dict[str, Task]:
-    """The tasks of the columns of experiments/tables/NAME.toml.
+def own_tasks(name: str, tasks: Mapping[str, Task], scale: str = "") -> dict[str, Task]:
+    """The tasks of the columns of experiments/tables/NAME.toml, or the scale's probes.
+
+    Args:
+      scale: "": without probes, which are in English.
 
     Raises:
       UserError: `tasks` has none of them.
     """
     content = tomllib.loads((TABLES / f"{name}.toml").read_text("utf-8"))
-    columns = tuple(content.get("columns", ()))
-    return _shown_tasks(content.get("metrics", {}), columns, tasks, f"{name}.toml")
+    columns, metrics = tuple(content.get("columns", ())), content.get("metrics", {})
+    if scale and SCALES[scale].probes:
+        columns, metrics = benchmarks.probes(columns), {}
+    return _shown_tasks(metrics, columns, tasks, f"{name}.toml")
 
 
 def _shown_tasks(
@@ -185,6 +187,7 @@ def pretraining(
     seed: int = 0,
     keys: RowKeys = lambda row, base: {},
     size: str = "base",
+    masks: str = "scale",
 ) -> Arm:
     """The experiment of a row, with its overrides at a scale; see `sweep`.
 
@@ -195,17 +198,27 @@ def pretraining(
     if scale == "paper" and size in sizes:
         experiment, shape = f"{experiment}:{size}", {}
     else:
-        shape = SCALES[scale].shape | SCALES[scale].pretraining
-        default = flat_config((experiment, {}))
-        if default["optimizer.name"] not in ADAM:
-            shape = {k: v for k, v in shape.items() if k != RATE}
-        elif default["model.norm_placement"] == "post":
-            shape |= POST_NORM[scale]
+        default = flat_config(arm)
+        shape = _scale_keys(SCALES[scale], default, masks)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
     if origin := chosen.get(INIT_FROM):
         chosen[INIT_FROM] = origin[0], origin[1] | {"seed": seed}
     return experiment, chosen
+
+
+def _scale_keys(scale: Scale, default: Mapping[str, Any], masks: str) -> dict[str, Any]:
+    """The keys of a pretraining at a scale, for an arm with this config."""
+    keys = scale.shape | scale.pretraining
+    if (default | keys)["optimizer.name"] not in ADAM:
+        keys = {k: v for k, v in keys.items() if k != RATE}
+    elif default["model.norm_placement"] == "post":
+        keys |= scale.post_norm
+    if scale.position and default["model.position"] == "learned":
+        keys["model.position"] = scale.position
+    if scale.mask_rate and masks == "scale" and default["objective.name"] == "mlm":
+        keys["objective.rate"] = scale.mask_rate
+    return keys
 
 
 def like(reference: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,9 +247,9 @@ def tunings(
     own["data.mixture"] = {}  # --config.data.mixture is for pretraining
     own |= network_keys(start) | SCALES[scale].tuning
     if flat_config(start)["model.norm_placement"] == "post":
-        own |= POST_NORM_TUNING[scale]
-    name = task.keys.get("objective.name", "sequence_classification")
+        own |= SCALES[scale].post_norm_tuning
     chosen = {**task.keys, **more}
+    name = chosen.get("objective.name", "sequence_classification")
     own |= form_keys(start, name) | chosen
     fields = objective_class(name).__dataclass_fields__
     if own["objective.format"] not in fields["format"].metadata["values"]:

@@ -18,7 +18,7 @@ def scale_by_depth(decay: float, updates: Any, params: Any) -> Any:
     blocks decay^(n + 1), embeddings decay^(n + 2) (Clark et al. 2020, the released
     code).
     """
-    depths, top = _depths_and_top(updates)
+    depths, top = depths_and_top(updates)
     factors = jax.tree.map(lambda depth: decay ** (top - depth), depths)
     return _scale_layers(factors, updates)
 
@@ -37,7 +37,7 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
     """
 
     def first_steps(params: Any) -> Any:
-        depths, top = _depths_and_top(params)
+        depths, top = depths_and_top(params)
         return jax.tree.map(
             lambda depth: every * np.maximum(top - 1 - depth, depth < top), depths
         )
@@ -59,7 +59,7 @@ def unfreeze_gradually(every: int, steps: int) -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
-def _depths_and_top(params: Any) -> tuple[Any, int]:
+def depths_and_top(params: Any) -> tuple[Any, int]:
     """`networks.layer_depths`, and the depth of heads."""
     depths = networks.layer_depths(params)
     blocks = [len(depth) for depth in jax.tree.leaves(depths) if np.ndim(depth)]

@@ -5,22 +5,32 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
 from research.errors import UserError
 from research.moving_average import with_moving_average
 from research.optimizers import OPTIMIZERS
 from research.parameter_names import current_name
-from research.run.layer_rates import scale_by_depth, unfreeze_gradually
+from research.run.layer_rates import depths_and_top, scale_by_depth, unfreeze_gradually
 from research.run.schedule import make_schedule
+
+NETWORK = "network"
+"""A value of optimizer.frozen."""
 
 
 def is_frozen(params: Any, parts: str) -> Any:
     """True for each parameter below one of the paths in `parts`, as in "a,b/c".
 
+    Args:
+      parts: "network": all parameters but those of readouts and heads.
+
     Raises:
       UserError: no parameter is below one of the paths.
     """
+    if parts == NETWORK:
+        depths, top = depths_and_top(params)
+        return jax.tree.map(lambda depth: bool(np.all(depth < top)), depths)
     names = [part.strip() for part in current_name(parts).split(",")]
     leaves = jax.tree_util.tree_leaves_with_path(params)
     paths = ["/".join(str(key.key) for key in path) + "/" for path, _ in leaves]
@@ -29,7 +39,7 @@ def is_frozen(params: Any, parts: str) -> Any:
             known = sorted({path.partition("/")[0] for path in paths})
             raise UserError(
                 f"optimizer.frozen: no parameter is below {name!r}; the network has "
-                f"{', '.join(known)}"
+                f"{', '.join(known)}; {NETWORK} is all but readouts and heads"
             )
     frozen = [path.startswith(tuple(f"{name}/" for name in names)) for path in paths]
     return jax.tree.unflatten(jax.tree.structure(params), frozen)

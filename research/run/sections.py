@@ -119,7 +119,7 @@ class Optimizer:
     # unfreezing, ULMFiT); 0: all at once
     clip_norm: float = number(1.0, least=0)  # global norm of the gradient; 0: none
     frozen: str = free_text("")  # paths of parameters that do not change and take no
-    # gradient, as in token,embeddings,stack/blocks/attention
+    # gradient, as in token,embeddings,stack/blocks/attention; network: all but heads
     ema_decay: float = number(0.0, least=0, below=1)  # of an exponential moving average
     # of the parameters, a step, as in 0.999: it is evaluated, and is what opens a run;
     # 0: none

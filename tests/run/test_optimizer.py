@@ -54,6 +54,25 @@ def relative_biases():
     return [name for name in params if name.endswith("bias")]
 
 
+def test_a_frozen_network_is_all_but_its_heads():
+    params = {
+        "token": {"embedding": jnp.ones((4, 2))},
+        "embeddings": {"token_type": {"embedding": jnp.ones((2, 2))}},
+        "stack": {
+            "blocks": {"attention": {"query": jnp.ones((3, 2, 2))}},
+            "norm": {"scale": jnp.ones(2)},
+        },
+        "encoder": {"blocks": {"feedforward": {"up": jnp.ones((3, 2, 2))}}},
+        "head_tag": {"out": {"kernel": jnp.ones((2, 5))}},
+        "readout_token": {"bias": jnp.ones(4)},
+    }
+    frozen = is_frozen(params, "network")
+    learns = {name for name, own in frozen.items() if not any(jax.tree.leaves(own))}
+    fixed = {name for name, own in frozen.items() if all(jax.tree.leaves(own))}
+    assert learns == {"head_tag", "readout_token"}
+    assert fixed == params.keys() - learns
+
+
 def test_the_optimizer_decays_what_decay_params_names():
     """Without gradients a step multiplies what decays by 1 - rate x weight decay."""
     params = {"dense": {"kernel": jnp.ones((4, 4)), "bias": jnp.ones(4)}}

@@ -99,6 +99,14 @@ MUTANTS = [
         "frozen",
     ),
     Mutant(
+        "a frozen network has blocks that learn",
+        OPTIMIZER,
+        "np.all(depth < top)",
+        "np.all(depth < 1)",
+        TEST_OPTIMIZER,
+        "frozen_network",
+    ),
+    Mutant(
         "a checkpoint with moments of frozen parameters is refused",
         "research/checkpoints/checkpoint.py",
         "masked = _masked_names(wanted)",
