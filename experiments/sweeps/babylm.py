@@ -21,7 +21,7 @@ network is the same as the other arms'. Its texts are scored from both sides.
 """
 
 from experiments.sweeps.objectives import SHARED
-from launch.sweeps import finetuning
+from launch.sweeps import benchmarks, finetuning
 from launch.sweeps.scales import SCALES
 
 WORDS_SEEN = {"smoke": 2.4e6, "quick": 1.575e6, "small": 10 * 10e6, "paper": 10 * 100e6}
@@ -85,5 +85,6 @@ def sweep(scale, tasks=None):
             )
             yield (*start, (row, "pretraining"))
             for name, task in chosen.items():
-                for tuned in finetuning.tunings(start, task, scale, {}):
+                own = benchmarks.KEYS.get(name, {})
+                for tuned in finetuning.tunings(start, task, scale, own):
                     yield (*tuned, (row, name))

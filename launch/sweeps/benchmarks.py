@@ -47,6 +47,8 @@ COLUMNS = {
 PROBES = ("POS, frozen", "chunks")
 """Columns that decide at scales where sentence tasks are noise (docs/results.md)."""
 
+PROBE_TASKS = tuple(COLUMNS[name][0] for name in PROBES)
+
 KEYS = {
     "POS, frozen": {
         "objective.name": "token_classification",

@@ -121,7 +121,8 @@ def with_baseline(
     """
     yield (*start, (row, "pretraining"))
     for name, task in tasks.items():
-        for experiment, tuning in tunings(start, task, scale, more):
+        own = {**more, **benchmarks.KEYS.get(name, {})}
+        for experiment, tuning in tunings(start, task, scale, own):
             yield experiment, tuning, (row, name)
             if is_baseline:
                 fresh = {k: v for k, v in tuning.items() if k != INIT_FROM}

@@ -15,6 +15,7 @@ from research.batch import (
     ArraySpec,
     Example,
     VocabInfo,
+    input_group,
     input_specs,
     scored_specs,
 )
@@ -42,7 +43,8 @@ class Objective(task_input.Task):
     two layers; Peters et al. 2018: mix), which model.dropout=0 leaves as they are.
     """
 
-    format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
+    format: str = choice("bert", task_input.FORMATS)  # bart: the states are those of
+    # the encoder, which no paper reports
     head: str = choice("linear", ("linear", "crf"))
     features: str = choice("last", networks.FEATURES)  # states that the head reads: of
     # the last block; of the last four, joined; a learned mix of embeddings and blocks
@@ -50,6 +52,11 @@ class Objective(task_input.Task):
     # that the head reads, with model.width units a direction; 0: none
 
     predicts = "tags"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.format == "bart" and (self.features != "last" or self.lstm_layers):
+            raise ValueError("features is last and lstm_layers 0 with format bart")
 
     def text_spec(self, length: int) -> TextSpec:
         room = length - self.num_specials(1)
@@ -60,7 +67,8 @@ class Objective(task_input.Task):
         return length + self.num_specials(1)
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
-        return input_specs(length) | scored_specs(length, gathered=False)
+        prefix = "encoder_" if self.format == "bart" else ""
+        return input_specs(length, prefix) | scored_specs(length, gathered=False)
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
@@ -78,10 +86,11 @@ class Objective(task_input.Task):
         tag[:, first : first + width] = own[:, :width]
         inside = np.arange(length) < first + size[:, :1]
         is_word = (tag >= 0) & inside
-        return batch | {
+        batch |= {
             "target": np.where(is_word, tag, 0),
             "weight": is_word.astype(np.float32),
         }
+        return {name: batch[name] for name in self.batch_spec(length)}
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         num_tags = max(1, len(vocab.labels))
@@ -94,7 +103,7 @@ class Objective(task_input.Task):
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: tag, and accuracy (a metric)."""
-        logits_BLN = net.head("tag", net.features(batch))
+        logits_BLN = self._logits(net, batch)
         target, weight = batch["target"], batch["weight"]
         if self.head == "crf":
             loss = crf.negative_log_likelihood(
@@ -111,9 +120,17 @@ class Objective(task_input.Task):
 
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """tag [B, L] int32, the predicted tags; weight [B, L], 1 where words begin."""
-        logits_BLN = net.head("tag", net.features(batch))
+        logits_BLN = self._logits(net, batch)
         tag = self._tags(net, logits_BLN, batch)
         return {"tag": tag, "weight": batch["weight"]}
+
+    def _logits(self, net: Any, batch: dict) -> jax.Array:
+        """[B, L, N] float32."""
+        if self.format == "bart":
+            states, _ = net.encode(input_group(batch, "encoder_"))
+        else:
+            states = net.features(batch)
+        return net.head("tag", states)
 
     def _tags(self, net: Any, logits_BLN: jax.Array, batch: dict) -> jax.Array:
         """[B, L] int32: the predicted tags."""

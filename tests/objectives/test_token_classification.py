@@ -5,6 +5,7 @@ import pytest
 
 from research import networks, objectives
 from research.batch import PART, WORD
+from research.objectives.inputs import task_input
 from tests.testing.example_batches import keys, texts, vocab
 
 VOCAB = vocab()
@@ -12,7 +13,7 @@ TEXTS = texts(20, [20, 7, 0, 1], VOCAB)
 TEXTS.flags[TEXTS.flags & WORD > 0] |= PART
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt"])
+@pytest.mark.parametrize("name", task_input.FORMATS)
 @pytest.mark.parametrize("length", [12, 30])
 def test_a_tag_is_where_its_token_is(name, length):
     objective = objectives.make_objective("token_classification", format=name)
@@ -24,7 +25,8 @@ def test_a_tag_is_where_its_token_is(name, length):
         tag = np.where(starts, TEXTS.arrays["tags"][row, :size], -1)
         assert batch["target"][row][scored].tolist() == tag[tag >= 0].tolist()
         raw = TEXTS.token[row, :size][tag >= 0]
-        assert batch["token"][row][scored].tolist() == raw.tolist()
+        read = batch["encoder_token" if name == "bart" else "token"]
+        assert read[row][scored].tolist() == raw.tolist()
         assert not batch["target"][row][~scored].any()
 
 

@@ -147,6 +147,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "token_classification": [
         {},
         {"head": "crf"},
+        {"format": "bart"},
         {"format": "gpt", "only": "corrupt"},
         {"format": "xlnet", "only": "corrupt"},
     ],
