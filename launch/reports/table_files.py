@@ -135,13 +135,13 @@ def _table(content: Mapping[str, Any]) -> Table:
     columns = [
         *(OWN_COLUMNS[name] for name in names if name in OWN_COLUMNS),
         *_benchmark_columns([n for n in names if n not in OWN_COLUMNS], not paper),
-        *(task_column(name, *benchmarks.COLUMNS[name]) for name in benchmarks.PROBES),
         *(
             task_column(f"{task} ({metric})", task, _known(metric), margin=True)
             for task, metric in content["metrics"].items()
         ),
     ]
     shown = [column.name for column in columns]
+    probes = [name for name in benchmarks.PROBES if name not in shown]
     for name in content["bars"]:
         if name not in shown:
             raise unknown("column of bars", name, shown)
@@ -151,12 +151,12 @@ def _table(content: Mapping[str, Any]) -> Table:
         row_header=content["row_header"],
         note=note,
         rows=labelled_rows,
-        columns=(*COSTS, *columns),
+        columns=(*COSTS, *_benchmark_columns(probes, True), *columns),
         baseline=content["baseline"],
         papers=_papers(paper) if paper else {},
         claims=tuple(claim for each in claims for claim in _claimed(each, shown)),
         curves=LOSS_CURVES,
-        bars=tuple(shown if paper else content["bars"]),
+        bars=tuple((*probes, *shown) if paper else content["bars"]),
     )
 
 
