@@ -94,13 +94,13 @@ CASES = {
         CLASSES,
         {"t.jsonl": rows(gold={"x": 1})},
         files("t.jsonl") | PAIR,
-        "t.jsonl:2: {'x': 1} is no label",
+        "t.jsonl:2: 'gold' of data.label: {'x': 1} is no label",
     ),
     "a number as a text": (
         CLASSES,
         {"t.jsonl": rows(one=3)},
         files("t.jsonl") | PAIR,
-        "t.jsonl:2: 3 is no text of data.fields",
+        "t.jsonl:2: 'one' of data.fields: 3 is no text",
     ),
     "two columns of one name": (
         CLASSES,
@@ -203,7 +203,7 @@ CASES = {
         ANSWERS,
         {"t.json": squad(ANSWER | {"answer_start": "3"})},
         files("t.json"),
-        "t.json:1: question q: not SQuAD's",
+        "t.json:1: question q: answer_start is a whole number, not '3'",
     ),
     "answers that are no list": (
         ANSWERS,

@@ -8,6 +8,7 @@ from research.data import cache
 from research.data.corpora.corpus import TFDS_PREFIX, Corpus, split_of
 from research.data.documents import TAGS, Document, join_parts
 from research.data.formats import AUTO, FileOptions
+from research.data.formats.parsing.values import label_of, text_of
 from research.data.formats.squad import question_document
 from research.errors import UserError
 
@@ -160,14 +161,17 @@ def _reader(
     def make(row: Mapping) -> Made:
         if wrong := [f for f in fields if not isinstance(row[f], bytes)]:
             raise UserError(f"{where}: feature {wrong[0]} is no text")
-        parts = [row[field].decode("utf-8", "replace") for field in fields]
+        parts = [text_of(row[field], "replace") for field in fields]
         if options.fields and not all(part.strip() for part in parts):
             return None, "a field of data.fields is blank"
         document = join_parts(parts, "\n")
         if classes and row[label] >= 0:
             return document._replace(label=classes[row[label]]), ""
         if options.label and not classes:  # a number
-            return document._replace(label=str(row[label])), ""
+            try:
+                return document._replace(label=label_of(row[label])), ""
+            except ValueError as error:
+                raise UserError(f"{where}: data.label={label}: {error}") from error
         return document, ""
 
     return [*fields, *filter(None, [options.label])], make
@@ -205,5 +209,7 @@ def _words(words: Any, tags: Any, names: tuple[str, ...]) -> Made:
     forms = [word.decode("utf-8", "replace") for word in words]
     if not forms or not all(form.strip() for form in forms):
         return None, "a word is blank, or there are none"
-    found = (names[tag] if names else tag.decode() for tag in tags)
-    return join_parts(forms, " ")._replace(arrays={"tags": tuple(found)}), ""
+    found = tuple(names[tag] if names else label_of(tag) for tag in tags)
+    if not all(found):
+        return None, "a word has no tag"
+    return join_parts(forms, " ")._replace(arrays={"tags": found}), ""

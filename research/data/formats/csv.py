@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from research.data.formats import FileFormat, FileOptions, LineError, Parsed
-from research.data.formats.parsing.lines import decode
+from research.data.formats.parsing.lines import decode, split_lines
 from research.data.formats.parsing.rows import row_documents, with_header
+from research.fields import MAX_INT
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,9 @@ class Format(FileFormat):
     needs_fields = True
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
-        lines = (decode(line, number) for number, line in enumerate(file, 1))
+        csv.field_size_limit(MAX_INT)  # by default a field has at most 131,072 letters
+        numbered = enumerate(split_lines(file), 1)
+        lines = (decode(line, number) for number, line in numbered)
         reader = csv.reader(lines, strict=True)
 
         def rows() -> Iterator[tuple[int, list[str]]]:

@@ -6,7 +6,7 @@ from typing import BinaryIO
 from research.data.documents import Document
 from research.data.formats import FileFormat, FileOptions, LineError, Parsed
 from research.data.formats.parsing.lines import json_rows, replace_surrogates
-from research.data.formats.parsing.rows import label_of, no_column, row_documents
+from research.data.formats.parsing.rows import no_column, row_documents, row_label
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,9 @@ class Format(FileFormat):
     is_text = True
 
     def parse(self, file: BinaryIO, options: FileOptions) -> Parsed:
-        rows = json_rows(file)
+        rows = json_rows(
+            file, [*options.fields, options.label] if options.fields else ()
+        )
         if options.fields:
             yield from row_documents(rows, options)
             return
@@ -28,6 +30,6 @@ class Format(FileFormat):
             if not isinstance(text, str):
                 raise LineError(number, 'a line is a JSON object with a string "text"')
             if options.label and options.label not in row:
-                raise LineError(number, no_column(options.label, row))
-            label = label_of(row.get(options.label or "label"), number)
+                raise LineError(number, no_column(options.label, row, options))
+            label = row_label(number, row.get(options.label or "label"), options)
             yield Document(replace_surrogates(text), label, id=f":{number}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from research.data.formats import FileFormat, FileOptions, LineError, Parsed
-from research.data.formats.parsing.rows import row_documents
+from research.data.formats.parsing.rows import check_names, row_documents
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,11 @@ class Format(FileFormat):
         from pyarrow import parquet
 
         try:
-            batches = parquet.ParquetFile(file).iter_batches()
+            table = parquet.ParquetFile(file)
+            batches = table.iter_batches()
         except pyarrow.ArrowInvalid as error:
             raise LineError(1, f"not Parquet ({str(error).splitlines()[0]})") from error
+        options = options._replace(fields=options.fields or ("text",))
+        check_names(1, table.schema_arrow.names, options)
         rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-        fields = options.fields or ("text",)
-        yield from row_documents(rows, options._replace(fields=fields))
+        yield from row_documents(rows, options)

@@ -13,7 +13,7 @@ from research.data.formats import (
     Parsed,
     SkippedRows,
 )
-from research.data.formats.parsing.lines import replace_surrogates
+from research.data.formats.parsing.values import flag_of, offset_of, text_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,13 @@ class Format(FileFormat):
         content = file.read()
         try:
             questions = list(_questions(json.loads(content)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
             raise LineError(
                 1, f"not SQuAD's JSON, data > paragraphs > qas ({error!r:.60})"
             ) from error
@@ -37,6 +43,8 @@ class Format(FileFormat):
         for number, (context, question) in enumerate(questions, 1):
             try:
                 document, found = question_document(context, question)
+            except ValueError as error:
+                raise LineError(1, f"question {question.get('id')}: {error}") from error
             except (KeyError, TypeError, AttributeError) as error:
                 raise LineError(
                     1,
@@ -81,18 +89,19 @@ def question_document(context: str, question: dict) -> tuple[Document, bool]:
         is_impossible.
     """
     answers = [each for each in question.get("answers") or [] if each["text"].strip()]
-    text = replace_surrogates(question["question"])
-    document = join_parts([text, context], "\n")._replace(
-        id=str(question["id"]), golds=tuple(answer["text"] for answer in answers)
+    golds = tuple(text_of(answer["text"]) for answer in answers)
+    context = text_of(context)
+    document = join_parts([text_of(question["question"]), context], "\n")._replace(
+        id=str(question["id"]), golds=golds
     )
-    if question.get("is_impossible"):
+    if flag_of(question.get("is_impossible"), "is_impossible"):
         return document._replace(label=UNANSWERABLE, golds=()), True
     if not answers:
         return document, True
     first = answers[0]
-    begin = first["answer_start"]
-    end = begin + len(first["text"])
-    if begin < 0 or context[begin:end] != first["text"]:
+    begin = offset_of(first["answer_start"], "answer_start")
+    end = begin + len(golds[0])
+    if begin < 0 or context[begin:end] != golds[0]:
         return document, False
     (shift,) = document.starts
     answer = (shift + begin, shift + end)

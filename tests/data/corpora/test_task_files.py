@@ -1,17 +1,22 @@
 """Files of tasks: what is read of each format, and one line for what is wrong."""
 
+import datetime
 import gzip
 import json
+import math
 
+import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
 
-from research.data.corpora import files
+from research.data.corpora import files, tfds_corpus
 from research.data.corpora.corpus import split_of
 from research.data.documents import LABEL_SEPARATOR
 from research.data.formats import FileOptions
+from research.data.formats.parsing import values
 from research.errors import UserError
+from tests.testing import fake_tfds
 
 
 def read(path, *fmt, split="train"):
@@ -80,6 +85,103 @@ def test_parquet_has_the_same_pairs(tmp_path):
     found = read(tmp_path / "a.parquet", *PAIRS)
     assert [parts(each) for each in found] == [["a b", "c"], ["d", "e"]]
     assert [each.label for each in found] == ["3", "0"]
+
+
+def test_parquet_with_two_columns_of_a_name_gives_one_line(tmp_path):
+    columns = [pyarrow.array([text]) for text in ("a", "b", "c")]
+    table = pyarrow.table(columns, names=["one", "two", "one"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet", "auto", ("two",))
+    with pytest.raises(UserError, match="several columns are named 'one'"):
+        read(tmp_path / "a.parquet", "auto", ("one",))
+
+
+TYPED, TEXTS = ("parquet", "tfds"), ("jsonl", "parquet", "tfds")
+VALUES = [
+    (True, "True", TEXTS),
+    (1, "1", TEXTS),
+    (2.5, "2.5", TEXTS),
+    (np.float32(3.8), "3.8", ("tfds",)),
+    (math.nan, None, TEXTS),
+    (None, None, TEXTS),
+    (" ", None, TEXTS),
+    (b"y ", "y", TYPED),
+    (np.array([b"y", b"x"]), f"x{LABEL_SEPARATOR}y", ("tfds",)),
+    (["b", None, "a"], f"a{LABEL_SEPARATOR}b", TEXTS),
+    (["b", None, 1], f"1{LABEL_SEPARATOR}b", ("jsonl",)),
+    (datetime.date(2020, 1, 2), "2020-01-02", ("parquet",)),
+    ("\ud800", "\ufffd", ("jsonl",)),
+]
+"""Value, its label, and the formats that have such."""
+
+
+@pytest.mark.parametrize(("value", "label", "formats"), VALUES)
+def test_a_value_is_the_same_label_in_every_format(tmp_path, value, label, formats):
+    row, found = {"one": "a", "two": "b", "gold": value}, []
+    if "parquet" in formats:
+        table = pyarrow.Table.from_pylist([row])
+        parquet.write_table(table, tmp_path / "a.parquet")
+        found += read(tmp_path / "a.parquet", *PAIRS)
+    if "jsonl" in formats:
+        found += read(write(tmp_path / "a.jsonl", json.dumps(row)), *PAIRS)
+        row = {"text": "a", "label": value}
+        found += read(write(tmp_path / "b.jsonl", json.dumps(row)))
+    if "tfds" in formats:
+        features = {"text": None, "gold": None}
+        make = fake_tfds.make_builder
+        row = {"text": b"a", "gold": value}
+        builder = make(["train"], lambda split, n: row, **features)
+        fmt = FileOptions("auto", ("text",), "gold")
+        made = tfds_corpus.corpus_of_builder("tfds:made", builder, None, fmt)
+        found += made.documents("train")
+    assert found and {each.label for each in found} == {label}
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, [[1]], math.inf, b"\xff"])
+def test_a_value_that_is_no_label_is_refused(value):
+    with pytest.raises(ValueError, match=r"is no label|not UTF-8"):
+        values.label_of(value)
+
+
+def test_a_missing_text_is_a_blank_field(tmp_path, capsys):
+    rows = [{"one": text, "two": "b", "gold": 1} for text in (None, math.nan, b"a")]
+    table = pyarrow.Table.from_pylist([rows[0], rows[2]])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert [parts(each) for each in read(tmp_path / "a.parquet", *PAIRS)] == [
+        ["a", "b"]
+    ]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows[:2])))
+    assert read(path, *PAIRS) == []
+    error = capsys.readouterr().err
+    assert "a.parquet: 1 rows, the first at 1: a field" in error
+    assert "a.jsonl: 2 rows, the first at 1: a field" in error
+
+
+def test_csv_has_long_fields_and_carriage_returns(tmp_path):
+    long = "a" * 200_000
+    lines = ["one,two,gold", f"{long},b,1", '"c\rd",e,0']
+    for end in ("\n", "\r\n", "\r"):
+        found = read(write(tmp_path / "a.csv", end.join(lines)), *PAIRS)
+        assert [parts(each) for each in found] == [[long, "b"], ["c\rd", "e"]]
+        assert [each.label for each in found] == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_told"),
+    [
+        ("gold x y x y", True),
+        ("x y x y", False),
+        ("gold x y z", False),
+        ("5 1 1", False),
+    ],
+)
+def test_a_header_that_is_read_as_a_row_is_told(tmp_path, capsys, labels, is_told):
+    for name, mark in (("a.tsv", "\t"), ("a.csv", ",")):
+        lines = (f"text {n}{mark}{label}\n" for n, label in enumerate(labels.split()))
+        path = write(tmp_path / name, "".join(lines))
+        assert len(read(path, "auto", ("0",), "1")) == len(labels.split())
+        line = f"{name}: 1 rows, the first at 1: label 'gold' is on no other row"
+        assert (line in capsys.readouterr().err) == is_told
 
 
 def test_rows_with_a_blank_field_are_counted(tmp_path, capsys):
@@ -201,8 +303,18 @@ def test_named_files_are_all_of_their_split_and_others_by_hash(tmp_path):
 WRONG = [
     ("a.tsv", "one\ttwo\tgold\na\tb\n", PAIRS, "a.tsv:2: has 2 columns, not 3"),
     ("a.tsv", "one\tto\tgold\na\tb\t1\n", PAIRS, "a.tsv:2: unknown column"),
-    ("a.tsv", "a\tb\t1\n", ("auto", ("0", "7"), ""), "a.tsv:1: no column 0, 7: its 3"),
-    ("a.tsv", "a\tb\t1\n", ("auto", ("0",), "-4"), "a.tsv:1: no column 0, -4"),
+    (
+        "a.tsv",
+        "a\tb\t1\n",
+        ("auto", ("0", "7"), ""),
+        "a.tsv:1: data.fields: no column 7: its 3",
+    ),
+    (
+        "a.tsv",
+        "a\tb\t1\n",
+        ("auto", ("0",), "-4"),
+        "a.tsv:1: data.label: no column -4: its 3",
+    ),
     ("a.csv", 'one,two,gold\n"a,b,1\nc,d,0\n', PAIRS, "a.csv:2: not CSV"),
     ("a.csv", "one,two,gold\na,b,c,1\n", PAIRS, "a.csv:2: has 4 columns"),
     ("a.csv", "a,b\n", (), "needs data.fields"),
@@ -210,16 +322,57 @@ WRONG = [
         "a.jsonl",
         '{"one": "a", "two": 3, "gold": 1}\n',
         PAIRS,
-        "a.jsonl:1: 3 is no text",
+        "a.jsonl:1: 'two' of data.fields: 3 is no text",
     ),
-    ("a.jsonl", '{"one": "a", "gold": 1}\n', PAIRS, "'two'; known: gold, one"),
+    (
+        "a.jsonl",
+        '{"one": "a", "gold": 1}\n',
+        PAIRS,
+        "column of data.fields 'two'; known: gold, one",
+    ),
     ("a.jsonl", "[1]\n", PAIRS, "a.jsonl:1: a line is a JSON object"),
-    ("a.jsonl", '{"text": "a"}\n', ("auto", (), "gold"), "a.jsonl:1: unknown column"),
+    (
+        "a.jsonl",
+        '{"text": "a"}\n',
+        ("auto", (), "gold"),
+        "unknown column of data.label",
+    ),
     ("a.conll", "a O\nb\n", (), "a.conll:2: has 1 columns, not 2"),
     ("a.conll", "a O\n", ("auto", ("5",), ""), "a.conll:1: has 2 columns"),
     ("a.conll", "a O\n", ("auto", ("word",), ""), "CoNLL columns are numbers"),
     ("a.conllu", "1\ta\tb\n", (), "a.conllu:1: has 3 columns between tabs, not 10"),
     ("a.conllu", CONLLU, ("auto", (), "pos"), "column of CoNLL-U 'pos'"),
+    (
+        "a.jsonl",
+        '{"one": "a", "two": "b", "one": "c", "gold": 1}\n',
+        PAIRS,
+        "a.jsonl:1: several keys are named 'one'",
+    ),
+    (
+        "a.jsonl",
+        '{"one": ["a", "b"], "two": ["c"], "gold": 1}\n',
+        PAIRS,
+        "a.jsonl:1: 'one' is a list, whose items are parts of their own",
+    ),
+    (
+        "a.json",
+        squad({"id": "q", "question": "x", "is_impossible": "false"}),
+        (),
+        "a.json:1: question q: is_impossible is true or false, not 'false'",
+    ),
+    (
+        "a.json",
+        squad(
+            {
+                "id": "q",
+                "question": "x",
+                "answers": [{"text": "b", "answer_start": True}],
+            }
+        ),
+        (),
+        "a.json:1: question q: answer_start is a whole number, not True",
+    ),
+    ("a.json", "[" * 200_000, (), "a.json:1: not SQuAD's JSON"),
     ("a.json", '{"rows": []}', (), "a.json:1: not SQuAD's JSON"),
     ("a.json", '{"data": [', (), "a.json:1: not SQuAD's JSON"),
     ("a.json", squad({"id": "q", "question": "x"}, context=" "), (), "q: blank text"),

@@ -4,6 +4,7 @@ from tests.proofs.mutation import Mutant
 
 LINES = "research/data/formats/parsing/lines.py"
 ROWS = "research/data/formats/parsing/rows.py"
+VALUES = "research/data/formats/parsing/values.py"
 SQUAD = "research/data/formats/squad.py"
 TASK_INPUT = "research/objectives/inputs/task_input.py"
 PARALLEL = "research/data/corpora/parallel_text.py"
@@ -41,6 +42,62 @@ MUTANTS = [
         "blank_field_are_counted",
     ),
     Mutant(
+        "a label that is no number is a class",
+        VALUES,
+        "value is None or (is_number and math.isnan(value))",
+        "value is None",
+        TEST_FILES,
+        "same_label",
+    ),
+    Mutant(
+        "bytes are the label that Python shows",
+        VALUES,
+        "    if not isinstance(value, bytes):\n        return value\n",
+        "    return value\n",
+        TEST_FILES,
+        "same_label",
+    ),
+    Mutant(
+        "true is a whole number",
+        VALUES,
+        "isinstance(value, bool | np.bool_) or not",
+        "not",
+        TEST_FILES,
+        "wrong_file",
+    ),
+    Mutant(
+        "any text is true",
+        VALUES,
+        '    raise ValueError(f"{name} is true or false',
+        '    return bool(value)\n    raise ValueError(f"{name} is true or false',
+        TEST_FILES,
+        "wrong_file",
+    ),
+    Mutant(
+        "the last of two columns of one name is read",
+        ROWS,
+        "if name and names.count(name) > 1:",
+        "if False:",
+        TEST_FILES,
+        "two_columns_of_a_name",
+    ),
+    Mutant(
+        "the items of a list that comes first are parts",
+        ROWS,
+        "if isinstance(value, list) and name != fields[-1]:",
+        "if False:",
+        TEST_FILES,
+        "wrong_file",
+    ),
+    Mutant(
+        "a header that is read as a row is a class unseen",
+        ROWS,
+        "if is_numbered(options) and labels.first_is_alone():",
+        "if False:",
+        TEST_FILES,
+        "header",
+    ),
+    Mutant(
         "a row that is too short or long is read",
         ROWS,
         "if len(row) != len(header):",
@@ -59,7 +116,7 @@ MUTANTS = [
     Mutant(
         "an answer that is not at its offset is trained on",
         SQUAD,
-        'if begin < 0 or context[begin:end] != first["text"]:',
+        "if begin < 0 or context[begin:end] != golds[0]:",
         "if begin < 0:",
         TEST_FILES,
         "answers_are_characters",
@@ -115,8 +172,8 @@ MUTANTS = [
     Mutant(
         "an answer may start before its context",
         SQUAD,
-        'if begin < 0 or context[begin:end] != first["text"]:',
-        'if context[begin:end] != first["text"]:',
+        "if begin < 0 or context[begin:end] != golds[0]:",
+        "if context[begin:end] != golds[0]:",
         TEST_WRONG,
         "wrong_input",
     ),

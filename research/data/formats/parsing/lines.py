@@ -1,7 +1,8 @@
 """Lines of text files, decoded; each error has the number of its line."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, BinaryIO
 
 from research.data.documents import Document
@@ -17,6 +18,12 @@ def line_feeds(lines: Iterable[bytes]) -> Iterator[bytes]:
             yield from line.replace(b"\r", b"\n").splitlines(keepends=True)
 
 
+def split_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines as `line_feeds` has them, each with the end that it has."""
+    for line in lines:
+        yield from [line] if line.endswith(b"\n") else line.splitlines(keepends=True)
+
+
 def parse_lines(file: BinaryIO, options: FileOptions) -> Parsed:
     """Each line, without its end; a blank one is a document without text."""
     for number, line in enumerate(line_feeds(file), 1):
@@ -24,15 +31,32 @@ def parse_lines(file: BinaryIO, options: FileOptions) -> Parsed:
         yield Document(text, id=f":{number}")
 
 
-def json_rows(file: BinaryIO) -> Iterator[tuple[int, Any]]:
-    """(number, value) of each line of JSON that is not blank."""
+def json_rows(file: BinaryIO, keys: Collection[str] = ()) -> Iterator[tuple[int, Any]]:
+    """(number, value) of each line of JSON that is not blank.
+
+    Args:
+      keys: those that are read; a line has each of them once at most.
+    """
     for number, line in enumerate(line_feeds(file), 1):
         if line.isspace():
             continue
         try:
-            yield number, json.loads(line)
+            hook = partial(_checked_object, number, keys) if keys else None
+            yield number, json.loads(line, object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
             raise LineError(number, f"not a JSON object ({error})") from error
+
+
+def _checked_object(
+    number: int, keys: Collection[str], pairs: list[tuple[str, Any]]
+) -> dict[str, Any]:
+    """The object of (key, value) pairs, which has none of `keys` twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        if twice := [key for key in keys if names.count(key) > 1]:
+            raise LineError(number, f"several keys are named {twice[0]!r}")
+    return found
 
 
 def decode(line: bytes, number: int) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from research.data.documents import LABEL_SEPARATOR, join_parts
+from research.data.documents import join_parts
 from research.data.formats import FileOptions, LineError, Parsed, SkippedRows
-from research.data.formats.parsing.lines import replace_surrogates
+from research.data.formats.parsing.values import label_of, text_of
 from research.errors import unknown
 
 
@@ -17,34 +17,46 @@ def with_header(
     Columns that are named have a header; without one they are numbered.
     """
     names = [name for name in (*options.fields, options.label) if name]
-    numbered = all(name.lstrip("-").isdigit() for name in names)
+    numbered = is_numbered(options)
     header: Sequence[str] = ()
     for number, row in rows:
         if not header:
             header = row
             if not numbered:
-                if twice := [name for name in names if row.count(name) > 1]:
-                    raise LineError(number, f"several columns are named {twice[0]!r}")
+                check_names(number, row, options)
                 continue
         if len(row) != len(header):
             raise LineError(number, f"has {len(row)} columns, not {len(header)}")
         if not numbered:
             yield number, dict(zip(header, row, strict=True))
             continue
-        try:
-            yield number, {name: row[int(name)] for name in names}
-        except IndexError:
-            legal = f"its {len(row)} columns are 0 to {len(row) - 1}"
-            raise LineError(number, f"no column {', '.join(names)}: {legal}") from None
+        for name in names:
+            if not -len(row) <= int(name) < len(row):
+                legal = f"its {len(row)} columns are 0 to {len(row) - 1}"
+                key = key_of(name, options)
+                raise LineError(number, f"{key}: no column {name}: {legal}")
+        yield number, {name: row[int(name)] for name in names}
+
+
+def check_names(number: int, names: Sequence[str], options: FileOptions) -> None:
+    """Checks that the columns that are read occur once among the names of columns.
+
+    Raises:
+      LineError: one occurs again.
+    """
+    for name in (*options.fields, options.label):
+        if name and names.count(name) > 1:
+            raise LineError(number, f"several columns are named {name!r}")
 
 
 def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Parsed:
     """The documents of rows that have names; of a list each item is a part.
 
     Raises:
-      LineError: a column or key is missing, or is no text.
+      LineError: a column or key is missing, is no text or label, or is a list where
+        another part follows it.
     """
-    blank, hidden = [], []
+    blank, hidden, labels = [], [], _Labels()
     for number, row in rows:
         if not isinstance(row, Mapping):
             raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
@@ -52,37 +64,99 @@ def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Pars
             if not name or name in row:
                 continue
             if name != options.label or not options.optional:
-                raise LineError(number, no_column(name, row))
+                raise LineError(number, no_column(name, row, options))
             hidden.append(number)
-        parts: list[str] = []
-        for name in options.fields:
-            value = row[name]
-            parts += value if isinstance(value, list) else [value]
-        if wrong := [part for part in parts if not isinstance(part, str)]:
-            raise LineError(number, f"{wrong[0]!r:.40} is no text of data.fields")
-        parts = [replace_surrogates(part) for part in parts]
+        parts = _parts(number, row, options.fields)
         if not all(part.strip() for part in parts):
             blank.append(number)
             continue
-        label = label_of(row.get(options.label), number)
+        label = row_label(number, row.get(options.label), options)
+        labels.add(number, label)
         yield join_parts(parts, "\n")._replace(label=label, id=f":{number}")
     if blank:
         yield SkippedRows(len(blank), blank[0], "a field of data.fields is blank")
     if hidden:
         reason = f"have no column {options.label!r}, so no label"
         yield SkippedRows(len(hidden), hidden[0], reason)
+    if is_numbered(options) and labels.first_is_alone():
+        yield SkippedRows(
+            1,
+            labels.first_row,
+            f"label {labels.first!r} is on no other row; if these are names of "
+            "columns, data.fields and data.label are such names, and not numbers",
+        )
 
 
-def no_column(name: str, row: Mapping) -> str:
+class _Labels:
+    """The labels of the rows of a file, to find a header that is read as a row."""
+
+    def __init__(self) -> None:
+        self.first, self.first_row = None, 0
+        self._others, self._num_others = set(), 0
+
+    def add(self, number: int, label: str | None) -> None:
+        if not self.first_row:
+            self.first, self.first_row = label, number
+        else:
+            self._others.add(label)
+            self._num_others += 1
+
+    def first_is_alone(self) -> bool:
+        """Whether no other row has the first one's label, but some share theirs."""
+        is_name = self.first is not None and not self.first[:2].strip("-.").isdigit()
+        return (
+            is_name
+            and self.first not in self._others
+            and len(self._others) < self._num_others
+        )
+
+
+def _parts(number: int, row: Mapping, fields: Sequence[str]) -> list[str]:
+    """The parts of a row; only the last field may be a list, whose items are parts.
+
+    Raises:
+      LineError: see `row_documents`.
+    """
+    parts = []
+    for name in fields:
+        value = row[name]
+        if isinstance(value, list) and name != fields[-1]:
+            raise LineError(
+                number,
+                f"{name!r} is a list, whose items are parts of their own; only the "
+                f"last of data.fields={','.join(fields)} may be one",
+            )
+        try:
+            parts += map(text_of, value if isinstance(value, list) else [value])
+        except ValueError as error:
+            raise LineError(number, f"{name!r} of data.fields: {error}") from error
+    return parts
+
+
+def row_label(number: int, value: Any, options: FileOptions) -> str | None:
+    """The label of a row, see `label_of`.
+
+    Raises:
+      LineError: it is none.
+    """
+    try:
+        return label_of(value)
+    except ValueError as error:
+        name = f"{options.label!r} of data.label" if options.label else "label"
+        raise LineError(number, f"{name}: {error}") from error
+
+
+def is_numbered(options: FileOptions) -> bool:
+    """Whether columns are named by numbers, so that a file has no header."""
+    names = [name for name in (*options.fields, options.label) if name]
+    return all(name.lstrip("-").isdigit() for name in names)
+
+
+def key_of(name: str, options: FileOptions) -> str:
+    """The config key that names a column."""
+    return "data.label" if name == options.label else "data.fields"
+
+
+def no_column(name: str, row: Mapping, options: FileOptions) -> str:
     """What is wrong with a row that lacks a column."""
-    return str(unknown("column of data.fields or data.label", name, row))
-
-
-def label_of(value: Any, number: int) -> str | None:
-    """A label as text; None if there is none."""
-    for each in value if isinstance(value, list) else [value]:
-        if isinstance(each, Mapping | list):
-            raise LineError(number, f"{value!r:.40} is no label: text or a number")
-    if isinstance(value, list):
-        return LABEL_SEPARATOR.join(sorted(map(str, value)))
-    return None if value is None or not str(value).strip() else str(value).strip()
+    return str(unknown(f"column of {key_of(name, options)}", name, row))
