@@ -1,6 +1,7 @@
 """Documents: texts with labels, answers and arrays."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,11 +17,29 @@ LABEL_SEPARATOR = "\x1f"
 """Separates the labels of a document with several."""
 
 
+_WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
+
+
+def label_key(label: str) -> str:
+    """What equal labels have in common: 1 and 1.0 are one class."""
+    found = _WHOLE_NUMBER.fullmatch(label)
+    return found[1] if found else label
+
+
 def single_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """The single labels of documents' labels, sorted."""
-    return tuple(
-        sorted({each for label in labels for each in label.split(LABEL_SEPARATOR)})
-    )
+    """The single labels of documents' labels, sorted; of equal ones the shortest."""
+    found: dict[str, str] = {}
+    for name in sorted({e for label in labels for e in label.split(LABEL_SEPARATOR)}):
+        found.setdefault(label_key(name), name)
+    return tuple(found.values())
+
+
+def as_known(label: str, known: Sequence[str]) -> str:
+    """The label as it is spelled among the known ones; an unknown one as it is."""
+    if label in known:
+        return label
+    equal = (each for each in known if label_key(each) == label_key(label))
+    return next(equal, label)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from research.data.documents import single_labels
 from research.data.pipeline import open_data
 from research.distributed import processes
 from research.errors import NonFiniteError, UserError
@@ -138,7 +139,10 @@ def _with_test_split(program: Program, config: Any) -> Program:
     changed.data.eval_split = "test"
     data = open_data(changed, program.objective)
     labels, known = data.vocab.labels, program.data.vocab.labels
-    if labels != known and program.objective.predicts != "number":
+    kind = program.objective.predicts
+    if kind not in ("number", "choice") and single_labels(labels) != single_labels(
+        known
+    ):
         raise UserError(
             f"data.test has other labels ({', '.join(labels)}) than the training and "
             f"evaluation text ({', '.join(known)})"

@@ -31,6 +31,8 @@ from research.data.documents import (
     LABEL_SEPARATOR,
     UNANSWERABLE,
     Document,
+    as_known,
+    label_key,
     single_labels,
 )
 from research.data.tokenizers.token_offsets import token_offsets
@@ -151,21 +153,23 @@ def _rows_of_documents(batches: Sequence[Mapping], data: Any) -> Iterator[Rows]:
 def _class_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
     prediction = data.vocab.labels[int(rows.mean_logits().argmax())]
-    return _right_or_wrong(rows.document, prediction, rows.document.label)
+    return _right_or_wrong(rows.document, prediction, data.vocab.labels)
 
 
 def _choice_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: whether it is right."""
     names, choice = data.vocab.labels, int(rows.arrays[0]["logits"].argmax())
-    numbered = all(name.isdigit() for name in names)
+    numbered = all(label_key(name).isdigit() for name in names)
     has_name = not numbered and choice < len(names)
-    prediction = names[choice] if has_name else str(choice)
-    return _right_or_wrong(rows.document, prediction, rows.document.label)
+    prediction = names[choice] if has_name else as_known(str(choice), names)
+    return _right_or_wrong(rows.document, prediction, names)
 
 
-def _right_or_wrong(document: Document, prediction: str, gold: str | None) -> Item:
-    score = None if gold is None else float(prediction == gold)
-    return Item(document.id, prediction, gold, score)
+def _right_or_wrong(document: Document, prediction: str, known: Sequence[str]) -> Item:
+    if document.label is None:
+        return Item(document.id, prediction, None, None)
+    gold = as_known(document.label, known)
+    return Item(document.id, prediction, gold, float(prediction == gold))
 
 
 def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
@@ -175,9 +179,9 @@ def _set_item(objective: Any, rows: Rows, data: Any) -> Item:
     prediction = [name for name, yes in zip(names, likely, strict=True) if yes]
     if label is None:
         return Item(rows.document.id, prediction, None, None)
-    gold = label.split(LABEL_SEPARATOR)
+    gold = [as_known(each, names) for each in label.split(LABEL_SEPARATOR)]
     wrong = len({*prediction} ^ {*gold})
-    return Item(rows.document.id, prediction, gold, 1 - wrong / len(names))
+    return Item(rows.document.id, prediction, gold, 1 - wrong / len({*names, *gold}))
 
 
 def _number_item(objective: Any, rows: Rows, data: Any) -> Item:
@@ -193,8 +197,9 @@ def _tags_item(objective: Any, rows: Rows, data: Any) -> Item:
     """score: the fraction of the words that is right; words past the row have "O"."""
     (arrays,) = rows.arrays
     found = arrays["tag"][arrays["weight"] > 0].tolist()
-    gold = list(rows.document.arrays["tags"])
-    prediction = [data.vocab.labels[tag] for tag in found]
+    names = data.vocab.labels
+    gold = [as_known(each, names) for each in rows.document.arrays["tags"]]
+    prediction = [names[tag] for tag in found]
     prediction += ["O"] * (len(gold) - len(prediction))
     right = sum(a == b for a, b in zip(prediction, gold, strict=True))
     return Item(rows.document.id, prediction, gold, right / len(gold))

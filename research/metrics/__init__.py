@@ -6,7 +6,7 @@ kind are measured. A module is found by listing this folder: nothing else names 
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -111,6 +111,11 @@ def measure(
         if kind in metric.kinds:
             found |= metric.measure(items, labels)
     return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def with_golds(labels: Sequence[str], golds: Iterable[str]) -> list[str]:
+    """The labels of the training text, and the others that are right somewhere."""
+    return [*labels, *sorted({*golds}.difference(labels))]
 
 
 def columns(items: Sequence[Item]) -> tuple[list[Any], list[Any]]:

@@ -1,7 +1,8 @@
 """F1 of classes (scikit-learn): that of the second of two, else the macro average.
 
 The second class of two is the positive one, as in GLUE's MRPC and QQP. A class that is
-neither predicted nor right anywhere counts 0.
+neither predicted nor right anywhere counts 0, as does one that is right somewhere and
+that the training text lacks.
 """
 
 import dataclasses
@@ -19,7 +20,8 @@ class Metric(metrics.Metric):
         from sklearn.metrics import f1_score
 
         predictions, golds = metrics.columns(items)
-        average = {"average": "macro", "labels": list(labels)}
+        averaged = metrics.with_golds(labels, golds)
         if len(labels) == 2:
-            average = {"average": "binary", "pos_label": labels[1]}
-        return {"f1": float(f1_score(golds, predictions, zero_division=0, **average))}
+            averaged = [labels[1]]
+        options = {"average": "macro", "labels": averaged, "zero_division": 0}
+        return {"f1": float(f1_score(golds, predictions, **options))}

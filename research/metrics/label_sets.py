@@ -1,6 +1,7 @@
 """F1 of sets of labels, micro and macro, and the fraction of right ones (scikit-learn).
 
-A label that is neither predicted nor right anywhere counts 0 in the macro average.
+A label that is neither predicted nor right anywhere counts 0 in the macro average, as
+does one that is right somewhere and that the training text lacks.
 """
 
 import dataclasses
@@ -19,9 +20,13 @@ class Metric(metrics.Metric):
     def measure(self, items, labels):
         from sklearn.metrics import accuracy_score, f1_score
 
+        columns = metrics.columns(items)
+        names = metrics.with_golds(
+            labels, [name for gold in columns[1] for name in gold]
+        )
         found, right = (
-            np.array([[label in each for label in labels] for each in column])
-            for column in metrics.columns(items)
+            np.array([[name in each for name in names] for each in column])
+            for column in columns
         )
         scores = {
             f"f1_{average}": float(

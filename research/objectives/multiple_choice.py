@@ -11,6 +11,7 @@ import numpy as np
 
 from research import networks
 from research.batch import PART, ArraySpec, Example, VocabInfo, input_specs
+from research.data.documents import label_key
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
@@ -139,7 +140,7 @@ def _choice_numbers(vocab: VocabInfo) -> np.ndarray:
     A label that is a number is the choice itself; other labels, such as A to D, are
     numbered in sorted order.
     """
-    names = vocab.labels
+    names = [label_key(name) for name in vocab.labels]
     if all(name.isdigit() for name in names):
         return np.array([*map(int, names), 0])
     return np.array([*range(len(names)), 0])

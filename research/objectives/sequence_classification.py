@@ -19,7 +19,7 @@ from research.batch import (
     input_specs,
     scored_specs,
 )
-from research.data.documents import LABEL_SEPARATOR, single_labels
+from research.data.documents import LABEL_SEPARATOR, label_key, single_labels
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.fields import choice, number
@@ -157,8 +157,8 @@ class Objective(task_input.Task):
         if self.task == "single":
             if len(classes) < 2:
                 raise UserError(
-                    f"all documents have the label {classes[0]!r}, but a classifier "
-                    "needs two labels or more"
+                    f"data.label: all documents have the label {classes[0]!r}, but a "
+                    "classifier needs two labels or more"
                 )
             return np.arange(len(classes), dtype=np.int32)
         if self.task == "regression":
@@ -168,8 +168,9 @@ class Objective(task_input.Task):
                 f"objective.task multi has at most {MAX_LABELS} labels, not "
                 f"{len(classes)}"
             )
-        sets = [each.split(LABEL_SEPARATOR) for each in vocab.labels]
-        bits = [sum(1 << classes.index(each) for each in names) for names in sets]
+        bit = {label_key(name): 1 << number for number, name in enumerate(classes)}
+        sets = [map(label_key, each.split(LABEL_SEPARATOR)) for each in vocab.labels]
+        bits = [sum(bit[name] for name in {*names}) for names in sets]
         return np.array(bits, np.int32)
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:

@@ -68,27 +68,34 @@ class Objective(task_input.Task):
 
     def batch_spec(self, length: int) -> dict[str, ArraySpec]:
         prefix = "encoder_" if self.format == "bart" else ""
-        return input_specs(length, prefix) | scored_specs(length, gathered=False)
+        specs = scored_specs(length, gathered=False) | {"word": ArraySpec((length,))}
+        return input_specs(length, prefix) | specs
 
     def corrupt(
         self, example: Example, key: np.ndarray, vocab: VocabInfo, length: int
     ) -> dict[str, np.ndarray]:
-        """Lays out the words; their tags are hidden."""
+        """Lays out the words; their tags are hidden.
+
+        `word` is 1 where words begin, also those whose tag the training text lacks,
+        which are predicted and not scored.
+        """
         whole = example._replace(first_length=example.length)
         begin, size = task_input.two_parts(whole, self.text_spec(length).length)
         _, batch = self.lay_out(example, begin, size, vocab, length)
         width = min(example.token.shape[1], self.text_spec(length).length)
-        tag = np.full((len(size), length), -1, np.int32)
+        tag, word = np.full((2, len(size), length), [[[-1]], [[0]]], np.int32)
         first = int(self.format != "xlnet")
         starts = (example.flags & PART) > 0
         starts[:, :1] = True
         own = np.where(starts, example.arrays["tags"], -1)
         tag[:, first : first + width] = own[:, :width]
-        inside = np.arange(length) < first + size[:, :1]
-        is_word = (tag >= 0) & inside
+        word[:, first : first + width] = starts[:, :width]
+        word &= np.arange(length) < first + size[:, :1]
+        is_scored = (tag >= 0) & (word > 0)
         batch |= {
-            "target": np.where(is_word, tag, 0),
-            "weight": is_word.astype(np.float32),
+            "target": np.where(is_scored, tag, 0),
+            "weight": is_scored.astype(np.float32),
+            "word": word,
         }
         return {name: batch[name] for name in self.batch_spec(length)}
 
@@ -114,15 +121,15 @@ class Objective(task_input.Task):
             of_target = jnp.take_along_axis(log_p, target[..., None], axis=2)
             loss = -weight * of_target[..., 0]
         total = jnp.sum(weight)
-        correct = jnp.sum(weight * (self._tags(net, logits_BLN, batch) == target))
+        correct = jnp.sum(weight * (self._tags(net, logits_BLN, weight) == target))
         terms = {"tag": Term(jnp.sum(loss), total)}
         return terms | {"accuracy": Term(correct, total, 0.0)}, ()
 
     def predictions(self, net: Any, batch: dict) -> dict[str, jax.Array]:
         """tag [B, L] int32, the predicted tags; weight [B, L], 1 where words begin."""
         logits_BLN = self._logits(net, batch)
-        tag = self._tags(net, logits_BLN, batch)
-        return {"tag": tag, "weight": batch["weight"]}
+        tag = self._tags(net, logits_BLN, batch["word"])
+        return {"tag": tag, "weight": batch["word"]}
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:
         """[B, L, N] float32."""
@@ -132,11 +139,11 @@ class Objective(task_input.Task):
             states = net.features(batch)
         return net.head("tag", states)
 
-    def _tags(self, net: Any, logits_BLN: jax.Array, batch: dict) -> jax.Array:
-        """[B, L] int32: the predicted tags."""
+    def _tags(self, net: Any, logits_BLN: jax.Array, word_BL: jax.Array) -> jax.Array:
+        """[B, L] int32: the predicted tags of words, which are above 0 in `word_BL`."""
         if self.head == "crf":
             transition = _transition(net, logits_BLN)
-            return crf.best_tags(transition, logits_BLN, batch["weight"] > 0)
+            return crf.best_tags(transition, logits_BLN, word_BL > 0)
         return jnp.argmax(logits_BLN, axis=2).astype(jnp.int32)
 
 

@@ -212,6 +212,57 @@ def test_words_past_the_row_are_predicted_to_be_outside(folder):
     assert first.prediction[-1] == "O" and first.score < 1
 
 
+def test_a_tag_that_training_lacks_is_an_error_and_moves_no_other(folder, capsys):
+    """As I-LST in the official test of CoNLL-2000."""
+    lines = (folder / "words.conll").read_text().splitlines()
+    lines[3] = f"{lines[3].split()[0]} I-LST"
+    (folder / "more.conll").write_text("\n".join(lines))
+    keys = {"valid": str(folder / "more.conll")}
+    crf = {"head": "crf"}
+    for fields in ({}, crf):
+        objective, data = open_task(
+            folder, "token_classification", "words.conll", keys, **fields
+        )
+        assert "more.conll:1: label 'I-LST' is unknown" in capsys.readouterr().err
+        assert "I-LST" not in data.vocab.labels
+        batches = [
+            {"tag": batch["target"], "weight": batch["word"]}
+            for batch in data.eval.evaluation()
+        ]
+        scores = score_predictions(objective, batches, data)
+        first, *others = scores.items
+        assert first.gold[3] == "I-LST" and first.score == 8 / 9
+        assert {item.score for item in others} == {1}
+        assert scores.metrics["word_accuracy"] == 16 / 17
+        assert 0 < scores.metrics["f1"] < 1
+        assert sum(batch["weight"].sum() for batch in data.eval.evaluation()) == 16
+
+
+@pytest.mark.parametrize(("task", "label"), [("single", "class"), ("multi", "set")])
+def test_a_class_that_training_lacks_is_an_error(folder, capsys, task, label):
+    rows = (folder / "rows.jsonl").read_text().splitlines()
+    rows[0] = json.dumps(
+        json.loads(rows[0]) | {label: ["x", "new"][task == "single" :]}
+    )
+    (folder / "more.jsonl").write_text("\n".join(rows))
+    keys = PAIR | {"label": label, "valid": str(folder / "more.jsonl")}
+    objective, data = open_task(
+        folder, "sequence_classification", "rows.jsonl", keys, task=task
+    )
+    known = 29 if task == "single" else 20
+    line = f"label 'new' is unknown to the training text, as are 1 of {known}"
+    assert f"more.jsonl:1: {line}" in capsys.readouterr().err
+    batches = [
+        oracle(objective.predicts, batch, data.vocab)
+        for batch in data.eval.evaluation()
+    ]
+    scores = score_predictions(objective, batches, data)
+    exact = scores.metrics["exact" if task == "multi" else "accuracy"]
+    assert exact == pytest.approx(1 - 1 / known)
+    assert scores.items[0].score < 1 == scores.items[1].score
+    assert item_margins(scores.items, objective, data)
+
+
 @pytest.mark.parametrize(
     ("task", "label"), [("single", "class"), ("multi", "set"), ("regression", "number")]
 )

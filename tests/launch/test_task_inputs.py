@@ -77,7 +77,18 @@ CASES = {
         {"objective.task": "regression"},
         "label 'x' is not a number",
     ),
-    "no labels": (CLASSES, {}, {"label": ""}, "no documents with labels"),
+    "no labels": (
+        CLASSES,
+        {},
+        {"label": ""},
+        "no documents with labels; data.label names their column",
+    ),
+    "blank labels": (
+        CLASSES,
+        {"t.tsv": GOOD.replace("\ty", "\t").replace("\tx", "\t")},
+        {},
+        "no documents with labels; data.label=gold is blank in every row",
+    ),
     "one label alone": (
         CLASSES,
         {"t.tsv": GOOD.replace("\ty", "\tx"), "v.tsv": GOOD.replace("\ty", "\tx")},
@@ -154,11 +165,11 @@ CASES = {
         CLASSES,
         {"t.conll": "a B\nb O\n\nc O\n"},
         files("t.conll"),
-        "no documents with labels",
+        "no documents with labels, but words with tags; objective token_classification",
     ),
     "an unknown tag": (
         TAGS,
-        {"t.conll": "a B\nb O\n", "v.conll": "a B\nb X\n"},
+        {"t.conll": "a B\nb O\n", "v.conll": "a X\nb X\n"},
         files("t.conll", valid="v.conll"),
         "v.conll:1: label 'X' is unknown; the training text has B, O",
     ),

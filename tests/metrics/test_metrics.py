@@ -28,6 +28,16 @@ def test_two_classes_have_the_f1_of_the_second():
     assert scores["f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
 
 
+def test_a_class_that_training_lacks_is_never_right():
+    scores = of_classes("1100", "101c", ("0", "1"))
+    assert scores["accuracy"] == 0.25 and scores["f1"] == 0.5
+    scores = of_classes("abc", "abd", ("a", "b", "c"))
+    assert scores["f1"] == pytest.approx((1 + 1 + 0 + 0) / 4)
+    found = items([["a"], ["b"]], [["a", "new"], ["b"]])
+    scores = measure("set", found, ["a", "b"])
+    assert scores["exact"] == 0.5 and scores["f1_macro"] == pytest.approx(2 / 3)
+
+
 def test_correlations_of_constants_are_left_out():
     errors = {"mean_squared_error": 5 / 3, "mean_absolute_error": 1}
     assert measure("number", items([1, 1, 1], [1, 2, 3]), ()) == pytest.approx(errors)

@@ -30,6 +30,22 @@ def test_a_tag_is_where_its_token_is(name, length):
         assert not batch["target"][row][~scored].any()
 
 
+def test_a_word_whose_tag_is_unknown_is_predicted_and_not_scored():
+    starts = TEXTS.flags & PART > 0
+    starts[:, 0] = True
+    tags = np.where(starts & (np.cumsum(starts, axis=1) == 2), -1, 1)
+    texts = TEXTS._replace(arrays={"tags": tags})
+    for head in ("linear", "crf"):
+        objective = objectives.make_objective("token_classification", head=head)
+        batch = objective.corrupt(texts, keys(4), VOCAB, 30)
+        weight = objective.predictions(FixedHeads(), batch)["weight"]
+        in_text = np.arange(starts.shape[1]) < TEXTS.length[:, None]
+        num_words = (starts & in_text).sum(axis=1)
+        assert weight.sum(axis=1).tolist() == num_words.tolist() and max(num_words) > 3
+        scored = np.where(num_words > 1, num_words - 1, num_words)
+        assert batch["weight"].sum(axis=1).tolist() == scored.tolist()
+
+
 class FixedHeads:
     """A network whose tags have equal logits, and in which tag 2 follows tag 2."""
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Corpus:
     work_shards: tuple["Corpus", ...] = ()  # of a large corpus, in order
     arrays: Mapping[str, ArrayType] = dataclasses.field(default_factory=dict)  # that
     # its documents may have
+    files: tuple[Path, ...] = ()  # that are read, if it consists of files
 
     def documents(self, split: str) -> Iterator[Document]:
         """The documents of "train", "valid" or "test" that are not blank.

@@ -5,6 +5,7 @@ import functools
 import glob
 import gzip
 import hashlib
+import itertools
 import os
 import sys
 import zlib
@@ -162,8 +163,8 @@ def _corpus(
         rules = [held_out, MAX_DOCUMENT_BYTES, *reader.rules(texts)]
         return cache.fingerprint(["files", contents, *rules])
 
-    arrays = reader.arrays(texts)
-    return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays)
+    arrays, all_files = reader.arrays(texts), tuple(itertools.chain(*texts))
+    return Corpus(name, read, fingerprint, sum(sizes), arrays=arrays, files=all_files)
 
 
 def _find_files(name: str, reader: _Reader, key: str) -> list[tuple[Path, ...]]:

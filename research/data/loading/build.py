@@ -1,5 +1,6 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -62,11 +63,19 @@ def open_text(config: Any, objective: Any) -> OpenedText:
     train = index_corpora(loaded, data.train_split)
     held_out = index_corpora(evaluated, data.eval_split)
     labels, named = (), getattr(data, data.eval_split)
+    if named and (shared := _files(loaded) & _files(evaluated)):
+        print(
+            f"data.{data.eval_split} reads {min(shared)}, as the training text does: "
+            "its evaluations are not of held-out text",
+            file=sys.stderr,
+        )
     if text_spec.label:
         from research.data.loading.labels import known_labels  # of tasks
 
         own = data.eval_split if named else ""
-        labels = known_labels(text_spec.label, train, held_out, evaluated, own)
+        labels = known_labels(
+            text_spec.label, train, held_out, evaluated, own, data.label
+        )
     text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
         _check_arrays(text_spec, indices, split)
@@ -96,6 +105,11 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             yield from corpus.documents(data.eval_split)
 
     return OpenedText(vocabulary, vocab, train_source, eval_source, documents)
+
+
+def _files(corpora: Iterable[Corpus]) -> set[Path]:
+    """The files of corpora, without links."""
+    return {file.resolve() for corpus in corpora for file in corpus.files}
 
 
 def _index_corpora(

@@ -2,25 +2,27 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from research.data.corpora.corpus import Corpus
 from research.data.documents import (
     ANSWERABLE,
     LABEL_SEPARATOR,
     UNANSWERABLE,
+    label_key,
     single_labels,
 )
 from research.data.store.example_index import Index
 from research.errors import UserError
 
 LABEL_TYPES = {
-    "class": "documents with labels; data.label names their column",
-    "set": "documents with labels; data.label names their column",
-    "number": "documents with numbers; data.label names their column",
-    "choice": "questions whose right choice is known; data.label names its column",
-    "answer": "questions whose answers are in their contexts; set data.format=squad",
-    "tags": "words with tags; set data.format=conll or conllu",
+    "class": "documents with labels",
+    "set": "documents with labels",
+    "number": "documents with numbers",
+    "choice": "questions whose right choice is known",
+    "answer": "questions whose answers are in their contexts, as data.format=squad has",
+    "tags": "words with tags, as data.format=conll and conllu have",
 }
 """Type of labels (`TextSpec.label`) -> the text that has them. A label is a class; any
 number of classes; a number; the number or the name of a choice; ANSWERABLE or
@@ -33,20 +35,25 @@ def known_labels(
     held_out: Sequence[Index],
     evaluated: Sequence[Corpus],
     split: str,
+    column: str,
 ) -> tuple[str, ...]:
     """The names of the labels that an objective reads, sorted.
+
+    Prints how many labels of separate files the training text lacks: whatever is
+    predicted there is wrong.
 
     Args:
       label_type: one of LABEL_TYPES.
       evaluated: the corpora of `held_out`.
       split: the split of `evaluated` if it has separate files, else "": then labels
         that occur only in held-out documents are also known.
+      column: data.label, for errors.
 
     Raises:
       UserError: the training text has no such labels, a label is not of this type, or
-        the separate files have a label that the training text lacks.
+        the training text has none of those of the separate files.
     """
-    _check_labelled(label_type, train)
+    _check_labelled(label_type, train, column)
     known, found = (
         {name for index in indices for name in index.stream.label_names}
         for indices in (train, held_out)
@@ -56,18 +63,60 @@ def known_labels(
             where = _first_with(name, evaluated, split)
             labels = name.replace(LABEL_SEPARATOR, ", ")
             raise UserError(f"{where}label {labels!r} {wrong}")
-    if split and label_type != "number":
-        classes = single_labels(known)
-        for name in sorted(found):
-            if unknown := set(name.split(LABEL_SEPARATOR)).difference(classes):
-                raise UserError(
-                    f"{_first_with(name, evaluated, split)}label {min(unknown)!r} is "
-                    f"unknown; the training text has {', '.join(classes[:20])}"
-                )
-    return tuple(sorted(known | found))
+    is_class = label_type != "number" and not (
+        label_type == "choice" and all(map(_is_number, known))
+    )
+    if split and is_class:
+        found -= _unknown_labels(label_type, known, held_out, evaluated, split)
+    if label_type in ("number", "set"):
+        return tuple(sorted(known | found))
+    return single_labels(known | found)
 
 
-def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
+def _unknown_labels(
+    label_type: str,
+    known: Collection[str],
+    held_out: Sequence[Index],
+    evaluated: Sequence[Corpus],
+    split: str,
+) -> set[str]:
+    """The labels of held-out text that have one which `known` lacks; prints how many.
+
+    Raises:
+      UserError: see `known_labels`.
+    """
+    array = "tags" if label_type == "tags" else "labels"
+    counts: Counter[str] = Counter()
+    for stream in (index.stream for index in held_out):
+        if array in {"labels", *stream.arrays}:
+            names = stream.label_names
+            counts.update(dict(zip(names, stream.count_labels(array), strict=True)))
+    classes = single_labels(known)
+    keys = set(map(label_key, classes))
+    lacking = {
+        name: min(missing)
+        for name in counts
+        if (missing := set(map(label_key, name.split(LABEL_SEPARATOR))) - keys)
+    }
+    if not lacking:
+        return set()
+    first = min(lacking, key=lacking.__getitem__)
+    where, name = _first_with(first, evaluated, split), lacking[first]
+    wrong, total = sum(counts[each] for each in lacking), counts.total()
+    if wrong == total:
+        raise UserError(
+            f"{where}label {name!r} is unknown; the training text has "
+            f"{', '.join(classes[:20])}"
+        )
+    print(
+        f"{where}label {name!r} is unknown to the training text, as are {wrong} of "
+        f"{total} labels of this split; what is predicted there counts as wrong",
+        file=sys.stderr,
+    )
+    return set(lacking)
+
+
+def _check_labelled(label_type: str, train: Sequence[Index], column: str) -> None:
     """Prints how many rows of training text have no label, if there are any.
 
     Raises:
@@ -79,7 +128,16 @@ def _check_labelled(label_type: str, train: Sequence[Index]) -> None:
     else:
         missing = sum(int((index.label < 0).sum()) for index in train)
     if missing == total:
-        raise UserError(f"the training text has no {LABEL_TYPES[label_type]}")
+        hint = ""
+        if label_type not in ("answer", "tags"):
+            hint = "; data.label names their column"
+            if column:
+                hint = f"; data.label={column} is blank in every row"
+            elif any("tags" in index.stream.arrays for index in train):
+                hint = (
+                    ", but words with tags; objective token_classification reads such"
+                )
+        raise UserError(f"the training text has no {LABEL_TYPES[label_type]}{hint}")
     if missing:
         print(
             f"{missing} of {total} rows of training text have no label and are not "
@@ -92,7 +150,7 @@ def _what_is_wrong(name: str, label_type: str) -> str:
     """Why a label is not of this type; "" if it is."""
     if label_type == "number" and not _is_number(name):
         return "is not a number"
-    if label_type == "choice" and _is_number(name) and not name.isdigit():
+    if label_type == "choice" and _is_number(name) and not label_key(name).isdigit():
         return "is not the number of a choice, counted from 0"
     if label_type == "answer" and name not in (ANSWERABLE, UNANSWERABLE):
         return "is none of a question; set data.format=squad"

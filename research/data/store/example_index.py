@@ -10,6 +10,7 @@ import numpy as np
 
 from research.batch import LONE
 from research.data import cache, counter_rng
+from research.data.documents import label_key
 from research.data.store.ranges import in_range, spans_in_shards
 from research.data.store.stream import Stream
 from research.data.units import Spans, TextSpec
@@ -56,8 +57,9 @@ class Index(NamedTuple):
 
         `known` is empty where the objective reads no labels. The last entry is -1.
         """
-        numbers = {name: number for number, name in enumerate(known)}
-        found = (numbers.get(name, -1) for name in self.stream.label_names)
+        numbers = {label_key(name): number for number, name in enumerate(known)}
+        names = self.stream.label_names
+        found = (numbers.get(label_key(name), -1) for name in names)
         return np.array([*found, -1], np.int32)
 
     def read(

@@ -123,6 +123,17 @@ class Stream:
         tokens = self._first_tokens()
         return sum(np.bincount(token, minlength=size) for token in tokens)
 
+    def count_labels(self, array: str = "labels") -> np.ndarray:
+        """[labels] int64: how often each of `label_names` occurs.
+
+        Args:
+          array: one of names, for its values; "labels": the labels of documents.
+        """
+        size = len(self.label_names)
+        numbers = self._map_shards(array, np.int32)
+        counts = (np.bincount(each[each >= 0], minlength=size) for each in numbers)
+        return sum(counts, np.zeros(size, np.int64))
+
     def find_damage(self) -> str:
         """The first file with a number that is out of its range; "" if none has.
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from research.data.documents import single_labels
 from research.data.pipeline import open_data
 from research.errors import UserError
 from tests.testing import fake_tfds, small_data, toy_objectives
@@ -15,7 +16,8 @@ from tests.testing import fake_tfds, small_data, toy_objectives
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("splits")
     small_data.write_corpus(folder, "texts", seed=0)
-    for name, labels in (("train", "xyz"), ("valid", "zx"), ("other", "xw")):
+    splits = {"train": "xyz", "valid": "zx", "other": "xw", "unseen": "vw"}
+    for name, labels in splits.items():
         lines = [f"{label} ab cd\t{label}" for label in labels * 30]
         (folder / f"{name}.tsv").write_text("\n".join(lines))
     return folder
@@ -57,6 +59,52 @@ def test_rows_without_a_label_are_counted(folder, capsys):
     open_split(folder, Labelled("document"), train="some", valid="valid")
     line = "1 of 61 rows of training text have no label"
     assert line in capsys.readouterr().err
+
+
+def test_labels_that_training_lacks_are_counted_and_not_known(folder, capsys):
+    data = open_split(folder, Labelled("document"), train="train", valid="other")
+    assert data.vocab.labels == ("x", "y", "z")
+    line = "other.tsv:2: label 'w' is unknown to the training text, as are 30 of 60"
+    assert line in capsys.readouterr().err
+    (source,) = data.eval.source.indices
+    assert source.name_table(data.vocab.labels).tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("kind", ["class", "set", "number", "choice"])
+def test_numbers_that_are_equal_are_one_label(folder, kind):
+    """As of a column that has a missing value: then pandas writes all as floats."""
+    labels = {"one": ["1", "0", "1.0", "2.5" if kind == "number" else "2"]}
+    labels["two"] = ["0.0", "1", "2", "1.00"]
+    for name, column in labels.items():
+        lines = (f"ab cd {n}\t{label}\n" for n, label in enumerate(column * 9))
+        (folder / f"{name}.tsv").write_text("".join(lines))
+
+    class Reads(toy_objectives.Objective):
+        def text_spec(self, length):
+            return super().text_spec(length).replace(label=kind)
+
+    data = open_split(folder, Reads("document"), train="one", valid="two")
+    values = [float(name) for name in data.vocab.labels]
+    if kind != "number":
+        assert single_labels(data.vocab.labels) == ("0", "1", "2")
+    for source in (data.train.source, data.eval.source):
+        (index,) = source.indices
+        table = index.name_table(data.vocab.labels)
+        found = [values[table[each]] for each in index.label]
+        assert found == [float(each) for each in labels[index_name(index)] * 9]
+
+
+def index_name(index):
+    """Which of the two files above has these labels."""
+    return "one" if index.stream.label_names[0] == "1" else "two"
+
+
+def test_a_file_that_is_trained_on_and_evaluated_is_told(folder, capsys):
+    (folder / "linked.tsv").symlink_to(folder / "train.tsv")
+    for name, is_told in (("valid", False), ("train", True), ("linked", True)):
+        open_split(folder, Labelled("document"), train="train", valid=name)
+        line = "train.tsv, as the training text does: its evaluations are not of held"
+        assert (line in capsys.readouterr().err) == is_told
 
 
 def test_an_evaluation_may_read_another_corpus_than_the_training(folder):
@@ -121,13 +169,8 @@ def test_one_split_may_be_of_tfds_and_another_a_file(folder, monkeypatch):
         (Labelled, {"train": "train"}, "name those of data.valid too"),
         (
             Labelled,
-            {"train": "valid", "valid": "train"},
-            "train.tsv:2: label",
-        ),
-        (
-            Labelled,
-            {"train": "train", "valid": "other"},
-            "label .w. is unknown",
+            {"train": "train", "valid": "unseen"},
+            "unseen.tsv:1: label .v. is unknown; the training text has x, y, z",
         ),
         (Numbered, {"train": "train", "valid": "valid"}, "x. is not a number"),
         (
