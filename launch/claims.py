@@ -110,6 +110,12 @@ def _record(claim: Claim, args: argparse.Namespace) -> Path:
             raise UserError(f"{row}, {plan.metric}: {len(cell.missing)} runs missing")
         if cell.diverged:
             raise UserError(f"{row}, {plan.metric}: {len(cell.diverged)} runs diverged")
+        if cell.two_populations:
+            raise UserError(
+                f"{row}, {plan.metric}: {len(cell.at_frequencies)} of {cell.num_seeds} "
+                "seeds have learnt little more than token frequencies, the others "
+                "have; no interval over both means anything"
+            )
         if cell.mixed_data:
             raise UserError(
                 f"{row}, {plan.metric}: its runs read different data, or the same data "

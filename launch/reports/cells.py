@@ -71,7 +71,21 @@ class Cell(NamedTuple):
     @property
     def one_seed(self) -> bool:
         """Whether all trials start from one pretraining seed."""
-        return len(by_seed(self.numbers)) == 1
+        return self.num_seeds == 1
+
+    @property
+    def num_seeds(self) -> int:
+        return len(by_seed(self.numbers))
+
+    @property
+    def at_frequencies(self) -> set[int]:
+        """The pretraining seeds that have learnt little more than token frequencies."""
+        return _at_frequencies(self.numbers)
+
+    @property
+    def two_populations(self) -> bool:
+        """Whether some seeds have learnt little more than frequencies, others more."""
+        return _two_populations(self.numbers)
 
     @property
     def mixed_data(self) -> bool:
@@ -256,7 +270,22 @@ def by_seed(numbers: Sequence[Number]) -> dict[int, np.ndarray]:
     return {seed: np.mean(each, axis=0) for seed, each in sorted(scores.items())}
 
 
+def _at_frequencies(numbers: Sequence[Number]) -> set[int]:
+    return {
+        number.trial.pretraining_seed
+        for number in numbers
+        if (start := number.trial.pretraining).done and start.knows_no_context
+    }
+
+
+def _two_populations(numbers: Sequence[Number]) -> bool:
+    return 0 < len(_at_frequencies(numbers)) < len(by_seed(numbers))
+
+
 def _estimate(numbers: Sequence[Number]) -> Estimate:
+    if _two_populations(numbers):
+        values = [number.value for number in numbers]
+        return Estimate(float(np.mean(values)), math.nan, len(values))
     scores = list(by_seed(numbers).values())
     if len(scores) > 1:
         return estimate(scores)
@@ -285,7 +314,9 @@ def _comparisons(
     family = {}
     for (row, name), own in numbers.items():
         other = numbers.get((table.baseline, name))
-        if name in tested and row != table.baseline and own and other:
+        if name not in tested or row == table.baseline or not (own and other):
+            continue
+        if not (_two_populations(own) or _two_populations(other)):
             family[row, name] = _pair(own, other)
     return compare(family)
 
@@ -297,6 +328,6 @@ def compare_claims(table: Table, grid: Grid) -> dict[Claimed, Comparison]:
         cells = [
             grid.get(row, {}).get(claim.column) for row in (claim.better, claim.worse)
         ]
-        if all(cell and cell.numbers for cell in cells):
+        if all(cell and cell.numbers and not cell.two_populations for cell in cells):
             family[claim] = _pair(*(cell.numbers for cell in cells))
     return compare(family)

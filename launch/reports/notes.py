@@ -14,14 +14,11 @@ from launch.reports.cell_text import (
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
 from launch.reports.tables import Table
-from launch.sweeps.trial import Trial
+from launch.sweeps.trial import SMALL_GAIN, Trial
 from research.evaluation.comparison import LEVEL, NOT_DECIDED, ONE_SEED
 from research.evaluation.statistics import signal_to_noise
 
 CONFIDENCE = "95 %"
-SMALL_GAIN = 0.05
-"""A loss that is nearer than this to the entropy of token frequencies, which it should
-be below, shows little learning."""
 
 
 def notes(table: Table, grid: Grid) -> list[str]:
@@ -45,6 +42,7 @@ def notes(table: Table, grid: Grid) -> list[str]:
         )
     texts += _comparison_notes(table, grid)
     texts += _claim_notes(table, grid)
+    texts += _population_notes(grid)
     texts += failure_notes(cells)
     texts += _missing_notes(cells)
     texts += _diverged_notes(cells)
@@ -122,24 +120,32 @@ def _claim_notes(table: Table, grid: Grid) -> Iterator[str]:
         yield f"{text}."
 
 
+def _population_notes(grid: Grid) -> Iterator[str]:
+    """The cells whose pretraining seeds are of two populations."""
+    found = [
+        f"{row}, {column} ({len(cell.at_frequencies)} of {cell.num_seeds})"
+        for row, own in grid.items()
+        for column, cell in own.items()
+        if cell and cell.two_populations
+    ]
+    if found:
+        yield (
+            "Two populations: some pretraining seeds have learnt little more than how "
+            "often tokens occur, the others have; a mean of both has neither interval "
+            f"nor verdict: {'; '.join(found)}."
+        )
+
+
 def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
     """The finished runs that learnt too little for a comparison."""
     trials = {n.trial.id: n.trial for cell in cells for n in cell.numbers}.values()
-    if failed := [trial.name for trial in trials if _knows_no_context(trial)]:
+    if failed := [trial.name for trial in trials if trial.knows_no_context]:
         yield (
             "Learnt little more than how often tokens occur (a loss within "
             f"{100 * SMALL_GAIN:.0f} % of their entropy): {'; '.join(failed)}."
         )
     if failed := [trial.name for trial in trials if _predicts_one_class(trial)]:
         yield f"Predict one class alone: {'; '.join(failed)}."
-
-
-def _knows_no_context(trial: Trial) -> bool:
-    entropy = trial.result.get("token_entropy", 0.0)
-    name = trial.config["objective.name"]
-    name = {"electra": "generator"}.get(name, name)
-    loss = trial.result["metrics"].get(f"{trial.config['data.eval_split']}/{name}", 0.0)
-    return 0 < (1 - SMALL_GAIN) * entropy < loss
 
 
 def _predicts_one_class(trial: Trial) -> bool:

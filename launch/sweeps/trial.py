@@ -17,6 +17,10 @@ from research.objectives import Objective, config_objective
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
 
+SMALL_GAIN = 0.05
+"""A loss that is nearer than this to the entropy of token frequencies, which it should
+be below, shows little learning."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
@@ -82,6 +86,21 @@ class Trial:
           UserError: it is damaged, or was edited.
         """
         return read_result(self.folder)
+
+    @property
+    def pretraining(self) -> "Trial":
+        """The trial that the parameters of a fine-tuning come from; else this one."""
+        is_first = self.group == "pretraining"
+        return self if is_first else self.parents.get("train.init_from", self)
+
+    @property
+    def knows_no_context(self) -> bool:
+        """Whether a finished run has learnt little more than token frequencies."""
+        entropy = self.result.get("token_entropy", 0.0)
+        name, split = self.config["objective.name"], self.config["data.eval_split"]
+        name = {"electra": "generator"}.get(name, name)
+        loss = self.result["metrics"].get(f"{split}/{name}", 0.0)
+        return 0 < (1 - SMALL_GAIN) * entropy < loss
 
     def check_result(self) -> None:
         """Checks that the result agrees with this trial's config and metrics.

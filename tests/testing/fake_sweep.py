@@ -85,8 +85,12 @@ def diverge(trial: Trial) -> None:
     record.write(trial.folder)
 
 
-def write_run(trial: Trial, metrics: dict[str, float]) -> None:
-    """Writes the metrics and the result of a trial, which ends with `metrics`."""
+def write_run(trial: Trial, metrics: dict[str, float], **facts: float) -> None:
+    """Writes the metrics and the result of a trial, which ends with `metrics`.
+
+    Args:
+      facts: further values of the result.
+    """
     trial.folder.mkdir(exist_ok=True)
     lines = [
         {"step": step, "train/loss": 9 / step, "valid/loss": 8 / step}
@@ -100,6 +104,7 @@ def write_run(trial: Trial, metrics: dict[str, float]) -> None:
         "metrics": {"train/loss": 9 / 20, "valid/loss": 8 / 20} | metrics,
         "parameters": 1_250_000,
         "tokens_seen": 4e6,
+        **facts,
         "config": trial.config | {k: str(t.folder) for k, t in trial.parents.items()},
         "provenance": {"commit": "abc", "packages": {"jax": "1"}, "command": ["x"]},
     }

@@ -6,6 +6,7 @@ import numpy as np
 
 from launch.reports import cell_text, cells, notes
 from launch.sweeps import sweep_plan
+from launch.sweeps.trial import Trial
 from tests.testing import fake_sweep
 
 
@@ -14,6 +15,7 @@ def test_runs_that_learnt_nothing_are_named():
         config = {"objective.name": name, "data.eval_split": "valid"}
         trial = types.SimpleNamespace(id=str(metrics), name=name, config=config)
         trial.result = {"metrics": metrics} | more
+        trial.knows_no_context = Trial.knows_no_context.fget(trial)
         return cells.Number(trial, np.array(1.0))
 
     numbers = (

@@ -115,6 +115,32 @@ def test_a_diverged_run_is_not_missing(tmp_path):
     assert trial_status(trial, Budget(), submitted=False)[0] == "diverged"
 
 
+def test_there_is_no_interval_over_seeds_on_a_plateau_and_others(tmp_path):
+    planned = fake_sweep.finished(tmp_path)
+    whole = cells.fill_table(fake_sweep.TABLE, planned)
+    first, losses = fake_sweep.rows(planned)["mlm"]["first"], (5.9, 4.0, 5.9)
+    for number in range(len(first)):
+        for trial, loss in zip(first[: number + 1], losses, strict=False):
+            metrics = {"valid/loss": loss, "valid/mlm": loss}
+            fake_sweep.write_run(trial, metrics, token_entropy=6.0)
+        grid = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+        cell = grid["mlm"]["score"]
+        seeds = {trial.pretraining_seed for trial in first[: number + 1 : 2]}
+        assert cell.at_frequencies == seeds and cell.two_populations
+        assert cell.estimate.mean == pytest.approx(np.mean(fake_sweep.SCORES["mlm"]))
+        assert math.isnan(cell.estimate.margin) and cell.comparison is None
+        texts = " ".join(notes.notes(fake_sweep.TABLE, grid))
+        assert f"mlm, score ({len(seeds)} of 3)" in texts
+        other = grid["lm"]["score"]
+        assert not other.two_populations
+        assert other.estimate == whole["lm"]["score"].estimate
+    metrics = {"valid/loss": 5.9, "valid/mlm": 5.9}
+    fake_sweep.write_run(first[1], metrics, token_entropy=6.0)
+    cell = cells.fill_table(fake_sweep.TABLE, planned)["mlm"]["score"]
+    assert len(cell.at_frequencies) == 3 and not cell.two_populations
+    assert cell.comparison == whole["mlm"]["score"].comparison
+
+
 def test_what_starts_from_a_diverged_run_has_diverged(tmp_path):
     planned = fake_sweep.finished(tmp_path)
     first, second = fake_sweep.rows(planned)["mlm"].values()

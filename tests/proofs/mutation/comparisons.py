@@ -91,6 +91,22 @@ MUTANTS = [
         "family",
     ),
     Mutant(
+        "seeds on a plateau and others share an interval",
+        CELLS,
+        "return 0 < len(_at_frequencies(numbers)) < len(by_seed(numbers))",
+        "return False",
+        TEST_TABLES,
+        "on_a_plateau",
+    ),
+    Mutant(
+        "seeds that are all on a plateau count as two populations",
+        CELLS,
+        "return 0 < len(_at_frequencies(numbers)) < len(by_seed(numbers))",
+        "return 0 < len(_at_frequencies(numbers))",
+        TEST_TABLES,
+        "on_a_plateau",
+    ),
+    Mutant(
         "a mean of columns has the origin of its first one alone",
         "launch/reports/cells.py",
         "for trial in number.trials)[1:]",
