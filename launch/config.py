@@ -15,7 +15,7 @@ from research.errors import UserError, unknown
 from research.files.json_files import digest, parse_json
 from research.parts import check_section
 from research.run import sections
-from research.run.identity import read_run_config
+from research.run.identity import CONFIG_FILE, read_run_config
 from research.run.phases import run_phases
 from research.run.sections import OPEN_SECTIONS, SECTIONS
 
@@ -24,14 +24,23 @@ EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 
 
 def load_config(
-    spec: str, overrides: Mapping[str, Any] | Sequence[str] = ()
+    spec: str,
+    overrides: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    workdir: epath.PathLike = "",
+    reads_start: bool = True,
 ) -> ConfigDict:
     """The locked config of an experiment.
+
+    A run whose parameters it starts from (train.init_from) sets the keys of
+    `start_keys` that are not given; so does a model hf:DIR.
 
     Args:
       spec: "experiments/bert.py", or "experiments/bert.py:base" with a size.
       overrides: dotted key -> value, or "key=value"; text is converted to the type of
         the key's default.
+      workdir: of the run; if it has begun, its own config sets these keys.
+      reads_start: whether a run in train.init_from is read.
 
     Raises:
       UserError: unknown file, size or key, or a value that is not legal.
@@ -41,12 +50,14 @@ def load_config(
     if not isinstance(overrides, Mapping):
         overrides = dict(_pair(item) for item in overrides)
     _complete(spec, config)
+    source = str(overrides.get("train.init_from", config.train.init_from))
+    if reads_start and source and not source.startswith(SOURCE):
+        overrides = _start_of(source, workdir, overrides) | dict(overrides)
     for section, key, _ in sections.choices():
         if f"{section}.{key}" in overrides:
             _choose_part(config, section, key, str(overrides[f"{section}.{key}"]))
     config.lock()
     name = config.objective.name
-    source = str(overrides.get("train.init_from", config.train.init_from))
     if source.startswith(SOURCE):
         from research.checkpoints.huggingface import restore  # imports all families
 
@@ -62,6 +73,53 @@ def load_config(
             _check_sections(phase.config, where="train.phases: ")
             objectives.config_objective(phase.config)
     return config
+
+
+def _start_of(
+    source: str, workdir: epath.PathLike, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The keys that a run takes from the one it starts from; {} if that is none.
+
+    Args:
+      source: the other run's workdir, or the folder of one of its checkpoints.
+      workdir: as of `load_config`.
+
+    Raises:
+      UserError: a config.json is damaged.
+    """
+    from research.data.tokenizers.model_files import MODEL_FILES  # imports tokenizers
+
+    own, path = epath.Path(workdir).expanduser(), epath.Path(source).expanduser()
+    begun = [own] if workdir and (own / CONFIG_FILE).exists() else []
+    others = [p for p in (path, path.parent.parent) if (p / CONFIG_FILE).exists()]
+    if not begun + others:
+        return {}
+    run = (begun + others)[0]
+    flat = flatten(ConfigDict(read_run_config(run), allow_dotted_keys=True))
+    keys = start_keys(flat, str(run))
+    if begun:
+        keys["data.vocabulary"] = flat["data.vocabulary"]
+    elif not any((run / name).exists() for name in MODEL_FILES):
+        del keys["data.vocabulary"]
+    if overrides.get("model.network", keys["model.network"]) != keys["model.network"]:
+        keys = {k: v for k, v in keys.items() if not k.startswith("model.")}
+    return keys
+
+
+def start_keys(flat: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """The keys that a run takes from the one it starts from, unless they are given.
+
+    These are the network, without what says how it is computed and rates of dropout,
+    and the vocabulary.
+
+    Args:
+      flat: the other run's config, dotted key -> value.
+      run: its folder.
+    """
+    network = networks.FOLDER.part_class(flat["model.network"], "model.network")
+    names = (f"model.{name}" for name in ("network", *network.parameter_keys()))
+    keys = (*names, "data.sentinels", "data.whitespace")
+    return {key: flat[key] for key in keys} | {"data.vocabulary": run}
 
 
 def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:

@@ -15,6 +15,7 @@ has intervals over seeds).
 
 import argparse
 import json
+import sys
 
 from etils import epath
 
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from research.checkpoints.partial_restore import load_on_host
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
+    from research.evaluation.learning import learning_warnings
     from research.files.json_files import write_json
     from research.files.output_files import replace_text
     from research.run.restored import run_params
@@ -60,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
         margin = scores.margins.get(metric)
         over_items = "" if margin is None else f" ± {margin:.2g}"
         print(f"{split}/{metric} {value:.6g}{over_items}", flush=True)
+    named = {f"{split}/{name}": value for name, value in scores.metrics.items()}
+    for line in learning_warnings(named, config, program.data.token_entropy):
+        print(f"warning: {line}", file=sys.stderr)
     write_json(folder / "metrics.json", found | facts)
     if scores.items:
         lines = (

@@ -25,10 +25,11 @@ from launch.config import load_config
 
 
 def run(args: argparse.Namespace) -> int:
-    config = load_config(args.config, args.overrides)
+    config = load_config(args.config, args.overrides, workdir=args.workdir)
     # After the config: a wrong key is reported without waiting for imports.
     from research.distributed import processes
     from research.distributed.peers import Peers
+    from research.evaluation.learning import learning_warnings
     from research.run.setup import use_compilation_cache
     from research.train import train
 
@@ -56,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
         exit_with_error(error, peers)
     if peers.index == 0:
         for name, value in result["metrics"].items():
-            print(f"{name} {value:.6g}")
+            print(f"{name} {value:.6g}", flush=True)
+        entropy = result.get("token_entropy", 0.0)  # of results of earlier versions
+        for line in learning_warnings(result["metrics"], config, entropy):
+            print(f"warning: {line}", file=sys.stderr)
     if peers.num_processes > 1:
         exit_now(cli.DONE)
     return cli.DONE

@@ -31,6 +31,7 @@ from research.run.metric_writer import MetricWriter
 from research.run.phases import Phase
 from research.run.schedule import logged_rates
 from research.run.setup import Program, count_parameters, first_state
+from research.run.start import check_start
 from research.run.step_trace import StepTrace
 from research.run.workdir import (
     check_same_run,
@@ -80,6 +81,7 @@ def _train(config: Any, workdir: epath.Path, devices: Any, peers: Peers) -> dict
     program, phases = build_phases(config, devices)
     if config.train.best_metric:
         check_best_metric(program, config)
+    check_start(program, config, workdir)
     origin = provenance.gather_provenance(
         program.data.fingerprint, program.constants.origins
     )

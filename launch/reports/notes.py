@@ -14,8 +14,8 @@ from launch.reports.cell_text import (
 )
 from launch.reports.cells import NO_ESTIMATE, Cell, Grid, compare_claims
 from launch.reports.tables import Table
-from launch.sweeps.trial import SMALL_GAIN, Trial
 from research.evaluation.comparison import LEVEL, NOT_DECIDED, ONE_SEED
+from research.evaluation.learning import SMALL_GAIN, predicts_one_class
 from research.evaluation.statistics import signal_to_noise
 
 CONFIDENCE = "95 %"
@@ -144,14 +144,10 @@ def failure_notes(cells: Iterable[Cell]) -> Iterator[str]:
             "Learnt little more than how often tokens occur (a loss within "
             f"{100 * SMALL_GAIN:.0f} % of their entropy): {'; '.join(failed)}."
         )
-    if failed := [trial.name for trial in trials if _predicts_one_class(trial)]:
+    if failed := [
+        trial.name for trial in trials if predicts_one_class(trial.result["metrics"])
+    ]:
         yield f"Predict one class alone: {'; '.join(failed)}."
-
-
-def _predicts_one_class(trial: Trial) -> bool:
-    """Whether Matthews' correlation is 0, as for constant predictions."""
-    metrics = trial.result["metrics"]
-    return any(metrics.get(f"{split}/matthews") == 0 for split in ("valid", "test"))
 
 
 def _diverged_notes(cells: list[Cell]) -> Iterator[str]:

@@ -222,7 +222,9 @@ def _add_trial(
     }
     overrides = {k: v for k, v in {**shared, **own}.items() if k not in parents}
     parent_ids = {key: parent.id for key, parent in parents.items()}
-    resolved = config.flatten(config.load_config(experiment, overrides | parent_ids))
+    keys = overrides | parent_ids
+    loaded = config.load_config(experiment, keys, reads_start=False)
+    resolved = config.flatten(loaded)
     ids[pair] = own_id = trial_id(resolved)
     trial = Trial(
         id=own_id,

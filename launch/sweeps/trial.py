@@ -11,15 +11,12 @@ from etils import epath
 from experiments import base
 from launch.backends.attempt_log import read_attempts
 from launch.cli import NON_FINITE
-from launch.config import load_config
+from launch.config import load_config, start_keys
 from research.errors import UserError
+from research.evaluation.learning import knows_no_context
 from research.objectives import Objective, config_objective
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
-
-SMALL_GAIN = 0.05
-"""A loss that is nearer than this to the entropy of token frequencies, which it should
-be below, shows little learning."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,9 +95,7 @@ class Trial:
         """Whether a finished run has learnt little more than token frequencies."""
         entropy = self.result.get("token_entropy", 0.0)
         name, split = self.config["objective.name"], self.config["data.eval_split"]
-        name = {"electra": "generator"}.get(name, name)
-        loss = self.result["metrics"].get(f"{split}/{name}", 0.0)
-        return 0 < (1 - SMALL_GAIN) * entropy < loss
+        return knows_no_context(self.result["metrics"], name, split, entropy)
 
     def check_result(self) -> None:
         """Checks that the result agrees with this trial's config and metrics.
@@ -151,12 +146,25 @@ class Trial:
     def arguments(self) -> list[str]:
         """The flags of `launch.train` for this trial."""
         folders = {key: str(trial.folder) for key, trial in self.parents.items()}
-        values = {key: _text(value) for key, value in self.overrides.items()} | folders
+        given = self.overrides | self._own_start_keys()
+        values = {key: _text(value) for key, value in given.items()} | folders
         return [
             f"--config={self.experiment}",
             f"--workdir={self.folder}",
             *(f"--config.{key}={value}" for key, value in values.items()),
         ]
+
+    def _own_start_keys(self) -> dict[str, Any]:
+        """The keys that are not those of the run it starts from, and that its command
+        would otherwise take from there."""
+        if (start := self.parents.get("train.init_from")) is None:
+            return {}
+        own = self.config
+        return {
+            key: own[key]
+            for key, value in start_keys(start.config, str(start.folder)).items()
+            if key not in self.parents and key in own and own[key] != value
+        }
 
 
 def _same(one: Any, other: Any) -> bool:

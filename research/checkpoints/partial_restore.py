@@ -58,16 +58,13 @@ def restore_params(
     saved = saved_params(source, params, scope, **checks)
     by_name, missing = saved.by_name, []
 
+    _check_shapes(source, scope, by_name, saved.parts, params)
+
     def restore(path, leaf):
         name = path_name(path)
         if name not in by_name:
             missing.append(name)
             return leaf
-        if by_name[name].shape != leaf.shape:
-            raise UserError(
-                f"train.init_from={source}: {name} has shape {by_name[name].shape} "
-                f"there and {leaf.shape} in this config"
-            )
         host = by_name[name].astype(leaf.dtype)
         array = jax.make_array_from_callback(
             leaf.shape, leaf.sharding, lambda index: host[index]
@@ -78,12 +75,6 @@ def restore_params(
         return _keep_rows(array, leaf, saved.num_rows[name])
 
     restored = jax.tree_util.tree_map_with_path(restore, params)
-    if len(missing) == len(jax.tree.leaves(params)):
-        raise UserError(
-            f"train.init_from={source}: no parameter there has a name of this model's; "
-            f"train.init_scope={scope!r} may name the part to start from: "
-            f"{', '.join(saved.parts)}"
-        )
     names = f", but for {', '.join(missing)}" if missing else ""
     processes.print_from_process_0(f"starts from the parameters of {source}{names}")
     if saved.unused:
@@ -91,6 +82,92 @@ def restore_params(
             f"not used of {source}: {', '.join(saved.unused)}"
         )
     return restored, missing
+
+
+def check_source(
+    source: str, scope: str, params: Any, *, vocabulary: str, num_pieces: int = 0
+) -> epath.Path | None:
+    """Checks what `restore_params` checks, without reading a run's parameters.
+
+    Args:
+      params: their shapes.
+
+    Returns:
+      the folder of a run's checkpoint, if `source` names a run.
+
+    Raises:
+      UserError: as `restore_params`.
+    """
+    if source.startswith(SOURCE):
+        checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
+        saved = saved_params(source, params, scope, **checks)
+        _check_shapes(source, scope, saved.by_name, saved.parts, params)
+        return None
+    folder = _folder_with(vocabulary, source, "train.init_from")
+    with ocp.Checkpointer(_handler()) as checkpointer:
+        tree = checksums.item_metadata(checkpointer, folder)["params"].tree
+    part = _part(rename_keys(tree, current_name), scope, source)
+    _check_shapes(source, scope, _by_name(part), sorted(part), params)
+    return folder
+
+
+def _check_shapes(
+    source: str, scope: str, by_name: Mapping[str, Any], parts: list[str], params: Any
+) -> None:
+    """Raises UserError: a parameter has another shape there, or none has our name."""
+    ours = _by_name(params)
+    shared = [name for name in ours if name in by_name]
+    if not shared:
+        raise UserError(
+            f"train.init_from={source}: no parameter there has a name of this model's; "
+            f"train.init_scope={scope!r} may name the part to start from: "
+            f"{', '.join(parts)}"
+        )
+    for name in shared:
+        there, here = tuple(by_name[name].shape), tuple(ours[name].shape)
+        if there != here:
+            raise UserError(
+                f"train.init_from={source}: {name} has shape {there} there and {here} "
+                "in this config"
+            )
+
+
+def _by_name(tree: Any) -> dict[str, Any]:
+    """Path -> leaf."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
+def _folder_with(vocabulary: str, source: str, flag: str) -> epath.Path:
+    """The folder of a run's checkpoint.
+
+    Raises:
+      UserError: there is none, or the run has another vocabulary.
+    """
+    folder = find_checkpoint(source, flag)
+    if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
+        raise UserError(
+            f"{flag}={source} was trained on another vocabulary; set "
+            f"data.vocabulary to that run's workdir, {folder.parent.parent}"
+        )
+    return folder
+
+
+def _part(saved: Mapping[str, Any], scope: str, source: str) -> Mapping[str, Any]:
+    """The subtree of a run's parameters that `scope` names.
+
+    Raises:
+      UserError: there is none.
+    """
+    for part in filter(None, current_name(scope).split("/")):
+        if not isinstance(saved, Mapping) or part not in saved:
+            known = sorted(saved) if isinstance(saved, Mapping) else []
+            raise UserError(
+                f"train.init_scope={scope!r}: {source} has no such part; "
+                f"there is {', '.join(known) or 'none'}"
+            )
+        saved = saved[part]
+    return saved
 
 
 def _keep_rows(array: jax.Array, initial: jax.Array, num_rows: int) -> jax.Array:
@@ -123,28 +200,13 @@ def saved_params(
       UserError: as `restore_params`.
     """
     if source.startswith(SOURCE):
-        leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-        shapes = {path_name(path): leaf.shape for path, leaf in leaves}
+        shapes = {name: leaf.shape for name, leaf in _by_name(params).items()}
         checks = {"vocabulary": vocabulary, "num_pieces": num_pieces}
         found = huggingface.restore(source, scope, shapes, **checks)
         return Saved(found.params, found.unused, found.num_rows, found.unused)
-    folder = find_checkpoint(source, flag)
-    if load_on_host(folder, "facts")["facts"]["vocabulary"] != vocabulary:
-        raise UserError(
-            f"{flag}={source} was trained on another vocabulary; set "
-            f"data.vocabulary to that run's workdir, {folder.parent.parent}"
-        )
-    saved = load_on_host(folder, "params")["params"]
-    for part in filter(None, current_name(scope).split("/")):
-        if part not in saved:
-            raise UserError(
-                f"train.init_scope={scope!r}: {source} has no such part; "
-                f"there is {', '.join(sorted(saved))}"
-            )
-        saved = saved[part]
-    leaves = jax.tree_util.tree_flatten_with_path(saved)[0]
-    by_name = {path_name(path): leaf for path, leaf in leaves}
-    return Saved(by_name, sorted(saved), {}, [])
+    folder = _folder_with(vocabulary, source, flag)
+    saved = _part(load_on_host(folder, "params")["params"], scope, source)
+    return Saved(_by_name(saved), sorted(saved), {}, [])
 
 
 def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
@@ -158,12 +220,7 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     Raises:
       UserError: a parameter is not finite.
     """
-    handler = ocp.CompositeCheckpointHandler(
-        params=ocp.PyTreeCheckpointHandler(),
-        rest=ocp.PyTreeCheckpointHandler(),
-        facts=ocp.JsonCheckpointHandler(),
-    )
-    with ocp.Checkpointer(handler) as checkpointer:
+    with ocp.Checkpointer(_handler()) as checkpointer:
         saved = checksums.item_metadata(checkpointer, folder)
         as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
         args = {
@@ -179,6 +236,15 @@ def load_on_host(folder: epath.Path, *items: str) -> dict[str, Any]:
     if "params" in items:
         check_finite(folder, restored["params"])
     return restored
+
+
+def _handler() -> ocp.CompositeCheckpointHandler:
+    """Reads the items of a checkpoint."""
+    return ocp.CompositeCheckpointHandler(
+        params=ocp.PyTreeCheckpointHandler(),
+        rest=ocp.PyTreeCheckpointHandler(),
+        facts=ocp.JsonCheckpointHandler(),
+    )
 
 
 def find_checkpoint(

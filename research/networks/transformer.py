@@ -93,6 +93,8 @@ class Network(networks.Network):
         "head",
     )
 
+    computation_keys: ClassVar = ("dtype", "attention", "remat", "scan_unroll")
+
     abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(networks.Ability)
 
     def __post_init__(self):

@@ -19,6 +19,9 @@ from research.parameter_names import NAME_KEYS, earlier_name
 from research.parts import default_of, section_fields
 from research.run.sections import OPEN_SECTIONS, SECTIONS, dotted, is_open
 
+CONFIG_FILE = "config.json"
+"""The file of a run's config in its workdir."""
+
 UNDECLARED = object()
 
 UNREAD_FIRST_KEYS = {"adam": {"optimizer.weight_decay": 0.0}}
@@ -118,7 +121,7 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
       UserError: the folder is no run, or its config.json is damaged or has a key that
         is not known.
     """
-    path = workdir / "config.json"
+    path = workdir / CONFIG_FILE
     if not path.exists():
         raise UserError(f"--workdir={workdir} is no run: it has no config.json")
     return complete_config(read_json(path, "train the run again"), path)

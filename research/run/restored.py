@@ -66,15 +66,25 @@ def run_checkpoint(workdir: epath.PathLike, step: int = 0) -> epath.Path:
       UserError: there is none that can be read, or config.json has changed since.
     """
     workdir = epath.Path(workdir).expanduser()
-    config = read_run_config(workdir)
+    read_run_config(workdir)  # before its checkpoints: the folder may be no run
     source = workdir / FOLDER / str(step) if step else workdir
     folder = find_checkpoint(source, "--workdir")
+    check_unchanged(workdir, folder)
+    return folder
+
+
+def check_unchanged(workdir: epath.Path, folder: epath.Path) -> None:
+    """Checks that the config of a run is that of its checkpoint.
+
+    Raises:
+      UserError: config.json has changed since, or is damaged.
+    """
+    config = read_run_config(workdir)
     if load_on_host(folder, "facts")["facts"]["config"] != config_digest(config):
         raise UserError(
             f"{workdir}/config.json was changed after the run wrote it: it is not the "
             f"config of {folder}; bring it back"
         )
-    return folder
 
 
 def run_params(

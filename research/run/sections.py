@@ -145,8 +145,8 @@ class Train:
     batch: int = dim(32, least=1)  # examples a step, over all devices
     accumulate: int = dim(1, least=1)  # micro-batches a step
     init_from: str = free_text("")  # workdir or checkpoint whose parameters to start
-    # from; or hf:DIR, a model in Hugging Face's layout, which also sets model.* and
-    # data.vocabulary
+    # from, or hf:DIR, a model in Hugging Face's layout; its network and its vocabulary
+    # are those of the run, but for keys that are given
     init_scope: str = free_text("")  # path of the parameters to start from, such as
     # discriminator; "": all of them
     log_every: int = number(10, least=1)  # steps

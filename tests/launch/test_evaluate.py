@@ -46,8 +46,10 @@ def evaluate(capsys, *flags):
 
 
 def test_the_last_evaluation_again(folder, capsys):
-    code, metrics, place, _ = evaluate(capsys, f"--workdir={folder}/run")
+    code, metrics, place, error = evaluate(capsys, f"--workdir={folder}/run")
     assert code == DONE
+    is_told = "warning: Matthews' correlation is 0" in error
+    assert is_told == (float(metrics["valid/matthews"].split(" ± ")[0]) == 0)
     logged = latest_metrics(read_metrics(folder / "run"))
     for name in ("loss", "accuracy", "f1", "matthews"):
         own = float(metrics[f"valid/{name}"].split(" ± ")[0])

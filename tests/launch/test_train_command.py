@@ -82,6 +82,15 @@ def test_a_loss_that_is_not_finite_exits_with_3(corpus, tmp_path):
     assert code == 3 and "train/loss is" in error.splitlines()[-1]
 
 
+def test_a_run_that_learnt_no_more_than_frequencies_says_so(corpus, tmp_path):
+    few = {"train.steps": 3, "train.eval_every": 0, "train.checkpoint_every": 0}
+    code, error = finish(start(corpus, tmp_path / "run", **few))
+    assert code == 0
+    assert error.splitlines()[-1].startswith(
+        "warning: the loss of mlm is not 5 % below"
+    )
+
+
 def handles(process, number: int) -> bool:
     """Whether a process has a handler for a signal."""
     status = Path(f"/proc/{process.pid}/status").read_text()

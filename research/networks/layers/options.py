@@ -91,6 +91,9 @@ class Options:
     dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
     """Places of dropout; each has a key NAME_dropout for its rate."""
 
+    computation_keys: ClassVar[tuple[str, ...]] = ("dtype",)
+    """Keys that say how the network is computed."""
+
     def __post_init__(self):
         object.__setattr__(self, "cutoffs", tuple(self.cutoffs))
         for key, values in CUTOFFS_NEED.items() if self.cutoffs else ():
@@ -105,6 +108,14 @@ class Options:
                     f"model.{place}_dropout is at least 0, or -1 for that of "
                     f"model.dropout, not {getattr(self, f'{place}_dropout')}"
                 )
+
+    @classmethod
+    def parameter_keys(cls) -> list[str]:
+        """The keys on which it depends what parameters mean: all but `computation_keys`
+        and the rates of dropout."""
+        names = (field.name for field in dataclasses.fields(cls))
+        others = (n for n in names if n not in cls.computation_keys)
+        return [name for name in others if not name.endswith("dropout")]
 
     def dropout_rate(self, place: str) -> float:
         """The rate at one of `dropout_places`."""

@@ -10,8 +10,76 @@ TEST_CONFIG = "tests/launch/test_config.py"
 TEST_JSON = "tests/files/test_json_files.py"
 TEST_USER_CODE = "tests/launch/test_user_code.py"
 TEST_CLAIM = "tests/run/test_claim_file.py"
+CONFIG = "launch/config.py"
+START = "research/run/start.py"
+TEST_START = "tests/run/test_start.py"
+TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
+    Mutant(
+        "a run's network wins over the keys that are given",
+        CONFIG,
+        "overrides = _start_of(source, workdir, overrides) | dict(overrides)",
+        "overrides = dict(overrides) | _start_of(source, workdir, overrides)",
+        TEST_START,
+        "network_and_the_vocabulary",
+    ),
+    Mutant(
+        "a run that has begun is resumed with the network of another",
+        CONFIG,
+        "    run = (begun + others)[0]\n",
+        "    run = (others + begun)[0]\n",
+        TEST_START,
+        "has_begun",
+    ),
+    Mutant(
+        "rates of dropout are those of the run that starts another",
+        "research/networks/layers/options.py",
+        'return [name for name in others if not name.endswith("dropout")]',
+        "return list(others)",
+        TEST_START,
+        "network_and_the_vocabulary",
+    ),
+    Mutant(
+        "the id of a trial depends on whether its parent has begun",
+        "launch/sweeps/sweep_plan.py",
+        "config.load_config(experiment, keys, reads_start=False)",
+        "config.load_config(experiment, keys)",
+        TEST_START,
+        "config_of_its_plan",
+    ),
+    Mutant(
+        "a trial takes keys from its parent that its plan does not have",
+        "launch/sweeps/trial.py",
+        "self.overrides | self._own_start_keys()",
+        "self.overrides",
+        TEST_START,
+        "config_of_its_plan",
+    ),
+    Mutant(
+        "the shapes of a start are compared after a compilation",
+        "research/train.py",
+        "    check_start(program, config, workdir)\n",
+        "",
+        TEST_START,
+        "before_anything_is_compiled",
+    ),
+    Mutant(
+        "a start from an edited config.json is accepted",
+        START,
+        "        check_unchanged(folder.parent.parent, folder)\n",
+        "        pass\n",
+        TEST_START,
+        "was_edited",
+    ),
+    Mutant(
+        "a classifier of one class passes for one that learnt",
+        "research/evaluation/learning.py",
+        'metrics.get(f"{split}/matthews") == 0',
+        'metrics.get(f"{split}/matthews") == -1',
+        TEST_LEARNING,
+        "learnt_too_little",
+    ),
     Mutant(
         "a number that 32 bits round out of its range is accepted",
         FIELDS,

@@ -80,9 +80,9 @@ MUTANTS = [
     ),
     Mutant(
         "a pretraining that learnt no context passes for one that did",
-        "launch/reports/notes.py",
-        "return 0 < (1 - SMALL_GAIN) * entropy < loss",
-        "return 0 < (1 + SMALL_GAIN) * entropy < loss",
+        "research/evaluation/learning.py",
+        "return 0 < (1 - SMALL_GAIN) * token_entropy < loss",
+        "return 0 < (1 + SMALL_GAIN) * token_entropy < loss",
         "tests/launch/reports/test_notes.py",
         "learnt_nothing",
     ),

@@ -1,0 +1,33 @@
+"""What has learnt too little is told, and what has learnt is not."""
+
+import re
+
+import pytest
+
+from research.evaluation.learning import learning_warnings
+
+
+def config(objective, split="valid"):
+    return {"data": {"eval_split": split}, "objective": {"name": objective}}
+
+
+@pytest.mark.parametrize(
+    ("objective", "metrics", "entropy", "words"),
+    [
+        ("mlm", {"valid/mlm": 5.8}, 6.0, "the loss of mlm is not 5 % below .* 6.000"),
+        ("mlm", {"valid/mlm": 5.6}, 6.0, ""),
+        ("mlm", {"test/mlm": 5.8}, 6.0, ""),
+        ("mlm", {"valid/mlm": 5.8}, 0.0, ""),
+        ("electra", {"valid/generator": 6.1, "valid/electra": 0.1}, 6.0, "electra"),
+        ("sequence_classification", {"valid/matthews": 0.0}, 6.0, "one class alone"),
+        ("sequence_classification", {"test/matthews": 0.0}, 6.0, "one class alone"),
+        ("sequence_classification", {"valid/matthews": 0.1}, 6.0, ""),
+        ("sequence_classification", {"valid/accuracy": 0.5}, 6.0, ""),
+    ],
+)
+def test_a_run_that_learnt_too_little_is_told(objective, metrics, entropy, words):
+    found = learning_warnings(metrics, config(objective), entropy)
+    assert bool(found) == bool(words)
+    for line in found:
+        assert re.search(words, line)
+        assert "train.steps or another optimizer.learning_rate" in line

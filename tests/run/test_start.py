@@ -1,0 +1,162 @@
+"""A run that starts from another takes its network and vocabulary, and is checked."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from launch.config import flatten, load_config
+from launch.sweeps import sweep_plan
+from launch.train import parser
+from research import networks, train
+from research.errors import UserError
+from research.run.identity import CONFIG_FILE
+from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
+
+OTHER = {
+    "model.norm_placement": "post",
+    "model.activation": "relu",
+    "model.dropout": 0.2,
+    "model.scan_unroll": 2,
+    "data.sentinels": 3,
+    "data.vocabulary_size": 285,
+}
+"""What the run has unlike the defaults, beside the sizes of `tiny_config`."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, and a run that starts others."""
+    folder = write_corpus(tmp_path_factory.mktemp("start"))
+    save_untrained(folder / "run", tiny_config(folder, "mlm", **OTHER))
+    return folder
+
+
+def load(source, workdir="", experiment="finetune", **keys):
+    keys = {"train.init_from": str(source)} | keys
+    return load_config(f"experiments/{experiment}.py", keys, workdir=workdir)
+
+
+@pytest.mark.parametrize("end", ["", "checkpoints/3"])
+def test_the_network_and_the_vocabulary_are_those_of_the_run(folder, end):
+    """Keys that are given win; how it is computed is the experiment's."""
+    loaded = load(folder / "run" / end, **{"model.layers": 3})
+    default = load_config("experiments/finetune.py")
+    assert loaded.model.layers == 3 and loaded.data.sentinels == 3
+    assert (loaded.model.width, loaded.model.heads) == (32, 2)
+    assert (loaded.model.norm_placement, loaded.model.activation) == ("post", "relu")
+    assert loaded.data.vocabulary == str(folder / "run")
+    for key in ("dropout", "scan_unroll"):
+        assert loaded.model[key] == default.model[key] != OTHER[f"model.{key}"]
+
+
+@pytest.mark.parametrize("name", networks.FOLDER.names())
+def test_every_key_of_a_network_is_taken_or_says_how_it_is_computed(name):
+    network = networks.FOLDER.part_class(name, "model.network")
+    fields = {field.name for field in dataclasses.fields(network)}
+    taken = {*network.parameter_keys()}
+    dropout = {key for key in fields if "dropout" in key}
+    assert taken == fields - dropout - {*network.computation_keys}
+    assert {*network.computation_keys} <= fields
+
+
+def test_a_run_of_another_network_chooses_it(tmp_path):
+    config = load_config("experiments/lstm.py", {"model.cell_width": 48})
+    (tmp_path / CONFIG_FILE).write_text(json.dumps(config.to_dict()))
+    loaded = load(tmp_path, experiment="lm")
+    assert loaded.model.network == "lstm" and loaded.model.cell_width == 48
+    assert loaded.data.vocabulary == "unigram"  # that run has no file of one
+    given = {"model.network": "transformer"}
+    assert "cell_width" not in load(tmp_path, experiment="lm", **given).model
+
+
+def test_a_run_that_has_begun_keeps_its_config(folder, tmp_path):
+    """Whatever has become of the run it started from since."""
+    old = load_config("experiments/finetune.py", {"model.width": 64})
+    (tmp_path / CONFIG_FILE).write_text(json.dumps(old.to_dict()))
+    for source in (folder / "run", folder / "gone"):
+        again = load(source, tmp_path, **{"model.width": 64})
+        expected = flatten(old) | {"train.init_from": str(source)}
+        assert flatten(again) == expected
+
+
+SWEEP = """
+def sweep(scale):
+    network = {"model.norm_placement": "post", "model.width": 64}
+    first = ("experiments/mlm.py", network)
+    yield "experiments/lm.py", {"train.init_from": first}
+    yield "experiments/lm.py", {"train.init_from": first} | network
+"""
+
+
+def test_a_trial_has_the_config_of_its_plan_before_and_after_its_parent(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # where ids of trials are folders
+    experiments = Path(__file__).parents[2] / "experiments"
+    (tmp_path / "experiments").symlink_to(experiments)
+    file = tmp_path / "sweep.py"
+    file.write_text(SWEEP)
+    plans = []
+    for _ in range(2):
+        options = {"scale": "smoke", "shared": {}}
+        plans.append(sweep_plan.make_plan(str(file), tmp_path, **options))
+        parent, *children = plans[-1]
+        for trial in children:
+            args = parser().parse_args(trial.arguments)
+            loaded = flatten(load_config(args.config, args.overrides))
+            folders = {key: str(p.folder) for key, p in trial.parents.items()}
+            assert loaded == trial.config | folders
+        config = load_config(parent.experiment, parent.overrides)
+        save = json.dumps(config.to_dict())
+        parent.folder.mkdir(exist_ok=True)
+        (parent.folder / CONFIG_FILE).write_text(save)
+        (parent.folder / "tokenizer.model").touch()
+    assert [t.id for t in plans[0]] == [t.id for t in plans[1]]
+    assert any("norm_placement=pre" in word for word in children[0].arguments)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"model.width": 64},
+            r"train.init_from=.* has shape \(.*32.*\) there and \(.*64.*\) in this "
+            "config; model.width is 32 there and 64 here$",
+        ),
+        ({"train.init_scope": "stac"}, "train.init_scope='stac': .* no such part"),
+        ({"train.init_scope": "token/embedding/x"}, "has no such part; there is none"),
+        ({"train.init_scope": "stack"}, "no parameter there has a name"),
+        ({"data.vocabulary": "bytebpe"}, "data.vocabulary to that run's workdir"),
+        ({"train.init_from": "/nowhere"}, "train.init_from=/nowhere: no checkpoint"),
+    ],
+)
+def test_a_start_is_refused_before_anything_is_compiled(
+    folder, tmp_path, monkeypatch, changes, words
+):
+    def compile_phases(phases):
+        raise AssertionError("compiles")
+
+    monkeypatch.setattr(train, "compile_phases", compile_phases)
+    start = {"train.init_from": str(folder / "run")}
+    vocabulary = {"data.vocabulary": str(folder / "run")}
+    config = tiny_config(folder, "lm", **OTHER | vocabulary | start | changes)
+    with pytest.raises(UserError, match=words):
+        train.train(config, tmp_path / "new")
+    with pytest.raises(AssertionError, match="compiles"):
+        train.train(tiny_config(folder, "lm", **OTHER | vocabulary | start), tmp_path)
+
+
+def test_a_start_from_a_run_whose_config_was_edited_is_refused(folder, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    path = tmp_path / "run" / CONFIG_FILE
+    content = json.loads(path.read_text())
+    content["model"]["heads"] = 4
+    path.write_text(json.dumps(content))
+    start = {"train.init_from": str(tmp_path / "run")}
+    start["data.vocabulary"] = str(tmp_path / "run")
+    config = tiny_config(folder, "lm", **OTHER | start)
+    with pytest.raises(UserError, match=r"config\.json was changed"):
+        train.train(config, tmp_path / "new")
