@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -109,6 +110,9 @@ def main(
     code. Any other exception is raised.
     """
     keep_freed_memory()
+    for stream in (sys.stdout, sys.stderr):  # texts have any letters in any locale
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         code = run(parser.parse_args(argv))
         sys.stdout.flush()

@@ -76,11 +76,11 @@ def _prompts(args: argparse.Namespace) -> list[str]:
         raise UserError("--prompt and --texts exclude each other")
     if args.prompt is not None:
         return [args.prompt]
-    if args.texts:
-        from research.data.corpora.files import read_texts
+    from research.data.corpora.files import read_lines, read_texts
 
+    if args.texts:
         return read_texts(Path(args.texts))
-    return sys.stdin.read().splitlines()
+    return read_lines(sys.stdin.buffer, "standard input")
 
 
 def _open(args: argparse.Namespace) -> Any:

@@ -25,6 +25,7 @@ from etils import epath
 from launch.cli import DONE, FAILED, Parser, main
 from launch.config import changes_suffix, run_config
 from research.errors import unknown
+from research.files.existence import exists
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
     fields = tuple(filter(None, args.fields.split(",")))
     items, files_hash = read_items(args.task, args.data, fields, args.label)
-    if (workdir / "sweep.json").exists():
+    if exists(workdir / "sweep.json"):
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
     return DONE

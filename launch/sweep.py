@@ -28,6 +28,7 @@ from etils import epath
 
 from launch import cli
 from launch.backends import scheduler, submit
+from launch.backends.attempt_log import read_attempts
 from launch.backends.backend import absolute_path
 from launch.sweeps import status, sweep_plan
 from launch.sweeps.scales import SCALES
@@ -78,9 +79,8 @@ def _run(args: argparse.Namespace) -> int:
         return cli.DONE
     workdir = absolute_path(args.workdir)
     with scheduler.only_driver(workdir):
-        last_round = 0
-        if (workdir / "sweep.json").exists():
-            last_round = sweep_plan.read_header(workdir).get("round", 0)
+        attempts = (each for trial in trials for each in read_attempts(trial.folder))
+        last_round = max((attempt.round for attempt in attempts), default=0)
         return _drive(header | {"round": last_round + 1}, trials, workdir, trials)
 
 

@@ -258,6 +258,7 @@ class Loop:
         """Waits for the checkpoint that is being saved and closes the files."""
         self.trace.close()
         self.checkpoints.close()
+        self.writer.check_in_place()
         self.writer.close()
 
     def _log(self, step: int, sums: Any, *, partial: bool = False) -> None:
@@ -324,7 +325,9 @@ class Loop:
 
         Raises:
           NonFiniteError: its parameters are not finite.
+          UserError: the workdir was moved or deleted.
         """
+        self.writer.check_in_place()
         if not jax.device_get(self.is_finite(self.state.params)):
             step = self.steps_done
             raise self._diverged(f"parameters are not finite after step {step}")

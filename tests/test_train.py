@@ -106,6 +106,21 @@ def test_resumed_equals_uninterrupted(uninterrupted, folder, tmp_path, monkeypat
     assert (tmp_path / "config.json").read_bytes() == (tmp_path / "lost").read_bytes()
 
 
+def test_a_workdir_that_is_moved_under_a_run_stays_in_one_place(
+    folder, tmp_path, monkeypatch
+):
+    save, moved = loop.Loop._save, tmp_path / "moved"
+
+    def move_and_save(self):
+        (tmp_path / "run").rename(moved)
+        save(self)
+
+    monkeypatch.setattr(loop.Loop, "_save", move_and_save)
+    with pytest.raises(UserError, match="was moved, deleted or replaced"):
+        train(tiny_config(folder), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and (moved / "metrics.jsonl").exists()
+
+
 def test_it_resumes_on_other_devices_and_meshes(uninterrupted, folder, tmp_path):
     """On 4, then 2 devices: the same text, and the losses of one device.
 

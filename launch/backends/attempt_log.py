@@ -14,6 +14,7 @@ from pathlib import Path
 from etils import epath
 
 from launch import cli
+from research.files.existence import files_in
 from research.files.json_files import NUMBER, read_json, write_json
 
 FOLDER = "attempts"
@@ -101,7 +102,7 @@ def process_start(pid: int) -> str:
     """
     if sys.platform == "linux":
         try:
-            status = Path(f"/proc/{pid}/stat").read_text()
+            status = Path(f"/proc/{pid}/stat").read_text("utf-8")
         except OSError:
             return ""
         return status.rpartition(")")[2].split()[19]  # starttime of proc(5)
@@ -149,8 +150,7 @@ class Attempt:
 def read_attempts(folder: epath.Path) -> list[Attempt]:
     """The attempts at the job of a folder, the oldest first."""
     groups: dict[str, list[ProcessRecord]] = {}
-    records = folder / FOLDER
-    for file in sorted(records.glob("*.json")) if records.exists() else []:
+    for file in files_in(folder / FOLDER, ".json"):
         remedy = "delete it: this attempt is then not counted"
         read = read_json(file, remedy, RECORD_FIELDS, defaults=LATER_FIELDS)
         record = ProcessRecord(**read)

@@ -21,6 +21,7 @@ from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
+from research.files.existence import exists
 from research.files.json_files import NUMBER, read_json, write_json
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
@@ -126,7 +127,8 @@ class Scheduler:
         """How the last attempt ended, and the last line of its log."""
         cause = attempts[-1].root_cause
         path = run_attempt.log_path(job.folder, cause.rank)
-        lines = path.read_text().split("\n") if path.exists() else []
+        text = path.read_bytes().decode(errors="replace") if exists(path) else ""
+        lines = text.split("\n")
         last_line = lines[-2] if len(lines) > 1 else path
         return f"{attempt_log.describe_end(cause)} ({last_line})"
 
@@ -156,7 +158,7 @@ def read_handles(workdir: epath.Path) -> dict[str, str]:
     """Job id -> handle, for the jobs that ran when the driver last wrote the file."""
     path = workdir / JOBS_FILE
     remedy = "delete it: jobs that still run are then not found, and not stopped"
-    return read_json(path, remedy, values=str) if path.exists() else {}
+    return read_json(path, remedy, values=str) if exists(path) else {}
 
 
 def clear_handles(workdir: epath.Path) -> None:

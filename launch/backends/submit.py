@@ -164,7 +164,7 @@ def _write_manifests(
     for file, text in files.items():
         path = folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     print(f"{len(jobs)} {noun} in {folder}; run them with")
     for line in backend.instructions(folder):
         print(f"  {line}")

@@ -11,6 +11,6 @@ PRODUCT_FLOPS = 2 * PRODUCT_SIZE**3
 def processor_name() -> str:
     """The processor's model name, if Linux reports it."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor() or platform.machine()

@@ -87,7 +87,7 @@ def load_claims(folder: Path) -> dict[str, Claim]:
     claims = {}
     for file in sorted(folder.glob("*.toml")):
         try:
-            content = tomllib.loads(file.read_text())
+            content = tomllib.loads(file.read_text("utf-8"))
             for name, entry in content["claims"].items():
                 claim = _claim(f"{file.stem}.{name}", content, entry)
                 claims[claim.id] = claim

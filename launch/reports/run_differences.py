@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from research.errors import UserError
+from research.files.existence import exists
 from research.files.json_files import read_json
 from research.run.identity import flatten, read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
@@ -97,10 +98,10 @@ def read_run(path: str) -> Run:
       UserError: it is not a run, or a file in it is damaged.
     """
     workdir = epath.Path(path)
-    if not (workdir / "config.json").exists():
+    if not exists(workdir / "config.json"):
         raise UserError(f"RUN={path} is no run: it has no config.json")
     origin = {}
-    if (workdir / "provenance.json").exists():
+    if exists(workdir / "provenance.json"):
         origin = read_json(workdir / "provenance.json", "delete it")
     config = flatten(read_run_config(workdir))
     origin.pop("command", None)  # its keys are in the config

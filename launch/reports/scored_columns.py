@@ -1,7 +1,7 @@
 """Columns from the scores that `launch.score` wrote for pretrained networks."""
 
 import functools
-import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +9,29 @@ import numpy as np
 from launch.reports.result_columns import PRETRAINING
 from launch.reports.tables import Column
 from launch.sweeps.trial import Trial
+from research.errors import UserError
 from research.evaluation.score_tables import credit
+from research.files.existence import exists, files_in
+from research.files.json_files import (
+    NUMBER,
+    check_object,
+    read_json,
+    read_json_lines,
+)
+
+SCORES = "scores.jsonl"
+INTERVAL = ("value", "low", "high")
+REMEDY = "delete its folder and run launch.score again"
 
 
 def score_folders(trial: Trial, task: str) -> list[Path]:
     """The folders that `launch.score --task=TASK` wrote for a run with its unchanged
     config, sorted by step."""
-    files = trial.folder.glob(f"evaluations/{task}-*/scores.jsonl")
-    folders = [file.parent for file in files]
-    own = (f for f in folders if "." not in f.name.rpartition("-")[2])
-    return sorted(own, key=lambda folder: int(folder.name.split("-")[-2]))
+    folders = files_in(trial.folder / "evaluations", "")
+    own = re.compile(rf"{re.escape(task)}-.*-(\d+)-[^-.]*")
+    found = {folder: own.fullmatch(folder.name) for folder in folders}
+    scored = {f: name[1] for f, name in found.items() if name and exists(f / SCORES)}
+    return sorted(scored, key=lambda folder: int(scored[folder]))
 
 
 def is_scored(trial: Trial, task: str) -> bool:
@@ -29,22 +42,35 @@ def blimp(trial: Trial) -> np.ndarray | None:
     """100 for each pair whose good sentence has the higher score, 50 for a tie."""
     if not trial.gives_scores:
         return None
-    scores = score_folders(trial, "blimp")[-1] / "scores.jsonl"
-    pairs = map(json.loads, scores.read_text().splitlines())
-    return np.array(
-        [
-            100.0 * credit([each["log_prob"] for each in pair["scores"]], pair["gold"])
-            for pair in pairs
-        ]
-    )
+    path = score_folders(trial, "blimp")[-1] / SCORES
+    pairs = read_json_lines(path, {"scores": list, "gold": int})
+    try:
+        return np.array(
+            [
+                100.0 * credit([float(s["log_prob"]) for s in p["scores"]], p["gold"])
+                for p in pairs
+            ]
+        )
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error!r}); {REMEDY}") from error
 
 
 def read_cell(trial: Trial, task: str, cell: str) -> dict[str, float] | None:
     """A cell of the row for all texts: `value`, `low`, `high`; None: no such cell."""
     if not trial.gives_scores:
         return None
-    table = json.loads((score_folders(trial, task)[-1] / "table.json").read_text())
-    return table["table"]["all"].get(cell)
+    path = score_folders(trial, task)[-1] / "table.json"
+    try:
+        rows = read_json(path, REMEDY, {"table": dict})["table"]
+        check_object(rows, {"all": dict})
+        if cell in rows["all"]:
+            check_object(rows["all"], {cell: dict})
+            check_object(rows["all"][cell], dict.fromkeys(INTERVAL, NUMBER))
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is damaged ({error}); {REMEDY}") from error
+    return rows["all"].get(cell)
 
 
 def half_interval(trial: Trial, task: str, cell: str) -> float:

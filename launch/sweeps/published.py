@@ -32,7 +32,7 @@ class Published(NamedTuple):
 
 def read_published(name: str) -> Published:
     """The table of experiments/claims/NAME.toml, which `launch.claims` checks."""
-    content = tomllib.loads((FOLDER / f"{name}.toml").read_text())
+    content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
     columns = list(content["metrics"])
     return Published(
         content["source"],

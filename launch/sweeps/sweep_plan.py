@@ -14,6 +14,7 @@ from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
 from launch.sweeps.trial import Trial
 from research.errors import UserError, unknown
+from research.files.existence import exists
 from research.files.json_files import check_object, digest, read_json, write_json
 from research.run.identity import identity, neutral_values
 from research.run.workdir import check_reachable
@@ -34,7 +35,10 @@ HEADER_FIELDS = {
 }
 """The JSON type of each field of `sweep.json`; TRIAL_FIELDS has those of its trials."""
 
-REMEDY = "delete it and start the sweep again with --sweep"
+REMEDY = (
+    "start the sweep again with --sweep, which writes it anew; finished trials are kept"
+)
+OTHER_VERSION = "is of another version of this program, or was edited"
 
 
 Item = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], tuple[str, str]]
@@ -155,7 +159,7 @@ def read_plan(workdir: epath.PathLike) -> list[Trial]:
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
+            f"{workdir}/sweep.json {OTHER_VERSION} ({error}); {REMEDY}"
         ) from error
     return list(trials.values())
 
@@ -180,18 +184,23 @@ def read_tasks(workdir: epath.PathLike) -> dict[str, Task]:
         return {name: Task(**fields) for name, fields in tasks.items()}
     except (AttributeError, TypeError) as error:
         raise UserError(
-            f"{workdir}/sweep.json is damaged ({error}); {REMEDY}"
+            f"{workdir}/sweep.json {OTHER_VERSION} ({error}); {REMEDY}"
         ) from None
 
 
 def _read(workdir: epath.PathLike, fields: Mapping[str, Any]) -> dict[str, Any]:
     path = absolute_path(workdir) / "sweep.json"
     check_reachable(path)
-    if not path.exists():
+    if not exists(path):
         raise UserError(
             f"{workdir} holds no sweep (sweep.json): launch.sweep --workdir={workdir}"
         )
-    return read_json(path, REMEDY, fields)
+    content = read_json(path, REMEDY)
+    try:
+        check_object(content, fields)
+    except ValueError as error:
+        raise UserError(f"{path} {OTHER_VERSION} ({error}); {REMEDY}") from error
+    return content
 
 
 def _is_required(function: Any, name: str) -> bool:

@@ -37,7 +37,7 @@ def load_tasks(path: str) -> dict[str, Task]:
     if not Path(path).is_file():
         raise UserError(f"--tasks={path}: no such file; docs/tables.md shows one")
     try:
-        content = tomllib.loads(Path(path).read_text())
+        content = tomllib.loads(Path(path).read_text("utf-8"))
         return {name: _task(name, entry, path) for name, entry in content.items()}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"--tasks={path} is no TOML ({error})") from error

@@ -14,6 +14,7 @@ from launch.cli import NON_FINITE
 from launch.config import load_config, start_keys
 from research.errors import UserError
 from research.evaluation.learning import knows_no_context
+from research.files.existence import exists
 from research.objectives import Objective, config_objective
 from research.run.metric_writer import latest_metrics, read_metrics
 from research.run.workdir import fixed_keys, read_result
@@ -63,7 +64,7 @@ class Trial:
 
     @property
     def done(self) -> bool:
-        return (self.folder / "result.json").exists()
+        return exists(self.folder / "result.json")
 
     @property
     def diverged(self) -> bool:

@@ -16,6 +16,7 @@ from etils import epath
 from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
+from research.files.existence import exists
 from research.moving_average import exchange_average
 from research.parameter_names import current_name, earlier_name, rename_keys
 from research.step import State
@@ -227,6 +228,11 @@ class Checkpoints:
         except Exception as error:
             if not (reason := _write_error(error)):
                 raise
+            if reason == os.strerror(errno.ENOENT):
+                raise UserError(
+                    f"{self.folder} was moved or deleted while the run wrote it: "
+                    f"step {self.saving} is not saved"
+                ) from error
             last = self.latest()
             kept = "none is saved" if last is None else f"step {last} is saved"
             raise UserError(
@@ -260,7 +266,7 @@ def _write_error(error: BaseException | None) -> str:
 
 def _saved_steps(folder: epath.Path) -> list[int]:
     """Steps of the folders with a final name, newest first."""
-    if not folder.exists():
+    if not exists(folder):
         return []
     steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
     return sorted(steps, reverse=True)

@@ -20,6 +20,7 @@ from research.checkpoints.huggingface import restore as huggingface
 from research.distributed import processes
 from research.errors import UserError
 from research.files import checksums
+from research.files.existence import exists
 from research.files.json_files import read_json
 from research.parameter_names import current_name, rename_keys
 
@@ -263,7 +264,7 @@ def find_checkpoint(
     path = epath.Path(source).expanduser().resolve()
     if step := _best_step(path):
         source = path = path / FOLDER / str(step)
-    if (path / "params").exists():
+    if exists(path / "params"):
         if damage := checksums.find_damage(path):
             raise UserError(f"{flag}={source} is damaged: {damage}")
         return path
@@ -281,7 +282,7 @@ def find_checkpoint(
 
 def _best_step(workdir: epath.Path) -> int:
     """The step that result.json names as the best; 0 if there is none."""
-    if not (workdir / "result.json").exists():
+    if not exists(workdir / "result.json"):
         return 0
     remedy = "delete it: the command of the run makes it again"
     defaults = {"best_step": 0}  # of results of earlier versions

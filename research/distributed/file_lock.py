@@ -25,7 +25,7 @@ def file_lock(
     Yields:
       the open lock file; None if another process holds the lock and `wait` is false.
     """
-    with open(path, "a+") as file:
+    with open(path, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -41,7 +41,7 @@ def file_lock(
 def is_locked(path: str | os.PathLike) -> bool:
     """Whether a process holds the lock; false where the lock file does not exist."""
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

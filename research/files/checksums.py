@@ -9,6 +9,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
+from research.files.existence import exists
 
 CHECKSUMS_FILE = "checksums.json"
 UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
@@ -24,18 +25,18 @@ def write_checksums(folder: epath.Path) -> None:
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         checksums = pool.map(lambda name: _size_and_hash(folder / name), names)
         text = json.dumps(dict(zip(names, checksums, strict=True)), indent=1)
-    (folder / CHECKSUMS_FILE).write_text(text + "\n")
+    (folder / CHECKSUMS_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def has_checksums(folder: epath.Path) -> bool:
     """Whether the folder was written completely: the checksums come last."""
-    return (folder / CHECKSUMS_FILE).exists()
+    return exists(folder / CHECKSUMS_FILE)
 
 
 def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
-        known = json.loads((folder / CHECKSUMS_FILE).read_text())
+        known = json.loads((folder / CHECKSUMS_FILE).read_text("utf-8"))
         sizes = {name: int(size) for name, (size, _) in known.items()}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         sizes = {}

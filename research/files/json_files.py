@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
+from research.files.existence import exists
 from research.files.output_files import replace_text
 
 NUMBER = (int, float)
@@ -124,7 +125,7 @@ def read_json_lines(
       UserError: another line is not such an object.
     """
     path = epath.Path(path)
-    *lines, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    *lines, _ = path.read_bytes().split(b"\n") if exists(path) else [b""]
     objects = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -74,9 +74,11 @@ def replace_bytes(path: epath.PathLike, content: bytes) -> None:
             with open(temporary, "xb") as file:
                 file.write(content)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # names the file, and not the one beside it
+            error.filename = os.fspath(path)
         raise
 
 
@@ -86,14 +88,22 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     Args:
       path: it does not exist, or is an empty folder.
+
+    Raises:
+      UserError: it cannot be written; says why.
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    unfinished.mkdir()
     try:
+        unfinished.mkdir()
         yield unfinished
         os.replace(unfinished, path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(unfinished, ignore_errors=True)
+        own = str(unfinished)
+        if isinstance(error, OSError) and str(error.filename or own).startswith(own):
+            raise UserError(
+                f"{path} cannot be written ({error.strerror or error})"
+            ) from error
         raise

@@ -1,6 +1,6 @@
 """Writes a run in Hugging Face's layout: network, tokenizer and model card."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ SHARED_WITH_GENERATOR = {
 
 def export_run(
     workdir: epath.PathLike, to: epath.PathLike, *, all_steps: bool = False
-) -> Iterator[str]:
+) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
     A run of ELECTRA becomes two folders, one for each network.
@@ -49,29 +49,38 @@ def export_run(
     Args:
       all_steps: every checkpoint is exported, each to a folder step_N in `to`.
 
-    Yields:
+    The folder appears once all is written.
+
+    Returns:
       lines for the user: which class loads the model, and which parameters are left
       out since the class does not have them.
 
     Raises:
-      UserError: there is no run, or Hugging Face has no such network.
+      UserError: there is no run, Hugging Face has no such network, or `to` cannot be
+        written.
     """
     workdir, to = epath.Path(workdir).expanduser(), Path(to).expanduser()
     config = read_run_config(workdir)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
-    if not all_steps:
-        yield from _export(workdir, run_checkpoint(workdir), to, config)
-        return
-    folder = workdir / FOLDER
-    for step in finished_steps(folder):
-        yield from _export(workdir, folder / str(step), to / f"step_{step}", config)
+    checkpoints = {"": run_checkpoint(workdir)}
+    if all_steps:
+        folder = workdir / FOLDER
+        steps = finished_steps(folder)
+        checkpoints = {f"step_{step}": folder / str(step) for step in steps}
+    lines = []
+    with new_folder(to) as unfinished:
+        for name, checkpoint in checkpoints.items():
+            exported = _export(workdir, checkpoint, unfinished / name, config)
+            for part, (first, *others) in exported.items():
+                lines += [f"{to / name / part}: {first}", *others]
+    return lines
 
 
 def _export(
     workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
-) -> list[str]:
-    """Writes the networks of a checkpoint; the folder appears once it is complete."""
+) -> dict[str, list[str]]:
+    """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
     leaves = jax.tree_util.tree_flatten_with_path(saved["params"])[0]
     params = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
@@ -80,21 +89,18 @@ def _export(
     options = networks.from_config(config["model"])
     if options.name != "transformer":
         raise UserError(f"Hugging Face has no architecture of an {options.name}")
-    parts, lines = exported_networks(config, options, params, vocabulary), []
-    with new_folder(to) as unfinished:
-        for part, network in parts.items():
-            folder = unfinished / part
-            first, *others = write_network(folder, network, start_ids(network))
-            lines += [f"{to / part}: {first}", *others]
-            write_tokenizer(
-                folder,
-                vocabulary,
-                layout=network.options.text_layout(network.pattern),
-                max_length=data["length"],
-            )
-            (folder / CARD).write_text(
-                model_card(workdir, config, saved["facts"]), encoding="utf-8"
-            )
+    lines, parts = {}, exported_networks(config, options, params, vocabulary)
+    for part, network in parts.items():
+        lines[part] = write_network(to / part, network, start_ids(network))
+        write_tokenizer(
+            to / part,
+            vocabulary,
+            layout=network.options.text_layout(network.pattern),
+            max_length=data["length"],
+        )
+        (to / part / CARD).write_text(
+            model_card(workdir, config, saved["facts"]), encoding="utf-8"
+        )
     return lines
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError, unknown
+from research.files.existence import exists
 from research.files.json_files import parse_json, read_json
 from research.parameter_names import NAME_KEYS, earlier_name
 from research.parts import default_of, section_fields
@@ -122,7 +123,7 @@ def read_run_config(workdir: epath.Path) -> dict[str, Any]:
         is not known.
     """
     path = workdir / CONFIG_FILE
-    if not path.exists():
+    if not exists(path):
         raise UserError(f"--workdir={workdir} is no run: it has no config.json")
     return complete_config(read_json(path, "train the run again"), path)
 

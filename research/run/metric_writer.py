@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from etils import epath
 
+from research.errors import UserError
+from research.files.existence import exists
 from research.files.json_files import NUMBER, read_json_lines
 from research.files.output_files import replace_text
 
@@ -86,6 +89,28 @@ class MetricWriter:
         if self.files:
             self._append(SPEED_FILE, {"step": step} | dict(values))
 
+    def check_in_place(self) -> None:
+        """Checks that the open files are still those of the folder.
+
+        Else what is written to them, and what is written to the folder's path, would be
+        in two places.
+
+        Raises:
+          UserError: the folder, or one of the files, was moved or deleted.
+        """
+        if "://" in str(self.folder):
+            return
+        for name, file in self.files.items():
+            path = self.folder / name
+            if not (
+                exists(path) and os.path.samestat(*map(os.stat, (path, file.fileno())))
+            ):
+                raise UserError(
+                    f"{path} was moved, deleted or replaced while the run wrote it: "
+                    "the run has ended; what was moved can be brought back, and then "
+                    "goes on from its newest checkpoint"
+                )
+
     def close(self) -> None:
         for file in self.files.values():
             file.close()
@@ -97,10 +122,11 @@ class MetricWriter:
         path = self.folder / name
         lines = [line for line in _read_lines(path) if line["step"] <= step]
         replace_text(path, "".join(json.dumps(line) + "\n" for line in lines))
-        self.files[name] = path.open("a")
+        self.files[name] = path.open("a", encoding="utf-8")
         return lines
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
+        self.check_in_place()
         with _name_path_in_errors(self.folder / name):
             self.files[name].write(json.dumps(line) + "\n")
             self.files[name].flush()

@@ -12,6 +12,7 @@ from etils import epath
 from research.distributed import processes
 from research.distributed.file_lock import file_lock
 from research.errors import UserError
+from research.files.existence import exists
 from research.files.json_files import digest, read_json, write_json
 from research.run.claim_file import hold_claim
 from research.run.identity import complete_config, flatten, identity
@@ -46,11 +47,11 @@ def open_workdir(workdir: epath.Path, config: dict) -> Iterator[dict[str, Any] |
       UserError: it cannot be made, is of another config, or another run writes it.
     """
     check_reachable(workdir)
-    if (workdir / "config.json").exists():
+    if exists(workdir / "config.json"):
         remedy = "give another --workdir, or delete it: the next start makes it again"
         old = read_json(workdir / "config.json", remedy)
         check_same_config(workdir, old, config)
-    if processes.broadcast_from_process_0((workdir / "result.json").exists()):
+    if processes.broadcast_from_process_0(exists(workdir / "result.json")):
         processes.print_from_process_0(f"{workdir} has its result already")
         yield read_result(workdir)
         return
@@ -84,9 +85,10 @@ def lock_workdir(workdir: epath.Path) -> Iterator[None]:
     path = workdir / LOCK_FILE
     with file_lock(path, wait=False) as file:
         if file is None:
+            holder = path.read_text("utf-8").strip()
             raise UserError(
-                f"another run writes {workdir} ({path.read_text().strip()}); stop it "
-                "or give another --workdir"
+                f"another run writes {workdir} ({holder}); stop it or give another "
+                "--workdir"
             )
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n")

@@ -1,6 +1,7 @@
 """Outputs appear whole, and nothing that a path happens to name is destroyed."""
 
 import os
+import resource
 import stat
 import threading
 
@@ -69,6 +70,18 @@ def test_a_full_disk_keeps_what_was_there(tmp_path, monkeypatch):
         replace_text(path, "after")
     assert path.read_text() == "before"
     assert [each.name for each in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_an_error_names_the_file_and_not_the_one_beside_it(tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as full:
+            replace_text(tmp_path / "report.md", "x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert full.value.filename == f"{tmp_path}/report.md"
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):

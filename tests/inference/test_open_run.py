@@ -86,7 +86,7 @@ def test_a_vector_is_of_its_text_alone(tmp_path):
 
 def test_an_exported_run_is_opened_alike(run, tmp_path):
     """The same vectors, scores and fillings of both."""
-    list(export_run(run, tmp_path / "to"))
+    export_run(run, tmp_path / "to")
     own, exported = open_run(run), open_run(f"hf:{tmp_path / 'to'}")
     np.testing.assert_allclose(exported.encode(TEXTS), own.encode(TEXTS), atol=1e-6)
     scores = [[s.log_prob for s in m.score(TEXTS[:2])] for m in (own, exported)]

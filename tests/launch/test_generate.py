@@ -6,8 +6,10 @@ import json
 import pytest
 
 from launch.cli import DONE, MISTAKE, main
-from launch.generate import parser, run
+from launch.generate import _prompts, parser, run
+from research.data.corpora.files import read_texts
 from research.data.tokenizers.vocabulary import load_vocabulary
+from research.errors import UserError
 from research.generation.options import Options
 from research.generation.text import (
     decode_after,
@@ -53,10 +55,22 @@ def test_texts_are_those_of_the_library_on_one_device(
         scores = [text["score"] for text in line["texts"]]
         assert scores == pytest.approx([text.score for text in texts], rel=1e-4)
     capsys.readouterr()
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(PROMPTS) + "\n"))
+    lines = io.BytesIO("".join(f"{prompt}\n" for prompt in PROMPTS).encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
     assert generate(*flags) == DONE
     printed = capsys.readouterr().out.splitlines()
     assert printed == [texts[0].text for texts in expected]
+
+
+def test_lines_of_standard_input_are_those_of_a_file(folder, tmp_path, monkeypatch):
+    lines = "the old\u2028stone\x0cby\x85a\n\n small river \r\nend".encode()
+    (tmp_path / "lines.txt").write_bytes(lines)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "latin-1"))
+    texts = _prompts(parser().parse_args(["--workdir=x"]))
+    assert texts == read_texts(tmp_path / "lines.txt") and len(texts) == 4
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
+    with pytest.raises(UserError, match="standard input:2: not UTF-8"):
+        _prompts(parser().parse_args(["--workdir=x"]))
 
 
 def test_sentinels_and_the_space_before_a_text_are_spelled(folder):

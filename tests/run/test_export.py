@@ -1,6 +1,7 @@
 """A run is exported as networks, tokenizers and cards, and starts another run."""
 
 import json
+import resource
 import shutil
 
 import jax
@@ -29,7 +30,7 @@ def electra(folder):
 
 def test_electra_becomes_two_networks_that_start_another_run(electra, tmp_path):
     workdir, state, vocabulary = electra
-    lines = list(export_run(workdir, tmp_path / "to"))
+    lines = export_run(workdir, tmp_path / "to")
     assert "discriminator: ElectraForPreTraining" in lines[0]
     assert "generator: ElectraForMaskedLM" in lines[1]
     assert {path.name for path in (tmp_path / "to" / "generator").iterdir()} == {
@@ -56,11 +57,23 @@ def test_electra_becomes_two_networks_that_start_another_run(electra, tmp_path):
 
 def test_the_card_says_what_made_the_model(electra, tmp_path):
     workdir, *_ = electra
-    list(export_run(workdir, tmp_path, all_steps=True))
+    export_run(workdir, tmp_path, all_steps=True)
     card = (tmp_path / "step_3" / "generator" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n---\n")
     assert "| objective | electra (" in card and "rate=0.15" in card
     assert "| fingerprint of the data | abc |" in card and "| step | 3 |" in card
+
+
+def test_a_full_disk_leaves_no_half_of_a_folder(electra, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (100, 30_000):  # not even a config.json; no weights
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(UserError, match=r"/new/to cannot be written \(.*large"):
+                export_run(electra[0], tmp_path / "new" / "to")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert not any((tmp_path / "new").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +101,7 @@ def test_what_cannot_be_exported_is_refused(electra, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     with pytest.raises(UserError, match=r"--to=.*is not an empty folder"):
-        list(export_run(electra[0], tmp_path / "full"))
+        export_run(electra[0], tmp_path / "full")
     with pytest.raises(UserError, match=r"--workdir=.* has no config\.json"):
         list(export_run(tmp_path, tmp_path / "to"))
 

@@ -1,5 +1,7 @@
 """The metric files: the same after a restart, and never read in part."""
 
+import shutil
+
 import pytest
 
 from research.errors import UserError
@@ -36,3 +38,23 @@ def test_a_json_file_is_complete_or_absent(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "result.json", {"x": object()})
     assert not (tmp_path / "result.json").exists()
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted", "replaced"])
+def test_a_folder_that_is_moved_or_deleted_ends_the_run(how, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    writer = MetricWriter(run, step=0)
+    writer.write(1, {"loss": 1.0})
+    if how == "moved":
+        run.rename(tmp_path / "elsewhere")
+    elif how == "deleted":
+        shutil.rmtree(run)
+    else:
+        (run / "new").write_bytes((run / "metrics.jsonl").read_bytes())
+        (run / "new").replace(run / "metrics.jsonl")
+    with pytest.raises(UserError, match=r"run/metrics.jsonl was moved, deleted"):
+        writer.write(2, {"loss": 1.0})
+    if how == "moved":
+        assert len(read_metrics(tmp_path / "elsewhere")) == 1
+    assert run.exists() == (how == "replaced")

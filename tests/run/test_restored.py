@@ -17,7 +17,7 @@ from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 WAYS = {
     "open_run": open_run,
     "run_checkpoint": run_checkpoint,
-    "export_run": lambda workdir: list(export_run(workdir, workdir / "exported")),
+    "export_run": lambda workdir: export_run(workdir, workdir / "exported"),
 }
 
 

@@ -134,4 +134,7 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(config, indent=2, sort_keys=True)
     (folder / CONFIG).write_text(text + "\n", "utf-8")
-    save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    try:
+        save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:  # such as a full disk
+        raise OSError(f"{WEIGHTS}: {error}") from error

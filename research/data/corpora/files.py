@@ -239,6 +239,21 @@ def read_texts(file: Path) -> list[str]:
     return [document.text for document in _parse_file(file, parse, AUTO)]
 
 
+def read_lines(stream: BinaryIO, name: str) -> list[str]:
+    """The lines of a stream, as `read_texts` reads those of a file.
+
+    Args:
+      name: what the stream is, for errors.
+
+    Raises:
+      UserError: a line is not UTF-8.
+    """
+    try:
+        return [document.text for document in parse_lines(stream, AUTO)]
+    except LineError as error:
+        raise UserError(f"{name}:{error.args[0]}: {error.args[1]}") from error
+
+
 def _parse_file(
     file: Path, parse: Callable[[BinaryIO, FileOptions], Parsed], options: FileOptions
 ) -> Iterator[Document]:

@@ -125,7 +125,7 @@ def save_batches(config: Any, data: Any, folder: epath.Path, steps: int) -> None
         "vocab": _vocab_to_json(data.vocab),
     }
     meta["digest"] = fingerprint(json.loads(json.dumps(meta)))
-    (folder / META_FILE).write_text(json.dumps(meta))
+    (folder / META_FILE).write_text(json.dumps(meta), encoding="utf-8")
 
 
 def has_saved_batches(task: str) -> bool:

@@ -87,5 +87,5 @@ def test_a_trial_without_its_parents_is_refused(sweep_file, tmp_path):
     plan = json.loads((tmp_path / "sweep.json").read_text())
     plan["trials"][1]["parents"] = {}
     (tmp_path / "sweep.json").write_text(json.dumps(plan))
-    with pytest.raises(UserError, match=r"damaged .* are not those of its config"):
+    with pytest.raises(UserError, match=r"another version .* are not those of"):
         sweep_plan.read_plan(tmp_path)

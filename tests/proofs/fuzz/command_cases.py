@@ -242,7 +242,7 @@ def replaced(*kept_names: str) -> list[Any]:
     kept = [
         mock.patch.object(jax.config, "update"),
         mock.patch(f"{train.__name__}.silence_orbax"),
-        mock.patch("sys.stdin", io.StringIO("a prompt\n")),
+        mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a prompt\n"))),
     ]
     return [*stopped, *kept]
 

@@ -1,0 +1,34 @@
+"""Whether files are there: what may not be looked at raises, and is not missing."""
+
+import os
+
+from etils import epath
+
+
+def exists(path: epath.PathLike) -> bool:
+    """Whether there is such a file or folder; a link that leads nowhere is none.
+
+    Raises:
+      OSError: that cannot be told, such as for lack of permission. `Path.exists` of
+        `epath` says false then.
+    """
+    text = os.fspath(path)
+    if "://" in text:
+        return epath.Path(text).exists()
+    try:
+        os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def files_in(folder: epath.PathLike, suffix: str) -> list[epath.Path]:
+    """The files of a folder whose names end in `suffix`, sorted; [] if it is missing.
+
+    Raises:
+      OSError: the folder cannot be read. `Path.glob` finds nothing then.
+    """
+    folder = epath.Path(folder)
+    if not exists(folder):
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))

@@ -1,0 +1,52 @@
+"""What may not be looked at is not missing."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from research.files.existence import exists, files_in
+
+LOOK = """
+import os, sys
+from launch.cli import exit_code_for
+from research.files.existence import exists, files_in
+if os.getuid() == 0:
+    os.setuid(65534)
+for look in (lambda path: exists(path + "/x.json"), lambda path: files_in(path, "")):
+    try:
+        print(look(sys.argv[1]))
+    except OSError as error:
+        print(*exit_code_for(error))
+"""
+
+
+def test_what_is_there_and_what_is_missing(tmp_path):
+    (tmp_path / "b.json").touch()
+    (tmp_path / "a.json").touch()
+    (tmp_path / "c.txt").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    assert exists(tmp_path) and exists(tmp_path / "c.txt")
+    assert not any(exists(tmp_path / name) for name in ("x", "link", "c.txt/x"))
+    assert [path.name for path in files_in(tmp_path, ".json")] == ["a.json", "b.json"]
+    assert files_in(tmp_path / "x", "") == []
+
+
+def test_without_permission_nothing_counts_as_missing(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0)
+    command = [sys.executable, "-c", LOOK, str(folder)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = output.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith("2 ") and str(folder) in line and "no permission" in line
+
+
+def test_other_errors_of_the_system_are_raised(tmp_path):
+    with pytest.raises(OSError):
+        exists(tmp_path / ("x" * 300))
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(OSError):
+        exists(os.fspath(tmp_path / "circle" / "x"))
