@@ -1,6 +1,7 @@
 """Every table of experiments/tables: its sweep plans at each scale."""
 
 import functools
+import inspect
 import json
 import math
 import tomllib
@@ -17,6 +18,7 @@ from launch.reports.table_files import load_table
 from launch.sweeps import benchmarks, budgets, finetuning, published, sweep_plan
 from launch.sweeps.scales import SCALES
 from launch.sweeps.tasks import Task
+from launch.user_code import module_at
 from research.errors import UserError
 
 FOLDER = Path(tables.__file__).parents[2] / "experiments"
@@ -37,7 +39,8 @@ QUESTIONS = Task("", KEYS | {"objective.name": "question_answering"})
 def _plan(name, scale):
     """The trials of a sweep, with one seed and one learning rate."""
     file = f"experiments/sweeps/{name}.py"
-    tasks = {} if name.startswith("objectives") else TASKS
+    takes_tasks = "tasks" in inspect.signature(module_at(file).sweep).parameters
+    tasks = TASKS if takes_tasks else {}
     return sweep_plan.make_plan(file, "runs/x", scale=scale, shared={}, tasks=tasks)
 
 
@@ -75,6 +78,15 @@ def test_every_sweep_plans_and_its_table_knows_each_trial(name, scale):
     assert sorted(shown) == sorted({trial.id for trial in trials} - first_stages)
     grid = cells.fill_table(table, trials)
     assert list(grid) == list(rows) and not cells.is_complete(grid)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sweep_of_pretrainings_alone_plans_without_tasks(name):
+    trials = _plan(name, "smoke")
+    if {trial.group for trial in trials} == {"pretraining"}:
+        file, plan = f"experiments/sweeps/{name}.py", sweep_plan.make_plan
+        alone = plan(file, "runs/x", scale="smoke", shared={}, tasks={})
+        assert [trial.id for trial in alone] == [trial.id for trial in trials]
 
 
 OURS = ("objectives", "babylm", "tasks", "chinese", "xnli")

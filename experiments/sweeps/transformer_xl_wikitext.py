@@ -7,11 +7,9 @@
 Question: how much does a larger network lower the perplexity of words and ends of
 lines? Words that a scale's vocabulary does not hold are one unknown token, which lowers
 the perplexity: numbers of other scales and texts are compared in sign alone.
-
-Departs: evaluations have rows of data.length and no largest distance, and later
-positions see more keys (docs/tables.md).
 """
 
+from experiments.sweeps.transformer_xl_enwik8 import stand_in
 from launch.sweeps import finetuning
 
 SHAPES = {  # layers, width, heads, feed-forward width
@@ -23,12 +21,12 @@ NAMES = ("model.layers", "model.width", "model.heads", "model.feedforward")
 WORDS = {"data.vocabulary": "words", "data.sentinels": 0}
 
 
-def sweep(scale, tasks):
+def sweep(scale):
     def keys(row, base):
         if scale == "paper":
             return WORDS
         shape = dict(zip(NAMES, SHAPES[scale][row], strict=True))
-        return WORDS | shape | {"objective.mem_len": base["data.length"]}
+        return WORDS | shape | stand_in(base["data.length"])
 
     sizes = {"base": "base", "large": "large"}
     name = "transformer-xl-wikitext"

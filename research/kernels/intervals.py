@@ -47,6 +47,8 @@ def sorted_intervals(
     key_segment: jax.Array,
     rank: jax.Array,
     mems_segment: jax.Array | None = None,
+    *,
+    window: int = 0,
 ) -> Intervals:
     """The intervals of arbitrary patterns, by a sort of keys and queries together.
 
@@ -57,6 +59,8 @@ def sorted_intervals(
       key_segment, rank: [B, M] int32.
       mems_segment: [B, N] int32 of mems, which precede the keys in the arrays; None:
         there are none. Queries outside padding attend to all that are not 0.
+      window: sorted mems and keys before the last of the first interval that a query
+        attends to; 0: all.
     """
     if mems_segment is not None:
         is_mem = mems_segment > 0
@@ -102,6 +106,10 @@ def sorted_intervals(
         num_mems = jnp.sum(is_mem, axis=1, keepdims=True, dtype=jnp.int32)
         stop = jnp.where(query_segment > 0, num_mems, 0)
         each.append(Interval(jnp.zeros_like(stop), stop))
+    if window:
+        first = each[0].stop - 1 - window
+        start = (jnp.minimum(jnp.maximum(x.start, first), x.stop) for x in each)
+        each = [x._replace(start=own) for x, own in zip(each, start, strict=True)]
     return Intervals(_joined(each), key_order[:, :num_keys])
 
 

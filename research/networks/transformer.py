@@ -73,6 +73,9 @@ class Network(networks.Network):
     cross_output: str = choice("shared", ("shared", "token_type"))  # the last layer of
     # attention to an encoder; token_type: one for each token type of the decoder (MASS)
     position_dropout: float = dropout_rate(0.0)  # of relative positions
+    position_dropout_unit: str = choice("position", ("position", "distance"))  # whose
+    # sines and cosines are dropped: those of a key's position, in a row; those of a
+    # distance, in all rows (Transformer-XL)
     attention_dropout: float = dropout_rate(-1.0)  # of attention weights
     feedforward_dropout: float = dropout_rate(0.0)  # inside a feed-forward layer
     residual_dropout: float = dropout_rate(-1.0)  # of what a block adds to its input
@@ -160,6 +163,11 @@ class Network(networks.Network):
                 "model.position_dropout needs model.position relative, "
                 f"not {self.position}"
             )
+        if self.position_dropout_unit == "distance" and self.position != "relative":
+            raise UserError(
+                "model.position_dropout_unit distance needs model.position relative, "
+                f"not {self.position}"
+            )
 
     def _check_attention(self):
         if self.attention != "auto" and (what := self.lacks(self.attention)):
@@ -173,6 +181,9 @@ class Network(networks.Network):
         needs = {
             "relative terms (model.position, model.token_type_encoding)": (
                 attention == "library" and self.has_relative_terms
+            ),
+            "dropout of distances (model.position_dropout_unit)": (
+                attention != "dense" and self.drops_distances
             ),
             "dropout of attention weights (model.attention_dropout)": (
                 attention == "library" and self.dropout_rate("attention") > 0
@@ -193,6 +204,12 @@ class Network(networks.Network):
     def has_relative_terms(self) -> bool:
         """Whether attention logits have terms of relative positions or token types."""
         return "relative" in (self.position, self.token_type_encoding)
+
+    @property
+    def drops_distances(self) -> bool:
+        """Whether there is dropout of distances, which only dense attention has."""
+        is_distance = self.position_dropout_unit == "distance"
+        return is_distance and self.dropout_rate("position") > 0
 
     @property
     def has_embedding_norm(self) -> bool:
@@ -273,6 +290,12 @@ class Network(networks.Network):
             raise UserError(
                 f"model.position is {self.position!r}, but mems need relative "
                 "positions; set model.position=relative"
+            )
+        if self.drops_distances and needs.pattern != "causal":
+            raise UserError(
+                "model.position_dropout_unit distance needs rows in the order of their "
+                f"positions, but the pattern of this objective is {needs.pattern}; set "
+                "model.position_dropout_unit=position"
             )
         if self.cutoffs and needs.stacks == "encoder_decoder":
             raise UserError("model.cutoffs is for networks of one stack; set it to []")

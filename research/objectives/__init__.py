@@ -147,6 +147,10 @@ class Objective(abc.ABC):
         """The objective that scores evaluations; its carry may differ."""
         return self
 
+    def evaluation_length(self, length: int) -> int:
+        """The data.length of evaluations, if training has `length`."""
+        return length
+
     def predictions(self, net: Any, batch: dict) -> dict[str, Any]:
         """The arrays [B, ...] of the predictions that `predicts` names; {} if it names
         nothing or text."""

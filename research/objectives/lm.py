@@ -63,6 +63,12 @@ class Objective(objectives.Objective):
     documents: str = choice("joined", ("joined", "apart"))  # apart: no attention across
     mem_len: int = number(0, least=0)  # positions of the mems before a row; 0: no mems
     eval_mem_len: int = number(0, least=0)  # the same in an evaluation; 0: mem_len
+    eval_length: int = number(0, least=0)  # tokens of a row of an evaluation; 0:
+    # data.length
+    eval_clamp_len: int = number(0, least=0)  # the largest distance of an evaluation,
+    # which larger ones are replaced by; 0: none
+    eval_same_length: bool = False  # in an evaluation each position attends to itself
+    # and the mem_len - 1 before it; else to all mems and to those before it
 
     family = "LM"
     reads_separators = True
@@ -76,14 +82,28 @@ class Objective(objectives.Objective):
                 "mem_len above 0 needs direction forward, prefix none and documents "
                 "joined"
             )
-        if self.eval_mem_len and not self.mem_len:
-            raise ValueError("eval_mem_len above 0 needs mem_len above 0")
+        for name, value in self._of_evaluation.items():
+            if value and not self.mem_len:
+                raise ValueError(f"{name} needs mem_len above 0")
+        if self.eval_length == 1:
+            raise ValueError("eval_length is 0 or at least 2, not 1")
+        if self.eval_same_length and (self.eval_mem_len or self.mem_len) == 1:
+            raise ValueError("eval_same_length needs mems of at least 2 positions")
+
+    @property
+    def _of_evaluation(self) -> dict[str, Any]:
+        """The fields that only evaluations read."""
+        return {k: v for k, v in vars(self).items() if k.startswith("eval_")}
 
     def for_evaluation(self) -> "Objective":
-        """The objective with `eval_mem_len` for its mems."""
-        if not self.eval_mem_len:
+        """The objective with the mems of an evaluation, and their limits."""
+        if not any(self._of_evaluation.values()):
             return self
-        return replace(self, mem_len=self.eval_mem_len, eval_mem_len=0)
+        mem_len = self.eval_mem_len or self.mem_len
+        return _Evaluation(**vars(self) | {"mem_len": mem_len})
+
+    def evaluation_length(self, length: int) -> int:
+        return self.eval_length or length
 
     @property
     def pattern(self) -> str:
@@ -129,6 +149,11 @@ class Objective(objectives.Objective):
             arrays = self._corrupt_one(direction, example, key, vocab, length)
             batch |= {prefix + name: array for name, array in arrays.items()}
         return batch
+
+    @property
+    def _mem_limits(self) -> dict[str, Any]:
+        """Arguments of `states`; training has no limits."""
+        return {}
 
     def _corrupt_one(
         self, direction, example, key, vocab, length
@@ -184,7 +209,7 @@ class Objective(objectives.Objective):
 
     def for_scoring(self) -> "Objective":
         """The objective without mems, since each text is scored alone."""
-        return replace(self, mem_len=0, eval_mem_len=0)
+        return replace(self, mem_len=0, **Objective()._of_evaluation)
 
     def prompt(self, texts: Sequence[Sequence[int]], vocab: VocabInfo) -> Prompt:
         """Texts after bos; with mems after eos, which separates documents.
@@ -203,8 +228,12 @@ class Objective(objectives.Objective):
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         stacks = "two_directions" if self.direction == "both" else "one"
-        mems = self.mem_len > 0
-        return networks.Needs(pattern=self.pattern, stacks=stacks, mems=mems)
+        return networks.Needs(
+            pattern=self.pattern,
+            stacks=stacks,
+            mems=self.mem_len > 0,
+            mem_limits=self.eval_same_length or self.eval_clamp_len > 0,
+        )
 
     def loss(self, net: Any, batch: dict, key: Any) -> tuple[dict[str, Term], Any]:
         """Terms: lm, and accuracy (not differentiated).
@@ -213,7 +242,7 @@ class Objective(objectives.Objective):
         """
         if self.mem_len:
             mems = recurrence.mems_from_carry(net, batch, self.mem_len)
-            states, mems = net.states(batch, mems=mems)
+            states, mems = net.states(batch, mems=mems, **self._mem_limits)
             length = batch["token"].shape[1]
             carry = recurrence.carry_from_mems(batch, mems, length)
             return masked_cross_entropy("lm", net.readout(states), batch), carry
@@ -230,6 +259,20 @@ class Objective(objectives.Objective):
                 coef = term.coef / len(DIRECTIONS)
                 terms[f"{direction}/{name}"] = term._replace(coef=coef)
         return terms, ()
+
+
+class _Evaluation(Objective):
+    """The objective of evaluations, whose mems have the limits of its fields."""
+
+    @property
+    def _mem_limits(self) -> dict[str, Any]:
+        if not (self.eval_same_length or self.eval_clamp_len):
+            return {}
+        limits = {"same_length": self.eval_same_length}
+        return limits | {"clamp_len": self.eval_clamp_len}
+
+    def for_evaluation(self) -> Objective:
+        return self
 
 
 def _shift_stream(

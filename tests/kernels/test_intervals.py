@@ -4,6 +4,7 @@
 
 import itertools
 from collections import defaultdict
+from functools import partial
 
 import jax
 import numpy as np
@@ -17,6 +18,8 @@ from research.kernels.intervals import (
     sorted_queries,
     tile_bounds,
 )
+from research.networks.layers.dense_attention import AttentionInputs
+from research.networks.layers.dense_attention import attention_mask as dense_mask
 from tests.testing.objective_cases import (
     CASES,
     input_groups,
@@ -95,6 +98,29 @@ def test_mems_are_one_interval_more(random_rows):
     intervals = find_intervals(query, key, mems)
     expected = np.concatenate([of_mems, mask], axis=2)
     np.testing.assert_array_equal(mask_of(intervals, MEMS + KEYS), expected)
+
+
+@pytest.mark.parametrize("window", [2, 9])
+def test_a_window_counts_mems_and_keys(window):
+    """In causal rows of one or two segments, after mems of which some are padding."""
+    random = np.random.default_rng(2)
+    mems = random.integers(0, 2, (ROWS, MEMS), dtype=np.int32)
+    ends = np.sort(random.integers(1, QUERIES + 1, (ROWS, 2, 1)), axis=1)
+    index = np.arange(QUERIES)
+    segment = np.where(index < ends[:, 0], 1, 2 * (index < ends[:, 1]))
+    group = {"segment": segment.astype(np.int32)}
+    rank = np.tile(np.arange(QUERIES, dtype=np.int32), (ROWS, 1))
+    intervals = jax.jit(partial(sorted_intervals, window=window))(
+        group["segment"], [(None, rank)], group["segment"], rank, mems
+    )
+    inputs = AttentionInputs(group, group, "causal", mems, window=window)
+    expected = np.asarray(dense_mask(inputs))
+    np.testing.assert_array_equal(mask_of(intervals, MEMS + QUERIES), expected)
+    token = np.concatenate([mems, segment], axis=1) > 0
+    place = np.cumsum(token, axis=1)
+    near = place[:, MEMS:, None] - place[:, None] <= window
+    wide = dense_mask(inputs._replace(window=0))
+    np.testing.assert_array_equal(expected, near & np.asarray(wide))
 
 
 def test_the_first_interval_has_all_that_adjoins_it(random_rows):

@@ -140,6 +140,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         **{ability: Needs(pattern=p) for p, ability in PATTERNS.items()},
         **{words: some(stacks=stack) for stack, words in STACKS.items()},
         Ability.MEMS: some(mems=True),
+        Ability.MEM_LIMITS: some(mem_limits=True),
         Ability.QUERIES: some(queries=True),
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),

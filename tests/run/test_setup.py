@@ -108,7 +108,7 @@ def test_a_length_without_room_is_refused_before_any_text_is_opened(
 
 
 def test_mems_of_an_evaluation_alone_are_refused():
-    with pytest.raises(UserError, match="eval_mem_len above 0 needs mem_len above 0"):
+    with pytest.raises(UserError, match="eval_mem_len needs mem_len above 0"):
         load_config("experiments/lm.py", {"objective.eval_mem_len": 20})
     parts = {"lm": {"mem_len": 8, "eval_mem_len": 20}}
     with pytest.raises(UserError, match="part 'lm' cannot have other mems"):

@@ -59,9 +59,11 @@ def open_text(config: Any, objective: Any) -> OpenedText:
             f"data.mixing is batches, but objective {config.objective.name} reads "
             "contiguous streams, each row one corpus; set data.mixing=rows"
         )
-    index_corpora = partial(_index_corpora, data, text_spec, vocabulary, cache)
-    train = index_corpora(loaded, data.train_split)
-    held_out = index_corpora(evaluated, data.eval_split)
+    eval_length = objective.evaluation_length(data.length)
+    index_corpora = partial(_index_corpora, data, vocabulary, cache)
+    train = index_corpora(text_spec, loaded, data.train_split)
+    eval_spec = objective.text_spec(eval_length)
+    held_out = index_corpora(eval_spec, evaluated, data.eval_split)
     labels, named = (), getattr(data, data.eval_split)
     if named and (shared := _files(loaded) & _files(evaluated)):
         print(
@@ -89,16 +91,16 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         TextSource,
         objective=objective,
         vocab=vocab,
-        length=data.length,
         seed=config.seed,
         batch_size=config.train.batch,
         dupe_factor=data.dupe_factor,
     )
     copies = _train_copies(data, text_spec, train, cache)
-    order = {"copies": copies, "mixing": data.mixing}
+    order = {"length": data.length, "copies": copies, "mixing": data.mixing}
     train_source = text_source(train, rates=rates, **order)
     train_source.check_batch_size()
-    eval_source = text_source(held_out, rates={named: 1.0} if named else rates)
+    eval_rates = {named: 1.0} if named else rates
+    eval_source = text_source(held_out, length=eval_length, rates=eval_rates)
 
     def documents() -> Iterator[Document]:
         for corpus in evaluated:
@@ -114,9 +116,9 @@ def _files(corpora: Iterable[Corpus]) -> set[Path]:
 
 def _index_corpora(
     data: Any,
-    text_spec: TextSpec,
     vocabulary: Vocabulary,
     cache: Path,
+    text_spec: TextSpec,
     corpora: list[Corpus],
     split: str,
 ) -> list[Index]:

@@ -72,7 +72,7 @@ class TextSource:
         """`indices[i]` is sampled at the rate of the i-th name in `rates`.
 
         Args:
-          length: data.length, for the objective.
+          length: data.length, for the objective; another one in some evaluations.
           batch_size: rows of a step.
           dupe_factor: epoch e has the corruption of epoch e % dupe_factor; 0: each
             epoch has its own.
@@ -198,7 +198,7 @@ class TextSource:
           shuffle: whether positions are those of the epoch's shuffled order; else they
             are those of the text.
           backward: [n] bool, rows that read a stream from its end to its start.
-          length: that the rows have; data.length unless given.
+          length: that the rows have; that of the source unless given.
         """
         example, row = self.raw_examples(
             corpus, position, epoch, step, seed=seed, shuffle=shuffle

@@ -57,6 +57,9 @@ class PreparedInputs(NamedTuple):
     def at(self, scored_BP: jax.Array) -> "PreparedInputs":
         """The inputs for only the queries at the scored positions."""
         query = jax.tree.map(lambda leaf: gather_positions(leaf, scored_BP), self.query)
+        if self.key.relative is not None and self.key.relative.distances is not None:
+            relative = query.relative._replace(index=scored_BP)
+            query = query._replace(relative=relative)
         return self._replace(query=query, mask=self.mask.at(scored_BP))
 
 
@@ -130,7 +133,13 @@ def _rotary(options: Options, inputs: AttentionInputs, theta: float) -> list[tup
 def _make_mask(options: Options, inputs: AttentionInputs) -> Any:
     """The mask of the implementation that `model.attention` chooses."""
     name = choose_attention(options)
-    if name == "dense" or inputs.start is not None:  # a few queries a call
+    if inputs.clamp_len and options.attention not in ("auto", "dense"):
+        raise UserError(
+            f"model.attention {options.attention} has no largest distance "
+            "(objective.eval_clamp_len); set model.attention to dense or auto"
+        )
+    # A cache has a few queries a call.
+    if name == "dense" or inputs.by_distance or inputs.start is not None:
         return dense_mask(inputs)
     if name == "library":
         return library_mask(inputs, implementation=library_kernel())

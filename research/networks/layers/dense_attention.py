@@ -23,8 +23,8 @@ class AttentionInputs(NamedTuple):
     Query q attends to key k only if their segments are equal and not 0 (padding). The
     pattern adds a condition: "general" that rank[k] is in an interval of q's
     (`research.batch.rank_mask`); "causal" k <= q as indices of the arrays; "full" none.
-    Every query outside padding also attends to all mems
-    outside padding, which come before the other keys.
+    Every query outside padding also attends to all mems outside padding, which come
+    before the other keys, but to those within the window alone if there is one.
     """
 
     query: Mapping[str, jax.Array]  # some of a batch's input arrays, [B, L] each
@@ -34,8 +34,11 @@ class AttentionInputs(NamedTuple):
     bias_table: jax.Array | None = None  # [R, H], T5's relative bias
     start: jax.Array | None = None  # [] int32: index of the first query among the keys,
     # which are the slots of a cache; None: 0, and there is no cache
-    window: int = 0  # keys to each side that a query attends to, in the order of the
-    # arrays without padding; 0: all. 0 with the general pattern
+    window: int = 0  # mems and keys to each side that a query attends to, in the order
+    # of the arrays without padding; 0: all. 0 with the general pattern
+    by_distance: bool = False  # relative positions are a table of distances, which a
+    # causal row and its mems have by their indices
+    clamp_len: int = 0  # the largest distance of that table; 0: none
 
 
 class DenseMask(NamedTuple):
@@ -80,21 +83,22 @@ def attention_mask(inputs: AttentionInputs) -> jax.Array:
         query_index += 0 if inputs.start is None else inputs.start
         key_index = jax.lax.broadcasted_iota(jnp.int32, mask_BLM.shape, 2)
         mask_BLM &= key_index <= query_index
-    if inputs.window:
-        mask_BLM &= _window_mask(inputs)
     if inputs.mems_segment is not None:
         mems = (query["segment"] > 0)[:, :, None] & (inputs.mems_segment > 0)[:, None]
         mask_BLM = jnp.concatenate([mems, mask_BLM], axis=-1)
-    return mask_BLM
+    return mask_BLM & _window_mask(inputs) if inputs.window else mask_BLM
 
 
 def _window_mask(inputs: AttentionInputs) -> jax.Array:
-    """[B, L, M] bool: query and key are at most `window` tokens apart."""
-    is_token_BM = inputs.key["segment"] > 0
-    place_BM = place_BL = jnp.cumsum(is_token_BM, axis=1, dtype=jnp.int32)
-    if inputs.start is not None:
+    """[B, L, N + M] bool: query and key are at most `window` tokens apart."""
+    segment, start = inputs.key["segment"], inputs.start
+    if inputs.mems_segment is not None:
+        segment = jnp.concatenate([inputs.mems_segment, segment], axis=1)
+        start = inputs.mems_segment.shape[1]
+    place_BM = place_BL = jnp.cumsum(segment > 0, axis=1, dtype=jnp.int32)
+    if start is not None:
         length = inputs.query["segment"].shape[1]
-        place_BL = jax.lax.dynamic_slice_in_dim(place_BM, inputs.start, length, axis=1)
+        place_BL = jax.lax.dynamic_slice_in_dim(place_BM, start, length, axis=1)
     return jnp.abs(place_BM[:, None, :] - place_BL[:, :, None]) <= inputs.window
 
 
@@ -117,19 +121,21 @@ def dense_attention(
     value_BMHK: jax.Array,
     mask: DenseMask,
     *,
-    relative: tuple[jax.Array, jax.Array] | None = None,
+    relative: tuple[jax.Array, jax.Array] | jax.Array | None = None,
     drop: Callable[[jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """[B, L, H, K]: softmax attention in float32; a query without keys outputs 0.
 
     Args:
       query_BLHK: already scaled.
-      relative: optional factors q_rel [B, L, H, F] and k_rel [B, M, F] of extra logits
-        q_rel @ k_rel; no gradient flows to k_rel.
+      relative: optional extra logits [B, H, L, M]; or their factors q_rel [B, L, H, F]
+        and k_rel [B, M, F] of q_rel @ k_rel, where no gradient flows to k_rel.
       drop: dropout of the probabilities [B, H, L, M]; None: no dropout.
     """
     states = (query_BLHK, key_BMHK, value_BMHK)
     query, key, value = (jnp.moveaxis(state, 2, 1) for state in states)
+    if isinstance(relative, jax.Array):
+        mask, relative = mask._replace(bias=mask.bias + relative), None
     if relative is not None:
         relative = jnp.moveaxis(relative[0], 2, 1), relative[1]
     if drop is None:

@@ -147,7 +147,7 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
     if is_self and pattern != "general" and mems_segment is None:
         causal = pattern == "causal"
         return run_intervals(key["segment"], causal=causal, window=inputs.window)
-    assert not inputs.window, "windows of sorted keys and of mems are refused"
+    assert not inputs.window or pattern == "causal", "windows are in array order"
     if pattern == "general":
         ranks, rank = [(query.get("low"), query["reach"])], key["rank"]
         if "reach2" in query:
@@ -159,7 +159,14 @@ def key_intervals(inputs: AttentionInputs) -> Intervals:
             for x in (query, key)
         )
         ranks = [(None, reach)]
-    return sorted_intervals(query["segment"], ranks, key["segment"], rank, mems_segment)
+    return sorted_intervals(
+        query["segment"],
+        ranks,
+        key["segment"],
+        rank,
+        mems_segment,
+        window=inputs.window,
+    )
 
 
 def scored_intervals(intervals: Intervals, scored_BP: jax.Array) -> Intervals:

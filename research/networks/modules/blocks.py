@@ -43,6 +43,8 @@ class Mems(NamedTuple):
 
     state: jax.Array  # [B, layers, N, D]
     segment: jax.Array  # [B, N]; 0: no query attends to it
+    same_length: bool = False  # a query attends to itself and the N - 1 before it
+    clamp_len: int = 0  # the largest distance; 0: none
 
 
 class Encoded(NamedTuple):
@@ -271,20 +273,32 @@ class Stack(Module):
         query = input_group(group)
         key = {name: array[:, :num_keys] for name, array in query.items()}
         mems_segment = start = None
+        window = clamp_len = 0
         if mems is not None:
-            mems_segment = mems.segment
+            mems_segment, clamp_len = mems.segment, mems.clamp_len
+            window = mems_segment.shape[1] - 1 if mems.same_length else 0
+        drops = options.drops_distances and self.has_rng("dropout")
         if cache is not None:
             key, start = cache.group, cache.used
         inputs = AttentionInputs(
-            query, key, pattern or self.pattern, mems_segment, bias_table, start
+            query,
+            key,
+            pattern or self.pattern,
+            mems_segment,
+            bias_table,
+            start,
+            window,
+            by_distance=drops or clamp_len > 0,
+            clamp_len=clamp_len,
         )
         prepared = prepare(options, inputs)
         if options.shared_relative_biases:
             prepared = prepared._replace(relative_biases=relative_biases(self))
         if options.position == "relative":
             relative = prepared.key.relative
-            sinusoids = dropout(self, relative.sinusoids, "position")
-            relative = relative._replace(sinusoids=sinusoids)
+            name = "distances" if inputs.by_distance else "sinusoids"
+            dropped = dropout(self, getattr(relative, name), "position")
+            relative = relative._replace(**{name: dropped})
             prepared = prepared._replace(key=prepared.key._replace(relative=relative))
         if not self._has_window.any():
             return prepared, None

@@ -19,6 +19,7 @@ class Ability(enum.StrEnum):
     CAUSAL = "causal attention"
     GENERAL = "attention by rank and reach"
     MEMS = "mems of the row before"
+    MEM_LIMITS = "limits of distances to mems"
     QUERIES = "queries that are no keys"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
@@ -53,6 +54,7 @@ class Needs:
       heads: the layers of each named head.
       token_types: number of token types in the arrays; 0: token types are not used.
       mems: rows continue from step to step, and a row reads mems of the previous one.
+      mem_limits: `states` is called with `same_length` or `clamp_len`.
       queries: the last positions are queries that are not keys.
       boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
         is not called.
@@ -68,6 +70,7 @@ class Needs:
     heads: Mapping[str, HeadSpec] = dataclasses.field(default_factory=dict)
     token_types: int = 0
     mems: bool = False
+    mem_limits: bool = False
     queries: bool = False
     boundary_offsets: int = 0
     features: str = "last"
@@ -82,6 +85,7 @@ class Needs:
             Ability[self.pattern.upper()]: True,
             STACKS[self.stacks]: self.stacks != "one",
             Ability.MEMS: self.mems,
+            Ability.MEM_LIMITS: self.mem_limits,
             Ability.QUERIES: self.queries,
             Ability.BOUNDARIES: self.boundary_offsets > 0,
             Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
@@ -113,7 +117,7 @@ def _merge(name: str, values: list[Any]) -> Any:
             return "general"
         case "heads":
             return _merge_heads(values)
-        case "transform" | "mems" | "queries":
+        case "transform" | "mems" | "mem_limits" | "queries":
             return True
         case "token_types":
             return max(values)

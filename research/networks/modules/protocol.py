@@ -70,6 +70,8 @@ class BoundNetwork(Protocol):
         mems: Mapping[str, jax.Array] | None = None,
         reuse_len: int | None = None,
         cache: Cache | None = None,
+        same_length: bool = False,
+        clamp_len: int = 0,
     ) -> Any:
         """States [B, L, D]; that of a query depends only on the keys it attends to.
 
@@ -88,6 +90,9 @@ class BoundNetwork(Protocol):
           reuse_len: number of positions that may become mems; None: all keys.
           cache: `empty_cache`, or what the previous call returned. The states are the
             same as if the text were read at once.
+          same_length, clamp_len: with mems of N positions and `Needs.mem_limits`, a
+            query attends to itself and the N - 1 tokens before it, in place of all; the
+            distance that larger ones are replaced by, 0: none.
         """
 
     def features(self, group: Group, scored: jax.Array | None = None) -> jax.Array:

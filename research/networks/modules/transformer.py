@@ -93,6 +93,8 @@ class Transformer(nn.Module):
         reuse_len: int | None = None,
         cache: Cache | None = None,
         with_inputs: bool = False,
+        same_length: bool = False,
+        clamp_len: int = 0,
     ) -> Any:
         """States [B, L, D] of a group of arrays [B, L].
 
@@ -117,6 +119,9 @@ class Transformer(nn.Module):
           cache: `empty_cache`, or what the previous call returned.
           with_inputs: without mems and cache, return a pair: the states, and the inputs
             [layers, B, L, D] of all blocks.
+          same_length: with N mems, a query attends to itself and to the N - 1 tokens
+            before it, in place of all.
+          clamp_len: with mems, the distance that larger ones are replaced by; 0: none.
         """
         token, embedding = self.embeddings()
         rows, length = group["token"].shape
@@ -135,7 +140,8 @@ class Transformer(nn.Module):
         segment, stop = mems["segment"], reuse_len or length
         start = max(0, stop - segment.shape[1])
         num_new = stop - start
-        states, inputs = stack(mems=Mems(state, segment), memorize=(start, stop))
+        mems = Mems(state, segment, same_length, clamp_len)
+        states, inputs = stack(mems=mems, memorize=(start, stop))
         segment = jnp.concatenate([segment, group["segment"][:, start:stop]], 1)
         state = jnp.concatenate([state, inputs], 2)
         return states, {"state": state[:, :, num_new:], "segment": segment[:, num_new:]}

@@ -9,8 +9,8 @@ import random
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
-import jax.numpy as jnp
 import numpy as np
 
 from research import objectives
@@ -19,10 +19,12 @@ from research.data.corpora.corpus import sampling_rates
 from research.data.pipeline import open_data
 from research.data.units.packing.sentences import find_sentences
 from research.errors import UserError
+from research.networks.layers.dense import dropout
+from research.networks.modules import blocks
 from research.run.schedule import make_schedule
 from tests.fidelity import table
 from tests.fidelity.guards.batches import length_of, objective_with, parts_of
-from tests.fidelity.guards.networks import same, small
+from tests.fidelity.guards.networks import small
 from tests.fidelity.guards.registry import guard, phrase
 from tests.fidelity.our_batches import VOCAB, full_rows, objective_of
 from tests.fidelity.table import System
@@ -382,50 +384,34 @@ def phrases_and_entities(system: System):
     return "unknown"
 
 
-@guard("tokens of a row of an evaluation")
-def evaluation_length(system: System):
-    return length_of(system)
-
-
-@guard("largest distance of an evaluation")
-def largest_distance(system: System):
-    """Whether the model has a key for it."""
-    model = system.config(system.sizes[0]).model
-    return phrase({"none": not any("clamp" in key for key in model)})
+@guard("rows of an evaluation")
+def evaluation_rows(system: System):
+    """Of a batch, which read as many streams."""
+    own = opened(system.name)
+    size = len(next(own.data.eval.evaluation())["token"])
+    assert own.data.eval.source.contiguous
+    return phrase({"train.batch": size == own.config.train.batch})
 
 
 @guard("dropout of relative positions")
 def relative_dropout(system: System):
-    """Of two rows with the same tokens: whether dropout makes their states differ."""
-    own = small(system.name).with_options(
-        position_dropout=0.5,
-        embedding_dropout=0.0,
-        attention_dropout=0.0,
-        feedforward_dropout=0.0,
-        residual_dropout=0.0,
-        output_dropout=0.0,
-    )
+    """By the shape of what is dropped."""
+    own, shapes = small(system.name).with_options(position_dropout=0.5), set()
+
+    def recorded(module, x, place):
+        if place == "position":
+            shapes.add(x.shape)
+        return dropout(module, x, place)
+
     names = ("token", "position", "segment", "token_type", "rank", "reach")
-    group = {n: jnp.tile(own.batch[n][:1], (2, 1)) for n in names}
-    x = own.run(lambda net: net.states(group), dropout=True)
-    differ = not same(x[0], x[1])
+    group = {name: own.batch[name] for name in names}
+    with mock.patch.object(blocks, "dropout", recorded):
+        own.run(lambda net: net.states(group), dropout=True)
+    (shape,), (rows, num_keys) = shapes, group["token"].shape
     return phrase(
         {
-            "of a distance, shared by the batch": not differ,
-            "of a key's position": differ,
-        }
-    )
-
-
-@guard("keys of a position of an evaluation")
-def evaluation_keys(system: System):
-    """Of the first and last position of a row with mems: how many keys each has."""
-    own = small(system.name)
-    rank, reach = (np.asarray(own.batch[n][0]) for n in ("rank", "reach"))
-    count = (rank[None] <= reach[:, None]).sum(axis=1)
-    return phrase(
-        {
-            "as many for each": count[0] == count[-1],
-            "more for later positions": count[0] < count[-1],
+            "of a distance, shared by the batch": len(shape) == 2,
+            "of a distance, in each row": len(shape) == 3 and shape[1] > num_keys,
+            "of a key's position": shape[:2] == (rows, num_keys),
         }
     )

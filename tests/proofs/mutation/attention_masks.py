@@ -16,12 +16,107 @@ TEST_UNILM = "tests/objectives/test_unilm.py"
 TEST_RECURRENCE = "tests/objectives/inputs/test_recurrence.py"
 TEST_BATCH = "tests/test_batch.py"
 TEST_WINDOWS = "tests/networks/test_windows.py"
+TEST_LIMITS = "tests/networks/test_mem_limits.py"
+TEST_EVAL_LENGTH = "tests/evaluation/test_eval_length.py"
 
 BATCH = "research/batch.py"
 ATTENTION = "research/networks/layers/attention.py"
 DENSE_ATTENTION = "research/networks/layers/dense_attention.py"
+RELATIVE = "research/networks/layers/relative.py"
+BLOCKS = "research/networks/modules/blocks.py"
+BUILD = "research/data/loading/build.py"
 
 MUTANTS = [
+    Mutant(
+        "with the same length a position attends to one token more",
+        BLOCKS,
+        "mems_segment.shape[1] - 1 if mems.same_length",
+        "mems_segment.shape[1] if mems.same_length",
+        TEST_LIMITS,
+        "as_many_tokens",
+    ),
+    Mutant(
+        "with the same length all mems are attended to",
+        DENSE_ATTENTION,
+        "    return mask_BLM & _window_mask(inputs) if inputs.window else mask_BLM",
+        "    return mask_BLM",
+        TEST_LIMITS,
+        "as_many_tokens and dense",
+    ),
+    Mutant(
+        "sorted keys have a window that ends before the query",
+        "research/kernels/intervals.py",
+        "first = each[0].stop - 1 - window",
+        "first = each[0].stop - window",
+        "tests/kernels/test_intervals.py",
+        "window_counts",
+    ),
+    Mutant(
+        "distances have no largest value",
+        RELATIVE,
+        "return jnp.minimum(distance_R, inputs.clamp_len or last)",
+        "return distance_R",
+        TEST_LIMITS,
+        "released_code",
+    ),
+    Mutant(
+        "logits of distances are shifted by one more",
+        RELATIVE,
+        "flat = flat[..., length - 1 : length * width - 1]",
+        "flat = jnp.pad(flat, [(0, 0)] * len(dims) + [(0, 1)])[..., length:]",
+        TEST_LIMITS,
+        "released_code",
+    ),
+    Mutant(
+        "logits of scored positions are those of the first positions",
+        "research/networks/layers/attention.py",
+        "relative = query.relative._replace(index=scored_BP)",
+        "relative = query.relative",
+        TEST_LIMITS,
+        "gathered",
+    ),
+    Mutant(
+        "each row has its own dropout of distances",
+        BLOCKS,
+        "by_distance=drops or clamp_len > 0,",
+        "by_distance=clamp_len > 0,",
+        TEST_LIMITS,
+        "equal_states",
+    ),
+    Mutant(
+        "evaluations have rows of data.length, whatever eval_length",
+        BUILD,
+        "held_out, length=eval_length, rates=eval_rates",
+        "held_out, length=data.length, rates=eval_rates",
+        TEST_EVAL_LENGTH,
+        "another_length",
+    ),
+    Mutant(
+        "training has the limits of evaluations",
+        LM,
+        """        \"\"\"Arguments of `states`; training has no limits.\"\"\"
+        return {}""",
+        """        \"\"\"Arguments of `states`; training has no limits.\"\"\"
+        return {"clamp_len": self.eval_clamp_len}""",
+        TEST_EVAL_LENGTH,
+        "training_is_the_same",
+    ),
+    Mutant(
+        "an evaluation has no limits",
+        LM,
+        "return _Evaluation(**vars(self)",
+        "return Objective(**vars(self)",
+        TEST_EVAL_LENGTH,
+        "same_length",
+    ),
+    Mutant(
+        "an evaluation of other rows has the mems of training",
+        LM,
+        "mem_len = self.eval_mem_len or self.mem_len",
+        "mem_len = self.mem_len",
+        TEST_EVAL_LENGTH,
+        "whole_text",
+    ),
     Mutant(
         "an n-gram begins inside one that was chosen before it",
         UNILM,
@@ -333,8 +428,8 @@ MUTANTS = [
     Mutant(
         "padding between a prompt and new tokens is part of a window",
         DENSE_ATTENTION,
-        'is_token_BM = inputs.key["segment"] > 0',
-        'is_token_BM = inputs.key["segment"] >= 0',
+        "jnp.cumsum(segment > 0, axis=1",
+        "jnp.cumsum(segment >= 0, axis=1",
         "tests/networks/test_cache.py",
         "window",
     ),

@@ -122,8 +122,8 @@ MUTANTS = [
     Mutant(
         "one bias for content and for position",
         RELATIVE,
-        'query + biases_11HK["position_bias"], query_features.sinusoids',
-        "query, query_features.sinusoids",
+        '(query + biases_11HK["position_bias"]) * self.scale',
+        "query * self.scale",
         TEST_RELATIVE,
         "published_formula",
     ),
