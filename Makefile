@@ -27,7 +27,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 # Bytecode is kept, also where the shell turns that off: a start takes a third.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: compare test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf tokens-hf published-hf env lint lock
+.PHONY: compare test long chaos fuzz mutants pod hopper docs claims slices performance roofline speed goldens-hf exports-hf tokens-hf published-hf env lint lock
 
 compare: env
 	$(BIN)/python -m launch.sweep --sweep=$(SWEEP) --workdir=$(COMPARE) \
@@ -109,6 +109,12 @@ speed: env
 
 goldens-hf: $(HF)/stamp
 	$(HF)/bin/python tests/proofs/huggingface_goldens.py tests/goldens/huggingface
+
+# Exported runs of tasks, loaded by Hugging Face's Auto classes.
+exports-hf: $(HF)/stamp
+	rm -rf $(HF)/exports
+	$(BIN)/python -m tests.proofs.huggingface_exports make $(HF)/exports
+	$(HF)/bin/python tests/proofs/huggingface_exports.py check $(HF)/exports
 
 # Token ids of tokenizers that Hugging Face trained and saved, on the lines of TEXTS.
 tokens-hf: $(HF)/stamp

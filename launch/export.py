@@ -14,7 +14,8 @@ from launch import cli
 def run(args: argparse.Namespace) -> None:
     from research.run.export import export_run
 
-    for line in export_run(args.workdir, args.to, all_steps=args.all):
+    options = {"all_steps": args.all, "licence": args.license}
+    for line in export_run(args.workdir, args.to, **options):
         print(line)
 
 
@@ -23,6 +24,8 @@ def parser() -> cli.Parser:
     parser.add_argument("--workdir", required=True, help="folder of the run")
     parser.add_argument("--to", required=True, help="a new folder")
     parser.add_argument("--all", action="store_true", help="every checkpoint")
+    help = "the model's licence, as in apache-2.0, which the card says"
+    parser.add_argument("--license", default="", help=help)
     return parser
 
 

@@ -30,7 +30,12 @@ from research.run.compiled_phases import (
 from research.run.metric_writer import MetricWriter
 from research.run.phases import Phase
 from research.run.schedule import logged_rates
-from research.run.setup import Program, count_parameters, first_state
+from research.run.setup import (
+    Program,
+    count_parameters,
+    first_state,
+    label_names,
+)
 from research.run.start import check_start
 from research.run.step_trace import StepTrace
 from research.run.workdir import (
@@ -333,6 +338,7 @@ class Loop:
             raise self._diverged(f"parameters are not finite after step {step}")
         facts = self.origin | {
             "vocabulary": self.program.data.vocabulary_hash,
+            "labels": label_names(self.program),
             "seconds": self.seconds,
             "tokens_scored": self.tokens_scored,
         }

@@ -35,7 +35,7 @@ class Objective(task_input.Task):
     choices: int = number(2, least=2)  # of an example, at most; rows of data.length
     # tokens are divided by it
     format: str = choice("bert", ("bert", "roberta", "xlnet", "gpt"))
-    head: str = choice("tanh", ("tanh", "linear"))  # see sequence_classification
+    head: str = choice("tanh", task_input.HEADS)  # see sequence_classification
 
     predicts = "choice"
 
@@ -114,7 +114,7 @@ class Objective(task_input.Task):
         return begin, np.where(used, end - begin, 0), number
 
     def needs(self, vocab: VocabInfo) -> networks.Needs:
-        hidden = "none" if self.head == "linear" else "tanh"
+        hidden = task_input.HEADS[self.head]
         return self.task_needs({"choice": networks.HeadSpec(1, hidden, dropout=True)})
 
     def _logits(self, net: Any, batch: dict) -> jax.Array:

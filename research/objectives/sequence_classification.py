@@ -54,9 +54,11 @@ class Objective(task_input.Task):
 
     format: str = choice("bert", task_input.FORMATS)
     task: str = choice("single", tuple(LABEL_TYPES))
-    head: str = choice("tanh", ("tanh", "linear"))  # tanh: a dense layer with tanh, and
-    # the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer alone
-    # (GPT, ELECTRA). Dropout before the last layer: model.head_dropout
+    head: str = choice("tanh", task_input.HEADS)  # tanh: a dense layer with tanh,
+    # and the last layer (BERT, RoBERTa, ALBERT, XLNet, BART); linear: the last layer
+    # alone (GPT, ELECTRA); gelu: as tanh, but with gelu and a layer of its own
+    # (transformers' ElectraClassificationHead). Dropout before the last layer:
+    # model.head_dropout
     pool: str = choice("token", ("token", "mean"))  # the state that the head reads:
     # that of the format's token; or the mean over all tokens, of the encoder with
     # format bart, which needs no token that stands for the whole text
@@ -176,7 +178,7 @@ class Objective(task_input.Task):
     def needs(self, vocab: VocabInfo) -> networks.Needs:
         """Raises UserError: there are no labels."""
         size = 1 if self.task == "regression" else len(label_classes(vocab))
-        hidden = "none" if self.head == "linear" else "tanh"
+        hidden = task_input.HEADS[self.head]
         return self.task_needs(
             {"label": networks.HeadSpec(size, hidden, dropout=True)},
             features=self.features,

@@ -1,5 +1,6 @@
 """Writes a run in Hugging Face's layout: network, tokenizer and model card."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from etils import epath
 
 from research import networks, objectives
 from research.checkpoints.checkpoint import FOLDER, finished_steps, path_name
+from research.checkpoints.huggingface import SOURCE
 from research.checkpoints.huggingface.export import Network, write_network
 from research.checkpoints.huggingface.restore import DISCRIMINATOR, GENERATOR
 from research.checkpoints.partial_restore import load_on_host
@@ -19,6 +21,7 @@ from research.errors import UserError
 from research.files.json_files import read_json
 from research.files.output_files import new_folder
 from research.networks.modules.electra import generator_options
+from research.objectives.inputs.task_input import ENCODER_FORMATS, Task
 from research.run.identity import read_run_config
 from research.run.metric_writer import BEST_STEP, latest_metrics, read_metrics
 from research.run.restored import run_checkpoint
@@ -30,6 +33,20 @@ BY_TOKENIZER = {
     "bpe": ("xlm-roberta",),
 }
 """Tokenizer type -> the family to choose where several have the same network."""
+TASK_LAYOUTS = {
+    "bert": "both",
+    "roberta": "twice",
+    "bart": "twice",
+    "xlnet": "last",
+    "gpt": "mask",
+}
+"""`format` of a task's objective -> the layout of its tokenizer."""
+PROBLEM_TYPES = {
+    "class": "single_label_classification",
+    "set": "multi_label_classification",
+    "number": "regression",
+}
+"""What an objective predicts -> Hugging Face's word for it."""
 SHARED_WITH_GENERATOR = {
     "none": (),
     "token": ("token/",),
@@ -40,7 +57,11 @@ SHARED_WITH_GENERATOR = {
 
 
 def export_run(
-    workdir: epath.PathLike, to: epath.PathLike, *, all_steps: bool = False
+    workdir: epath.PathLike,
+    to: epath.PathLike,
+    *,
+    all_steps: bool = False,
+    licence: str = "",
 ) -> list[str]:
     """Exports the checkpoint that opens a run to a folder.
 
@@ -48,6 +69,7 @@ def export_run(
 
     Args:
       all_steps: every checkpoint is exported, each to a folder step_N in `to`.
+      licence: of the model, in Hugging Face's spelling, as in apache-2.0.
 
     The folder appears once all is written.
 
@@ -71,14 +93,14 @@ def export_run(
     lines = []
     with new_folder(to) as unfinished:
         for name, checkpoint in checkpoints.items():
-            exported = _export(workdir, checkpoint, unfinished / name, config)
-            for part, (first, *others) in exported.items():
+            at = workdir, checkpoint, unfinished / name
+            for part, (first, *others) in _export(*at, config, licence).items():
                 lines += [f"{to / name / part}: {first}", *others]
     return lines
 
 
 def _export(
-    workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict
+    workdir: epath.Path, checkpoint: epath.Path, to: Path, config: dict, licence: str
 ) -> dict[str, list[str]]:
     """Writes the networks of a checkpoint; subfolder -> lines of `write_network`."""
     saved = load_on_host(checkpoint, "params", "facts")
@@ -89,19 +111,52 @@ def _export(
     options = networks.from_config(config["model"])
     if options.name != "transformer":
         raise UserError(f"Hugging Face has no architecture of an {options.name}")
-    lines, parts = {}, exported_networks(config, options, params, vocabulary)
+    labels = tuple(saved["facts"].get("labels", ()))
+    parts, lines = exported_networks(config, options, params, vocabulary, labels), {}
     for part, network in parts.items():
         lines[part] = write_network(to / part, network, start_ids(network))
+        pattern = network.pattern
         write_tokenizer(
             to / part,
             vocabulary,
-            layout=network.options.text_layout(network.pattern),
-            max_length=data["length"],
+            layout=task_layout(config) or network.options.text_layout(pattern),
+            max_length=network.options.max_positions or data["length"],
+            token_types=network.options.token_types > 1,
         )
-        (to / part / CARD).write_text(
-            model_card(workdir, config, saved["facts"]), encoding="utf-8"
-        )
+        card = model_card(workdir, config, saved["facts"], licence)
+        (to / part / CARD).write_text(card, encoding="utf-8")
     return lines
+
+
+def task_layout(config: Mapping[str, Any]) -> str:
+    """The layout of the rows of a task; "" of another objective."""
+    objective = objectives.make_objective(**config["objective"])
+    is_task = isinstance(objective, Task)
+    return TASK_LAYOUTS.get(objective.format, "") if is_task else ""
+
+
+def _check_task(objective: Task, options: networks.Network) -> None:
+    """Raises UserError: Hugging Face's classes would compute something else."""
+    wrong, head = "", getattr(objective, "head", "")
+    if getattr(objective, "pool", "token") == "mean":
+        wrong = "objective.pool=mean: its classifiers read one token"
+    elif head == "crf":
+        wrong = "objective.head=crf: its taggers choose each tag alone"
+    elif getattr(objective, "lm_coef", 0.0):
+        wrong = "objective.lm_coef: its classifiers have no readout beside their head"
+    elif objective.predicts in (*PROBLEM_TYPES, "choice"):
+        reads_last = options.text_layout(objective.pattern) == "last"
+        if (
+            reads_last != (objective.format == "xlnet")
+            and objective.format in ENCODER_FORMATS
+        ):
+            wrong = (
+                f"objective.format={objective.format}: its classifiers with "
+                f"model.position={options.position} read the "
+                f"{'last' if reads_last else 'first'} token"
+            )
+    if wrong:
+        raise UserError(f"Hugging Face has no class for {wrong}")
 
 
 def exported_networks(
@@ -109,11 +164,19 @@ def exported_networks(
     options: networks.Network,
     params: Mapping[str, np.ndarray],
     vocabulary: Vocabulary,
+    labels: tuple[str, ...] = (),
 ) -> dict[str, Network]:
     """Subfolder -> the network that is written there; "" for a single network.
 
+    Values of a regression are those of the labels: its last layer is multiplied by
+    `objective.label_scale`.
+
+    Args:
+      labels: `label_names` of the run.
+
     Raises:
-      UserError: the network has a stack for each direction (biLM).
+      UserError: the network has a stack for each direction (biLM), or a head that
+        Hugging Face's classes do not have.
     """
     objective = objectives.make_objective(**config["objective"])
     by_type = BY_TOKENIZER.get(vocabulary.tokenizer_type, ())
@@ -131,8 +194,16 @@ def exported_networks(
     if not any(path.startswith(f"{DISCRIMINATOR}/") for path in params):
         is_pair = any(path.startswith("encoder/") for path in params)
         prefers = ("bert",) if "head_nsp/out/kernel" in params else by_type
-        pattern = "" if is_pair else objective.pattern
-        return {"": Network(options, params, pattern, vocabulary.vocab, prefers)}
+        pattern, problem = "" if is_pair else objective.pattern, ""
+        if isinstance(objective, Task):
+            _check_task(objective, options)
+            problem = PROBLEM_TYPES.get(objective.predicts, "")
+        if problem == "regression":
+            out = {p for p in params if p.startswith("head_label/out/")}
+            scale = np.float32(objective.label_scale)
+            params = params | {path: params[path] * scale for path in out}
+        rest = vocabulary.vocab, prefers, labels, problem
+        return {"": Network(options, params, pattern, *rest)}
     discriminator, generator = part(DISCRIMINATOR), part(GENERATOR)
     tied = SHARED_WITH_GENERATOR[objective.tie]
     generator |= {p: x for p, x in discriminator.items() if tied and p.startswith(tied)}
@@ -155,9 +226,13 @@ def start_ids(network: Network) -> dict[str, int]:
 
 
 def model_card(
-    workdir: epath.Path, config: Mapping[str, Any], facts: Mapping[str, Any]
+    workdir: epath.Path,
+    config: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    licence: str = "",
 ) -> str:
-    """README.md of an exported model: objective, data, tokens, metrics and commit."""
+    """README.md of an exported model: objective, data, base model and its licence,
+    tokens, metrics and commit."""
     origin = {}
     if (workdir / "provenance.json").exists():
         origin = read_json(workdir / "provenance.json", "delete it")
@@ -171,10 +246,12 @@ def model_card(
         ]
     )
     name = config["objective"]["name"]
+    base, hub_name = _base_model(config)
     options = {k: v for k, v in config["objective"].items() if k != "name"}
     rows = {
         "objective": f"{name} ({', '.join(f'{k}={v}' for k, v in options.items())})",
-        "text": config["data"]["task"] or config["data"]["corpus"],
+        "text": _text_of(config["data"]),
+        **base,
         "fingerprint of the data": facts.get("data", origin.get("data")),
         "step": step,
         "tokens seen": metrics.pop("tokens_seen", None),
@@ -183,7 +260,30 @@ def model_card(
         **metrics,
     }
     table = "\n".join(f"| {key} | {value} |" for key, value in rows.items())
+    head = {"library_name": "transformers", "license": licence, "base_model": hub_name}
+    front = "\n".join(f"{key}: {value}" for key, value in head.items() if value)
     return (
-        "---\nlibrary_name: transformers\n---\n\n"
-        f"# {workdir.name}\n\nPretrained by Palimpsest.\n\n| | |\n|---|---|\n{table}\n"
+        f"---\n{front}\n---\n\n"
+        f"# {workdir.name}\n\nTrained by Palimpsest.\n\n| | |\n|---|---|\n{table}\n"
     )
+
+
+def _text_of(data: Mapping[str, Any]) -> str:
+    """The text that a run is trained on."""
+    mixture = ", ".join(f"{name} ({rate})" for name, rate in data["mixture"].items())
+    return data["task"] or data["train"] or mixture or data["corpus"]
+
+
+def _base_model(config: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    """Rows about the model that training began from, and its name on the hub if it is
+    of one."""
+    source = config["train"]["init_from"]
+    if not source:
+        return {}, ""
+    name = source.removeprefix(SOURCE)
+    is_hub = name != source and not Path(name).expanduser().exists()
+    card, licence = Path(name).expanduser() / CARD, "not known"
+    if card.is_file():
+        found = re.search(r"^license: *(.+)$", card.read_text("utf-8"), re.MULTILINE)
+        licence = found[1].strip() if found else licence
+    return {"base model": name, "its licence": licence}, name if is_hub else ""

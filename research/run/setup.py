@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.data.cache import resolve_cache_dir
+from research.data.documents import single_labels
 from research.data.loading.prefetch import prefetch
 from research.data.pipeline import open_data
 from research.distributed import sharding
@@ -280,6 +281,13 @@ def first_state(program: Program, config: Any) -> State:
         **program.data.vocabulary_facts,
     )
     return state._replace(params=params)
+
+
+def label_names(program: Program) -> list[str]:
+    """The names of the values of a task's head: classes or tags; [] of another."""
+    labels, kind = program.data.vocab.labels, program.objective.predicts
+    names = {"class": labels, "tags": labels, "set": single_labels(labels)}
+    return [*names.get(kind, ())]
 
 
 def count_parameters(params: Any) -> int:

@@ -131,6 +131,32 @@ CASES = {  # name -> class, its config's keys, the inputs, whether SGD takes a s
         False,
     ),
     "xlnet-label": ("XLNetForSequenceClassification", XLNET, "labels", False),
+    "bert-tags": (
+        "BertForTokenClassification",
+        ENCODER | {"num_labels": 5},
+        "tags",
+        False,
+    ),
+    "gpt2-tags": ("GPT2ForTokenClassification", GPT | {"num_labels": 5}, "tags", False),
+    "bert-span": ("BertForQuestionAnswering", ENCODER, "span", False),
+    "electra-label": (
+        "ElectraForSequenceClassification",
+        ENCODER | {"embedding_size": 8},
+        "labels",
+        False,
+    ),
+    "electra-choice": (
+        "ElectraForMultipleChoice",
+        ENCODER | {"embedding_size": 8},
+        "choice",
+        False,
+    ),
+    "roberta-choice": (
+        "RobertaForMultipleChoice",
+        ENCODER | {"type_vocab_size": 1},
+        "choice",
+        False,
+    ),
 }
 
 
@@ -221,6 +247,16 @@ def inputs_of(kind: str, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         if model.config.model_type == "xlnet":  # it is classified at the last position
             inputs["input_ids"] = tokens(BATCH, LENGTH)
             inputs["attention_mask"] = torch.ones_like(mask)
+    if kind == "tags":
+        tag = torch.randint(0, model.config.num_labels, (BATCH, LENGTH))
+        inputs["labels"] = torch.where(mask > 0, tag, IGNORED)
+    if kind == "span":  # without padding, whose states differ
+        inputs = {"input_ids": tokens(BATCH, LENGTH), "attention_mask": mask | 1}
+        for name in ("start_positions", "end_positions"):
+            inputs[name] = torch.randint(0, LENGTH - 3, (BATCH,))
+    if kind == "choice":  # two texts of one example
+        inputs = {name: x.reshape(2, 2, LENGTH) for name, x in inputs.items()}
+        inputs["labels"] = torch.randint(0, 2, (2,))
     if kind == "causal":
         inputs["labels"] = torch.where(mask > 0, inputs["input_ids"], IGNORED)
     if kind == "seq2seq":
@@ -237,12 +273,16 @@ def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
         known["mems"] = [*known["mems"]]
     outputs = model(**known)
     names = ("prediction_logits", "seq_relationship_logits", "sop_logits", "logits")
+    names += ("start_logits", "end_logits")
     found = {name: outputs[name] for name in names if name in outputs}
     return {"loss": outputs["loss"], **found}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: list[str]) -> None:
+    """Makes the cases with these names; []: all."""
     for name, (_, _, kind, takes_step) in CASES.items():
+        if names and name not in names:
+            continue
         torch.manual_seed(zlib.crc32(name.encode()))
         model = make(name)
         inputs = inputs_of(kind, model)
@@ -262,4 +302,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -7,11 +7,19 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import tokenizers
 
-from research.checkpoints.partial_restore import restore_params
+from research.checkpoints.partial_restore import load_on_host, restore_params
 from research.errors import UserError
-from research.run.export import export_run, start_ids
-from tests.testing import huggingface_goldens
+from research.networks.transformer import Network
+from research.run.export import (
+    export_run,
+    exported_networks,
+    model_card,
+    start_ids,
+)
+from research.run.restored import run_checkpoint
+from tests.testing import huggingface_goldens, task_runs
 from tests.testing.huggingface_networks import network_of
 from tests.testing.tiny_runs import save_untrained, tiny_config, write_corpus
 
@@ -95,6 +103,77 @@ def test_texts_begin_and_end_as_in_the_family(name, layout, start):
         {"decoder_start_token_id": getattr(network.vocab, start)} if start else {}
     )
     assert start_ids(network) == expected
+
+
+EXPORTED_TASKS = [  # tests/proofs/huggingface_exports.py has the others
+    "numbers",
+    "without_types",
+    "xlnet",
+    "tags",
+]
+
+
+@pytest.mark.parametrize("name", EXPORTED_TASKS)
+def test_a_task_is_exported_with_its_rows_labels_and_unit(name, tmp_path):
+    """The tokenizer gives the rows of training, and the inputs that the model reads."""
+    run, to = task_runs.make(name, tmp_path), tmp_path / "to"
+    lines = list(export_run(run.workdir, to))
+    config, tokenizer_config = (
+        json.loads((to / file).read_text())
+        for file in ("config.json", "tokenizer_config.json")
+    )
+    architecture = task_runs.CASES[name][3]
+    assert config["architectures"] == [architecture] and architecture in lines[0]
+    tokenizer = tokenizers.Tokenizer.from_file(str(to / "tokenizer.json"))
+    own = sorted(zip(run.rows, run.token_types, strict=True))
+    texts = [(parts,) if name == "tags" else parts for parts in run.parts]
+    found = [
+        tokenizer.encode(*parts, is_pretokenized=name == "tags") for parts in texts
+    ]
+    assert sorted((each.ids, each.type_ids) for each in found) == own
+    reads_types = name != "without_types"
+    assert ("token_type_ids" in tokenizer_config["model_input_names"]) == reads_types
+    labels = {"numbers": ["LABEL_0"]}.get(name, sorted(task_runs.LABELS))
+    assert [*config["id2label"].values()] == labels
+    assert tokenizer_config["model_max_length"] == (32 if name == "xlnet" else 48)
+    if name == "numbers":
+        assert config["problem_type"] == "regression"
+        model = huggingface_goldens.restore.open_model(to)
+        params = load_on_host(run_checkpoint(run.workdir), "params")["params"]
+        expected = 5 * np.asarray(params["head_label"]["out"]["kernel"]).T
+        np.testing.assert_allclose(model.tensors["classifier.weight"], expected)
+
+
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [
+        ({"name": "token_classification", "head": "crf"}, r"objective\.head=crf"),
+        ({"pool": "mean"}, r"objective\.pool=mean"),
+        ({"format": "xlnet"}, r"xlnet: .*position=learned read the first token"),
+    ],
+)
+def test_a_head_that_reads_something_else_is_refused(electra, objective, words):
+    config = {"objective": {"name": "sequence_classification"} | objective}
+    with pytest.raises(UserError, match=words):
+        exported_networks(config, Network(position="learned"), {}, electra[2])
+
+
+def test_the_card_names_data_base_model_and_licence(electra, tmp_path):
+    workdir = tmp_path / "tuned"
+    shutil.copytree(electra[0], workdir)
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "README.md").write_text("---\nlicense: mit\n---\n")
+    config = json.loads((workdir / "config.json").read_text())
+    for source, front in ((f"hf:{base}", ""), ("hf:a/b", "base_model: a/b\n")):
+        config["train"]["init_from"] = source
+        card = model_card(workdir, config, {"step": 3}, "apache-2.0")
+        name = source.removeprefix("hf:")
+        licence = "not known" if front else "mit"
+        assert f"| base model | {name} |\n| its licence | {licence} |" in card
+        start = f"---\nlibrary_name: transformers\nlicense: apache-2.0\n{front}---\n"
+        assert card.startswith(start)
+    assert f"| text | {config['data']['corpus']} |" in card
 
 
 def test_what_cannot_be_exported_is_refused(electra, tmp_path):

@@ -30,6 +30,12 @@ HEADS = {
     "BertForPreTraining": {"nsp": networks.HeadSpec(2, "tanh")},
     "AlbertForPreTraining": {"sop": networks.HeadSpec(2, "tanh")},
     "ElectraForPreTraining": {"replaced": 1},
+    "BertForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
+    "GPT2ForTokenClassification": {"tag": networks.HeadSpec(5, "none")},
+    "BertForQuestionAnswering": {"span": networks.HeadSpec(2, "none")},
+    "ElectraForSequenceClassification": {"label": networks.HeadSpec(2, "gelu")},
+    "ElectraForMultipleChoice": {"choice": networks.HeadSpec(1, "gelu")},
+    "RobertaForMultipleChoice": {"choice": networks.HeadSpec(1, "tanh")},
 }
 
 
@@ -57,7 +63,7 @@ def load(name: str, **changes: Any) -> Golden:
     options = model_options(**(model.options | {"scan_unroll": 1} | changes))
     (architecture,) = model.config["architectures"]
     heads = HEADS.get(architecture, {})
-    if "SequenceClassification" in architecture:
+    if not heads and "SequenceClassification" in architecture:
         hidden = "none" if architecture.startswith("Llama") else "tanh"
         heads = {"label": networks.HeadSpec(2, hidden)}
     size = model.config["vocab_size"]
@@ -104,6 +110,14 @@ def _kind(architecture, model):
         return "labels"
     if architecture == "ElectraForPreTraining":
         return "replaced"
+    of_class = {
+        "TokenClassification": "tags",
+        "QuestionAnswering": "span",
+        "MultipleChoice": "choice",
+    }
+    for words, kind in of_class.items():
+        if architecture.endswith(words):
+            return kind
     if not model.family.patterns:
         return "seq2seq"
     return {"full": "masked", "causal": "causal", "general": "permuted"}[

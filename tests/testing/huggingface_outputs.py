@@ -199,7 +199,57 @@ def _labels(model, inputs):
     return outputs, None
 
 
+def _mean_of_labels(logits, labels):
+    """The mean cross-entropy of labels that are not IGNORED."""
+    log_p = jax.nn.log_softmax(logits)
+    weight = (labels != IGNORED).astype(np.float32)
+    picked = jnp.take_along_axis(log_p, np.maximum(labels, 0)[..., None], -1)[..., 0]
+    return -jnp.sum(weight * picked) / weight.sum()
+
+
+def _tags(model, inputs):
+    mask = inputs["attention_mask"]
+    is_causal = model.family.patterns == ("causal",)
+    group = _group(inputs["input_ids"], mask, causal=is_causal)
+
+    def outputs(net):
+        logits = net.head("tag", net.states(group))
+        return _mean_of_labels(logits, inputs["labels"]), {"logits": logits}
+
+    return outputs, mask > 0
+
+
+def _span(model, inputs):
+    mask = inputs["attention_mask"]
+    group = _group(inputs["input_ids"], mask)
+
+    def outputs(net):
+        start, end = jnp.moveaxis(net.head("span", net.states(group)), 2, 0)
+        names = ("start_positions", "end_positions")
+        pairs = zip((start, end), (inputs[name] for name in names), strict=True)
+        losses = [_mean_of_labels(logits, gold) for logits, gold in pairs]
+        return sum(losses) / 2, {"start_logits": start, "end_logits": end}
+
+    return outputs, mask > 0
+
+
+def _choice(model, inputs):
+    """Each choice is a row."""
+    rows = (-1, inputs["input_ids"].shape[2])
+    token, mask = (inputs[k].reshape(rows) for k in ("input_ids", "attention_mask"))
+    group = _group(token, mask)
+
+    def outputs(net):
+        logits = net.head("choice", net.states(group)[:, 0])[:, 0].reshape(2, 2)
+        return _mean_of_labels(logits, inputs["labels"]), {"logits": logits}
+
+    return outputs, None
+
+
 OUTPUTS = {
+    "tags": _tags,
+    "span": _span,
+    "choice": _choice,
     "masked": _masked,
     "replaced": _replaced,
     "causal": _causal,

@@ -11,7 +11,7 @@ from research import train as loop
 from research.checkpoints.checkpoint import Checkpoints, finished_steps
 from research.distributed.peers import Peers
 from research.files.json_files import write_json
-from research.run.setup import build_program
+from research.run.setup import build_program, label_names
 from research.run.workdir import config_digest
 
 WORDS = ("the", "a", "old", "small", "river", "stone", "reads", "sees", "and", "by")
@@ -76,6 +76,7 @@ def save_untrained(workdir, config):
     checkpoints = Checkpoints(workdir, keep=1)
     facts = {"seconds": 0.0, "tokens_scored": 0.0, "data": "abc", "step": 3}
     facts["vocabulary"] = program.data.vocabulary_hash
+    facts["labels"] = label_names(program)
     facts["config"] = config_digest(config.to_dict())
     checkpoints.save(3, state, facts)
     checkpoints.close()

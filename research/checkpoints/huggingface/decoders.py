@@ -118,8 +118,16 @@ GPT2 = Family(
         *GPT_LAYERS,
         *norm("transformer.ln_f", "stack/norm"),
     ),
-    heads={"readout": _lm_head("transformer.wte.weight")},
-    architectures=(("GPT2LMHeadModel", ("readout",)),),
+    heads={
+        "readout": _lm_head("transformer.wte.weight"),
+        "tag": dense("classifier", "head_tag/out"),
+        "label": dense("score", "head_label/out", bias=False),
+    },
+    architectures=(
+        ("GPT2ForTokenClassification", ("tag",)),
+        ("GPT2ForSequenceClassification", ("label",)),
+        ("GPT2LMHeadModel", ("readout",)),
+    ),
     copies={"lm_head.weight": "transformer.wte.weight"},
     decide=lambda config, tensors: _decide_tie(
         config, tensors, True, "transformer.wte.weight"
@@ -269,7 +277,12 @@ XLNET = Family(
     readout=("bias",),
     pad_id=5,
     body=(
-        row("transformer.mask_emb", "query_embedding/vector", ROW),
+        row(
+            "transformer.mask_emb",
+            "query_embedding/vector",
+            ROW,
+            zeros=lambda sizes: (1, 1, sizes.table_width),
+        ),
         row("transformer.word_embedding.weight", "token/embedding", VOCAB),
         *layers("transformer.layer.{n}.", "stack", XLNET_BLOCK),
     ),
@@ -279,10 +292,19 @@ XLNET = Family(
             *dense("sequence_summary.summary", "pooler"),
             *dense("logits_proj", "head_label/out"),
         ),
+        "choice": (
+            *dense("sequence_summary.summary", "pooler"),
+            *dense("logits_proj", "head_choice/out"),
+        ),
+        "tag": dense("classifier", "head_tag/out"),
+        "span": dense("qa_outputs", "head_span/out"),
     },
     architectures=(
         ("XLNetLMHeadModel", ("readout",)),
         ("XLNetForSequenceClassification", ("label",)),
+        ("XLNetForTokenClassification", ("tag",)),
+        ("XLNetForQuestionAnsweringSimple", ("span",)),
+        ("XLNetForMultipleChoice", ("choice",)),
         ("XLNetModel", ()),
     ),
     copies={"lm_loss.weight": "transformer.word_embedding.weight"},

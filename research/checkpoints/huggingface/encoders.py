@@ -103,6 +103,23 @@ def _pooled(pooler, out, head):
     return (*dense(pooler, "pooler"), *dense(out, f"{head}/out"))
 
 
+TOKEN_HEADS = {
+    "tag": dense("classifier", "head_tag/out"),
+    "span": dense("qa_outputs", "head_span/out"),
+}
+"""Heads that read the state of each token; so they are in all of these families."""
+
+
+def _tasks(name):
+    """The classes of heads for tasks."""
+    return (
+        (f"{name}ForSequenceClassification", ("label",)),
+        (f"{name}ForTokenClassification", ("tag",)),
+        (f"{name}ForQuestionAnswering", ("span",)),
+        (f"{name}ForMultipleChoice", ("choice",)),
+    )
+
+
 BERT = Family(
     "bert",
     ("full",),
@@ -120,11 +137,13 @@ BERT = Family(
         ),
         "nsp": _pooled("bert.pooler.dense", "cls.seq_relationship", "head_nsp"),
         "label": _pooled("bert.pooler.dense", "classifier", "head_label"),
+        "choice": _pooled("bert.pooler.dense", "classifier", "head_choice"),
+        **TOKEN_HEADS,
     },
     architectures=(
         ("BertForPreTraining", ("readout", "nsp")),
         ("BertForMaskedLM", ("readout",)),
-        ("BertForSequenceClassification", ("label",)),
+        *_tasks("Bert"),
         ("BertModel", ()),
     ),
     copies={
@@ -147,10 +166,12 @@ def _roberta(model_type, name):
         heads={
             "readout": _readout("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
             "label": _pooled("classifier.dense", "classifier.out_proj", "head_label"),
+            "choice": _pooled("roberta.pooler.dense", "classifier", "head_choice"),
+            **TOKEN_HEADS,
         },
         architectures=(
             (f"{name}ForMaskedLM", ("readout",)),
-            (f"{name}ForSequenceClassification", ("label",)),
+            *_tasks(name),
             (f"{name}Model", ()),
         ),
         copies={
@@ -195,12 +216,14 @@ ALBERT = Family(
             "albert.pooler", "sop_classifier.classifier", "head_sop_released"
         ),
         "label": _pooled("albert.pooler", "classifier", "head_label"),
+        "choice": _pooled("albert.pooler", "classifier", "head_choice"),
+        **TOKEN_HEADS,
     },
     architectures=(
         ("AlbertForPreTraining", ("readout", "sop")),
         ("AlbertForPreTraining", ("readout", "sop_released")),
         ("AlbertForMaskedLM", ("readout",)),
-        ("AlbertForSequenceClassification", ("label",)),
+        *_tasks("Albert"),
         ("AlbertModel", ()),
     ),
     copies={
@@ -232,10 +255,20 @@ ELECTRA = Family(
             *dense("discriminator_predictions.dense", "head_replaced/dense"),
             *dense("discriminator_predictions.dense_prediction", "head_replaced/out"),
         ),
+        "label": (
+            *dense("classifier.dense", "head_label/dense"),
+            *dense("classifier.out_proj", "head_label/out"),
+        ),
+        "choice": (
+            *dense("sequence_summary.summary", "head_choice/dense"),
+            *dense("classifier", "head_choice/out"),
+        ),
+        **TOKEN_HEADS,
     },
     architectures=(
         ("ElectraForPreTraining", ("replaced",)),
         ("ElectraForMaskedLM", ("readout",)),
+        *_tasks("Electra"),
         ("ElectraModel", ()),
     ),
     copies={

@@ -11,7 +11,11 @@ from research.batch import VocabInfo
 from research.checkpoints.huggingface import folder as folders
 from research.checkpoints.huggingface import rows
 from research.checkpoints.huggingface.families import FAMILIES
-from research.checkpoints.huggingface.family import ONLY_TRAINED_WITH, Family
+from research.checkpoints.huggingface.family import (
+    ONLY_TRAINED_WITH,
+    TASK_HEADS,
+    Family,
+)
 from research.errors import UserError
 
 
@@ -23,6 +27,8 @@ class Network:
       params: by path, as NumPy arrays.
       pattern: the attention pattern; "" for an encoder-decoder.
       prefers: model types that are chosen before others with the same network.
+      labels: the names of the values of its head; (): they have none.
+      problem_type: of a classifier, a value of Hugging Face's key; "": another network.
     """
 
     options: Any
@@ -30,6 +36,8 @@ class Network:
     pattern: str
     vocab: VocabInfo
     prefers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    problem_type: str = ""
 
 
 def write_network(
@@ -58,10 +66,7 @@ def write_network(
             f"{', '.join(outside)}"
         )
     config |= {"architectures": [name], "model_type": family.model_type}
-    if "label" in heads:
-        count = network.params["head_label/out/kernel"].shape[-1]
-        config["id2label"] = {str(n): f"LABEL_{n}" for n in range(count)}
-        config["label2id"] = {f"LABEL_{n}": n for n in range(count)}
+    config |= _label_config(network, heads)
     folders.write_folder(folder, config | dict(extra or {}), tensors)
     lines = [f"{name}, {sum(t.size for t in tensors.values()):,} numbers"]
     if left:
@@ -71,9 +76,30 @@ def write_network(
     return lines
 
 
+def _label_config(network: Network, heads: tuple[str, ...]) -> dict[str, Any]:
+    """The keys of config.json about labels.
+
+    Raises:
+      UserError: the head has not as many values as there are names.
+    """
+    head = next((name for name in ("label", "tag") if name in heads), None)
+    if head is None:
+        return {}
+    count = network.params[f"head_{head}/out/kernel"].shape[-1]
+    names = network.labels or tuple(f"LABEL_{n}" for n in range(count))
+    if len(names) != count:
+        raise UserError(f"the head has {count} values, but {len(names)} labels")
+    problem = {"problem_type": network.problem_type} if network.problem_type else {}
+    return problem | {
+        "id2label": {str(n): name for n, name in enumerate(names)},
+        "label2id": {name: n for n, name in enumerate(names)},
+    }
+
+
 def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]:
     """The family, its config, and options of training that it cannot say."""
-    pattern, nearest = network.pattern, None
+    pattern, nearest, without_head = network.pattern, None, None
+    tasks = _task_heads(network.params)
     for family in _candidates(network):
         if bool(family.patterns) != bool(pattern):
             continue
@@ -83,9 +109,14 @@ def _choose_family(network: Network) -> tuple[Family, dict[str, Any], list[str]]
         if pattern and pattern not in family.patterns:
             differ = [f"attention masks {family.patterns[0]} (not {pattern})", *differ]
         if not differ:
-            return family, _with_vocab(config, network), _training(network, again)
-        if nearest is None or len(differ) < len(nearest[1]):
+            found = family, _with_vocab(config, network), _training(network, again)
+            if tasks.issubset(_architecture(family, network.params)[1]):
+                return found
+            without_head = without_head or found
+        elif nearest is None or len(differ) < len(nearest[1]):
             nearest = family.model_type, differ
+    if without_head:
+        return without_head
     name, differ = nearest
     raise UserError(
         "Hugging Face has no architecture of this network; the nearest, "
@@ -164,10 +195,14 @@ def _readout(network: Network) -> str | None:
         return "transform"
     if "output/bias" in network.params:
         return "bias"
-    heads = ("head_label/", "head_replaced/")
-    if any(path.startswith(heads) for path in network.params):
-        return None
-    return "table"
+    is_discriminator = any(path.startswith("head_replaced/") for path in network.params)
+    return None if is_discriminator or _task_heads(network.params) else "table"
+
+
+def _task_heads(params: Mapping[str, np.ndarray]) -> set[str]:
+    """The heads for tasks that a network has."""
+    found = {path.split("/")[0].removeprefix("head_") for path in params}
+    return found.intersection(TASK_HEADS)
 
 
 def _training(network: Network, again: Any) -> list[str]:
@@ -202,15 +237,17 @@ def _architecture(
     family: Family, params: Mapping[str, np.ndarray]
 ) -> tuple[str, tuple[str, ...]]:
     """The first architecture whose heads the network has."""
-    is_classifier = any(path.startswith("head_label/") for path in params)
+    tasks = _task_heads(params)
 
     def fits(heads: tuple[str, ...]) -> bool:
-        if ("label" in heads) != is_classifier:
+        if tasks != tasks.union(heads).intersection(TASK_HEADS):
             return False
-        return all(
+        needed = [r for head in heads for r in family.heads[head]]
+        held = {path for r in needed for path in r.paths}
+        own = tuple(f"head_{head}/" for head in tasks)
+        return held.issuperset(p for p in params if p.startswith(own)) and all(
             r.zeros or r.instead or all(path in params for path in r.paths)
-            for head in heads
-            for r in family.heads[head]
+            for r in needed
         )
 
     for name, heads in family.architectures:

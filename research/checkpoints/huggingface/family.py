@@ -11,6 +11,10 @@ from research.parts import default_of
 
 REQUIRED = object()
 
+TASK_HEADS = ("label", "tag", "span", "choice")
+"""Heads of which a network for a task has one, and then no readout. Several may have
+the same keys (classifier.weight): the class decides whose they are."""
+
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -129,6 +133,17 @@ class Family:
     readout_activation: str = ""
     pad_id: int = 0
     after_pad: bool = False
+
+    def heads_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """The heads that a config's class may have; of an unknown class all."""
+        known = dict(self.architectures)
+        named = [n for n in config.get("architectures") or () if n in known]
+        own = {head for n, heads in self.architectures if n in named for head in heads}
+        return tuple(
+            name
+            for name in self.heads
+            if not named or name in own or name not in TASK_HEADS
+        )
 
     def rows(self, heads: tuple[str, ...] | None = None) -> list[Row]:
         """The rows of the body and of the heads; None: of all heads."""

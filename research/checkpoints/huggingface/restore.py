@@ -222,7 +222,8 @@ def restore_network(
             f"{model.path} has a vocabulary of {sizes.vocab} rows, but that of this "
             f"run has {num_pieces} pieces; set data.vocabulary to the model's own"
         )
-    find = functools.partial(rows.find, family.rows(), tensors)
+    own_rows = family.rows(family.heads_of(model.config))
+    find = functools.partial(rows.find, own_rows, tensors)
     params, num_rows, used = {}, {}, set()
     for path, shape in shapes.items():
         if (found := find(path, shape[0] if shape else 0, sizes)) is None:

@@ -25,32 +25,47 @@ STOPS = "([^。！？｡]*[。！？｡]+[”’」』）》\"']*)"
 """Pattern of the end of a unit at Chinese full stops (`sentences.split_units`)."""
 
 LAYOUTS = {
-    "both": ("bos", "A", "eos", "B", "eos"),
-    "eos": ("A", "eos", "B", "eos"),
-    "last": ("A", "eos", "B", "eos", "bos"),
-    "none": (),
+    "both": ("bos:0 A:0 eos:0", "bos:0 A:0 eos:0 B:1 eos:1"),
+    "twice": ("bos:0 A:0 eos:0", "bos:0 A:0 eos:0 eos:0 B:0 eos:0"),
+    "mask": ("bos:0 A:0 eos:0", "bos:0 A:0 mask:0 B:0 eos:0"),
+    "eos": ("A:0 eos:0", "A:0 eos:0 B:0 eos:0"),
+    "last": ("A:0 eos:0 bos:2", "A:0 eos:0 B:1 eos:1 bos:2"),
+    "none": ("", ""),
 }
-"""Layout -> special tokens and the texts A and B. For a single text B and the eos after
-it are left out."""
+"""Layout -> special tokens around a text A, and around a pair A and B, each with its
+token type. "twice" is RoBERTa's, "mask" that of GPT's tasks (`task_input`)."""
 
 
 def write_tokenizer(
-    folder: Path, vocabulary: Vocabulary, *, layout: str, max_length: int
+    folder: Path,
+    vocabulary: Vocabulary,
+    *,
+    layout: str,
+    max_length: int,
+    token_types: bool = False,
 ) -> None:
     """Writes TOKENIZER and CONFIG.
 
     Args:
       layout: one of `LAYOUTS`.
       max_length: the most tokens that the model reads.
+      token_types: whether the model reads token types. Hugging Face's tokenizer gives
+        only the inputs that CONFIG names.
     """
     tokenizer = make_tokenizer(vocabulary)
     names = special_names(vocabulary)
-    if LAYOUTS[layout]:
+    if layout != "none":
         tokenizer.post_processor = _template(LAYOUTS[layout], names, vocabulary.vocab)
     tokenizer.save(str(folder / TOKENIZER))
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
+        "model_input_names": [
+            "input_ids",
+            *["token_type_ids"] * token_types,
+            "attention_mask",
+        ],
+        "padding_side": "left" if layout == "last" else "right",
         "clean_up_tokenization_spaces": False,
         **{f"{role}_token": name for role, name in names.items()},
         "cls_token": names["bos"],
@@ -170,19 +185,12 @@ def _merges(proto: Any) -> list[tuple[str, str]]:
 
 
 def _template(
-    layout: tuple[str, ...], names: dict[str, str], vocab: VocabInfo
+    layout: tuple[str, str], names: dict[str, str], vocab: VocabInfo
 ) -> processors.TemplateProcessing:
-    def spell(parts: tuple[str, ...]) -> list[str]:
-        spelled, token_type = [], 0
-        for part in parts:
-            token_type = max(token_type, int(part == "B"))
-            spelled.append(f"{names.get(part, '$' + part)}:{token_type}")
-        return spelled
+    def spell(line: str) -> list[str]:
+        parts = [part.split(":") for part in line.split()]
+        return [f"{names.get(part, '$' + part)}:{kind}" for part, kind in parts]
 
-    at = layout.index("B")
-    tail = ("bos",) if layout[-1] == "bos" else ()
-    used = {part for part in layout if part in names}
-    ids = [(names[part], getattr(vocab, f"{part}_id")) for part in sorted(used)]
-    return processors.TemplateProcessing(
-        single=spell(layout[:at] + tail), pair=spell(layout), special_tokens=ids
-    )
+    single, pair = map(spell, layout)
+    ids = [(name, getattr(vocab, f"{role}_id")) for role, name in names.items()]
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)

@@ -29,6 +29,8 @@ from research.objectives.inputs import input_format
 
 FORMATS = ("bert", "roberta", "xlnet", "gpt", "bart")
 ENCODER_FORMATS = ("bert", "roberta", "xlnet")
+HEADS = {"tanh": "tanh", "linear": "none", "gelu": "gelu"}
+"""`head` of a task -> the activation of the layer before its last one."""
 
 
 class Task(objectives.Objective):

@@ -34,7 +34,8 @@ def test_export_writes_the_tensors_and_the_config_of_hugging_face(name, tmp_path
     copies = {*golden.model.family.copies}
     assert theirs.keys() - ours.keys() <= copies | huggingface_goldens.UNUSED
     assert ours.keys() <= theirs.keys()
-    for key, array in ours.items():
+    for key in ours.keys() - huggingface_goldens.UNUSED:
+        array = ours[key]
         if "position_embeddings" in key or "embed_positions" in key:
             array, theirs[key] = array[2:], theirs[key][2:]  # no token has the others
         np.testing.assert_array_equal(array, theirs[key])

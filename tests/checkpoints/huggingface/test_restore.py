@@ -203,3 +203,11 @@ def test_a_model_of_a_hub_is_fetched_without_its_pickles(is_found, monkeypatch):
         return
     with pytest.raises(UserError, match=r"not be fetched \(OSError: no network\)"):
         restore.find_folder("hf:some/bert")
+
+
+def test_a_head_of_another_class_is_not_read():
+    """A tagger's classifier.weight is no classifier of texts of as many labels."""
+    model = restore.open_model(FOLDER / "bert-tags")
+    shapes = {f"head_{name}/out/kernel": (16, 5) for name in ("tag", "label")}
+    found = restore.restore_network(model, shapes, 0)
+    assert [*found.params] == ["head_tag/out/kernel"]

@@ -69,6 +69,8 @@ def test_what_is_exported_is_read_again(vocabularies, tmp_path, tokenizer_type):
         ("both", "b A e", "b A e B e"),
         ("eos", "A e", "A e B e"),
         ("last", "A e b", "A e B e b"),
+        ("twice", "b A e", "b A e e B e"),
+        ("mask", "b A e", "b A m B e"),
         ("none", "A", "A B"),
     ],
 )
@@ -81,7 +83,7 @@ def test_special_tokens_stand_where_the_family_has_them(
     texts = {"A": make_lines(5, lines=1)[0], "B": make_lines(6, lines=1)[0]}
     vocab = vocabulary.vocab
     parts = {name: vocabulary.encode(text)[0].tolist() for name, text in texts.items()}
-    parts |= {"b": [vocab.bos_id], "e": [vocab.eos_id]}
+    parts |= {"b": [vocab.bos_id], "e": [vocab.eos_id], "m": [vocab.mask_id]}
 
     def expected(names):
         return [token for name in names.split() for token in parts[name]]

@@ -15,7 +15,57 @@ TEST_MASKED = "tests/data/tokenizers/test_masked_text.py"
 TEST_OPEN = "tests/inference/test_open_run.py"
 TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
 
+EXPORT_RUN, TEST_RUN = "research/run/export.py", "tests/run/test_export.py"
+
 MUTANTS = [
+    Mutant(
+        "an exported tokenizer of a model with token types gives none of them",
+        "research/data/tokenizers/export_tokenizer.py",
+        '*["token_type_ids"] * token_types,',
+        '*["token_type_ids"] * 0,',
+        TEST_RUN,
+        "with_its_rows and tags",
+    ),
+    Mutant(
+        "an exported regression predicts fractions of its label scale",
+        EXPORT_RUN,
+        "scale = np.float32(objective.label_scale)",
+        "scale = np.float32(1)",
+        TEST_RUN,
+        "with_its_rows and numbers",
+    ),
+    Mutant(
+        "pairs of RoBERTa's format are exported with one separator",
+        EXPORT_RUN,
+        '"roberta": "twice",',
+        '"roberta": "both",',
+        TEST_RUN,
+        "with_its_rows and without_types",
+    ),
+    Mutant(
+        "an exported tokenizer cuts texts at the run's length, not the model's",
+        EXPORT_RUN,
+        'max_length=network.options.max_positions or data["length"],',
+        'max_length=data["length"],',
+        TEST_RUN,
+        "with_its_rows and tags",
+    ),
+    Mutant(
+        "a classifier of another token than Hugging Face's is exported",
+        EXPORT_RUN,
+        'is_encoder and reads_last != (objective.format == "xlnet")',
+        "is_encoder and False",
+        TEST_RUN,
+        "reads_something_else",
+    ),
+    Mutant(
+        "heads of a class are read as those of another with the same keys",
+        f"{FOLDER}/family.py",
+        "if not named or name in own or name not in TASK_HEADS",
+        "if not named or name in own or name",
+        TEST_RESTORE,
+        "another_class",
+    ),
     Mutant(
         "RoBERTa's positions start at the padding id's row",
         ROWS,
