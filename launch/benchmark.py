@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from launch.cli import Parser, main
+from launch.cli import Parser, main, whole
 from launch.config import load_config
 
 
@@ -128,9 +128,9 @@ def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument(
-        "--turns", type=int, default=8, help="turns of the step and of the loop"
+        "--turns", type=whole(1), default=8, help="turns of the step and of the loop"
     )
-    parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
+    parser.add_argument("--steps", type=whole(1), default=5, help="steps in a turn")
     return parser
 
 

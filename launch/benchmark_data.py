@@ -11,7 +11,7 @@ import json
 import sys
 import time
 
-from launch.cli import Parser, main
+from launch.cli import Parser, main, whole
 from launch.config import load_config
 from research import objectives
 from research.data.pipeline import open_data
@@ -50,7 +50,7 @@ def _batches_per_second(pipeline) -> float:
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=whole(1), default=5)
     return parser
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 from launch import signals
 from launch.signals import INTERRUPTED, PREEMPTED
 from research.errors import NonFiniteError, PreemptedError, UserError, unknown
+from research.fields import MAX_INT
 from research.run.host_memory import keep_freed_memory
 
 DONE, FAILED, MISTAKE, NON_FINITE = 0, 1, 2, 3
@@ -46,6 +47,24 @@ MACHINE_ERRORS = {
     errno.EROFS: "the file system is read-only",
 }
 """Errors of the operating system that the user can fix."""
+
+
+def whole(least: int, most: int = MAX_INT) -> Callable[[str], int]:
+    """The type of a flag that is a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        legal = f"a whole number from {least} to {most}"
+        if most == MAX_INT:
+            legal = f"a whole number of at least {least}"
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"it is {legal}, not {text}")
+        return value
+
+    return parse
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,6 +1,7 @@
 """The config of a run: an experiment's file, its objective's defaults, overrides."""
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from launch import user_code
 from research import networks, objectives
 from research.checkpoints.huggingface import SOURCE
 from research.errors import UserError, unknown
+from research.files.existence import exists
 from research.files.json_files import digest, parse_json
 from research.parts import check_section
 from research.run import sections
@@ -21,6 +23,14 @@ from research.run.sections import OPEN_SECTIONS, SECTIONS
 
 EVALUATED_TEXT = ("data.eval_split", "data.valid", "data.test")
 """The keys that choose the evaluated text."""
+
+
+READ_WITH = {
+    "train.init_scope": "train.init_from",
+    "data.alpha": "data.mixture",
+    "data.mixing": "data.mixture",
+}
+"""Key -> another one, without which it is not read."""
 
 
 def load_config(
@@ -65,6 +75,8 @@ def load_config(
     for key, value in overrides.items():
         override(config, key, value)
     _check_sections(config)
+    if reads_start:
+        _tell_unread(config, overrides)
     pattern = objectives.config_objective(config).pattern
     network = networks.from_config(config.model)
     networks.check_abilities(network, networks.Needs(pattern=pattern))
@@ -73,6 +85,17 @@ def load_config(
             _check_sections(phase.config, where="train.phases: ")
             objectives.config_objective(phase.config)
     return config
+
+
+def _tell_unread(config: ConfigDict, overrides: Mapping[str, Any]) -> None:
+    """Prints a line for each key that is given, and not read without another one."""
+    flat, default = flatten(config), flatten(base.every_key())
+    for key, needed in READ_WITH.items():
+        if key in overrides and flat[key] != default[key] and not flat[needed]:
+            print(
+                f"{key}={flat[key]} is not read: it needs {needed}, which is not set",
+                file=sys.stderr,
+            )
 
 
 def _start_of(
@@ -90,8 +113,8 @@ def _start_of(
     from research.data.tokenizers.model_files import MODEL_FILES  # imports tokenizers
 
     own, path = epath.Path(workdir).expanduser(), epath.Path(source).expanduser()
-    begun = [own] if workdir and (own / CONFIG_FILE).exists() else []
-    others = [p for p in (path, path.parent.parent) if (p / CONFIG_FILE).exists()]
+    begun = [own] if workdir and exists(own / CONFIG_FILE) else []
+    others = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if not begun + others:
         return {}
     run = (begun + others)[0]
@@ -99,7 +122,7 @@ def _start_of(
     keys = start_keys(flat, str(run))
     if begun:
         keys["data.vocabulary"] = flat["data.vocabulary"]
-    elif not any((run / name).exists() for name in MODEL_FILES):
+    elif not any(exists(run / name) for name in MODEL_FILES):
         del keys["data.vocabulary"]
     if overrides.get("model.network", keys["model.network"]) != keys["model.network"]:
         keys = {k: v for k, v in keys.items() if not k.startswith("model.")}
@@ -133,7 +156,7 @@ def run_config(workdir: epath.Path, overrides: Mapping[str, str]) -> ConfigDict:
     for key in overrides:
         if key.startswith("model.") or key == "objective.name":
             raise UserError(f"--config.{key}: a run's {key} cannot be changed")
-    return load_config(base.__file__, flat)
+    return load_config(base.__file__, flat, reads_start=False)
 
 
 def changes_suffix(workdir: epath.Path, config: ConfigDict) -> str:

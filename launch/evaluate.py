@@ -19,7 +19,7 @@ import sys
 
 from etils import epath
 
-from launch.cli import DONE, Parser, main
+from launch.cli import DONE, Parser, main, whole
 from launch.config import changes_suffix, run_config
 
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def parser() -> Parser:
     parser = Parser(__doc__)
     parser.add_argument("--workdir", required=True, help="folder of the run")
-    parser.add_argument("--step", type=int, default=0, help="of the checkpoint")
+    parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
     return parser
 
 

@@ -44,7 +44,9 @@ def parser() -> cli.Parser:
     parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
     parser.add_argument("--texts", required=True, help="file, a text on each line")
     parser.add_argument("--to", default="", help=".jsonl that is written; else printed")
-    parser.add_argument("--top_k", type=int, default=5, help="tokens of each mask")
+    parser.add_argument(
+        "--top_k", type=cli.whole(1), default=5, help="tokens of each mask"
+    )
     return parser
 
 

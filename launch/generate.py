@@ -101,11 +101,15 @@ def _open(args: argparse.Namespace) -> Any:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
     parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
-    parser.add_argument("--step", type=int, default=0, help="of the checkpoint")
+    parser.add_argument(
+        "--step", type=cli.whole(0), default=0, help="of the checkpoint"
+    )
     parser.add_argument("--prompt", help="a prompt")
     parser.add_argument("--texts", default="", help="file, a prompt on each line")
     parser.add_argument("--to", default="", help=".jsonl that is written; else printed")
-    parser.add_argument("--batch", type=int, default=32, help="prompts at once")
+    parser.add_argument(
+        "--batch", type=cli.whole(1), default=32, help="prompts at once"
+    )
     for field in dataclasses.fields(Options):
         text = f"{HELP[field.name]} ({field.default})"
         flag, kind = f"--{field.name}", type(field.default)

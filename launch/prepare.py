@@ -24,6 +24,9 @@ from research.errors import UserError
 from research.files.json_files import read_json, write_json
 from research.run.phases import run_phases
 
+MAX_SHARDS = 256
+"""The most processes of --shards; each has at least a gigabyte of text to do."""
+
 
 @dataclasses.dataclass(eq=False)
 class Shard:
@@ -66,8 +69,6 @@ class Shard:
 def run(args) -> int:
     if (args.batches is None) != (args.output is None):
         raise UserError("--batches=N and --output=DIR must be given together")
-    if args.batches is not None and args.batches < 1:
-        raise UserError(f"--batches={args.batches}: it must be at least 1")
     config = load_config(args.config, args.overrides)
     if args.shards:
         return _run_shards(args)
@@ -87,9 +88,9 @@ def run(args) -> int:
 
 def _run_shards(args) -> int:
     """Prepares the data in several processes on a backend."""
-    if not args.workdir or args.shards < 1 or args.output:
+    if not args.workdir or args.output:
         raise UserError(
-            "--shards=N (at least 1) needs --workdir=DIR for its logs and no --output; "
+            "--shards=N needs --workdir=DIR for its logs and no --output; "
             "save batches afterwards, in one process"
         )
     config_flags = [f"--config={args.config}"]
@@ -124,9 +125,13 @@ def _print_counts(counts: dict[str, int]) -> None:
 def parser() -> cli.Parser:
     parser = cli.Parser(__doc__)
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
-    parser.add_argument("--batches", type=int, help="steps whose batches are saved")
+    parser.add_argument(
+        "--batches", type=cli.whole(1), help="steps whose batches are saved"
+    )
     parser.add_argument("--output", help="folder for the saved batches")
-    parser.add_argument("--shards", type=int, help="processes that share the work")
+    parser.add_argument(
+        "--shards", type=cli.whole(1, MAX_SHARDS), help="processes that share the work"
+    )
     parser.add_argument("--workdir", help="folder for the logs of the shards")
     submit.add_flags(parser)
     return parser

@@ -22,7 +22,7 @@ from typing import Any
 
 from etils import epath
 
-from launch.cli import DONE, FAILED, Parser, main
+from launch.cli import DONE, FAILED, Parser, main, whole
 from launch.config import changes_suffix, run_config
 from research.errors import unknown
 from research.files.existence import exists
@@ -140,7 +140,7 @@ def parser() -> Parser:
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
     parser.add_argument("--method", default="", help="of the objective's; its first")
-    parser.add_argument("--step", type=int, default=0, help="of the checkpoint")
+    parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
     return parser
 
 

@@ -155,7 +155,9 @@ def parser() -> Parser:
     parser.add_argument(
         "--trial", default="", help="logs, status, resume: by id or name"
     )
-    parser.add_argument("--lines", type=int, default=10, help="logs: how many; 0: all")
+    parser.add_argument(
+        "--lines", type=cli.whole(0), default=10, help="logs: how many; 0: all"
+    )
     submit.add_flags(parser)
     return parser
 

@@ -20,7 +20,7 @@ import traceback
 from typing import Any, NoReturn
 
 from launch import cli, signals
-from launch.cli import Parser, main
+from launch.cli import Parser, main, whole
 from launch.config import load_config
 
 
@@ -108,10 +108,10 @@ def parser() -> Parser:
     parser.add_argument("--config", required=True, help="experiments/X.py[:size]")
     parser.add_argument("--workdir", required=True, help="folder of the run")
     parser.add_argument("--coordinator", help="HOST:PORT of process 0")
-    parser.add_argument("--num_processes", type=int, help="number of processes")
-    parser.add_argument("--process_id", type=int, help="of this process, from 0")
+    parser.add_argument("--num_processes", type=whole(1), help="number of processes")
+    parser.add_argument("--process_id", type=whole(0), help="of this process, from 0")
     parser.add_argument(
-        "--wait", type=int, default=300, help="seconds to wait for all processes"
+        "--wait", type=whole(1), default=300, help="seconds to wait for all processes"
     )
     return parser
 

@@ -45,7 +45,7 @@ def print_status(
         f"{header['sweep']}, scale {header['scale']}, on {header['on']}: {num_done} of "
         f"{len(trials)} trials have a result{diverged}; {driver_text}"
     )
-    width = max(len(trial.name) for trial in trials)
+    width = max((len(trial.name) for trial in trials), default=0)
     for trial, (state, details) in zip(trials, found, strict=True):
         print(f"{trial.id}  {state:8}  {trial.name:{width}}  {details}".rstrip())
     for trial in chosen:

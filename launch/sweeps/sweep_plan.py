@@ -111,6 +111,8 @@ def _items(file: str, sweep: Any, scale: str, tasks: Mapping[str, Task]) -> list
         )
     with user_code.name_line_in_errors(file):  # a generator runs only now
         items = list(items)
+    if not items:
+        raise UserError(f"{file}: sweep({scale!r}) gives no trial")
     for item in items:
         if not _is_item(item):
             raise UserError(

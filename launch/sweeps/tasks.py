@@ -20,6 +20,10 @@ from research.errors import UserError
 
 FILES = ("data.train", "data.valid", "data.test")
 
+PRETRAINING = ("seed", "train.init_from", "data.vocabulary", "data.sentinels")
+"""Keys that a fine-tuning has from its sweep or its pretraining, as it has those of
+`model` but for rates of dropout."""
+
 
 class Task(NamedTuple):
     """The files of a task, and config keys to read them and to fine-tune."""
@@ -50,6 +54,13 @@ def _task(name: str, entry: Any, path: str) -> Task:
     for key in FILES[:2]:
         if key not in keys:
             raise UserError(f"--tasks={path}: {name} has no {key}")
+    for key in keys:
+        of_network = key.startswith("model.") and "dropout" not in key
+        if key in PRETRAINING or of_network:
+            raise UserError(
+                f"--tasks={path}: {name} sets {key}, which a fine-tuning has from its "
+                "pretraining; leave it out"
+            )
     for key in FILES:
         if key in keys and not str(keys[key]).startswith(TFDS_PREFIX):
             keys[key] = os.path.join(os.path.dirname(path), str(keys[key]))

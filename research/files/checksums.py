@@ -10,6 +10,7 @@ from etils import epath
 
 from research.errors import UserError
 from research.files.existence import exists
+from research.files.json_files import read_file
 
 CHECKSUMS_FILE = "checksums.json"
 UNCHECKED_FILES = ("_CHECKPOINT_METADATA", "commit_success.txt")
@@ -36,7 +37,7 @@ def has_checksums(folder: epath.Path) -> bool:
 def find_damage(folder: epath.Path) -> str:
     """The first file that is not as it was written, and how; "" if all are."""
     try:
-        known = json.loads((folder / CHECKSUMS_FILE).read_text("utf-8"))
+        known = json.loads(read_file(folder / CHECKSUMS_FILE))
         sizes = {name: int(size) for name, (size, _) in known.items()}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         sizes = {}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,18 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def read_file(path: epath.PathLike) -> bytes:
+    """The content of a file.
+
+    Raises:
+      ValueError: it is a pipe or a device, which may have no end.
+    """
+    local = os.fspath(path)
+    if os.path.exists(local) and not (os.path.isfile(local) or os.path.isdir(local)):
+        raise ValueError("a pipe or a device, and no file")
+    return epath.Path(path).read_bytes()
+
+
 def read_json(
     path: epath.PathLike,
     remedy: str,
@@ -71,7 +84,7 @@ def read_json(
       UserError: the file holds something else; the line ends with `remedy`.
     """
     try:
-        content = parse_json(epath.Path(path).read_bytes())
+        content = parse_json(read_file(path))
         if defaults and isinstance(content, dict):
             content = {**defaults, **content}
         check_object(content, fields or {}, values=values)
@@ -125,7 +138,10 @@ def read_json_lines(
       UserError: another line is not such an object.
     """
     path = epath.Path(path)
-    *lines, _ = path.read_bytes().split(b"\n") if exists(path) else [b""]
+    try:
+        *lines, _ = read_file(path).split(b"\n") if exists(path) else [b""]
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}); delete it") from error
     objects = []
     for number, line in enumerate(lines, start=1):
         try:

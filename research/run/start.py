@@ -8,6 +8,7 @@ from research.checkpoints.checkpoint import FOLDER, finished_steps
 from research.checkpoints.huggingface import SOURCE
 from research.checkpoints.partial_restore import check_source
 from research.errors import UserError
+from research.files.existence import exists
 from research.run.identity import CONFIG_FILE, flatten, read_run_config
 from research.run.restored import check_unchanged
 from research.run.setup import Program
@@ -29,14 +30,14 @@ def check_start(program: Program, config: Any, workdir: epath.Path) -> None:
         folder = check_source(source, scope, params, **facts)
     except UserError as error:
         raise UserError(f"{error}{_different_keys(source, config)}") from error
-    if folder and (folder.parent.parent / CONFIG_FILE).exists():
+    if folder and exists(folder.parent.parent / CONFIG_FILE):
         check_unchanged(folder.parent.parent, folder)
 
 
 def _different_keys(source: str, config: Any) -> str:
     """The keys of the network that another run has not, for the end of an error."""
     path = epath.Path(source).expanduser()
-    runs = [p for p in (path, path.parent.parent) if (p / CONFIG_FILE).exists()]
+    runs = [p for p in (path, path.parent.parent) if exists(p / CONFIG_FILE)]
     if source.startswith(SOURCE) or not runs:
         return ""
     there = flatten({"model": read_run_config(runs[0])["model"]})

@@ -1,10 +1,13 @@
 """JSON that may be damaged: its file, what is wrong, and the remedy in one line."""
 
 import json
+import os
 
 import pytest
+from etils import epath
 
 from research.errors import UserError
+from research.files.checksums import find_damage
 from research.files.json_files import NUMBER, read_json, read_json_lines
 
 FIELDS = {"name": str, "count": int, "seconds": NUMBER, "parts": dict, "rows": list}
@@ -37,6 +40,23 @@ def _damaged(path, content: bytes, **kwargs) -> str:
 )
 def test_a_file_that_holds_no_object_is_named(tmp_path, content):
     _damaged(tmp_path / "x.json", content)
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    """A pipe would wait for a writer, and a device may have no end."""
+    (tmp_path / "x.json").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "x.json", tmp_path / "pipe"):
+        with pytest.raises(
+            UserError, match=r"\(a pipe or a device, and no file\); mend"
+        ):
+            read_json(path, "mend it")
+        with pytest.raises(UserError, match=r"is damaged .*; delete it"):
+            read_json_lines(path, {})
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "checksums.json").symlink_to("/dev/zero")
+    assert find_damage(epath.Path(folder)) == "checksums.json cannot be read"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,24 @@
 """Flags, overrides and exit codes; an error that a user can mend is one line."""
 
+import dataclasses
+import importlib
+import pkgutil
+
 import pytest
 
-from launch.cli import Parser, main
+import launch
+from launch.backends import resources, submit
+from launch.cli import Parser, main, whole
 from research.errors import UserError
+from research.generation.options import Options
+
+
+def commands():
+    """The modules of `launch` that have a parser."""
+    found = pkgutil.iter_modules(launch.__path__, "launch.")
+    names = [each.name for each in found if not each.ispkg]
+    modules = [importlib.import_module(n) for n in names if "huggingface" not in n]
+    return [module for module in modules if hasattr(module, "parser")]
 
 
 def _exit(run, *argv, capsys):
@@ -37,6 +52,34 @@ def test_a_wrong_flag_is_one_line(argv, capsys):
     code, said = _exit(lambda args: 0, *argv, capsys=capsys)
     assert code == 2
     assert said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["0", "257", "x", "2.5", ""])
+def test_a_whole_number_out_of_its_range_is_one_line(word, capsys):
+    parser = Parser("A command.")
+    parser.add_argument("--steps", type=whole(1, 256))
+    parser.add_argument("--lines", type=whole(0))
+    with pytest.raises(SystemExit):
+        main(lambda args: 0, parser, [f"--steps={word}"])
+    error = capsys.readouterr().err
+    assert "--steps: it is a whole number from 1 to 256, not" in error
+    args = parser.parse_args(["--steps=256", "--lines=0"])
+    assert (args.steps, args.lines) == (256, 0)
+    with pytest.raises(UserError, match="a whole number of at least 0, not -1"):
+        parser.parse_args(["--lines=-1"])
+
+
+DECLARED = {field.name for field in dataclasses.fields(Options)}
+CHECKED = {*submit.MIN_VALUES, *resources.MIN_VALUES, *DECLARED}
+"""Flags that are checked later: those that also come from sweep.json, and those of
+`Options`, whose fields have bounds."""
+
+
+@pytest.mark.parametrize("module", commands())
+def test_each_whole_number_of_a_command_has_bounds(module):
+    for action in module.parser()._actions:
+        is_field = "." in action.dest or action.dest in CHECKED
+        assert action.type is not int or is_field, action.dest
 
 
 def test_a_required_flag_has_a_value(capsys):

@@ -294,6 +294,21 @@ def test_a_size_of_a_file_that_has_sizes(tmp_path):
         config.load_config(f"{file}:tinny")
 
 
+@pytest.mark.parametrize("key", config.READ_WITH)
+def test_a_key_that_is_not_read_without_another_is_told(key, capsys):
+    needed = config.READ_WITH[key]
+    values = {"train.init_scope": "stack", "data.alpha": 0.5, "data.mixing": "batches"}
+    given = {"train.init_from": "/nowhere", "data.mixture": {"embedded": 1.0}}
+    own = {key: values[key]}
+    config.load_config(MLM, own)
+    assert f"{key}={values[key]} is not read: it needs {needed}" in (
+        capsys.readouterr().err
+    )
+    for quiet in (own | {needed: given[needed]}, {}):
+        config.load_config(MLM, quiet)
+        assert "is not read" not in capsys.readouterr().err
+
+
 def test_json_nested_too_deeply_is_one_line():
     for override in ("data.mixture=" + '{"a":' * 9999, "train.phases=" + "[" * 9999):
         with pytest.raises(UserError, match="is not a JSON"):

@@ -41,7 +41,11 @@ def test_lines_say_what_fill_finds(source, tmp_path, capsys):
     ("text", "flags", "words"),
     [
         ("a [MASK]\nriver\n", [], "text 2 has no mask; write [MASK] where one is"),
-        ("a [MASK]\n", ["--top_k=0"], "--top_k is at least 1, not 0"),
+        (
+            "a [MASK]\n",
+            ["--top_k=0"],
+            "--top_k: it is a whole number of at least 1, not 0",
+        ),
         ("a [MASK]\n", ["--texts=/none"], "/none: cannot be read"),
         ("a [MASK]\n", ["--workdir=/none"], "/none is no run"),
     ],

@@ -186,6 +186,14 @@ def test_a_user_error_is_one_line(do, words, message):
     assert code == 2 and message in err and err.count("\n") == 1
 
 
+def test_the_status_of_a_sweep_without_trials(do, backend):
+    assert do()[0] == 0
+    path = do.workdir / "sweep.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"trials": []}))
+    code, out, _ = do("status")
+    assert code == 0 and "0 of 0 trials have a result" in out
+
+
 @pytest.mark.parametrize("content", ["", "[1]", '{"a": 1}', "[" * 9999])
 @pytest.mark.parametrize("file", ["jobs.json", "attempts/*.json"])
 def test_a_damaged_file_is_named_with_the_way_out(do, backend, content, file):

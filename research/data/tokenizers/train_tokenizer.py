@@ -82,10 +82,11 @@ def train(
     """
     tokenizer_type, size, sentinels, sampling, _ = options
     min_size = len(special_pieces(sentinels)) + (tokenizer_type != "bytebpe")
-    if tokenizer_type in TOKENIZER_TYPES:
-        min_size += 256
+    has_bytes = tokenizer_type not in ("wordpiece", "words")
+    min_size += 256 * has_bytes
     if size < min_size:
-        raise _size_error(size, f"give at least {min_size}, for sentinels and bytes")
+        what = "sentinels and bytes" if has_bytes else "sentinels"
+        raise _size_error(size, f"give at least {min_size}, for {what}")
     print(
         f"training a {tokenizer_type} vocabulary of {size} on {corpus.name}",
         file=sys.stderr,
@@ -266,7 +267,8 @@ def _train_words(lines: Iterable[str], options: Options) -> bytes:
 def _check_size(size: int, found: int) -> None:
     """Raises UserError: the text gave another number of pieces than `size`."""
     if found != size:
-        raise _size_error(size, f"its text gives {found}; give at most as many")
+        bound = "most" if found < size else "least"
+        raise _size_error(size, f"its text gives {found}; give at {bound} as many")
 
 
 def _size_advice(message: str) -> str:

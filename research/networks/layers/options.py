@@ -115,7 +115,7 @@ class Options:
         and the rates of dropout."""
         names = (field.name for field in dataclasses.fields(cls))
         others = (n for n in names if n not in cls.computation_keys)
-        return [name for name in others if not name.endswith("dropout")]
+        return [name for name in others if "dropout" not in name]
 
     def dropout_rate(self, place: str) -> float:
         """The rate at one of `dropout_places`."""

@@ -1,6 +1,7 @@
 """A vocabulary rebuilds text, encodes no text to a special id, and finds its words."""
 
 import itertools
+import re
 import unicodedata
 from types import SimpleNamespace
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.data.corpora.corpus import join_corpora
+from research.data.corpora.corpus import Corpus, join_corpora
+from research.data.documents import Document
 from research.data.tokenizers import tokenizer_sample, train_tokenizer, vocabulary
 from research.errors import UserError
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
@@ -166,7 +168,7 @@ def test_a_file_that_is_not_a_vocabulary_gives_a_one_line_error(
 
 
 @pytest.mark.parametrize("tokenizer_type", train_tokenizer.TOKENIZER_TYPES)
-@pytest.mark.parametrize("size", [200, 50_000])
+@pytest.mark.parametrize("size", [2, 50_000])
 def test_a_size_that_does_not_fit_names_the_key(tmp_path, tokenizer_type, size):
     config = SimpleNamespace(
         vocabulary=tokenizer_type,
@@ -180,6 +182,32 @@ def test_a_size_that_does_not_fit_names_the_key(tmp_path, tokenizer_type, size):
     with pytest.raises(UserError, match="vocabulary_size") as error:
         vocabulary.load_or_train(config, corpus_of(make_lines(0, 50)), tmp_path)
     assert "\n" not in str(error.value)
+
+
+HAN = "".join(map(chr, range(0x4E00, 0x4E00 + 300)))
+"""300 letters, each of which is a word."""
+
+
+@pytest.mark.parametrize("tokenizer_type", train_tokenizer.TRAINED_TYPES)
+@pytest.mark.parametrize("text", ["a", "old river", HAN])
+@pytest.mark.parametrize("sentinels", [0, 100])
+def test_the_advice_on_a_size_leads_to_one_that_fits(tokenizer_type, text, sentinels):
+    def read(split):
+        yield Document(text)
+
+    corpus, size = Corpus("c", read, lambda: ""), 8192
+    for _ in range(20):
+        options = train_tokenizer.Options(tokenizer_type, size, sentinels)
+        try:
+            model = train_tokenizer.train(corpus, options)
+        except UserError as error:
+            advised = int(re.findall(r"\d+", str(error))[-1])
+            assert advised != size
+            size = advised
+        else:
+            assert len(model.pieces) == size
+            return
+    raise AssertionError(f"no size fits, the last one was {size}")
 
 
 def test_the_cost_of_a_training_on_much_text_is_printed(capsys):

@@ -41,6 +41,12 @@ def test_a_task_has_the_keys_of_its_table(file):
     }
 
 
+def test_a_task_may_have_a_rate_of_dropout(file):
+    file.write_text(TOML + "model.dropout = 0.2\n")
+    (task,) = load_tasks(str(file)).values()
+    assert task.keys["model.dropout"] == 0.2
+
+
 def test_a_data_set_of_tfds_is_no_file(file):
     file.write_text(TOML.replace("b.tsv", "tfds:glue/mrpc"))
     (task,) = load_tasks(str(file)).values()
@@ -53,6 +59,9 @@ def test_a_data_set_of_tfds_is_no_file(file):
         ('"b.tsv"', '"c.tsv"', "MNLI: no file"),
         ('data.valid = "b.tsv"', "", "MNLI has no data.valid"),
         ("[MNLI]", "[MNLI", "is no TOML"),
+        ("[MNLI]", "[MNLI]\ntrain.init_from = 'x'", "MNLI sets train.init_from, which"),
+        ("[MNLI]", "[MNLI]\ndata.vocabulary = 'x'", "MNLI sets data.vocabulary"),
+        ("[MNLI]", "[MNLI]\nmodel.width = 8", "MNLI sets model.width, which a fine"),
         ("[MNLI]", "QNLI = 3\n[MNLI]", "QNLI is no table"),
     ],
 )
@@ -83,6 +92,9 @@ def test_a_sweep_names_the_rows_and_groups_of_its_trials(file, tmp_path):
         plan({})
     with pytest.raises(UserError, match="are one trial"):
         plan({"MNLI": tasks["MNLI"], "QNLI": tasks["MNLI"]})
+    sweep.write_text("def sweep(scale, tasks): return []")
+    with pytest.raises(UserError, match=r"sweep\('smoke'\) gives no trial"):
+        plan(tasks)
     sweep.write_text("def sweep(scale): return []")
     with pytest.raises(UserError, match="takes no tasks"):
         plan({"MNLI": Task("", {})})

@@ -17,6 +17,46 @@ TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
     Mutant(
+        "a benchmark of 0 steps ends in a division by zero",
+        "launch/cli.py",
+        "        if not least <= value <= most:\n",
+        "        if value > most:\n",
+        "tests/launch/test_cli.py",
+        "out_of_its_range",
+    ),
+    Mutant(
+        "a pipe that stands for a file of a run is waited for",
+        JSON_FILES,
+        "    if os.path.exists(local) and not (",
+        "    if False and not (",
+        TEST_JSON,
+        "no_file_is_not_read",
+    ),
+    Mutant(
+        "a task replaces the pretraining that it is to be tuned from",
+        "launch/sweeps/tasks.py",
+        "        if key in PRETRAINING or of_network:\n",
+        "        if of_network:\n",
+        "tests/launch/sweeps/test_tasks.py",
+        "wrong_file_is_one_line",
+    ),
+    Mutant(
+        "a key that is given and not read is not told",
+        CONFIG,
+        "        if key in overrides and flat[key]",
+        "        if False and flat[key]",
+        TEST_CONFIG,
+        "not_read_without_another",
+    ),
+    Mutant(
+        "a WordPiece vocabulary needs room for bytes that it does not have",
+        "research/data/tokenizers/train_tokenizer.py",
+        'tokenizer_type not in ("wordpiece", "words")',
+        'tokenizer_type != "words"',
+        "tests/data/tokenizers/test_vocabulary.py",
+        "advice_on_a_size",
+    ),
+    Mutant(
         "a run's network wins over the keys that are given",
         CONFIG,
         "overrides = _start_of(source, workdir, overrides) | dict(overrides)",
@@ -35,7 +75,7 @@ MUTANTS = [
     Mutant(
         "rates of dropout are those of the run that starts another",
         "research/networks/layers/options.py",
-        'return [name for name in others if not name.endswith("dropout")]',
+        'return [name for name in others if "dropout" not in name]',
         "return list(others)",
         TEST_START,
         "network_and_the_vocabulary",
