@@ -9,6 +9,7 @@ import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from research.data.tokenizers.rust_panics import panics_as_errors
 from research.data.tokenizers.tokenizer_models import (
     WORD_END,
     HuggingFaceModel,
@@ -66,7 +67,8 @@ def parse_model(data: bytes, file_name: str) -> TokenizerModel:
     """
     try:
         if file_name.endswith(".json"):
-            return HuggingFaceModel(data)
+            with panics_as_errors("it cannot be read"):
+                return HuggingFaceModel(data)
         if file_name.endswith(".txt"):
             return HuggingFaceModel(_convert_vocab_txt(data.decode("utf-8")))
         if file_name == FAIRSEQ_FILE:

@@ -7,6 +7,8 @@ encoded only once.
 
 # U units, T tokens, V pieces
 
+import contextlib
+import functools
 import itertools
 import json
 import re
@@ -18,6 +20,7 @@ import sentencepiece
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
+from research.data.tokenizers.rust_panics import panics_as_errors
 from research.errors import UserError
 
 MARK = "▁"
@@ -25,6 +28,14 @@ MARK = "▁"
 
 WORD_END = "</w>"
 """The mark of a word's end in GPT's pieces."""
+
+
+MAX_PIECES = 2**20
+"""The most ids of a vocabulary, those without a piece included."""
+
+
+PATTERNS = ("normalizer", "pre_tokenizer")
+"""Parts of a `tokenizer.json` that may have regular expressions, which may panic."""
 
 
 class EncodedUnits(NamedTuple):
@@ -92,13 +103,20 @@ class HuggingFaceModel:
         self.tokenizer_type = _tokenizer_type(state)
         normal = _steps(state.get("normalizer"), "normalizers")
         self.adds_space = any(step["type"] == "Prepend" for step in normal)
+        self._guard = contextlib.nullcontext
+        if '"Regex"' in json.dumps([state.get(name) for name in PATTERNS]):
+            what = "its tokenizer.json fails on this text"
+            self._guard = functools.partial(panics_as_errors, what)
         model = tokenizers.Tokenizer.from_str(json.dumps(_of_units(state)))
         model.encode_special_tokens = True  # "<mask>" in a text is text
         model.no_padding()
         model.no_truncation()
         self._model = model
         vocabulary = model.get_vocab(with_added_tokens=True)
-        self.pieces = [""] * (max(vocabulary.values()) + 1)
+        last = max(vocabulary.values())
+        if last >= MAX_PIECES:
+            raise UserError(f"it has a piece of id {last}; ids are below {MAX_PIECES}")
+        self.pieces = [""] * (last + 1)
         for piece, i in vocabulary.items():
             self.pieces[i] = piece
         special = {token["content"] for token in state["added_tokens"]}
@@ -131,7 +149,10 @@ class HuggingFaceModel:
             _refuse_long_pieces(self)
 
     def encode(self, units: Sequence[str]) -> EncodedUnits:
-        encodings = self._model.encode_batch_fast(list(units), add_special_tokens=False)
+        with self._guard():
+            encodings = self._model.encode_batch_fast(
+                list(units), add_special_tokens=False
+            )
         return _concatenate([encoding.ids for encoding in encodings])
 
 

@@ -1,18 +1,23 @@
 """A vocabulary rebuilds text, encodes no text to a special id, and finds its words."""
 
 import itertools
+import json
+import os
 import re
+import sys
 import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.data.corpora.corpus import Corpus, join_corpora
 from research.data.documents import Document
 from research.data.tokenizers import tokenizer_sample, train_tokenizer, vocabulary
+from research.data.tokenizers.rust_panics import panics_as_errors
 from research.errors import UserError
 from tests.testing.fake_corpus import SENTINELS, SIZE, corpus_of, make_lines
 
@@ -145,6 +150,42 @@ def test_a_vocab_txt_keeps_its_own_special_ids(tmp_path):
     assert starts.tolist() == [True, False, True, True]
 
 
+def tokenizer_json(pattern="x", **more):
+    """A WordPiece model with more pieces, and a normalizer that replaces a pattern."""
+    pieces = {"[UNK]": 0, "a": 1} | more
+    model = tokenizers.models.WordPiece(pieces, unk_token="[UNK]")
+    state = json.loads(tokenizers.Tokenizer(model).to_str())
+    state["decoder"] = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    replace = {"type": "Replace", "pattern": {"Regex": pattern}, "content": "q"}
+    return json.dumps(state | {"normalizer": replace}).encode()
+
+
+def test_a_panic_of_a_normalizer_is_one_line(tmp_path, capfd):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(tokenizer_json("(a+)+$"))
+    loaded = vocabulary.load_vocabulary(path, 0)
+    print("before", file=sys.stderr, flush=True)
+    assert loaded.encode("b a")[0].tolist()
+    for text in ("a" * 40 + "!", " ".join(["a" * 40 + "!"] * 99)):
+        with pytest.raises(
+            UserError, match=r"fails on this text; .*retry-limit"
+        ) as error:
+            loaded.encode(text)
+        assert "\n" not in str(error.value)
+    print("after", file=sys.stderr, flush=True)
+    assert capfd.readouterr().err == "before\nafter\n"
+
+
+def test_what_is_printed_beside_an_encoding_is_not_lost(capfd):
+    with panics_as_errors("it fails"):
+        os.write(2, b"printed by a thread\n")
+    with pytest.raises(KeyboardInterrupt), panics_as_errors("it fails"):
+        os.write(2, b"printed before Ctrl-C\n")
+        raise KeyboardInterrupt
+    expected = "printed by a thread\nprinted before Ctrl-C\n"
+    assert capfd.readouterr().err == expected
+
+
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
@@ -153,6 +194,8 @@ def test_a_vocab_txt_keeps_its_own_special_ids(tmp_path):
         ("noise.model", b"\x00\x01 noise", "not a vocabulary file"),
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),
+        ("tokenizer.json", tokenizer_json(far=10**9), "a piece of id 1000000000; ids"),
+        ("tokenizer.json", tokenizer_json("(?="), "not a vocabulary file (Oniguruma"),
     ],
 )
 def test_a_file_that_is_not_a_vocabulary_gives_a_one_line_error(

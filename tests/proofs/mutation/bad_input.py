@@ -17,6 +17,30 @@ TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
     Mutant(
+        "an id of a vocabulary may be any number, and as many pieces are made",
+        "research/data/tokenizers/tokenizer_models.py",
+        "MAX_PIECES = 2**20",
+        "MAX_PIECES = 2**26",
+        "tests/data/tokenizers/test_vocabulary.py",
+        "not_a_vocabulary",
+    ),
+    Mutant(
+        "a panic of a normalizer ends in a traceback",
+        "research/data/tokenizers/tokenizer_models.py",
+        "            self._guard = functools.partial(panics_as_errors, what)\n",
+        "",
+        "tests/data/tokenizers/test_vocabulary.py",
+        "panic_of_a_normalizer",
+    ),
+    Mutant(
+        "what is printed beside an encoding is lost",
+        "research/data/tokenizers/rust_panics.py",
+        "            held.seek(0)\n",
+        "",
+        "tests/data/tokenizers/test_vocabulary.py",
+        "is_not_lost",
+    ),
+    Mutant(
         "a benchmark of 0 steps ends in a division by zero",
         "launch/cli.py",
         "        if not least <= value <= most:\n",
