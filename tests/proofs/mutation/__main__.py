@@ -3,9 +3,9 @@
     python -m tests.proofs.mutation [--group=GROUP] [--only=WORD] [--parallel=NUMBER]
     python -m tests.proofs.mutation --check
 
-Prints first which mutants no longer apply to the code, and with --check no more than
-that. The tests of all others must pass without a mutant. Prints a line for each, then
-the number killed; exits with 1 unless that is all of them.
+Prints first which mutants no longer apply to the code, and with --check which select no
+test, and no more than that. The tests of all others must pass without a mutant. Prints
+a line for each, then the number killed; exits with 1 unless that is all of them.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.proofs.mutation import ROOT, Mutant, mutants_by_group, stale_lines
+from tests.proofs.mutation._selections import empty_selections
 
 COPIED_FOLDERS = ("research", "experiments", "launch", "tests", "docs")
 COPIED_FILES = ("pyproject.toml", "setup.py", "README.md", "Makefile")
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only say which mutants no longer apply, in seconds",
+        help="only say which mutants no longer apply or select no test, in a minute",
     )
     return parser
 
@@ -71,8 +72,11 @@ def main() -> int:
     for line in stale.values():
         print(f"STALE: {line}", flush=True)
     if args.check:
+        untested = empty_selections(mutants)
+        for line in untested.values():
+            print(f"NO TEST: {line}")
         print(f"{len(mutants) - len(stale)} of {len(mutants)} mutants apply")
-        return int(bool(stale))
+        return int(bool(stale or untested))
     num_killed = run_mutants([m for m in mutants if m not in stale], args.parallel)
     print(f"{num_killed} of {len(mutants)} mutants killed, {len(stale)} stale")
     return int(num_killed < len(mutants))
