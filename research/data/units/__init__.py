@@ -7,7 +7,7 @@ nothing else names it.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class TextSpec:
 
     has_pieces = False
     """Whether rows are packed: pieces of documents, one after the other."""
+
+    contains: ClassVar[tuple[str, ...]] = ()
+    """The units whose texts can be derived from one of this (`shared_input`)."""
 
     stride = 0
     """Tokens from the start of one example to the next; 0: data.stride, or `length`."""

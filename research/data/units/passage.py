@@ -14,6 +14,8 @@ from research.data.units.packing.sentences import (
 class Unit(TextSpec):
     """A sentence that is longer than a row is cut, and continues in the next row."""
 
+    contains = ("sentences", "stream")
+
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         text, cut = cut_long_sentences(find_sentences(stream), self.length)
         return row_spans(stream, text, text.first, self.length, cut)

@@ -9,4 +9,5 @@ from research.data.units import pair
 class Unit(pair.Unit):
     """As "pair", but two sentences are gathered, and A and B are one sentence each."""
 
+    contains = ()
     single = True

@@ -19,6 +19,8 @@ class Unit(TextSpec):
     A sentence that is longer than a row is cut, and continues in the next row.
     """
 
+    contains = ("stream",)
+
     def spans(self, stream: TokenStream, stride: int) -> Spans:
         text, cut = cut_long_sentences(find_sentences(stream), self.length)
         edges = np.searchsorted(text.start, stream.shard_offsets)

@@ -11,13 +11,6 @@ from research.batch import NEXT, SENTENCE, Example, no_value
 from research.data.units import TextSpec
 from research.errors import UserError
 
-DERIVABLE_UNITS = {
-    "pair": ("passage", "sentences", "stream", "sentence_pair"),
-    "passage": ("sentences", "stream"),
-    "sentences": ("stream",),
-}
-"""Unit of text -> the units that can be derived from it."""
-
 
 def common_text_spec(parts: Mapping[str, Any], length: int) -> TextSpec:
     """The text that is read for all parts; `derive_example` derives each part's text.
@@ -74,7 +67,7 @@ def _is_derivable(spec: TextSpec, base: TextSpec) -> bool:
     if spec.unit == base.unit:
         same = spec if spec.pair_labels else spec.replace(length=base.length)
         return same == base
-    if spec.unit not in DERIVABLE_UNITS.get(base.unit, ()):
+    if spec.unit not in base.contains:
         return False
     if spec.pair_labels:
         rates = (base.other_document_rate, base.nonadjacent_rate)

@@ -178,6 +178,7 @@ def test_the_common_unit_contains_all_others(specs, expected):
         [PAIR, TextSpec("sentence_pair", 19)],
         [TextSpec("stream", 9, contiguous=True), TextSpec("stream", 9)],
         [TextSpec("passage", 9), TextSpec("stream", 9, contiguous=True)],
+        [TextSpec("sentence_pair", 20), TextSpec("stream", 9)],
         [TextSpec("stream", 9), TextSpec("stream", 9, stride=4)],
     ],
 )
