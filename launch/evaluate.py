@@ -27,8 +27,6 @@ def run(args: argparse.Namespace) -> int:
     workdir = epath.Path(args.workdir)
     config = run_config(workdir, args.overrides)
     # After the config: a wrong key is reported without waiting for imports.
-    from research.checkpoints.checkpoint import FOLDER
-    from research.checkpoints.partial_restore import load_on_host
     from research.distributed import sharding
     from research.evaluation.evaluate import evaluate
     from research.evaluation.learning import learning_warnings
@@ -45,10 +43,9 @@ def run(args: argparse.Namespace) -> int:
     use_compilation_cache(config.data.cache_dir)
     program = build_program(config)
     vocabulary = program.data.vocabulary_hash
-    params, step = run_params(
+    params, step, facts = run_params(
         program, workdir, args.step, seed=config.seed, vocabulary=vocabulary
     )
-    facts = load_on_host(workdir / FOLDER / str(step), "facts")["facts"]
     check_same_constants(workdir, facts, program.constants.origins)
     with sharding.context(program.mesh):
         scores = evaluate(program, params, make_eval_zeros(program)())

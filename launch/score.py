@@ -77,6 +77,7 @@ def _score_run(
     from research.objectives import config_objective
     from research.run.restored import restore_run
     from research.run.setup import use_compilation_cache
+    from research.run.workdir import check_same_constants
 
     config, task = run_config(workdir, args.overrides), TASKS[args.task]
     method = check_method(config_objective(config), args.method)
@@ -88,6 +89,7 @@ def _score_run(
     use_compilation_cache(config.data.cache_dir)
     restored = restore_run(config, workdir, args.step)
     scorer = Scorer(restored, method, best=task.judged == LAST_WORD)
+    check_same_constants(workdir, restored.facts, scorer.constants.origins)
     scores = _score(scorer, items)
     table = task_table(task.judged, items, scores, scorer.meaning)
     facts = {"task": args.task, "method": method, "score": scorer.meaning}

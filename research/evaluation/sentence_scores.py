@@ -79,9 +79,9 @@ class Scorer:
         self._objective, self._own_method = run.objective.scored_part(self.method)
         objective, vocabulary = self._objective.for_scoring(), run.vocabulary
         self._score_batch = jax.jit(make_score_batch(objective, run.network, best=best))
-        self._constants = Constants(
+        self.constants = Constants(
             objective.constants(vocabulary.vocab), run.mesh, vocabulary.facts
-        ).arrays
+        )
 
     def __call__(
         self,
@@ -146,7 +146,9 @@ class Scorer:
         with sharding.context(mesh):
             for text, arrays in row_batches(self._make_rows(windows, length), size):
                 batch = jax.device_put(arrays, rows_sharding)
-                result = self._score_batch(self.run.params, batch, self._constants)
+                result = self._score_batch(
+                    self.run.params, batch, self.constants.arrays
+                )
                 running.append((text, arrays, result))
                 if len(running) > 1:  # the host makes rows while the device computes
                     yield _collect(*running.popleft())

@@ -53,7 +53,7 @@ def open_run(source: epath.PathLike) -> LanguageModel:
         return _open_folder(str(source))
     workdir = epath.Path(source).expanduser()
     config = read_run_config(workdir)
-    checkpoint = run_checkpoint(workdir)
+    checkpoint, _ = run_checkpoint(workdir)
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])

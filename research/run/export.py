@@ -85,7 +85,7 @@ def export_run(
     config = read_run_config(workdir)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UserError(f"--to={to} exists and is not an empty folder; give a new one")
-    checkpoints = {"": run_checkpoint(workdir)}
+    checkpoints = {"": run_checkpoint(workdir)[0]}
     if all_steps:
         folder = workdir / FOLDER
         steps = finished_steps(folder)

@@ -1,5 +1,7 @@
 """Restores a finished or stopped run for scores and predictions."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +32,7 @@ class RestoredRun(NamedTuple):
     vocabulary: Vocabulary
     mesh: Mesh
     step: int  # the checkpoint's step
+    facts: Mapping[str, Any] = MappingProxyType({})  # the checkpoint's
 
 
 def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> RestoredRun:
@@ -45,7 +48,7 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
     data = config.data
     vocabulary = load_vocabulary(workdir, data.sentinels, data.whitespace)
     program = build_program(config, vocab=vocabulary.vocab)
-    params, step = run_params(
+    params, step, facts = run_params(
         program, workdir, step, seed=config.seed, vocabulary=vocabulary.sha256
     )
     return RestoredRun(
@@ -56,11 +59,17 @@ def restore_run(config: Any, workdir: epath.PathLike, step: int = 0) -> Restored
         vocabulary,
         program.mesh,
         step,
+        facts,
     )
 
 
-def run_checkpoint(workdir: epath.PathLike, step: int = 0) -> epath.Path:
-    """The folder of a run's checkpoint at a step, by default that of `find_checkpoint`.
+def run_checkpoint(
+    workdir: epath.PathLike, step: int = 0
+) -> tuple[epath.Path, dict[str, Any]]:
+    """The folder and the facts of a run's checkpoint.
+
+    Args:
+      step: the checkpoint's; 0: that of `find_checkpoint`.
 
     Raises:
       UserError: there is none that can be read, or config.json has changed since.
@@ -69,28 +78,29 @@ def run_checkpoint(workdir: epath.PathLike, step: int = 0) -> epath.Path:
     read_run_config(workdir)  # before its checkpoints: the folder may be no run
     source = workdir / FOLDER / str(step) if step else workdir
     folder = find_checkpoint(source, "--workdir")
-    check_unchanged(workdir, folder)
-    return folder
+    return folder, check_unchanged(workdir, folder)
 
 
-def check_unchanged(workdir: epath.Path, folder: epath.Path) -> None:
-    """Checks that the config of a run is that of its checkpoint.
+def check_unchanged(workdir: epath.Path, folder: epath.Path) -> dict[str, Any]:
+    """The facts of a checkpoint, whose config has to be that of its run.
 
     Raises:
       UserError: config.json has changed since, or is damaged.
     """
-    config = read_run_config(workdir)
-    if load_on_host(folder, "facts")["facts"]["config"] != config_digest(config):
+    config, facts = read_run_config(workdir), load_on_host(folder, "facts")["facts"]
+    if facts["config"] != config_digest(config):
         raise UserError(
             f"{workdir}/config.json was changed after the run wrote it: it is not the "
             f"config of {folder}; bring it back"
         )
+    return facts
 
 
 def run_params(
     program: Program, workdir: epath.Path, step: int, *, seed: int, vocabulary: str
-) -> tuple[Any, int]:
-    """The parameters of a run, sharded as the program's, and their step.
+) -> tuple[Any, int, dict[str, Any]]:
+    """The parameters of a run, sharded as the program's; their step; the checkpoint's
+    facts.
 
     Args:
       step: the checkpoint's step; 0: that of `find_checkpoint`.
@@ -99,7 +109,7 @@ def run_params(
     Raises:
       UserError: the checkpoint is missing, or has other parameters.
     """
-    source = run_checkpoint(workdir, step)
+    source, facts = run_checkpoint(workdir, step)
     with sharding.context(program.mesh):
         initial = initial_state(program, seed).params
         params, missing = restore_params(
@@ -107,4 +117,4 @@ def run_params(
         )
     if missing:
         raise UserError(f"{source} has no parameters {', '.join(missing)}")
-    return params, int(source.name)
+    return params, int(source.name), facts

@@ -133,7 +133,7 @@ def test_the_average_of_the_best_step_opens_the_run(runs, program):
     are others."""
     keys = {"seed": 0, "vocabulary": program.data.vocabulary_hash}
     for workdir, result in runs.items():
-        params, step = run_params(program, workdir, 0, **keys)
+        params, step, _ = run_params(program, workdir, 0, **keys)
         with sharding.context(program.mesh):
             scores = evaluate(program, params, make_eval_zeros(program)())
         assert step == 4

@@ -1,6 +1,7 @@
 """Constants: a frozen teacher is read by every step, changed by none, saved nowhere."""
 
 import dataclasses
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from docs.examples.objectives import distilled
 from launch import evaluate
+from launch import score as launch_score
 from launch.hardware import step_speed
 from research import objectives
 from research import train as loop
@@ -153,10 +155,19 @@ def test_a_checkpoint_has_the_source_and_the_checksum_alone(runs, teacher):
     assert provenance["constants"]["teacher"] == origin
 
 
-def test_another_teacher_in_its_place_is_refused(runs, folder, teacher):
+def test_another_teacher_in_its_place_is_refused(
+    runs, folder, teacher, tmp_path, monkeypatch
+):
+    kind = objectives.objective_class("distilled")
+    for name in ("score_methods", "score_rows", "direction", "mem_len"):
+        monkeypatch.setattr(kind, name, vars(Scored)[name], raising=False)
+    pair = {"sentence_good": "a river sees", "sentence_bad": "sees a river"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair | {"UID": "x"}) + "\n")
     evaluation = evaluate.parser().parse_args([f"--workdir={runs.whole}"])
-    evaluation.overrides = {}
-    assert evaluate.run(evaluation) == 0
+    flags = ["--task=blimp", f"--data={tmp_path}/pairs.jsonl"]
+    scoring = launch_score.parser().parse_args([f"--workdir={runs.whole}", *flags])
+    evaluation.overrides = scoring.overrides = {}
+    assert evaluate.run(evaluation) == launch_score.run(scoring) == 0
     workdir, state = teacher
     checkpoints = Checkpoints(workdir, keep=2)
     facts = load_on_host(checkpoints.folder / "3", "facts")["facts"]
@@ -168,6 +179,7 @@ def test_another_teacher_in_its_place_is_refused(runs, folder, teacher):
     for refused in (
         lambda: run(config, runs.stopped, 2),
         lambda: evaluate.run(evaluation),
+        lambda: launch_score.run(scoring),
     ):
         with pytest.raises(UserError, match=words) as caught:
             refused()

@@ -40,7 +40,7 @@ def edit(workdir, section, **keys):
 def test_a_config_that_was_edited_is_refused(run, way):
     workdir, _ = run
     edit(workdir, "train", keep_checkpoints=7)
-    assert run_checkpoint(workdir).name == "3"
+    assert run_checkpoint(workdir)[0].name == "3"
     edit(workdir, "model", norm_epsilon=0.5)
     with pytest.raises(UserError, match=r"config\.json was changed .* bring it back"):
         WAYS[way](workdir)

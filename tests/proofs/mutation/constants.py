@@ -58,6 +58,14 @@ MUTANTS = [
         "another_teacher_in_its_place",
     ),
     Mutant(
+        "scores read another teacher in the place of the run's",
+        "launch/score.py",
+        "    check_same_constants(workdir, restored.facts, scorer.constants.origins)\n",
+        "",
+        TEST,
+        "another_teacher_in_its_place",
+    ),
+    Mutant(
         "the source is read where the program is built",
         CONSTANTS,
         "        self.abstract = {CONSTANTS: trees} if trees else {}\n",

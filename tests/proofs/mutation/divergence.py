@@ -33,8 +33,8 @@ MUTANTS = [
     Mutant(
         "an edited config opens another network",
         "research/run/restored.py",
-        '["facts"]["config"] != config_digest(config):',
-        '["facts"]["config"] == "":',
+        'facts["config"] != config_digest(config):',
+        'facts["config"] == "":',
         TEST_RESTORED,
         "edited",
     ),
