@@ -1,4 +1,5 @@
-"""The laws of every network; modules are found by listing the folder.
+"""The laws of every network; modules are found by listing the folder, and the examples
+of docs/examples/networks with them.
 
 What a network cannot do it does not declare (`abilities`): those cases do not exist.
 Where all positions are of one segment the patterns are transitive, so that a state of
@@ -8,14 +9,17 @@ several layers depends on what the arrays allow and on nothing else.
 # B batch, L length, P scored positions, D width
 
 import dataclasses
+import importlib
 import inspect
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import docs
 from research import networks
 from research.batch import attention_mask
 from research.distributed import sharding
@@ -28,6 +32,11 @@ from tests.testing.compiled_apply import apply
 from tests.testing.example_batches import vocab
 from tests.testing.trees import assert_close, make_params, parameter_shapes
 
+EXAMPLES = {
+    path.stem: importlib.import_module(f"docs.examples.networks.{path.stem}").Network
+    for path in (Path(docs.__path__[0]) / "examples" / "networks").glob("*.py")
+}
+NAMES = sorted([*FOLDER.names(), *EXAMPLES])
 VOCAB = vocab(size=50)
 LENGTH, HALF = 12, 6
 SMALL = {
@@ -48,7 +57,7 @@ def variants(name: str) -> list[networks.Network]:
 
     The n-th has the n-th legal value of each, where that goes with the others.
     """
-    cls = FOLDER.part_class(name, "model.network")
+    cls = EXAMPLES.get(name) or FOLDER.part_class(name, "model.network")
     own = inspect.get_annotations(cls)
     choices = {
         field.name: field.metadata.get("values", (False, True))
@@ -82,7 +91,7 @@ def find_cases(*abilities: Ability, patterns=tuple(PATTERNS)) -> list:
     """Each variant of each network that has the abilities, with what it is asked for:
     the patterns that the network has in turn, and the mems if they are an ability."""
     found = []
-    for name in FOLDER.names():
+    for name in NAMES:
         for number, network in enumerate(variants(name)):
             able = [p for p in patterns_of(network) if p in patterns]
             if not able or {*abilities} - {*network.abilities}:
@@ -133,7 +142,7 @@ def part(group, *ends):
     return {name: array[:, slice(*ends)] for name, array in group.items()}
 
 
-@pytest.mark.parametrize("name", FOLDER.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
     some = partial(Needs, pattern=patterns_of(variants(name)[0])[0])
     needs_of = {

@@ -30,6 +30,7 @@ def write_corpus(folder):
 
 
 def tiny_config(folder, objective="mlm", **overrides):
+    """An experiment's config; an override None leaves out a key of ours."""
     settings = {
         "data.corpus": str(folder / "corpus"),
         "data.cache_dir": str(folder / "cache"),
@@ -50,7 +51,8 @@ def tiny_config(folder, objective="mlm", **overrides):
         "train.eval_every": 6,
         "train.checkpoint_every": 5,
     }
-    return load_config(f"experiments/{objective}.py", settings | overrides)
+    given = {k: v for k, v in (settings | overrides).items() if v is not None}
+    return load_config(f"experiments/{objective}.py", given)
 
 
 def train(config, workdir, devices=1):

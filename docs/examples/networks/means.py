@@ -1,0 +1,98 @@
+"""A network without attention: a position reads the mean of those that it may read."""
+
+# B batch, L length, P scored positions, D width
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from research import networks
+from research.batch import attention_mask
+from research.errors import UserError
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Dense,
+    FeedForward,
+    Module,
+    Norm,
+    dropout,
+    gather_positions,
+)
+from research.networks.layers.embeddings import TokenEmbedding
+from research.networks.layers.heads import VocabHead, make_heads
+from research.networks.layers.options import dim, dropout_rate
+from research.networks.layers.positions import sinusoids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(networks.Network):
+    """Layers add what a feed-forward layer makes of a state and of the mean."""
+
+    feedforward: int = dim(1024, least=1)  # width inside the feed-forward layer
+    feedforward_dropout: float = dropout_rate(-1.0)  # inside a feed-forward layer
+
+    dropout_places: ClassVar = ("embedding", "feedforward", "output", "head")
+    abilities: ClassVar = (networks.Ability.FULL,)
+
+    def module(self, needs, size):
+        if self.cutoffs:
+            raise UserError("model.network means has no model.cutoffs; set it to []")
+        return Means(self, size, needs.transform, tuple(needs.heads.items()))
+
+
+class Means(nn.Module):
+    """A `networks.BoundNetwork` once it is bound."""
+
+    options: Network
+    size: int  # entries of the vocabulary
+    transform: bool  # the readout has BERT's layers before the table
+    heads: tuple  # the layers of each named head
+
+    def setup(self):
+        options = self.options
+        self.token = TokenEmbedding(options, self.size)
+        self.stack = Stack(options)
+        self.output = VocabHead(options, self.size, self.transform)
+        self.pooler, self.named_heads = make_heads(options, self.heads)
+
+    def states(self, group, scored=None):
+        """[B, L, D], or [B, P, D] at the scored positions [B, P]."""
+        x_BLD = self.stack(self.token(group["token"]), group)
+        return x_BLD if scored is None else gather_positions(x_BLD, scored)
+
+    def features(self, group, scored=None):
+        return self.states(group, scored)
+
+    def readout(self, states):
+        return self.output(states, self.token.table_VE)
+
+    def head(self, name, states):
+        return self.named_heads[name](states)
+
+
+class Stack(Module):
+    """Embeddings, with those of positions, and all layers."""
+
+    options: Network
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, group: dict) -> jax.Array:
+        options = self.options
+        mask_BLL = attention_mask(group).astype(options.dtype)
+        num_BL1 = jnp.maximum(1, jnp.sum(mask_BLL, axis=-1, keepdims=True))
+        weight_BLL = mask_BLL / num_BL1
+        x = x_BLE.astype(options.dtype)
+        if x.shape[-1] != options.width:
+            x = Dense(options, options.width, (None, "embed"), name="project")(x)
+        x += sinusoids(group["position"], options.width).astype(x.dtype)
+        x = dropout(self, x, "embedding")
+        for n in range(options.layers):
+            y = Norm(options, name=f"norm_{n}")(x)
+            mean = Dense(options, options.width, ("embed", None), name=f"mean_{n}")
+            y += mean(jnp.einsum("blm,bmd->bld", weight_BLL, y))
+            x += FeedForward(options, name=f"feedforward_{n}")(y)
+            x = nn.with_logical_constraint(x, STATE_AXES)
+        return dropout(self, Norm(options, name="norm")(x), "output")
