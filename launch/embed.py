@@ -6,7 +6,8 @@ either may be compressed (.gz, .zst). V is a .npy, float32 [texts, width], or a 
 with `text` and `vector` on each line.
 
 --pool=mean is the mean of the last layer's states, --pool=class the state of the class
-token. A text is cut behind the model's length.
+token; --normalize=yes gives vectors of length 1. A text is cut behind --max-length
+tokens, by default the model's. A folder of sentence-transformers says all three.
 """
 
 import argparse
@@ -34,7 +35,10 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import write_output
     from research.inference.open_run import open_run
 
-    vectors = open_run(args.workdir).encode(texts, args.pool)
+    model = open_run(args.workdir)
+    normalize = {"": None, "yes": True, "no": False}[args.normalize]
+    options = {"normalize": normalize, "max_length": args.max_length}
+    vectors = model.encode(texts, args.pool, **options)
     if to.suffix == ".npy":
         file = io.BytesIO()
         np.save(file, vectors)
@@ -53,7 +57,9 @@ def parser() -> cli.Parser:
     parser.add_argument("--workdir", required=True, help="folder of the run, or hf:DIR")
     parser.add_argument("--texts", required=True, help="file, a text on each line")
     parser.add_argument("--to", required=True, help=".npy or .jsonl that is written")
-    parser.add_argument("--pool", default="mean", choices=("mean", "class"))
+    parser.add_argument("--pool", default="", choices=("", "mean", "class"))
+    parser.add_argument("--normalize", default="", choices=("", "yes", "no"))
+    parser.add_argument("--max-length", type=int, default=0, help="tokens of a text")
     return parser
 
 

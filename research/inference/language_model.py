@@ -4,6 +4,7 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ SPECIALS = {
 network reads bos first, as in its training."""
 MIN_LENGTH = 16
 """Positions of a row at least."""
+WIDTHS_AN_OCTAVE = 4
+"""Lengths of rows between one power of two and the next: each is compiled once, and a
+row of more than 32 tokens is at most a quarter longer than its text."""
 TYPE_OF_LAST = 2
 """XLNet's token type of the class token (`xlnet_segments`)."""
 
@@ -56,11 +60,16 @@ class LanguageModel:
       run: the objective, its network and parameters, and the vocabulary.
       needs: what the network was built for.
       missing: names of parameters that the model does not have: those of its readout.
+      pool, normalize, max_length: what `encode` does unless it is told; a folder of
+        sentence-transformers says it. max_length 0: the model's length.
     """
 
     run: RestoredRun
     needs: networks.Needs
     missing: tuple[str, ...] = ()
+    pool: str = "mean"
+    normalize: bool = False
+    max_length: int = 0
 
     def __repr__(self) -> str:
         run = self.run
@@ -71,24 +80,36 @@ class LanguageModel:
         )
 
     def encode(
-        self, texts: Sequence[str], pool: str = "mean", *, batch: int = 32
+        self,
+        texts: Sequence[str],
+        pool: str = "",
+        *,
+        normalize: bool | None = None,
+        max_length: int = 0,
+        batch: int = 32,
     ) -> np.ndarray:
-        """A vector of each text, float32 [texts, D]: of the last layer, not normalised.
+        """A vector of each text, float32 [texts, D]: of the last layer.
 
-        A text is read with its special tokens, and cut where the row is full. Of
-        ELECTRA the vector is the discriminator's, of an encoder-decoder the encoder's.
-        The class token is bos; in a causal network it is the last token, the only one
-        that sees the whole text.
+        A text is read with its special tokens, and cut where the row is full; a line on
+        stderr says how many are. Of ELECTRA the vector is the discriminator's, of an
+        encoder-decoder the encoder's. The class token is bos; in a causal network it is
+        the last token, the only one that sees the whole text.
 
         Args:
-          pool: one of `POOLS`; the mean is over special tokens as well.
-          batch: texts that are read at once.
+          pool: one of `POOLS`; the mean is over special tokens as well. "": the
+            model's.
+          normalize: whether vectors have length 1; None: as the model's.
+          max_length: tokens of a text that are read, with its special ones; 0: as many
+            as the model's.
+          batch: texts that are read at once, those of like lengths together.
 
         Raises:
           UserError: an unknown `pool`, or the network has no class token or is one that
-            reads backward; `texts` is a single text.
+            reads backward; `max_length` has no room for a token or is beyond the
+            model's; `texts` is a single text.
         """
         _check_list("texts", texts)
+        pool = pool or self.pool
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
         if pool == "class" and self._has_encoder:
@@ -97,14 +118,47 @@ class LanguageModel:
             )
         if self.run.objective.reads_backward:
             raise UserError("a network that reads backward gives texts no vectors")
-        rows = [self._with_specials(text) for text in texts]
-        vectors = [np.zeros((0, self.run.network.options.width), np.float32)]
+        length = self._row_length(max_length)
+        rows, num_cut = [], 0
+        for text in texts:
+            row, is_cut = self._with_specials(text, length)
+            rows.append(row)
+            num_cut += is_cut
+        if num_cut:
+            print(
+                f"{num_cut} of {len(rows)} texts have more than {length} tokens and "
+                "are cut",
+                file=sys.stderr,
+            )
+        vectors = np.zeros((len(rows), self.run.network.options.width), np.float32)
+        encode = functools.partial(self._encode, self.run.params)
+        order = np.argsort([len(row) for row in rows], kind="stable")[::-1]
         for start in range(0, len(rows), batch):
-            chunk = rows[start : start + batch]
-            arrays = self._arrays(chunk, pool)
-            encode = functools.partial(self._encode, self.run.params)
-            vectors.append(map_rows(encode, arrays, batch=batch, mesh=self.run.mesh))
-        return np.concatenate(vectors)
+            at = order[start : start + batch]
+            size = min(batch, 1 << (len(at) - 1).bit_length())
+            filled = [rows[i] for i in np.pad(at, (0, size - len(at)), mode="edge")]
+            arrays = self._arrays(filled, pool)
+            found = map_rows(encode, arrays, batch=batch, mesh=self.run.mesh)
+            vectors[at] = found[: len(at)]
+        if self.normalize if normalize is None else normalize:
+            norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors /= np.maximum(norm, np.finfo(np.float32).tiny)
+        return vectors
+
+    def _row_length(self, max_length: int) -> int:
+        """The tokens of a text that are read, with its special ones.
+
+        Raises:
+          UserError: the length has no room for a token, or is beyond the model's.
+        """
+        most = self.run.config.data.length
+        length = max_length or min(self.max_length or most, most)
+        least = 1 + sum(map(len, SPECIALS[self._layout]))
+        if not least <= length <= most:
+            raise UserError(
+                f"max_length is {length}, but the model reads {least} to {most} tokens"
+            )
+        return length
 
     @property
     def _has_encoder(self) -> bool:
@@ -113,6 +167,10 @@ class LanguageModel:
     @property
     def _layout(self) -> str:
         return self.run.network.options.text_layout(self.needs.pattern)
+
+    @property
+    def class_token_is_first(self) -> bool:
+        return self._layout == "both"
 
     @functools.cached_property
     def _encode(self) -> Any:
@@ -131,26 +189,27 @@ class LanguageModel:
 
         return encode
 
-    def _with_specials(self, text: str) -> list[int]:
-        """The ids of a text and its special tokens, those that the network has."""
+    def _with_specials(self, text: str, length: int) -> tuple[list[int], bool]:
+        """At most `length` ids of a text and its special tokens, those that the network
+        has; and whether the text is cut."""
         vocabulary = self.run.vocabulary
         vocab = vocabulary.vocab
         before, after = (
             [i for name in names if (i := getattr(vocab, f"{name}_id")) < vocab.size]
             for names in SPECIALS[self._layout]
         )
-        room = self.run.config.data.length - len(before) - len(after)
-        token = vocabulary.encode(text)[0][:room]
-        return [*before, *token.tolist(), *after] or [vocab.unk_id]
+        room = length - len(before) - len(after)
+        token = vocabulary.encode(text)[0]
+        row = [*before, *token[:room].tolist(), *after] or [vocab.unk_id]
+        return row, len(token) > room
 
     def _arrays(self, rows: Sequence[Sequence[int]], pool: str) -> dict:
         """The network's inputs [B, L], and how much each position counts.
 
-        L is a power of two, so that few lengths are compiled.
+        L is one of few lengths, so that few shapes are compiled.
         """
         short, length = pad_rows(rows, self.run.vocabulary.vocab.pad_id)
-        width = 1 << (max(MIN_LENGTH, short.shape[1]) - 1).bit_length()
-        width = min(self.run.config.data.length, width)
+        width = min(self.run.config.data.length, _padded_width(short.shape[1]))
         pad = width - short.shape[1]
         token = np.pad(short, ((0, 0), (0, pad)), mode="edge")
         is_causal = self._layout == "none"
@@ -159,7 +218,7 @@ class LanguageModel:
         position, length = np.arange(width), length[:, None]
         if self._layout == "last" and self.needs.token_types > TYPE_OF_LAST:
             np.put_along_axis(arrays["token_type"], length - 1, TYPE_OF_LAST, axis=1)
-        at = 0 if self._layout == "both" else length - 1
+        at = 0 if self.class_token_is_first else length - 1
         weight = (position < length) / length if pool == "mean" else position == at
         shape = token.shape
         return arrays | {"weight": np.broadcast_to(weight, shape).astype(np.float32)}
@@ -262,6 +321,13 @@ class LanguageModel:
         vocab = self.run.vocabulary.vocab
         if self._layout == "none" and vocab.bos_id >= vocab.size:
             raise UserError("the model has no token that begins a text, such as <s>")
+
+
+def _padded_width(width: int) -> int:
+    """The next of `WIDTHS_AN_OCTAVE` lengths between powers of two."""
+    step = (1 << (max(MIN_LENGTH, width) - 1).bit_length()) // 2 // WIDTHS_AN_OCTAVE
+    step = max(8, step)
+    return max(MIN_LENGTH, -(-width // step) * step)
 
 
 def _check_list(name: str, texts: Sequence[str]) -> None:

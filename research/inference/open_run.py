@@ -13,6 +13,10 @@ from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import SOURCE, restore
+from research.checkpoints.huggingface.sentence_transformers import (
+    Recipe,
+    read_recipe,
+)
 from research.checkpoints.partial_restore import load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
@@ -78,6 +82,8 @@ def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
 def _open_folder(source: str) -> LanguageModel:
     """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
     path = restore.find_folder(source)
+    recipe = read_recipe(path)
+    path = recipe.folder if recipe else path
     has_two = (path / restore.DISCRIMINATOR).is_dir()
     own = path / restore.DISCRIMINATOR if has_two else path
     model = restore.open_model(own)
@@ -100,7 +106,7 @@ def _open_folder(source: str) -> LanguageModel:
     network = networks.build(options, needs, vocab)
     length = options.max_length
     shapes = _shapes(objective, network, min(length, 128))
-    found = restore.restore(source, "", shapes, num_pieces=num_pieces).params
+    found = restore.restore(f"{SOURCE}{path}", "", shapes, num_pieces=num_pieces).params
     for name, array in found.items():
         if array.shape != shapes[name]:
             raise UserError(
@@ -110,8 +116,29 @@ def _open_folder(source: str) -> LanguageModel:
     missing = tuple(name for name in shapes if name not in found)
     if body := [name for name in missing if not set(name.split("/")) & READOUT]:
         raise UserError(f"{path} has no parameters {', '.join(body)}")
-    return _language_model(
+    opened = _language_model(
         objective, needs, network, _as_tree(found), vocabulary, length, 0, missing
+    )
+    return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:
+    """The model that makes vectors as sentence-transformers does.
+
+    Raises:
+      UserError: a vector is the state of a token that no `pool` means.
+    """
+    own = "first" if model.class_token_is_first else "last"
+    if recipe.pool not in ("mean", own):
+        raise UserError(
+            f"{recipe.folder}: a vector is the state of the {recipe.pool} token, but "
+            f"the class token of this network is the {own} one"
+        )
+    return dataclasses.replace(
+        model,
+        pool="mean" if recipe.pool == "mean" else "class",
+        normalize=recipe.normalize,
+        max_length=recipe.max_length,
     )
 
 

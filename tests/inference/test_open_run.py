@@ -1,6 +1,7 @@
 """What is opened computes on texts what the network computes on its batches."""
 
 import importlib
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from research import networks
 from research.errors import UserError
+from research.inference.language_model import _padded_width
 from research.inference.open_run import open_run
 from research.objectives.inputs import input_format
 from research.run.export import export_run
@@ -177,3 +179,69 @@ def test_the_examples_of_the_docs_run(folder, monkeypatch, capsys):
             module.run(module.parser().parse_args(line[1].split()))
     assert np.load(folder / "vectors.npy").shape == (1, 32)
     assert '"masks": [[{"text"' in capsys.readouterr().out
+
+
+def as_sentence_transformer(folder, **pooling):
+    """Makes the folder of a golden one of sentence-transformers."""
+    types = ["Transformer", "Pooling", "Normalize"]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    start = "sentence_transformers.models."
+    modules = [
+        {"path": path, "type": start + name}
+        for path, name in zip(paths, types, strict=True)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    length = {"max_seq_length": 6}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(length))
+
+
+def test_a_folder_of_sentence_transformers_says_what_its_vectors_are(tmp_path, capsys):
+    """Its pooling, its length and that vectors have length 1; a keyword wins."""
+    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    plain = open_run(f"hf:{folder}")
+    for mode, pool in (("mean_tokens", "mean"), ("cls_token", "class")):
+        as_sentence_transformer(folder, **{f"pooling_mode_{mode}": True})
+        model = open_run(f"hf:{folder}")
+        expected = plain.encode(TEXTS, pool, max_length=6)
+        capsys.readouterr()
+        found = model.encode(TEXTS)
+        assert capsys.readouterr().err == (
+            "1 of 3 texts have more than 6 tokens and are cut\n"
+        )
+        np.testing.assert_allclose(model.encode(TEXTS, normalize=False), expected)
+        norm = np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, expected / norm, rtol=1e-6)
+    with pytest.raises(UserError, match="max_length is 21, but the model reads 3 to"):
+        model.encode(TEXTS, max_length=21)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "words"),
+    [
+        ({"pooling_mode_max_tokens": True}, "pooling max_tokens is not known"),
+        ({"pooling_mode": ["mean", "cls"]}, "pooling mean, cls is not known"),
+        ({"pooling_mode": "lasttoken"}, "the class token of this network is the first"),
+    ],
+)
+def test_vectors_that_are_not_known_are_refused(tmp_path, pooling, words):
+    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    as_sentence_transformer(folder, **pooling)
+    with pytest.raises(UserError, match=words):
+        open_run(f"hf:{folder}")
+
+
+def test_a_module_that_is_not_known_is_refused(tmp_path):
+    folder = huggingface_goldens.copy_with_vocabulary("bert", tmp_path)
+    as_sentence_transformer(folder, pooling_mode="mean")
+    text = (folder / "modules.json").read_text().replace("Normalize", "Dense")
+    (folder / "modules.json").write_text(text)
+    with pytest.raises(UserError, match="the module Dense is not known"):
+        open_run(f"hf:{folder}")
+
+
+def test_lengths_of_rows_are_few_and_at_most_a_quarter_too_long():
+    widths = {n: _padded_width(n) for n in range(16, 513)}
+    assert all(n <= width <= max(n + 7, 1.25 * n) for n, width in widths.items())
+    assert len({*widths.values()}) <= 20

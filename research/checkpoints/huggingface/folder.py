@@ -110,8 +110,8 @@ def _open(file: Path) -> Any:
         raise UserError(f"{file} is damaged or cut off ({error})") from error
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The object, or value of another `kind`, in a JSON file.
 
     Raises:
       UserError: there is no such file, or it holds something else.
@@ -122,8 +122,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.parent} has no {path.name}") from error
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} is not a JSON object")
+    if not isinstance(content, kind):
+        raise UserError(f"{path} is not a JSON {'object' if kind is dict else 'array'}")
     return content
 
 

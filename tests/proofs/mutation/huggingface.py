@@ -17,7 +17,33 @@ TEST_FILES = "tests/data/tokenizers/test_huggingface_files.py"
 
 EXPORT_RUN, TEST_RUN = "research/run/export.py", "tests/run/test_export.py"
 
+LANGUAGE_MODEL = "research/inference/language_model.py"
+
 MUTANTS = [
+    Mutant(
+        "vectors are given in the order of their texts' lengths",
+        LANGUAGE_MODEL,
+        "vectors[at] = found[: len(at)]",
+        "vectors[start : start + batch] = found[: len(at)]",
+        TEST_OPEN,
+        "its_text_alone or are_those_of_the_states",
+    ),
+    Mutant(
+        "the normalisation of sentence-transformers is not read",
+        f"{FOLDER}/sentence_transformers.py",
+        '"Normalize" in found, length',
+        "False, length",
+        TEST_OPEN,
+        "sentence_transformers",
+    ),
+    Mutant(
+        "texts are cut at the model's length, not that of sentence-transformers",
+        LANGUAGE_MODEL,
+        "length = max_length or min(self.max_length or most, most)",
+        "length = max_length or most",
+        TEST_OPEN,
+        "sentence_transformers",
+    ),
     Mutant(
         "an exported tokenizer of a model with token types gives none of them",
         "research/data/tokenizers/export_tokenizer.py",
@@ -53,8 +79,8 @@ MUTANTS = [
     Mutant(
         "a classifier of another token than Hugging Face's is exported",
         EXPORT_RUN,
-        'is_encoder and reads_last != (objective.format == "xlnet")',
-        "is_encoder and False",
+        'reads_last != (objective.format == "xlnet")',
+        "reads_last != reads_last",
         TEST_RUN,
         "reads_something_else",
     ),

@@ -77,9 +77,9 @@ MUTANTS = [
     ),
     Mutant(
         "a classifier's hidden layer has the network's activation, not tanh",
-        "research/objectives/sequence_classification.py",
-        'hidden = "none" if self.head == "linear" else "tanh"',
-        'hidden = "none" if self.head == "linear" else ""',
+        "research/objectives/inputs/task_input.py",
+        'HEADS = {"tanh": "tanh",',
+        'HEADS = {"tanh": "",',
         "tests/objectives/test_sequence_classification.py",
         "the_head",
     ),
