@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from research.errors import UserError
+from research.files.json_files import parse_json
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -117,7 +118,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
       UserError: there is no such file, or it holds something else.
     """
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path.parent} has no {path.name}") from error
     except ValueError as error:

@@ -36,7 +36,12 @@ def load_tfds_corpus(
         import tensorflow_datasets as tfds
 
         builder = tfds.builder(name.removeprefix(TFDS_PREFIX).partition(SPLIT)[0])
+        if known := builder.info.splits:  # before anything is downloaded
+            own = _own_splits(known).get(split, split)
+            _split_to_read(name, known, own, f"data.{split or 'corpus'} is {name!r}")
         builder.download_and_prepare()
+    except UserError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise UserError(

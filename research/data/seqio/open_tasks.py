@@ -8,6 +8,8 @@ import seqio
 from research.batch import VocabInfo
 from research.data.loading.build import OpenedText
 from research.data.seqio import register_tasks
+from research.data.seqio.task_errors import name_line
+from research.data.seqio.task_features import find_split
 from research.data.seqio.task_source import TaskSource
 from research.data.seqio.task_vocabulary import make_vocab_info, word_starts
 from research.errors import UserError, unknown
@@ -35,6 +37,9 @@ def find_task(name: str) -> seqio.Task | seqio.Mixture:
         if not (error.name and f"{module}.".startswith(f"{error.name}.")):
             raise UserError(f"data.task: the module {module} needs {error}") from error
         raise unknown("data.task", name, known) from error
+    except (Exception, SystemExit) as error:
+        with name_line(f"data.task: the module {module}"):
+            raise error
     if not register_tasks.is_registered(rest):
         known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
         raise unknown(f"data.task: task of the module {module}:", rest, known)
@@ -89,6 +94,8 @@ def open_user_task(
                 "of your own, which does not support it"
             )
     task = find_task(config.data.task)
+    for split in (config.data.train_split, config.data.eval_split):
+        find_split(task, split)
     features = task.output_features
     arrays = [
         name for name in objective.batch_spec(config.data.length) if name in features
@@ -111,4 +118,6 @@ def open_user_task(
     )
     if held_out.has_inputs:
         held_out.check_metrics()
+    for source in (train, held_out):
+        source.check_first()
     return vocab, train, held_out

@@ -8,17 +8,16 @@ with the whole example and `is_target`; each metric reads all targets and predic
 
 # N examples, T new tokens
 
-import contextlib
 import itertools
 import math
 import sys
-import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import seqio
 
+from research.data.seqio.task_errors import name_line
 from research.errors import UserError
 
 
@@ -32,7 +31,7 @@ class ScoredTexts(NamedTuple):
 def check_metrics(tasks: Iterable[Any]) -> None:
     """Raises UserError: a task has metrics of something else than written texts."""
     for task in tasks:
-        with _one_line(f"data.task {task.name}"):  # raised for other arguments
+        with name_line(f"data.task {task.name}"):  # raised for other arguments
             others = [*task.score_metric_fns, *task.predict_with_aux_metric_fns]
             names = list(map(seqio.utils.function_name, others))
         num_objects = len(task.metric_objs) - len(task.metric_fns)
@@ -93,7 +92,7 @@ def _own_metrics(
     """The numbers that the task's metrics return; others are named and left out."""
     if not task.predict_metric_fns:
         return {}
-    with _one_line(f"data.task {task.name}: its postprocess_fn"):
+    with name_line(f"data.task {task.name}: its postprocess_fn"):
         targets, found = (
             [
                 task.postprocess_fn(text, example=example, is_target=is_target)
@@ -106,7 +105,7 @@ def _own_metrics(
         where = (
             f"data.task {task.name}: its metric {seqio.utils.function_name(metric_fn)}"
         )
-        with _one_line(where):
+        with name_line(where):
             values = dict(metric_fn(targets=targets, predictions=found))
         for name, value in values.items():
             if name in metrics:
@@ -126,14 +125,3 @@ def _number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-@contextlib.contextmanager
-def _one_line(where: str) -> Iterator[None]:
-    """Turns what code of the task raises into one line, which begins with `where`."""
-    try:
-        yield
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where}: {reason} ({last.filename}:{last.lineno})") from error

@@ -19,6 +19,7 @@ from research.data.loading.text_source import (
     TextSource,
 )
 from research.data.seqio import task_metrics
+from research.data.seqio.task_errors import name_line
 from research.data.seqio.task_examples import cut_texts, make_examples
 from research.data.seqio.task_features import choose_features, find_split
 from research.errors import UserError
@@ -126,9 +127,12 @@ class TaskSource:
 
     def in_order(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """Each example once, task by task, `size` rows at a time."""
+        return self._read(self._in_order(), size, 0, EVALUATION_SEED, 0)
+
+    def _in_order(self):
+        """The examples of each task once."""
         datasets = [self._dataset(task, False, 1) for task in self._tasks]
-        dataset = reduce(lambda one, other: one.concatenate(other), datasets)
-        return self._read(dataset, size, 0, EVALUATION_SEED, 0)
+        return reduce(lambda one, other: one.concatenate(other), datasets)
 
     def empty_rows(self, num: int) -> dict[str, np.ndarray]:
         """Rows without text."""
@@ -163,6 +167,15 @@ class TaskSource:
         )
         return task_metrics.score_texts(examples, written, self._vocab.pad_id)
 
+    def check_first(self) -> None:
+        """Reads an example, since errors are to be told before anything is compiled.
+
+        Raises:
+          UserError: the task raises, or there is no example.
+        """
+        if next(self._read(self._in_order().take(1), 1, 0, 0, 0), None) is None:
+            raise UserError(f"data.task {self._name}: {self._split} has no examples")
+
     def check_metrics(self) -> None:
         """Raises UserError: a task has metrics of something else than written texts."""
         task_metrics.check_metrics(self._tasks)
@@ -191,15 +204,16 @@ class TaskSource:
         }
         for name, room in self._rooms.items():
             lengths[name] = room + self.has_inputs  # with the eos
-        return provider.get_dataset(
-            sequence_length=lengths,
-            split=self._split,
-            shuffle=shuffle,
-            seed=self._seed,
-            num_epochs=num_epochs,
-            trim_output_features=False,
-            try_in_mem_cache=False,
-        )
+        with name_line(f"data.task {provider.name}"):
+            return provider.get_dataset(
+                sequence_length=lengths,
+                split=self._split,
+                shuffle=shuffle,
+                seed=self._seed,
+                num_epochs=num_epochs,
+                trim_output_features=False,
+                try_in_mem_cache=False,
+            )
 
     def _next_chunk(self) -> dict[str, np.ndarray]:
         chunk = next(self._chunks, None)
@@ -222,7 +236,7 @@ class TaskSource:
         """
         types = {k: v.dtype.as_numpy_dtype for k, v in dataset.element_spec.items()}
         filler = {k: t(-1 if k in self._rooms else 0) for k, t in types.items()}
-        for chunk in dataset.padded_batch(size, None, filler).as_numpy_iterator():
+        for chunk in self._chunks_of(dataset.padded_batch(size, None, filler)):
             counter = begin + np.arange(len(chunk[self._features[0]]))
             begin += len(counter)
             if self._rooms:
@@ -234,6 +248,17 @@ class TaskSource:
                 rows = {name: self._pad(name, chunk[name]) for name in self._specs}
                 example = chunk.get("example", example_ids(counter))
                 yield rows | {"example": example.astype(np.int32)}
+
+    def _chunks_of(self, batched: Any) -> Iterator[dict]:
+        """The batches of a dataset; what the task raises is told in one line."""
+        chunks = None
+        while True:
+            with name_line(f"data.task {self._name}"):
+                chunks = chunks or batched.as_numpy_iterator()
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     def _pad(self, name: str, array: np.ndarray) -> np.ndarray:
         """An array of the chunk, padded with 0 to the objective's shape."""
