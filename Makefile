@@ -51,7 +51,8 @@ chaos: env
 	$(BIN)/python -m tests.proofs.lost_folders --workdir=$(CHAOS)/lost --times=20
 	rm -r $(CHAOS)
 
-# Whatever a user writes, and damaged files of a finished run: no command fails.
+# Whatever a user writes, and damaged files of runs, sweeps, tasks and hf: folders: no
+# command fails, hangs, or goes on as if nothing were wrong.
 fuzz: env
 	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES) --every_damage
 

@@ -7,10 +7,16 @@ import pytest
 
 from launch import cli
 from research import fields
-from tests.proofs.fuzz import command, command_cases, config_cases, damage_cases
+from tests.proofs.fuzz import (
+    command,
+    command_cases,
+    config_cases,
+    damage_cases,
+    real_cases,
+)
 from tests.proofs.fuzz.__main__ import run_cases
 
-CASES = {config_cases: 60, command_cases: 220, damage_cases: 70}
+CASES = {config_cases: 60, command_cases: 120, damage_cases: 40, real_cases: 300}
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.__name__.rpartition(".")[2])

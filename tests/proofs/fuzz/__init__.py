@@ -1,5 +1,7 @@
 """Fuzzing: whatever a user writes, a command works or says in one line what is wrong.
 
-Three kinds of cases: values of a config, command lines, and damaged files of a finished
-run or sweep. Hypothesis draws them, and shrinks one that fails to a small one.
+Four kinds of cases: values of a config, command lines, damaged files of a finished run
+or sweep on which training and sweeps go on, and whole commands on damaged runs, hf:
+folders, task files and plans. Hypothesis draws them, and shrinks one that fails to a
+small one.
 """

@@ -18,10 +18,10 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from launch.cli import Parser
-from tests.proofs.fuzz import command_cases, config_cases, damage_cases
+from tests.proofs.fuzz import command_cases, config_cases, damage_cases, real_cases
 
-FRACTIONS = {config_cases: 0.6, command_cases: 0.2, damage_cases: 0.2}
-"""Of all cases, by kind."""
+FRACTIONS = {config_cases: 0.6, command_cases: 0.2, damage_cases: 0.2, real_cases: 1.0}
+"""Cases of each kind, as a fraction of --cases."""
 
 
 def run_cases(module, count: int, folder: Path, *, seed_: int | None = None) -> Counter:

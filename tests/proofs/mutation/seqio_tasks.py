@@ -9,6 +9,22 @@ TEST_TFDS = "tests/data/corpora/test_tfds_corpus.py"
 
 MUTANTS = [
     Mutant(
+        "a task that raises is told once a run has compiled",
+        "research/data/seqio/open_tasks.py",
+        "        source.check_first()\n",
+        "        pass\n",
+        "tests/data/seqio/test_task_errors.py",
+        "raises or without_examples",
+    ),
+    Mutant(
+        "what a task raises has the line of a library",
+        "research/data/seqio/task_errors.py",
+        "(users or places)[-1]",
+        "places[-1]",
+        "tests/data/seqio/test_task_errors.py",
+        "has_its_line",
+    ),
+    Mutant(
         "an input or target of a seqio task ends with two eos",
         "research/data/seqio/task_examples.py",
         "    if eos_id is not None and token.shape[1]:\n",
