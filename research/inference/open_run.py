@@ -94,6 +94,8 @@ def _open_folder(source: str) -> LanguageModel:
     rows = model.config["vocab_size"]
     num_pieces = len(vocabulary.model.pieces)
     vocab = _resize(vocabulary.vocab, rows)
+    if model.family.patterns == ("causal",) and vocab.bos_id >= rows > vocab.eos_id:
+        vocab = vocab._replace(bos_id=vocab.eos_id)  # GPT-2's <|endoftext|> is both
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
     options = transformer.Network(**{"scan_unroll": 1} | model.options)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]

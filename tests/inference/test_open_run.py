@@ -128,8 +128,19 @@ def test_special_tokens_that_a_model_lacks_have_no_rows(tmp_path):
     model = open_run(f"hf:{folder}")
     vocab = model.run.vocabulary.vocab
     assert model.run.network.size == vocab.size == len(vocab.is_special) == 99
-    assert min(vocab.bos_id, vocab.mask_id) >= 99
+    assert vocab.bos_id == vocab.eos_id == 3 and vocab.mask_id >= 99
     assert model.encode(["the river"]).shape == (1, 16)
+    begun = model.score(["the river"])[0]  # behind [SEP], the end of another text
+    states = states_by_hand("gpt2", [3, *model.run.vocabulary.encode("the river")[0]])
+    golden = huggingface_goldens.load("gpt2")
+    table = huggingface_goldens.params_of(golden)["token"]["embedding"][:99]
+    log_p = jax.nn.log_softmax(states @ table.T)
+    token = model.run.vocabulary.encode("the river")[0]
+    expected = log_p[np.arange(len(token)), token].sum()
+    np.testing.assert_allclose(begun.log_prob, expected, rtol=1e-4)
+    assert len(model.generate(["the river"], max_tokens=2)) == 1
+    (folder / "vocab.txt").write_text(pieces.replace("[SEP]", "[three]"))
+    model = open_run(f"hf:{folder}")
     for use in (model.score, model.generate):
         with pytest.raises(UserError, match="no token that begins a text"):
             use(["the river"])

@@ -21,6 +21,14 @@ LANGUAGE_MODEL = "research/inference/language_model.py"
 
 MUTANTS = [
     Mutant(
+        "a text of GPT-2 has no token before it",
+        "research/inference/open_run.py",
+        "vocab = vocab._replace(bos_id=vocab.eos_id)",
+        "vocab = vocab._replace(bos_id=vocab.bos_id)",
+        TEST_OPEN,
+        "special_tokens",
+    ),
+    Mutant(
         "vectors are given in the order of their texts' lengths",
         LANGUAGE_MODEL,
         "vectors[at] = found[: len(at)]",
