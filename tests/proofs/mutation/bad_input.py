@@ -49,10 +49,10 @@ MUTANTS = [
         "out_of_its_range",
     ),
     Mutant(
-        "a pipe that stands for a file of a run is waited for",
+        "a pipe that stands for a file of a run is an empty one",
         JSON_FILES,
-        "    if os.path.exists(local) and not (",
-        "    if False and not (",
+        '        raise ValueError("a pipe or a device, and no file")\n',
+        '        return b"{}"\n',
         TEST_JSON,
         "no_file_is_not_read",
     ),
