@@ -196,3 +196,29 @@ def accuracy_coverage(num_seeds: int, seed_sd: float) -> float:
             p = variance.p_value(gap.mean((-2, -1)) - truth)
         hits += int((p > LEVEL).sum())
     return hits / NUM_SIMULATIONS
+
+
+PLATEAU = 10.0
+"""How far below the others' mean the seeds on a plateau are, in standard deviations."""
+
+
+def two_populations(num_seeds: int, rate: float) -> dict[str, float]:
+    """Rates of intervals over seeds of which some stay on a plateau.
+
+    Args:
+      rate: the rate of a seed to stay there.
+    """
+    rng = generator("two populations", num_seeds, rate)
+    stays = rng.random((NUM_SIMULATIONS, num_seeds)) < rate
+    score = rng.standard_normal(stays.shape) - PLATEAU * stays
+    half = stats.t.ppf(1 - LEVEL / 2, num_seeds - 1) * score.std(-1, ddof=1)
+    half /= num_seeds**0.5
+    mixed = stays.any(-1) & ~stays.all(-1)
+    own_mean = np.where(stays[:, 0], -PLATEAU, 0.0)
+    covers_all = np.abs(score.mean(-1) + PLATEAU * rate) <= half
+    covers_own = np.abs(score.mean(-1) - own_mean) <= half
+    return {
+        "covers the mean": covers_all.mean(),
+        "no interval": mixed.mean(),
+        "covers its population": covers_own[~mixed].mean(),
+    }

@@ -27,15 +27,23 @@ from launch.config import changes_suffix, run_config
 from research.errors import unknown
 from research.files.existence import exists
 
+TEXTS_PER_LINE = 4096
+"""The number of texts after which a line says how far the scores are."""
+
 
 def run(args: argparse.Namespace) -> int:
-    from research.evaluation.score_tasks import TASKS, read_items
+    from research.evaluation.score_tasks import TASKS, chosen_items, read_items
+    from research.files.json_files import digest
 
     if args.task not in TASKS:
         raise unknown("--task", args.task, TASKS)
     workdir = epath.Path(args.workdir)
     fields = tuple(filter(None, args.fields.split(",")))
     items, files_hash = read_items(args.task, args.data, fields, args.label)
+    groups = tuple(filter(None, args.groups.split(",")))
+    if groups or args.limit:
+        items = chosen_items(items, groups, args.limit)
+        files_hash = digest([files_hash, groups, args.limit])
     if exists(workdir / "sweep.json"):
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
@@ -112,12 +120,16 @@ def _score_run(
 
 
 def _score(scorer: Any, items: Sequence[Any]) -> list[list[Any]]:
-    """The scores of the texts of each item."""
-    flat = scorer(
-        [text for item in items for text in item.texts],
-        [context for item in items for context in item.contexts],
-    )
-    scores = iter(flat)
+    """The scores of the texts of each item; shows how far it is."""
+    texts = [text for item in items for text in item.texts]
+    contexts = [context for item in items for context in item.contexts]
+    found: list[Any] = []
+    for begin in range(0, len(texts), TEXTS_PER_LINE):
+        if begin:
+            print(f"{begin:,} of {len(texts):,} texts are scored", flush=True)
+        own = slice(begin, begin + TEXTS_PER_LINE)
+        found += scorer(texts[own], contexts[own])
+    scores = iter(found)
     return [[next(scores) for _ in item.texts] for item in items]
 
 
@@ -141,6 +153,8 @@ def parser() -> Parser:
     parser.add_argument("--data", required=True, help="a file, folder or glob")
     parser.add_argument("--fields", default="", help="columns in place of the task's")
     parser.add_argument("--label", default="", help="the column of the label, likewise")
+    parser.add_argument("--groups", default="", help="patterns, as in *agreement*")
+    parser.add_argument("--limit", type=int, default=0, help="items of each group")
     parser.add_argument("--method", default="", help="of the objective's; its first")
     parser.add_argument("--step", type=whole(0), default=0, help="of the checkpoint")
     return parser

@@ -3,6 +3,7 @@
 import functools
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from launch.reports.result_columns import PRETRAINING
 from launch.reports.tables import Column
 from launch.sweeps.trial import Trial
 from research.errors import UserError
-from research.evaluation.score_tables import credit
+from research.evaluation.score_tables import EQUAL_LENGTHS, credit
 from research.files.existence import exists, files_in
 from research.files.json_files import (
     NUMBER,
@@ -38,21 +39,30 @@ def is_scored(trial: Trial, task: str) -> bool:
     return bool(score_folders(trial, task)) or not trial.gives_scores
 
 
-def blimp(trial: Trial) -> np.ndarray | None:
-    """100 for each pair whose good sentence has the higher score, 50 for a tie."""
+def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | None:
+    """100 for each pair whose good sentence has the higher score, 50 for a tie.
+
+    Args:
+      equal_lengths: of pairs of equally many tokens alone.
+    """
     if not trial.gives_scores:
         return None
-    path = score_folders(trial, "blimp")[-1] / SCORES
-    pairs = read_json_lines(path, {"scores": list, "gold": int})
+    path = score_folders(trial, task)[-1] / SCORES
+    found = read_json_lines(path, {"scores": list, "gold": int})
     try:
         return np.array(
             [
                 100.0 * credit([float(s["log_prob"]) for s in p["scores"]], p["gold"])
-                for p in pairs
+                for p in found
+                if not (equal_lengths and _lengths_differ(p["scores"]))
             ]
         )
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error!r}); {REMEDY}") from error
+
+
+def _lengths_differ(scores: Sequence[Mapping[str, Any]]) -> bool:
+    return len({score["num_tokens"] for score in scores}) > 1
 
 
 def read_cell(trial: Trial, task: str, cell: str) -> dict[str, float] | None:
@@ -78,15 +88,21 @@ def half_interval(trial: Trial, task: str, cell: str) -> float:
     return (found["high"] - found["low"]) / 2
 
 
-BLIMP = Column(
-    "BLiMP",
-    PRETRAINING,
-    blimp,
-    1,
-    tested=True,
-    ready=functools.partial(is_scored, task="blimp"),
-    margin=lambda trial: 100 * half_interval(trial, "blimp", "accuracy, sum"),
-)
+def pair_column(name: str, task: str, equal_lengths: bool = False) -> Column:
+    """The accuracy on a task's minimal pairs, in per cent; see `pairs`."""
+    cell = EQUAL_LENGTHS if equal_lengths else "accuracy, sum"
+    return Column(
+        name,
+        PRETRAINING,
+        functools.partial(pairs, task=task, equal_lengths=equal_lengths),
+        1,
+        tested=True,
+        ready=functools.partial(is_scored, task=task),
+        margin=lambda trial: 100 * half_interval(trial, task, cell),
+    )
+
+
+BLIMP = pair_column("BLiMP", "blimp")
 
 
 def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Column:
@@ -112,6 +128,10 @@ def scored_column(name: str, task: str, cell: str, percent: bool = False) -> Col
 
 SCORED = (
     BLIMP,
+    pair_column("BLiMP, equal lengths", "blimp", True),
+    pair_column("Zorro", "zorro"),
+    pair_column("Zorro, equal lengths", "zorro", True),
+    scored_column("bits a byte", "sentences", "bits a byte"),
     scored_column("LAMBADA (accuracy)", "lambada", "accuracy", percent=True),
     scored_column(
         "LAMBADA (fill-in accuracy)", "lambada", "fill-in accuracy", percent=True

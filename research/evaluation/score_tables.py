@@ -52,6 +52,15 @@ NORMALISED: dict[str, Callable[[Score], float]] = {
 so the last says how far its length alone gets."""
 
 
+EQUAL_LENGTHS = "accuracy, equal lengths"
+"""The column of items whose texts have equally many tokens, which no length decides."""
+
+
+def has_equal_lengths(scores: Sequence[Score]) -> bool:
+    """Whether the texts of an item have equally many tokens."""
+    return len({score.num_tokens for score in scores}) == 1
+
+
 def credit(values: Sequence[float], gold: int) -> float:
     """1 if the right value is the largest, 1/n if it is one of n equal ones, else 0."""
     best = max(values)
@@ -93,10 +102,14 @@ def _choice_table(items: Sequence[Item], scores: Sequence[Sequence[Score]]) -> T
             ]
             table[group][f"accuracy, {name}"] = _accuracy(right)
         chance = np.mean([1 / len(items[n].texts) for n in numbers])
-        differ = [len({s.num_tokens for s in scores[n]}) > 1 for n in numbers]
+        alike = [n for n in numbers if has_equal_lengths(scores[n])]
+        right = [
+            credit([each.log_prob for each in scores[n]], items[n].gold) for n in alike
+        ]
         table[group] |= {
             "chance": Cell(float(chance)),
-            "lengths differ": Cell(float(np.mean(differ))),
+            "lengths differ": Cell(1 - len(alike) / len(numbers)),
+            EQUAL_LENGTHS: _accuracy(right) if alike else Cell(float("nan")),
         }
     return table
 
@@ -227,6 +240,8 @@ def _text(name: str, cell: Cell) -> str:
     if name in COUNTS:
         return f"{cell.value:,.0f}"
     if name.startswith(FRACTIONS):
+        if np.isnan(cell.value):
+            return "–"
         value, low, high = (f"{100 * x:.1f}" for x in cell)
         return f"{value} %" if np.isnan(cell.low) else f"{value} % [{low}, {high}]"
     return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]"

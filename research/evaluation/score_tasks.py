@@ -1,12 +1,14 @@
 """Tasks that are judged by the scores of texts: minimal pairs, choices, last words."""
 
+import collections
+import fnmatch
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from research.data.corpora.files import load_file_corpus
 from research.data.documents import Document
 from research.data.formats import FileOptions
-from research.errors import UserError
+from research.errors import UserError, unknown
 
 CHOOSE, LAST_WORD, SENTENCES = "choose", "last_word", "sentences"
 """How the scores of a task's items are judged; see `research.evaluation.score_tables`.
@@ -28,6 +30,12 @@ TASKS = {
         ("sentence_good", "sentence_bad"),
         "UID",
         "minimal pairs by paradigm (Warstadt et al. 2020)",
+    ),
+    "zorro": Task(
+        CHOOSE,
+        ("sentence_good", "sentence_bad"),
+        "UID",
+        "minimal pairs of frequent words (Huebner et al. 2021)",
     ),
     "pairs": Task(
         CHOOSE,
@@ -87,7 +95,10 @@ def read_items(
       UserError: there are no such files or columns, or a label that is not legal.
     """
     task = TASKS[name]
-    fmt = FileOptions("auto", tuple(fields) or task.fields, label or task.label)
+    fields = tuple(fields) or task.fields
+    if name == "schema":
+        fields = fields[::-1]  # the list of contexts is the last field
+    fmt = FileOptions("auto", fields, label or task.label)
     corpus = load_file_corpus(files, None, fmt, "--data")
     items = [_item(name, document) for document in corpus.documents("test")]
     if not items:
@@ -95,11 +106,38 @@ def read_items(
     return items, corpus.fingerprint()
 
 
+def chosen_items(
+    items: Sequence[Item], groups: Sequence[str], limit: int
+) -> list[Item]:
+    """The first items of each group.
+
+    Args:
+      groups: patterns of the groups' names, as in *agreement*; (): all groups.
+      limit: the most items of a group; 0: all.
+
+    Raises:
+      UserError: a pattern fits no group.
+    """
+    names = list(dict.fromkeys(item.group for item in items))
+    for pattern in groups:
+        if not fnmatch.filter(names, pattern):
+            raise unknown("--groups", pattern, names)
+    counts: collections.Counter[str] = collections.Counter()
+    chosen = []
+    for item in items:
+        if groups and not any(fnmatch.fnmatch(item.group, each) for each in groups):
+            continue
+        counts[item.group] += 1
+        if not limit or counts[item.group] <= limit:
+            chosen.append(item)
+    return chosen
+
+
 def _item(name: str, document: Document) -> Item:
     """The item of one document, whose parts are those of the task."""
     parts, label = document_parts(document), document.label
     match name:
-        case "blimp" | "pairs":
+        case "blimp" | "zorro" | "pairs":
             _check(len(parts) == 2, document, "a pair has two texts")
             return Item(document.id, label or "", parts, ("", ""), 0)
         case "lambada":
@@ -114,7 +152,7 @@ def _item(name: str, document: Document) -> Item:
     legal = label is not None and label.isdecimal() and int(label) < number
     _check(legal, document, f"its label {label!r} is none of its {number} choices")
     if name == "schema":
-        texts, contexts = parts[-1:] * number, parts[:-1]
+        texts, contexts = parts[:1] * number, parts[1:]
     else:
         texts, contexts = parts[1:], parts[:1] * number
     return Item(document.id, "", texts, contexts, int(label))
