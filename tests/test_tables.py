@@ -223,7 +223,7 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     ]
     (folder / "scores.jsonl").write_text("\n".join(lines))
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
-    assert scored_columns.blimp(trial).tolist() == [100, 0, 50]
+    assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

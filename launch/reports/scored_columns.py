@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 

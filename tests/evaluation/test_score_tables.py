@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from research.errors import UserError
-from research.evaluation.score_tables import credit, table_lines, task_table
+from research.evaluation.score_tables import (
+    EQUAL_LENGTHS,
+    credit,
+    table_lines,
+    task_table,
+)
 from research.evaluation.score_tasks import CHOOSE, LAST_WORD, SENTENCES, Item
 from research.evaluation.sentence_scores import Score
 from research.objectives.corruption.scoring import (
@@ -43,6 +48,20 @@ def test_equal_scores_give_chance_and_an_oracle_all(size):
     cells = task_table(CHOOSE, items, worst, LIKELIHOOD)["all"]
     assert cells["accuracy, sum"].value == 0
     assert cells["accuracy, sum"].low == pytest.approx(0)
+
+
+def test_pairs_of_equal_length_are_counted_apart():
+    """The shorter text always wins; of equal lengths two of three are right."""
+    short, long = scored(-1.0, tokens=3), scored(-2.0, tokens=4)
+    low = scored(-2.0, tokens=3)
+    pairs = [[long, short]] * 5 + [[short, low], [short, low], [low, short]]
+    cells = task_table(CHOOSE, [item(n) for n in range(8)], pairs, LIKELIHOOD)["all"]
+    assert cells["accuracy, sum"].value == 2 / 8
+    assert cells[EQUAL_LENGTHS].value == pytest.approx(2 / 3)
+    assert cells["lengths differ"].value == 5 / 8
+    cells = task_table(CHOOSE, [item(0)], [[long, short]], LIKELIHOOD)["all"]
+    assert math.isnan(cells[EQUAL_LENGTHS].value)
+    assert table_lines({"all": cells})[-1].endswith("| – |")
 
 
 def test_scores_within_float32_rounding_are_equal_and_others_are_not():

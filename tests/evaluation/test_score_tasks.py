@@ -5,7 +5,7 @@ import json
 import pytest
 
 from research.errors import UserError
-from research.evaluation.score_tasks import Item, read_items
+from research.evaluation.score_tasks import Item, chosen_items, read_items
 
 
 def write(folder, *rows):
@@ -39,6 +39,22 @@ def test_items_are_read(tmp_path):
     assert [(i.texts, i.gold) for i in items] == [(("Good.",), -1), (("Bad the.",), -1)]
 
 
+def test_zorro_is_read_as_blimp_is(tmp_path):
+    file = write(tmp_path, PAIR, PAIR)
+    assert read_items("zorro", file) == read_items("blimp", file)
+
+
+def test_groups_and_a_limit_choose_the_first_items_of_each():
+    names = ["noun_agreement", "island", "verb_agreement"] * 4
+    items = [Item(str(n), name, (), (), 0) for n, name in enumerate(names)]
+    chosen = chosen_items(items, ("*agreement*",), 3)
+    assert [item.id for item in chosen] == ["0", "2", "3", "5", "6", "8"]
+    assert chosen_items(items, (), 0) == items
+    assert len(chosen_items(items, ("island", "verb*"), 0)) == 8
+    with pytest.raises(UserError, match=r"--groups 'islands'.*island"):
+        chosen_items(items, ("islands",), 0)
+
+
 def test_other_columns_can_be_named(tmp_path):
     file = tmp_path / "cola.tsv"
     file.write_text("gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThe rode.\n")
@@ -58,7 +74,7 @@ def test_other_columns_can_be_named(tmp_path):
         ("choices", CHOICES | {"gold": None}, "its label None is none of its 3"),
         ("choices", CHOICES | {"choices": ["a"]}, "has fewer than two choices"),
         ("schema", SCHEMA | {"gold": -1}, "its label '-1'"),
-        ("lambada", {"context": ["a", "b"], "continuation": "c"}, "a last word"),
+        ("lambada", {"context": ["a", "b"], "continuation": "c"}, "is a list"),
         ("sentences", {"text": "a", "label": "good"}, "neither 0 nor 1"),
         ("sentences", {"text": " "}, "has no items"),
     ],
