@@ -221,7 +221,7 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
         json.dumps({"gold": 0, "scores": [{"log_prob": each} for each in pair]})
         for pair in pairs
     ]
-    (folder / "scores.jsonl").write_text("\n".join(lines))
+    (folder / "scores.jsonl").write_text("\n".join(lines) + "\n")
     trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
     assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
