@@ -59,7 +59,9 @@ def parser() -> cli.Parser:
     parser.add_argument("--to", required=True, help=".npy or .jsonl that is written")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
     parser.add_argument("--normalize", default="", choices=("", "yes", "no"))
-    parser.add_argument("--max-length", type=cli.whole(0), default=0, help="tokens of a text")
+    parser.add_argument(
+        "--max-length", type=cli.whole(0), default=0, help="tokens of a text"
+    )
     return parser
 
 

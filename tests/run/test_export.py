@@ -139,7 +139,7 @@ def test_a_task_is_exported_with_its_rows_labels_and_unit(name, tmp_path):
     if name == "numbers":
         assert config["problem_type"] == "regression"
         model = huggingface_goldens.restore.open_model(to)
-        params = load_on_host(run_checkpoint(run.workdir), "params")["params"]
+        params = load_on_host(run_checkpoint(run.workdir)[0], "params")["params"]
         expected = 5 * np.asarray(params["head_label"]["out"]["kernel"]).T
         np.testing.assert_allclose(model.tensors["classifier.weight"], expected)
 
