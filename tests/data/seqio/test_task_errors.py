@@ -41,10 +41,12 @@ seqio.TaskRegistry.add(
 CALL = 'tf.reshape(tf.py_function(fail, [row["targets"]], tf.string), ())'
 PYTHON = f'{{"targets": {CALL}}}'
 NEVER = "texts.filter(lambda row: False)"
+IN_LIBRARY = "import json; json.loads('')  # HERE"
 WRONG = {
     "a module that raises": ("# MODULE", "fail()", "KeyError: 'mine'"),
     "a module that exits": ("# MODULE", "raise SystemExit(3)  # HERE", "SystemExit: 3"),
     "a module without syntax": ("# MODULE", "def f(:  # HERE", "SyntaxError"),
+    "a call of a library": ("# MODULE", IN_LIBRARY, "JSONDecodeError"),
     "a source that raises": ("return texts  # SOURCE", "fail()", "KeyError: 'mine'"),
     "a map that raises": ("return row  # MAP", "fail()", "KeyError: 'mine'"),
     "a map that raises as it runs": ("return row", f"return {PYTHON}", "KeyError: "),

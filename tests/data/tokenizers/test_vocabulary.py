@@ -194,7 +194,7 @@ def test_what_is_printed_beside_an_encoding_is_not_lost(capfd):
         ("noise.model", b"\x00\x01 noise", "not a vocabulary file"),
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),
-        ("tokenizer.json", tokenizer_json(far=10**9), "a piece of id 1000000000; ids"),
+        ("tokenizer.json", tokenizer_json(far=2**20), "a piece of id 1048576; ids"),
         ("tokenizer.json", tokenizer_json("(?="), "not a vocabulary file (Oniguruma"),
     ],
 )
