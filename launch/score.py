@@ -33,7 +33,6 @@ TEXTS_PER_LINE = 4096
 
 def run(args: argparse.Namespace) -> int:
     from research.evaluation.score_tasks import TASKS, chosen_items, read_items
-    from research.files.json_files import digest
 
     if args.task not in TASKS:
         raise unknown("--task", args.task, TASKS)
@@ -43,7 +42,6 @@ def run(args: argparse.Namespace) -> int:
     groups = tuple(filter(None, args.groups.split(",")))
     if groups or args.limit:
         items = chosen_items(items, groups, args.limit)
-        files_hash = digest([files_hash, groups, args.limit])
     if exists(workdir / "sweep.json"):
         return _score_sweep(workdir, items, files_hash, args)
     _score_run(workdir, items, files_hash, args)
@@ -80,7 +78,7 @@ def _score_run(
     from research.evaluation.score_tables import table_lines, task_table
     from research.evaluation.score_tasks import LAST_WORD, TASKS
     from research.evaluation.sentence_scores import Scorer, check_method
-    from research.files.json_files import write_json
+    from research.files.json_files import digest, write_json
     from research.files.output_files import replace_text
     from research.objectives import config_objective
     from research.run.restored import restore_run
@@ -91,6 +89,8 @@ def _score_run(
     method = check_method(config_objective(config), args.method)
     folder = workdir / "evaluations"
     hash = files_hash[:8] + changes_suffix(workdir, config)
+    if args.groups or args.limit:  # as of changed keys: no score of a table
+        hash += f".{digest([args.groups, args.limit])[:4]}"
     names = f"{args.task}-{method}-{args.step or '*'}-{hash}"
     if not again and any(folder.glob(f"{names}/scores.jsonl")):
         return

@@ -19,4 +19,4 @@ from launch.sweeps import finetuning
 
 
 def sweep(scale, tasks):
-    return finetuning.sweep("bert8", scale, tasks, masks="paper")
+    return finetuning.sweep("bert8", scale, tasks, paper_mask_rate=True)

@@ -10,7 +10,6 @@ the same text, vocabulary and optimizer; the row without pretraining is the firs
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
-from experiments.sweeps.tasks import SEEDS
 from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
@@ -26,7 +25,7 @@ OWN = {
 def sweep(scale, tasks):
     own = {} if scale == "paper" else OWN | SCALES[scale].post_norm
     chosen = finetuning.own_tasks("chinese", tasks)
-    for seed in range(SEEDS[scale]):
+    for seed in range(SCALES[scale].pretraining_seeds):
         for row in ROWS:
             arm = f"experiments/{row}.py", own
             start = finetuning.pretraining(row, arm, scale, seed=seed)

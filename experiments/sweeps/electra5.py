@@ -23,4 +23,4 @@ def sweep(scale, tasks):
     def keys(row, base):
         return finetuning.like(electra, base) if row == "BERT" else {}
 
-    return finetuning.sweep("electra5", scale, tasks, keys=keys, masks="paper")
+    return finetuning.sweep("electra5", scale, tasks, keys=keys, paper_mask_rate=True)

@@ -19,7 +19,6 @@ from launch.sweeps import finetuning
 from launch.sweeps.scales import SCALES
 
 FAMILIES = ("lm", "mlm", "plm", "dae", "electra")
-SEEDS = {"smoke": 1, "quick": 6, "small": 3, "paper": 3}
 
 
 def sweep(scale, tasks):
@@ -32,7 +31,7 @@ def sweep(scale, tasks):
         half = {"model.layers": max(1, shape["model.layers"] // 2)}
         return own | (half if row == "dae" else {})
 
-    for seed in range(SEEDS[scale]):
+    for seed in range(SCALES[scale].pretraining_seeds):
         for row in FAMILIES:
             arm = f"experiments/{row}.py", {}
             start = finetuning.pretraining(

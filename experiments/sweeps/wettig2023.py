@@ -14,5 +14,5 @@ from launch.sweeps import finetuning
 
 def sweep(scale, tasks):
     tuning = {"objective.format": "roberta"}
-    own = {"tuning": tuning, "masks": "paper", "fresh": "random init"}
+    own = {"tuning": tuning, "paper_mask_rate": True, "fresh": "random init"}
     return finetuning.sweep("wettig2023", scale, tasks, **own)

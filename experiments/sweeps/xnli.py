@@ -9,13 +9,13 @@ training set; it is tuned anew for each, by the same steps.
 Departs: tasks are tuned for the same number of steps, not of epochs.
 """
 
-from experiments.sweeps.tasks import SEEDS
 from launch.sweeps import finetuning
+from launch.sweeps.scales import SCALES
 
 
 def sweep(scale, tasks):
     chosen = finetuning.own_tasks("xnli", tasks)
-    for seed in range(SEEDS[scale]):
+    for seed in range(SCALES[scale].pretraining_seeds):
         arm = "experiments/xlmr.py", {}
         start = finetuning.pretraining("xlmr", arm, scale, seed=seed)
         yield from finetuning.with_baseline(

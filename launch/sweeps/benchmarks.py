@@ -45,7 +45,7 @@ COLUMNS = {
 """Column -> task and metric."""
 
 PROBES = ("POS, frozen", "chunks")
-"""Columns that decide at scales where sentence tasks are noise (docs/results.md)."""
+"""Columns of scales whose networks learn too little of sentence tasks."""
 
 PROBE_TASKS = tuple(COLUMNS[name][0] for name in PROBES)
 

@@ -60,7 +60,7 @@ def sweep(
     keys: RowKeys = lambda row, base: {},
     tuning: Mapping[str, Any] | None = None,
     size: str = "base",
-    masks: str = "scale",
+    paper_mask_rate: bool = False,
     fresh: str = "",
 ) -> Iterator[tuple]:
     """The trials of all rows of experiments/claims/NAME.toml that have a config.
@@ -69,13 +69,13 @@ def sweep(
       keys: further keys of each row, given the config of the scale.
       tuning: keys of all fine-tunings.
       size: the experiments' size at scale "paper".
-      masks: whose mask rate masked LMs have: the "scale"'s, or the "paper"'s in a
-        table that is about it.
+      paper_mask_rate: masked LMs keep the paper's mask rate at each scale, in a table
+        that is about it.
       fresh: a row whose network is fine-tuned from initial parameters.
     """
     paper = read_published(name)
     chosen = table_tasks(name, tasks, scale)
-    of_row = {"keys": keys, "size": size, "masks": masks}
+    of_row = {"keys": keys, "size": size, "paper_mask_rate": paper_mask_rate}
     for row, arm in paper.arms.items():
         for seed in range(REPEATS[scale].pretraining_seeds):
             start = pretraining(row, arm, scale, seed=seed, **of_row)
@@ -188,7 +188,7 @@ def pretraining(
     seed: int = 0,
     keys: RowKeys = lambda row, base: {},
     size: str = "base",
-    masks: str = "scale",
+    paper_mask_rate: bool = False,
 ) -> Arm:
     """The experiment of a row, with its overrides at a scale; see `sweep`.
 
@@ -200,7 +200,9 @@ def pretraining(
         experiment, shape = f"{experiment}:{size}", {}
     else:
         default = flat_config(arm)
-        shape = _scale_keys(SCALES[scale], default, masks)
+        shape = _scale_keys(SCALES[scale], default)
+        if paper_mask_rate:
+            shape.pop("objective.rate", None)
     base = flat_config((experiment, shape))
     chosen = shape | own | keys(row, base) | {"seed": seed}
     if origin := chosen.get(INIT_FROM):
@@ -208,7 +210,7 @@ def pretraining(
     return experiment, chosen
 
 
-def _scale_keys(scale: Scale, default: Mapping[str, Any], masks: str) -> dict[str, Any]:
+def _scale_keys(scale: Scale, default: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a pretraining at a scale, for an arm with this config."""
     keys = scale.shape | scale.pretraining
     if (default | keys)["optimizer.name"] not in ADAM:
@@ -217,7 +219,7 @@ def _scale_keys(scale: Scale, default: Mapping[str, Any], masks: str) -> dict[st
         keys |= scale.post_norm
     if scale.position and default["model.position"] == "learned":
         keys["model.position"] = scale.position
-    if scale.mask_rate and masks == "scale" and default["objective.name"] == "mlm":
+    if scale.mask_rate and default["objective.name"] == "mlm":
         keys["objective.rate"] = scale.mask_rate
     return keys
 

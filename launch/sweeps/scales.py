@@ -22,16 +22,28 @@ class Scale(NamedTuple):
     # paper's tasks, of which networks of this size learn too little
 
 
+SMALLEST = {
+    "data.length": 64,
+    "data.vocabulary_size": 2048,
+    "model.layers": 2,
+    "model.width": 128,
+    "model.heads": 4,
+    "model.feedforward": 512,
+}
+"""The text and the network of the scales for CPUs."""
+
+SHORT_TUNING = {
+    "train.batch": 16,
+    "train.steps": 400,
+    "train.eval_every": 0,
+    "train.checkpoint_every": 0,
+    "optimizer.learning_rate": 1e-3,
+    "optimizer.warmup_steps": 20,
+}
+
 SCALES = {
     "smoke": Scale(  # two to six minutes a pretraining on a CPU core
-        shape={
-            "data.length": 64,
-            "data.vocabulary_size": 2048,
-            "model.layers": 2,
-            "model.width": 128,
-            "model.heads": 4,
-            "model.feedforward": 512,
-        },
+        shape=SMALLEST,
         pretraining={
             "train.batch": 32,
             "train.steps": 1500,
@@ -40,14 +52,7 @@ SCALES = {
             "optimizer.learning_rate": 1e-3,
             "optimizer.warmup_steps": 75,
         },
-        tuning={
-            "train.batch": 16,
-            "train.steps": 400,
-            "train.eval_every": 0,
-            "train.checkpoint_every": 0,
-            "optimizer.learning_rate": 1e-3,
-            "optimizer.warmup_steps": 20,
-        },
+        tuning=SHORT_TUNING,
         num_seeds=3,
         # The entropy of frequencies is 6.2. valid/mlm is 5.7 for RoBERTa, or 5.9 with
         # 75 steps and a rate of 3e-4; for BART's network 6.0 with 75 steps and 1e-3.
@@ -57,15 +62,7 @@ SCALES = {
         post_norm_tuning={"optimizer.warmup_steps": 100},
     ),
     "quick": Scale(  # 2 M tokens, three minutes a pretraining on a core of a CPU
-        shape={
-            "data.length": 64,
-            "data.vocabulary": "unigram",
-            "data.vocabulary_size": 2048,
-            "model.layers": 2,
-            "model.width": 128,
-            "model.heads": 4,
-            "model.feedforward": 512,
-        },
+        shape=SMALLEST | {"data.vocabulary": "unigram"},
         pretraining={
             "train.batch": 8,
             "train.steps": 4000,
@@ -81,14 +78,7 @@ SCALES = {
             "optimizer.warmup_steps": 200,
             "model.dropout": 0.0,
         },
-        tuning={
-            "train.batch": 16,
-            "train.steps": 400,
-            "train.eval_every": 0,
-            "train.checkpoint_every": 0,
-            "optimizer.learning_rate": 1e-3,
-            "optimizer.warmup_steps": 20,
-        },
+        tuning=SHORT_TUNING,
         num_seeds=6,
         pretraining_seeds=6,
         # With norms after blocks masked LM has a loss of 5.40 after 2 M tokens, and of

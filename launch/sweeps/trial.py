@@ -91,7 +91,7 @@ class Trial:
         is_first = self.group == "pretraining"
         return self if is_first else self.parents.get("train.init_from", self)
 
-    @property
+    @functools.cached_property
     def knows_no_context(self) -> bool:
         """Whether a finished run has learnt little more than token frequencies."""
         entropy = self.result.get("token_entropy", 0.0)

@@ -136,7 +136,8 @@ def test_there_is_no_interval_over_seeds_on_a_plateau_and_others(tmp_path):
         assert other.estimate == whole["lm"]["score"].estimate
     metrics = {"valid/loss": 5.9, "valid/mlm": 5.9}
     fake_sweep.write_run(first[1], metrics, token_entropy=6.0)
-    cell = cells.fill_table(fake_sweep.TABLE, planned)["mlm"]["score"]
+    again = cells.fill_table(fake_sweep.TABLE, sweep_plan.read_plan(tmp_path))
+    cell = again["mlm"]["score"]
     assert len(cell.at_frequencies) == 3 and not cell.two_populations
     assert cell.comparison == whole["mlm"]["score"].comparison
 
