@@ -15,7 +15,7 @@ def test_runs_that_learnt_nothing_are_named():
         config = {"objective.name": name, "data.eval_split": "valid"}
         trial = types.SimpleNamespace(id=str(metrics), name=name, config=config)
         trial.result = {"metrics": metrics} | more
-        trial.knows_no_context = Trial.knows_no_context.fget(trial)
+        trial.knows_no_context = Trial.knows_no_context.func(trial)
         return cells.Number(trial, np.array(1.0))
 
     numbers = (
