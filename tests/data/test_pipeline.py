@@ -111,7 +111,8 @@ def test_successive_batches_equal_seeking(monkeypatch, pipeline, start, rows):
         assert_same_batch(batch, other.batch(step, rows))
 
 
-def test_successive_batches_never_end(pipeline):
+def test_successive_batches_never_end(monkeypatch, pipeline):
+    monkeypatch.setattr("research.data.pipeline.BYTES_PER_CALL", 2**12)
     batches = list(itertools.islice(pipeline().batches(3), 150))
     assert_same_batch(batches[-1], pipeline().batch(152))
 

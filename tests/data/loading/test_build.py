@@ -66,7 +66,7 @@ def test_a_batch_is_a_function_of_data_seed_and_step(make, corpus, name):
             read[last], concatenate(again.train.batch(last, own) for own in rows)
         )
         assert_same_batch(
-            read[1], concatenate(next(data.train.batches(1, own)) for own in rows)
+            read[1], concatenate(next(data.train.batches(1, own, 2)) for own in rows)
         )
 
 
