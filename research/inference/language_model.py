@@ -17,6 +17,7 @@ from research.batch import input_group
 from research.data.tokenizers.masked_text import encode_with_masks
 from research.errors import UserError, unknown
 from research.evaluation.sentence_scores import Score, Scorer
+from research.evaluation.word_vectors import WordVectors
 from research.generation.fill import Candidate, make_fill
 from research.generation.options import Options
 from research.generation.rows import map_rows
@@ -32,6 +33,7 @@ SPECIALS = {
     "eos": ((), ("eos",)),
     "last": ((), ("eos", "bos")),
     "none": (("bos",), ()),
+    "words": ((), ()),
 }
 """The special tokens before and after a text, by the layout of its tokenizer; a causal
 network reads bos first, as in its training."""
@@ -78,6 +80,28 @@ class LanguageModel:
             f"LanguageModel(objective={run.objective.name!r}, step={run.step}, "
             f"parameters={size:,}, vocabulary={run.vocabulary.vocab.size:,})"
         )
+
+    @functools.cached_property
+    def word_vectors(self) -> WordVectors:
+        """The words of the vocabulary and their vectors, the most frequent first: rows
+        of the token table.
+
+        Raises:
+          UserError: the vocabulary has other pieces than words, or the network has more
+            than one token table.
+        """
+        vocabulary, params = self.run.vocabulary, self.run.params
+        if vocabulary.tokenizer_type != "words":
+            raise UserError(
+                f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
+                "words; vectors of words need data.vocabulary=words"
+            )
+        table = params.get("token", {}).get("embedding")
+        if table is None:
+            raise UserError("the network has not one table with a vector for each word")
+        token = vocabulary.vocab.ordinary_ids
+        words = [vocabulary.piece_text(int(i)).strip(" ") for i in token]
+        return WordVectors(words, np.asarray(table)[token])
 
     def encode(
         self,

@@ -82,7 +82,8 @@ class Network(Options, abc.ABC):
         """Where a tokenizer puts the special tokens of a single text.
 
         none: there are none, as in the training of a causal network; both: bos before
-        the text and eos after it; eos: eos after it; last: eos and bos after it.
+        the text and eos after it; eos: eos after it; last: eos and bos after it;
+        words: none, since a state is the vector of a word.
         """
         return "none" if pattern == "causal" else "both"
 

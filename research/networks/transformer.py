@@ -98,7 +98,9 @@ class Network(networks.Network):
 
     computation_keys: ClassVar = ("dtype", "attention", "remat", "scan_unroll")
 
-    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(networks.Ability)
+    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
+        each for each in networks.Ability if each is not networks.Ability.SELF
+    )
 
     def __post_init__(self):
         super().__post_init__()

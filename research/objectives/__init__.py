@@ -25,6 +25,7 @@ FAMILIES = (
     "PLM",
     "DAE",
     "contrastive",
+    "vectors",
     "sentence",
     "joint",
     "supervised",
@@ -44,7 +45,8 @@ class Objective(abc.ABC):
     """One of FAMILIES."""
 
     pattern: str
-    """What rank and reach of every batch satisfy: "full", "causal" or "general"."""
+    """What rank and reach of every batch satisfy: "self" (each position attends to
+    itself alone), "full", "causal" or "general"."""
 
     min_length: int
     """The least data.length at which a row has text and something that is scored."""

@@ -248,13 +248,14 @@ def _set_keys(config, size: str) -> set[str]:
     """Keys of which the experiment sets another value than its size's default."""
     default = base.get_config(size if size in base.SIZES else "base")
     default.objective.name = config.objective.name
+    default.model.network = config.model.network
+    ours = flatten(config)
     values = {
         key: value
         for key, value in flatten(default).items()
-        if not isinstance(value, dict)
+        if not isinstance(value, dict) and key in ours
     }
     default = flatten(load_config(str(ROOT / "experiments" / "base.py"), values))
-    ours = flatten(config)
     default = neutral_values(ours) | default  # of another optimizer's keys
     changed = {key for key in ours if not agrees(ours[key], default[key])}
     return changed - set(TECHNICAL)

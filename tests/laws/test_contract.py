@@ -142,6 +142,8 @@ def test_the_attention_mask_matches_the_pattern(name, fields, length):
         position = np.arange(segment.shape[1])
         if pattern == "causal":
             same &= position[:, None] >= position
+        if pattern == "self":
+            same &= position[:, None] == position
         wrong = mask & ~same if pattern == "general" else mask != same
         row, query, key = np.argwhere(wrong)[0] if wrong.any() else (0, 0, 0)
         assert not wrong.any(), (

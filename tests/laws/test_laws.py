@@ -235,7 +235,8 @@ def test_packed_documents_do_not_depend_on_each_other(name, fields):
             elif encoded is not None:
                 states.append(stack.states(group, encoded=encoded))
             else:
-                states.append(stack.states(group, num_keys=count))
+                keys = {"num_keys": count} if count else {}  # of networks with queries
+                states.append(stack.states(group, **keys))
         return states
 
     @jax.jit

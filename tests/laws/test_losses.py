@@ -158,10 +158,11 @@ def check_targets(case, text, batch, weight, terms, *, may_be_shown) -> None:
     prefix = weight.removesuffix("weight")
     target, scored = batch[prefix + "target"], batch[weight] > 0
     none = {name: np.zeros_like(batch[name]) for name in weight_names(batch)}
+    answers = {n: batch[n] for n in batch if n.startswith(f"{prefix}target")}
     row = np.arange(ROWS)
 
     def loss(arrays, slots):
-        only = none | {prefix + "target": target, weight: batch[weight] * slots}
+        only = none | answers | {weight: batch[weight] * slots}
         found = case.score(arrays | only).terms
         return [found[term].total for term in terms]
 

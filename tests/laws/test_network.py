@@ -47,7 +47,7 @@ SMALL = {
 """Keys of which a network has some."""
 FIXED = ("attention", "remat")
 """Choices that have tests of their own: that they change no number."""
-PATTERNS = {"full": Ability.FULL, "causal": Ability.CAUSAL, "general": Ability.GENERAL}
+PATTERNS = {p: Ability[p.upper()] for p in ("self", "full", "causal", "general")}
 REMATERIALISATION = "nvoluntary full remat"
 """What XLA's C++ code logs where it replicates a tensor for want of a better way."""
 
@@ -126,10 +126,12 @@ def make_group(pattern: str, rows: int = 2, length: int = LENGTH, seed: int = 0)
 
 
 def with_pattern(pattern: str, position: np.ndarray) -> dict[str, np.ndarray]:
-    """rank and reach of a pattern."""
+    """rank and reach of a pattern, and the lowest rank of one that has it."""
     prefix = np.maximum(0, position - 2)
-    rank = {"full": 0 * position, "causal": position, "general": prefix}[pattern]
-    return {"rank": rank, "reach": rank.copy()}
+    own = {"full": 0 * position, "general": prefix}
+    rank = own.get(pattern, position)
+    low = {"low": rank.copy()} if pattern == "self" else {}
+    return {"rank": rank, "reach": rank.copy()} | low
 
 
 def make_case(network, needs, group):

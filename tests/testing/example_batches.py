@@ -18,7 +18,9 @@ def vocab(size: int = 64, sentinels: int = 20, labels=LABELS) -> VocabInfo:
     specials = (0, 1, 2, 3, 4, names, special)
     lower = np.arange(size, dtype=np.int32)
     lower[ordinary[1::4]] = ordinary[: 4 * (len(ordinary[1::4])) : 4]
-    return VocabInfo(size, *specials, ordinary, labels, lexicon(ordinary), lower)
+    count = np.where(special, 0, 1 + np.arange(size) % 7)
+    rest = labels, lexicon(ordinary), lower, count
+    return VocabInfo(size, *specials, ordinary, *rest)
 
 
 def lexicon(ordinary: np.ndarray) -> Lexicon:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+TABLES = {"model": {"network": "tables", "tie_embeddings": False}}
+
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mlm": [
         {},
@@ -156,6 +158,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"format": "xlnet", "only": "corrupt"},
         {"format": "roberta", "stride": 4, "only": "corrupt"},
         {"head": "joint", "only": "corrupt"},
+    ],
+    "skipgram": [
+        {"subsample": 0.0, "window": 3, "negatives_of": "centre", **TABLES},
+        {"subsample": 0.0, "window": 2, "negatives": 2, **TABLES},
+        {"subsample": 0.0, "window": 2, "output": "hierarchical", **TABLES},
+        {"subsample": 0.0, "equal_negatives": "redraw", "only": "corrupt", **TABLES},
+    ],
+    "cbow": [
+        {"subsample": 0.0, "window": 3, **TABLES},
+        {"subsample": 0.0, "output": "hierarchical", "only": "corrupt", **TABLES},
     ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }

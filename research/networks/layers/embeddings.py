@@ -2,6 +2,8 @@
 
 # B batch, L length, E embedding width, V rows with padding
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -32,13 +34,14 @@ class TokenEmbedding(Module):
 
     options: Options
     size: int
+    init: Callable | None = None  # of the table, in place of that of `model.init`
 
     def setup(self):
         options = self.options
         num_rows = -(-self.size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
         std = 1.0 if options.init == "t5" else table_std(options)
         shape = (num_rows, options.table_width)
-        init = normal(options, std, "vocab", "embed")
+        init = self.init or normal(options, std, "vocab", "embed")
         self.table_VE = self.param("embedding", init, shape)
 
     def __call__(self, token_BL: jax.Array) -> jax.Array:

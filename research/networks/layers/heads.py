@@ -3,7 +3,7 @@
 # B batch, K scored positions, D width, E embedding width, V rows with padding
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -127,11 +127,13 @@ class VocabHead(Module):
       size: entries of the vocabulary.
       transform: BERT's layers (dense, activation, norm) come before the table, and a
         bias after it, unless `model.output_head` chooses something else.
+      init: of a table that is not tied, in place of that of `model.init`.
     """
 
     options: Options
     size: int
     transform: bool = False
+    init: Callable | None = None
 
     @nn.compact
     def __call__(self, states, token_table_VE):
@@ -151,7 +153,7 @@ class VocabHead(Module):
             init = normal(options, std, "vocab", "embed")
             if options.init == "xlm":
                 init = uniform(width**-0.5, "vocab", "embed")
-            table_VE = self.param("embedding", init, table_VE.shape)
+            table_VE = self.param("embedding", self.init or init, table_VE.shape)
         elif options.init == "t5":
             x = x * options.width**-0.5
         bias_V = jnp.zeros(num_rows)

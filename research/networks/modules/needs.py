@@ -15,6 +15,7 @@ class Ability(enum.StrEnum):
     All networks have a token table, states, a readout and named heads.
     """
 
+    SELF = "vectors of single tokens"
     FULL = "full attention"
     CAUSAL = "causal attention"
     GENERAL = "attention by rank and reach"
@@ -47,7 +48,8 @@ class Needs:
     """What an objective's loss calls of a `BoundNetwork`.
 
     Attributes:
-      pattern: the objective's promise about rank and reach: full | causal | general.
+      pattern: the objective's promise about rank and reach: self | full | causal |
+        general.
       stacks: one of `STACKS`.
       transform: where masked tokens are predicted, the readout has BERT's layers before
         the table, unless `model.output_head` names what it has.

@@ -1,0 +1,205 @@
+"""Files of word vectors, in the formats of word2vec, GloVe and fastText.
+
+word2vec  a line `V D`, then a line for each word: it and D numbers
+bin       the line `V D`, then each word, a space, and D float32, little endian;
+          word2vec writes a line feed after each, gensim none
+glove     the lines without the first one
+vec       as word2vec (fastText)
+
+Words are UTF-8; word2vec cuts them at 99 bytes, which may be inside a character. In
+text a word may have spaces, as GloVe's have: the last D columns are the numbers.
+"""
+
+# V words, D width
+
+import gzip
+import io
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+
+from research.errors import UserError
+
+FORMATS = ("word2vec", "bin", "glove", "vec")
+SUFFIXES = {".bin": "bin", ".vec": "vec", ".txt": "word2vec"}
+"""Suffix of a file that is written -> its format."""
+SAMPLE = 100
+"""Lines that tell the width of a file without a header."""
+MAX_WORD_BYTES = 2**16
+LINES_PER_CALL = 4096
+
+
+def read_vectors(path: str | os.PathLike) -> tuple[list[str], np.ndarray]:
+    """The words of a file and their vectors [V, D] float32.
+
+    A file is binary if its name ends in .bin or .bin.gz; a text whose first line is two
+    whole numbers has a header.
+
+    Raises:
+      UserError: there is no such file, or it is not one of the formats; says where.
+    """
+    name = os.fspath(path)
+    is_gzip = name.endswith(".gz")
+    try:
+        with gzip.open(name, "rb") if is_gzip else open(name, "rb") as file:
+            if name.removesuffix(".gz").endswith(".bin"):
+                words, vectors = _read_binary(file, name)
+            else:
+                words, vectors = _read_text(file, name)
+    except (OSError, EOFError) as error:
+        raise UserError(f"{name} cannot be read ({error})") from error
+    wrong = ~np.isfinite(vectors).all(axis=1)
+    if wrong.any():
+        word = words[int(wrong.argmax())]
+        raise UserError(f"{name}: the vector of {word!r} is not finite")
+    return words, vectors
+
+
+def _read_binary(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
+    count, width = _header(file.readline(64), name)
+    words, vectors = [], []
+    for _ in range(count):
+        word = _binary_word(file)
+        data = file.read(4 * width)
+        if word is None or len(data) < 4 * width:
+            raise UserError(
+                f"{name}: its first line announces {count} vectors of {width} numbers, "
+                f"but the file ends in or after number {len(words)}"
+            )
+        words.append(_decode(word.lstrip(b"\n")))
+        vectors.append(np.frombuffer(data, "<f4"))
+    if file.read(2).strip(b"\n"):
+        raise UserError(
+            f"{name}: its first line announces {count} vectors of {width} numbers, but "
+            "the file has more"
+        )
+    return words, np.array(vectors, np.float32)
+
+
+def _binary_word(file: BinaryIO) -> bytes | None:
+    """The bytes before the next space; None: the file ends, or it is no word."""
+    word = bytearray()
+    while len(word) < MAX_WORD_BYTES:
+        byte = file.read(1)
+        if byte == b" ":
+            return bytes(word)
+        if not byte:
+            return None
+        word += byte
+    return None
+
+
+def _header(line: bytes, name: str) -> tuple[int, int]:
+    """V and D of a first line."""
+    found = _numbers(line)
+    if found is None or min(found) < 1:
+        raise UserError(
+            f"{name}: its first line is {line[:40]!r}, not the number of words and the "
+            "width of their vectors"
+        )
+    return found
+
+
+def _numbers(line: bytes) -> tuple[int, int] | None:
+    """The two whole numbers of which a line consists, if it does."""
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None
+
+
+def _read_text(file: BinaryIO, name: str) -> tuple[list[str], np.ndarray]:
+    lines = _lines(file)
+    first = list(itertools.islice(lines, SAMPLE))
+    if not first:
+        raise UserError(f"{name} is empty")
+    count, width = _numbers(first[0][1]) or (None, None)
+    if count is None:
+        width = min(line.count(b" ") for _, line in first)
+        if width < 1:
+            raise UserError(
+                f"{name}, line {first[0][0]}: {_decode(first[0][1][:40])!r} is not a "
+                "word and the numbers of its vector"
+            )
+    else:
+        count, width = _header(first.pop(0)[1], name)
+    words: list[str] = []
+    parts: list[np.ndarray] = []
+    rest = itertools.chain(first, lines)
+    while batch := list(itertools.islice(rest, LINES_PER_CALL)):
+        split = [line.rsplit(b" ", width) for _, line in batch]
+        words += [_decode(fields[0]) for fields in split]
+        parts.append(_parse(batch, split, width, name))
+    if count is not None and len(words) != count:
+        raise UserError(
+            f"{name}: its first line announces {count} vectors, but it has {len(words)}"
+        )
+    return words, np.concatenate([*parts, np.zeros((0, width), np.float32)])
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each line that is not empty, without spaces at its end."""
+    for number, line in enumerate(file, 1):
+        if stripped := line.rstrip(b" \r\n"):
+            yield number, stripped
+
+
+def _parse(batch: list, split: list, width: int, name: str) -> np.ndarray:
+    """The numbers [lines, D] of lines."""
+    try:
+        rows = [fields[1:] for fields in split]
+        if all(len(row) == width for row in rows):
+            flat = np.array(list(itertools.chain.from_iterable(rows)))
+            return flat.astype(np.float32).reshape(-1, width)
+    except ValueError:
+        pass
+    for (number, line), fields in zip(batch, split, strict=True):
+        try:
+            numbers = [float(field) for field in fields[1:]]
+        except ValueError:
+            numbers = []
+        if len(numbers) != width:
+            raise UserError(
+                f"{name}, line {number}: {_decode(line[:40])!r} ... is not a word and "
+                f"{width} numbers"
+            )
+    raise AssertionError("a line that does not parse")
+
+
+def _decode(word: bytes) -> str:
+    """The text of a word, of which the last character may be cut."""
+    return word.decode("utf-8", "replace")
+
+
+def encode_vectors(words: Sequence[str], vectors: np.ndarray, form: str) -> bytes:
+    """The content of a file in one of `FORMATS`; numbers are exact.
+
+    Raises:
+      UserError: a word has a space or a line end, so that it would be read as two.
+    """
+    for word in words:
+        if not word or word.split() != [word]:
+            raise UserError(
+                f"the word {word!r} is empty or has white space, which a file of "
+                "vectors cannot have"
+            )
+    vectors = np.asarray(vectors, np.float32)
+    header = f"{len(words)} {vectors.shape[1]}\n".encode()
+    out = io.BytesIO()
+    if form != "glove":
+        out.write(header)
+    out.writelines(_rows(words, vectors, form))
+    return out.getvalue()
+
+
+def _rows(words: Iterable[str], vectors: np.ndarray, form: str) -> Iterator[bytes]:
+    if form == "bin":
+        for word, row in zip(words, vectors.astype("<f4"), strict=True):
+            yield word.encode() + b" " + row.tobytes() + b"\n"
+        return
+    pattern = " ".join(["%.9g"] * vectors.shape[1])
+    for word, row in zip(words, vectors, strict=True):
+        yield f"{word} {pattern % tuple(row)}\n".encode()

@@ -1,0 +1,103 @@
+"""Word vectors: neighbours, analogies by word2vec's protocol, similarities."""
+
+import numpy as np
+import pytest
+
+from launch import vectors as command
+from research.errors import UserError
+from research.evaluation.word_vectors import Count, WordVectors, sums
+
+WORDS = ["king", "man", "woman", "queen", "King", "apple"]
+ROWS = np.float32([[2, 0, 1], [2, 0, 0], [2, 2, 0], [2, 2, 1], [0, 9, 9], [-1, 0, 0]])
+VECTORS = WordVectors(WORDS, ROWS)
+
+
+def test_neighbours_are_by_cosine_and_do_not_include_the_word():
+    words = [word for word, _ in VECTORS.nearest("man", 2)]
+    assert words == ["king", "woman"]
+    assert VECTORS.nearest("man")[-1] == ("apple", pytest.approx(-1.0))
+    assert WordVectors(WORDS, 0 * ROWS).nearest("man", 1)[0][1] == 0
+    with pytest.raises(UserError, match=r"unknown word 'kong'.*king"):
+        VECTORS.nearest("kong")
+
+
+QUESTIONS = """: family
+man king woman queen
+MAN KING WOMAN Queen
+man king woman apple
+: gram1
+woman queen man king
+man woman king prince
+"""
+
+
+def test_analogies_are_counted_as_the_tool_counts_them(tmp_path):
+    """Case is folded, the first of two words counts, an unknown answer leaves the
+    question out; a, b and c are never the answer."""
+    path = tmp_path / "questions.txt"
+    path.write_text(QUESTIONS)
+    counts = VECTORS.answer_analogies(path)
+    assert counts == {"family": Count(2, 3, 3), "gram1": Count(1, 1, 2)}
+    assert sums(counts) == {
+        "semantic": Count(2, 3, 3),
+        "syntactic": Count(1, 1, 2),
+        "all": Count(3, 4, 5),
+    }
+    # Without that rule the answer would be b itself, as it is nearer.
+    near = WordVectors(
+        ["a", "b", "c", "d"], np.float32([[1, 0], [1, 3], [1, 0.1], [1, 2]])
+    )
+    path.write_text("a b c d\n")
+    assert near.answer_analogies(path)["questions"].correct == 1
+    assert VECTORS.first(3).answer_analogies(path)["questions"].known == 0
+
+
+def test_similarities_are_over_the_known_pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("king\tman\t9\nking queen 7\nKING apple 1\nking prince 5\n")
+    found = VECTORS.compare_similarities(path)
+    assert found == (pytest.approx(1.0), 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "text", "message"),
+    [
+        ("answer_analogies", "a b c\n", "line 1: not four words"),
+        ("answer_analogies", ": empty\n", "has no questions"),
+        ("compare_similarities", "a b\n", "line 1: not two words and a number"),
+        ("compare_similarities", "", "has no pairs"),
+    ],
+)
+def test_files_of_tasks_that_are_wrong_are_refused(method, text, message, tmp_path):
+    (tmp_path / "f").write_text(text)
+    with pytest.raises(UserError, match=message):
+        getattr(VECTORS, method)(tmp_path / "f")
+    with pytest.raises(UserError, match="cannot be read"):
+        getattr(VECTORS, method)(tmp_path / "none")
+
+
+def run(*flags):
+    command.run(command.parser().parse_args([*flags]))
+
+
+def test_the_command_reads_writes_and_asks(tmp_path, capsys):
+    source, to = tmp_path / "v.txt", tmp_path / "v.bin"
+    rows = zip(WORDS, ROWS.tolist(), strict=True)
+    source.write_text("".join(f"{w} {' '.join(map(str, r))}\n" for w, r in rows))
+    questions = tmp_path / "q.txt"
+    questions.write_text(QUESTIONS)
+    own = (f"--from={source}", "--limit=4")
+    run(*own, f"--to={to}", "--nearest=man", f"--analogies={questions}")
+    out = capsys.readouterr().out
+    assert f"{to}: 4 vectors of width 3" in out
+    assert "man: king 0.894, woman 0.707" in out
+    assert "semantic: 100.00 % (2 of 2 known of 3)" in out
+    run(f"--from={to}", "--nearest=queen")
+    assert "queen: woman" in capsys.readouterr().out
+    for flags, message in [
+        ((f"--to={to}",), "either --workdir, a run, or --from"),
+        ((*own, "--workdir=r"), "either --workdir, a run, or --from"),
+        ((*own, "--to=v.npy"), "its name does not end in .bin, .vec, .txt"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            run(*flags)
