@@ -30,7 +30,6 @@ from research.networks.layers.dense import (
     Dense,
     Module,
     constant,
-    dense_matmul,
     dropout,
     gather_positions,
     uniform,
@@ -38,6 +37,7 @@ from research.networks.layers.dense import (
 from research.networks.layers.embeddings import TokenEmbedding
 from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_heads
 from research.networks.layers.options import dim, dropout_rate
+from research.networks.layers.products import dense_matmul, matmul
 
 UNROLL = 4
 """Number of positions in one step of the scan."""
@@ -195,7 +195,7 @@ class Stack(Module):
         for number, params in enumerate(Blocks(options, name="blocks")()):
             x = dropout(self, x, "layer") if number else x
             before = state.hidden[:, number], state.cell[:, number]
-            x, after = _run_layer(params, x, steps, before)
+            x, after = _run_layer(params, x, steps, before, options.operand_dtype)
             x = nn.with_logical_constraint(x, STATE_AXES)
             hidden.append(after[0])
             cell.append(after[1])
@@ -254,6 +254,7 @@ def _run_layer(
     x_BLD: jax.Array,
     steps: Steps,
     before: tuple[jax.Array, jax.Array],
+    operand_dtype: str,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """The states [B, L, D] of one layer, and its hidden [B, D] and cell [B, C] after.
 
@@ -261,31 +262,31 @@ def _run_layer(
     the recurrent product and the projection.
     """
     dtype = x_BLD.dtype
-    input_BLG = dense_matmul(x_BLD, params["input_kernel"])
+    input_BLG = dense_matmul(x_BLD, params["input_kernel"], operand_dtype)
     if "bias" in params:
         input_BLG += params["bias"].astype(dtype)[None, None]
     # With fsdp they are gathered once, not in each step of the scan.
     recurrent_DG = nn.with_logical_constraint(
-        params["recurrent_kernel"].astype(dtype), (None, "feedforward")
+        params["recurrent_kernel"].astype(operand_dtype), (None, "feedforward")
     )
     projection_CD = params.get("projection")
     if projection_CD is not None:
         projection_CD = nn.with_logical_constraint(
-            projection_CD.astype(dtype), ("feedforward", None)
+            projection_CD.astype(operand_dtype), ("feedforward", None)
         )
 
     def step(state, inputs):
         (hidden, cell), (input_BG, is_text, continues) = state, inputs
         kept = jnp.where(continues, hidden, 0)
         gates_BG = input_BG.astype(jnp.float32) + jnp.matmul(
-            kept, recurrent_DG, preferred_element_type=jnp.float32
+            kept.astype(operand_dtype), recurrent_DG, preferred_element_type=jnp.float32
         )
         i, f, g, o = jnp.moveaxis(gates_BG.reshape(*cell.shape, 4), -1, 0)
         new_cell = jax.nn.sigmoid(f + 1) * jnp.where(continues, cell, 0)
         new_cell += jax.nn.sigmoid(i) * jnp.tanh(g)
         new_hidden = (jax.nn.sigmoid(o) * jnp.tanh(new_cell)).astype(dtype)
         if projection_CD is not None:
-            new_hidden = new_hidden @ projection_CD
+            new_hidden = matmul(new_hidden.astype(operand_dtype), projection_CD, dtype)
         cell = jnp.where(is_text, new_cell, cell)
         hidden = jnp.where(is_text, new_hidden, hidden)
         return (hidden, cell), hidden

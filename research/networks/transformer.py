@@ -96,7 +96,12 @@ class Network(networks.Network):
         "head",
     )
 
-    computation_keys: ClassVar = ("dtype", "attention", "remat", "scan_unroll")
+    computation_keys: ClassVar = (
+        *networks.Options.computation_keys,
+        "attention",
+        "remat",
+        "scan_unroll",
+    )
 
     abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
         each for each in networks.Ability if each is not networks.Ability.SELF

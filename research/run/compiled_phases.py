@@ -3,12 +3,14 @@
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from research.batch import CONSTANTS
 from research.data import cache
 from research.distributed import sharding
 from research.errors import UserError
+from research.networks.layers.products import multiplies_bfloat16
 from research.run.flops import Cost, step_cost
 from research.run.phases import Phase, run_phases
 from research.run.setup import Program, build_program, count_parameters, train_batches
@@ -151,6 +153,8 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
     yield f"text: {', '.join(counts)}" if counts else "text: not counted"
     for dim in program.replicated_dims:
         yield f"replicated, since the mesh axis does not divide it: {dim}"
+    if program.network.options.operand_dtype == "bfloat16":
+        yield from _processor_lines(program)
     if len(phases) > 1:
         start = 0
         for phase in phases:
@@ -161,6 +165,20 @@ def run_lines(program: Program, phases: Sequence[Phase], config: Any) -> Iterato
                 f"to step {phase.stop:,}: length {phase.config.data.length}, batch "
                 f"{phase.config.train.batch}, {flops / 1e9:,.1f} GFLOP a step"
             )
+
+
+def _processor_lines(program: Program) -> Iterator[str]:
+    """Says that products of bfloat16 are slow, where the processor has none."""
+    platform = program.mesh.devices.flat[0].platform
+    cpuinfo = Path("/proc/cpuinfo")
+    if platform != "cpu" or not cpuinfo.exists():
+        return
+    if not multiplies_bfloat16(cpuinfo.read_text("utf-8")):
+        yield (
+            "this processor has no instructions for products of bfloat16 "
+            "(avx512_bf16, amx_bf16, Arm's bf16): float32 is faster "
+            "(model.dtype=float32 model.product_dtype=dtype)"
+        )
 
 
 def steps_and_batches(

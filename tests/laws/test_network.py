@@ -383,6 +383,26 @@ def test_no_gradient_flows_through_mems(network, needs):
 
 
 @cases()
+def test_products_round_their_operands_to_bfloat16_and_nothing_else(network, needs):
+    group = make_group(needs.pattern)
+    module, params = make_case(network, needs, group)
+    exact = apply(module, params, lambda net: net.states(group))
+    low = dataclasses.replace(network, product_dtype="bfloat16")
+    rounded = networks.build(low, needs, VOCAB)
+
+    @jax.jit
+    def run(params):
+        states = networks.apply(rounded, params, lambda net: net.states(group))
+        return jnp.sum(states**2), states
+
+    (_, states), grads = jax.value_and_grad(run, has_aux=True)(params)
+    types = {str(leaf.dtype) for leaf in jax.tree.leaves((states, grads))}
+    assert types == {"float32"}
+    assert np.any(np.asarray(states) != np.asarray(exact)), "nothing is rounded"
+    assert_close(states, exact, 0.05)
+
+
+@cases()
 def test_bfloat16_is_the_type_of_activations_only(network, needs):
     group = make_group(needs.pattern)
     module, params = make_case(network, needs, group)

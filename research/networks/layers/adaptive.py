@@ -25,6 +25,7 @@ from research.networks.layers.dense_attention import HIDDEN
 from research.networks.layers.embeddings import VOCAB_MULTIPLE, lookup
 from research.networks.layers.heads import Readout
 from research.networks.layers.options import Options
+from research.networks.layers.products import dense_matmul
 
 PROJECTION_STD = 0.01
 """Std of the initial projections (released code, train.py, proj_init_std)."""
@@ -93,7 +94,8 @@ class AdaptiveEmbedding(Module):
             inside_BL = (token_BL >= first) & (token_BL < end)
             found = lookup(table, jnp.where(inside_BL, token_BL - first, 0), "vocab")
             if self.projections:
-                found = found @ self.projections[number]
+                projection = self.projections[number]
+                found = dense_matmul(found, projection, options.operand_dtype)
             x_BLD += jnp.where(inside_BL[..., None], found, 0)
         return x_BLD * options.width**0.5 if options.scale_embeddings else x_BLD
 
@@ -124,7 +126,7 @@ class AdaptiveHead(Module):
                 if not number:  # tied but for the first (train.py, tie_projs)
                     init = normal(options, PROJECTION_STD, None, "embed")
                     projection = self.param("project", init, projection.shape)
-                x = x @ projection.T.astype(x.dtype)
+                x = dense_matmul(x, projection.T, options.operand_dtype)
             num_rows = len(table_VE)
             bias_V = jnp.zeros(num_rows)
             if options.output_head == "bias":
@@ -132,6 +134,7 @@ class AdaptiveHead(Module):
                 bias_V = self.param(f"{prefix}bias", init, (num_rows,))
             used_V = jnp.arange(num_rows) < sizes[number]
             bias_V = jnp.where(used_V, bias_V, HIDDEN)
+            x = x.astype(options.operand_dtype)
             readouts.append(Readout(x, table_VE, bias_V, sizes[number]))
         head, *tails = readouts
         return AdaptiveReadout(head, tuple(tails), tuple(options.cutoffs))

@@ -168,7 +168,7 @@ def choose_attention(options: Options) -> str:
     name = PLATFORM_KERNELS.get(platform(), "dense")
     if name == "library":
         has_width = options.key_width <= 128 and options.key_width % 8 == 0
-        if options.dtype != "bfloat16" or not has_width:
+        if options.operand_dtype != "bfloat16" or not has_width:
             return "dense"
     return "dense" if options.lacks(name) else name
 
@@ -247,15 +247,20 @@ class Attention(nn.Module):
 
     def _attend(self, query, key, value, mask, relative):
         """Attention by the implementation to which the mask belongs."""
+        dtype, operand_dtype = query.dtype, self.options.operand_dtype
+        query, key, value = (each.astype(operand_dtype) for each in (query, key, value))
+        if isinstance(relative, tuple):
+            relative = tuple(each.astype(operand_dtype) for each in relative)
         rate = self.options.dropout_rate("attention")
         drops = rate > 0 and self.has_rng("dropout")
         if not isinstance(mask, DenseMask):
             own = {} if relative is None else {"relative": relative}
             if drops:
                 own |= {"dropout_rate": rate, "dropout_key": self.make_rng("dropout")}
-            return mask.attend(query, key, value, **own)
+            return mask.attend(query, key, value, **own).astype(dtype)
         drop = partial(dropout, self, place="attention") if drops else None
-        return dense_attention(query, key, value, mask, relative=relative, drop=drop)
+        out = dense_attention(query, key, value, mask, relative=relative, drop=drop)
+        return out.astype(dtype)
 
     def _project_out(self, dense, out, types_BLC):
         """The output projection; with one-hot `types_BLC`, one for each token type."""

@@ -4,7 +4,6 @@
 # P scored positions, N mems, R buckets
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 
 from research.batch import rank_mask
 from research.networks.layers.positions import relative_bias
+from research.networks.layers.products import einsum, matmul
 
 HIDDEN = -1e9
 """Added to the logit of a key that a query does not attend to."""
@@ -143,19 +143,16 @@ def dense_attention(
     else:
         logits_BHLM = _logits(query, key, mask.bias, relative)
         probability = drop(jax.nn.softmax(logits_BHLM, axis=-1)).astype(value.dtype)
-        out_BHLK = jnp.einsum("bhlm,bhmk->bhlk", probability, value)
+        out_BHLK = matmul(probability, value, value.dtype)
     has_keys = mask.has_keys[:, None, :, None]
     return jnp.moveaxis(jnp.where(has_keys, out_BHLK, 0), 1, 2)
 
 
 def _logits(query_BHLK, key_BHMK, bias, relative):
-    logits_BHLM = _einsum("bhlk,bhmk->bhlm", query_BHLK, key_BHMK)
+    logits_BHLM = einsum("bhlk,bhmk->bhlm", query_BHLK, key_BHMK)
     if relative is not None:
-        logits_BHLM += _einsum("bhlf,bmf->bhlm", *relative)
+        logits_BHLM += einsum("bhlf,bmf->bhlm", *relative)
     return logits_BHLM + jnp.broadcast_to(bias, logits_BHLM.shape)
-
-
-_einsum = partial(jnp.einsum, preferred_element_type=jnp.float32)
 
 
 @jax.custom_vjp
@@ -180,7 +177,7 @@ def _softmax_attention_fwd(query_BHLK, key_BHMK, value_BHMK, bias, relative):
     exp_BHLM = jnp.exp(logits_BHLM - jnp.max(logits_BHLM, axis=-1, keepdims=True))
     scale_BHL = 1 / jnp.sum(exp_BHLM, axis=-1)
     exp_BHLM = exp_BHLM.astype(value_BHMK.dtype)
-    out_BHLK = _einsum("bhlm,bhmk->bhlk", exp_BHLM, value_BHMK) * scale_BHL[..., None]
+    out_BHLK = einsum("bhlm,bhmk->bhlk", exp_BHLM, value_BHMK) * scale_BHL[..., None]
     out_BHLK = out_BHLK.astype(value_BHMK.dtype)
     key_rel_BMF = None if relative is None else relative[1]
     inputs = (query_BHLK, key_BHMK, value_BHMK, bias, key_rel_BMF)
@@ -193,7 +190,7 @@ def _softmax_attention_bwd(residuals, grad_BHLK):
     grad_BHLK = grad_BHLK.astype(jnp.float32) * scale_BHL[..., None]
     mean_BHL = jnp.sum(grad_BHLK * out_BHLK.astype(jnp.float32), axis=-1)
     grad_BHLK = grad_BHLK.astype(value.dtype)
-    grad_exp_BHLM = _einsum("bhlk,bhmk->bhlm", grad_BHLK, value)
+    grad_exp_BHLM = einsum("bhlk,bhmk->bhlm", grad_BHLK, value)
     centred_BHLM = grad_exp_BHLM - mean_BHL[..., None]
     grad_logits_BHLM = exp_BHLM.astype(jnp.float32) * centred_BHLM
     broadcast_dims = tuple(dim for dim, size in enumerate(bias.shape) if size == 1)
@@ -201,12 +198,12 @@ def _softmax_attention_bwd(residuals, grad_BHLK):
     grad_logits_BHLM = grad_logits_BHLM.astype(query.dtype)
     grad_relative = None
     if key_rel_BMF is not None:
-        grad_q_rel_BHLF = _einsum("bhlm,bmf->bhlf", grad_logits_BHLM, key_rel_BMF)
+        grad_q_rel_BHLF = einsum("bhlm,bmf->bhlf", grad_logits_BHLM, key_rel_BMF)
         grad_relative = grad_q_rel_BHLF.astype(query.dtype), None
     return (
-        _einsum("bhlm,bhmk->bhlk", grad_logits_BHLM, key).astype(query.dtype),
-        _einsum("bhlm,bhlk->bhmk", grad_logits_BHLM, query).astype(key.dtype),
-        _einsum("bhlm,bhlk->bhmk", exp_BHLM, grad_BHLK).astype(value.dtype),
+        einsum("bhlm,bhmk->bhlk", grad_logits_BHLM, key).astype(query.dtype),
+        einsum("bhlm,bhlk->bhmk", grad_logits_BHLM, query).astype(key.dtype),
+        einsum("bhlm,bhlk->bhmk", exp_BHLM, grad_BHLK).astype(value.dtype),
         grad_bias.astype(bias.dtype),
         grad_relative,
     )

@@ -32,7 +32,7 @@ OFFSET_WIDTH = 200
 class Readout(NamedTuple):
     """The factors of vocabulary logits, which are feature @ table.T + bias."""
 
-    feature: jax.Array  # [..., E]
+    feature: jax.Array  # [..., E], in the dtype of the products' operands
     table: jax.Array  # [V, E] float32
     bias: jax.Array  # [V] float32, -1e9 at rows past `size`
     size: int  # rows of the table that are in the softmax
@@ -207,6 +207,7 @@ def _readout(options, feature, table_VE, bias_V, size):
     32,128 rows, all in the softmax (Mesh TensorFlow's transformer.py, where
     `vocab_divisor` is 128).
     """
+    feature = feature.astype(options.operand_dtype)
     if options.output_rows == "table":
         return Readout(feature, table_VE, bias_V, len(table_VE))
     bias_V = jnp.where(jnp.arange(len(bias_V)) < size, bias_V, HIDDEN)

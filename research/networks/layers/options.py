@@ -87,11 +87,13 @@ class Options:
     head_dropout: float = dropout_rate(-1.0)  # before the last layer of a classifier
     dtype: str = choice("float32", ("float32", "bfloat16"))  # of activations;
     # parameters are float32
+    product_dtype: str = choice("dtype", ("dtype", "bfloat16"))  # of the operands of
+    # matrix products, whose sums are float32; dtype: that of activations
 
     dropout_places: ClassVar[tuple[str, ...]] = ("embedding", "output", "head")
     """Places of dropout; each has a key NAME_dropout for its rate."""
 
-    computation_keys: ClassVar[tuple[str, ...]] = ("dtype",)
+    computation_keys: ClassVar[tuple[str, ...]] = ("dtype", "product_dtype")
     """Keys that say how the network is computed."""
 
     def __post_init__(self):
@@ -121,6 +123,11 @@ class Options:
         """The rate at one of `dropout_places`."""
         rate = getattr(self, f"{place}_dropout")
         return self.dropout if rate < 0 else rate
+
+    @property
+    def operand_dtype(self) -> str:
+        """The dtype of the operands of matrix products."""
+        return self.dtype if self.product_dtype == "dtype" else self.product_dtype
 
     @property
     def has_dropout(self) -> bool:

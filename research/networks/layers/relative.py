@@ -32,9 +32,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from research.networks.layers.dense import Module, dense_matmul, normal
+from research.networks.layers.dense import Module, normal
 from research.networks.layers.dense_attention import AttentionInputs
 from research.networks.layers.positions import sinusoid_angles, sinusoids
+from research.networks.layers.products import dense_matmul
 from research.networks.transformer import Network as Options
 
 
@@ -178,8 +179,11 @@ class RelativeTerms(Module):
         if table_RD is None:
             query_rel = self._rotate(query_BLHK, kernel, query_features.sinusoids)
             return query_rel, key_features.sinusoids
-        distance_RE = dense_matmul(table_RD, kernel)
+        distance_RE = dense_matmul(table_RD, kernel, options.operand_dtype)
         distance_RHK = distance_RE.reshape(-1, *query_BLHK.shape[2:])
+        query_BLHK, distance_RHK = (
+            each.astype(options.operand_dtype) for each in (query_BLHK, distance_RHK)
+        )
         index_BP = query_features.index
         return _distance_logits(query_BLHK, distance_RHK, index_BP, num_keys)
 
@@ -189,7 +193,8 @@ class RelativeTerms(Module):
         kernel_HKD = jnp.moveaxis(
             kernel.reshape(-1, options.heads, options.key_width), 0, 2
         )
-        by_head = jax.vmap(dense_matmul, in_axes=(2, 0), out_axes=2)
+        by_head = partial(dense_matmul, operand_dtype=options.operand_dtype)
+        by_head = jax.vmap(by_head, in_axes=(2, 0), out_axes=2)
         both_BLHD = by_head(query_BLHK, kernel_HKD).astype(jnp.float32)
         sine, cosine = jnp.split(both_BLHD, 2, axis=-1)
         cos, sin = jnp.split(sinusoids_BLD[:, :, None], 2, axis=-1)

@@ -1,0 +1,123 @@
+"""Matrix products: the type of their operands, and the forms that are fast on a CPU.
+
+XLA:CPU multiplies bfloat16 operands at twice the rate of float32 ones where the
+processor has such instructions, if the result is float32 and both operands are read
+along their rows (openxla/xla, xla/backends/cpu/ynn_support.cc, `IsDotSupportedByYnn`).
+In other forms it converts them to float32 first.
+"""
+
+# D, E width of the operands, F width of the result, N rows
+
+import re
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+"""Names of instructions of x86 and Arm that multiply bfloat16, as Linux lists them."""
+
+
+def multiplies_bfloat16(cpuinfo: str) -> bool:
+    """Whether the processor that /proc/cpuinfo describes has such instructions."""
+    return not BFLOAT16_FLAGS.isdisjoint(cpuinfo.split())
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def dense_matmul(x: jax.Array, kernel: jax.Array, operand_dtype: Any = None):
+    """x [..., D] @ kernel [D, F] in x's dtype; the kernel's gradient is float32.
+
+    Args:
+      operand_dtype: both operands, here and in the gradients, are rounded to it; sums
+        are float32. None: x's dtype.
+    """
+    return _forward(x, kernel, operand_dtype)[0]
+
+
+def _forward(x, kernel, operand_dtype):
+    x_rounded = x.astype(operand_dtype or x.dtype)
+    rounded = kernel.astype(x_rounded.dtype)
+    y = matmul(x_rounded, rounded, x.dtype)
+    return y, (x_rounded, kernel)
+
+
+def _backward(operand_dtype, residuals, grad):
+    x, kernel = residuals
+    rounded = grad.astype(x.dtype)
+    # The narrower operand is transposed.
+    if x.shape[-1] <= grad.shape[-1]:
+        grad_kernel_DF = transposed_matmul(x, rounded)
+    else:
+        grad_kernel_DF = materialize_on_cpu(transposed_matmul(rounded, x)).T
+    return matmul(rounded, kernel.T.astype(x.dtype), grad.dtype), grad_kernel_DF
+
+
+dense_matmul.defvjp(_forward, _backward)
+
+
+def matmul(left: jax.Array, right: jax.Array, dtype: Any) -> jax.Array:
+    """left @ right in a dtype, to which a CPU rounds a float32 product."""
+    if left.dtype == dtype == jnp.float32:
+        return left @ right
+    in_float32 = partial(jnp.matmul, preferred_element_type=jnp.float32)
+    if dtype == jnp.float32:
+        return in_float32(left, right)
+    return lax.platform_dependent(
+        left,
+        right,
+        cpu=lambda left, right: in_float32(left, right).astype(dtype),
+        default=jnp.matmul,
+    )
+
+
+def transposed_matmul(left: jax.Array, right: jax.Array) -> jax.Array:
+    """left.T @ right, [D, F] float32, of [..., D] and [..., F] with the same rows."""
+
+    def plain(left, right):
+        left_ND, right_NF = (each.reshape(-1, each.shape[-1]) for each in (left, right))
+        return jnp.matmul(left_ND.T, right_NF, preferred_element_type=jnp.float32)
+
+    def on_cpu(left, right):
+        left, right = (each.reshape(-1, *each.shape[-2:]) for each in (left, right))
+        return _einsum_on_cpu("bld,blf->df", left, right)
+
+    if left.ndim == 1:
+        return plain(left, right)
+    return lax.platform_dependent(left, right, cpu=on_cpu, default=plain)
+
+
+def einsum(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:
+    """`jnp.einsum` of two arrays, in float32."""
+    return lax.platform_dependent(
+        left, right, cpu=partial(_einsum_on_cpu, dims), default=partial(_einsum, dims)
+    )
+
+
+def _einsum_on_cpu(dims, left, right):
+    """`einsum` in a form that XLA:CPU multiplies fast.
+
+    The dims of `left` that are summed are its last ones: in a copy, if need be, which
+    takes 0.7 times as long as a product that reads across rows.
+    """
+    of_left, of_right, of_result = re.split(",|->", dims)
+    in_order = sorted(of_left, key=lambda dim: dim not in of_result)
+    if in_order != [*of_left]:
+        order = [of_left.index(dim) for dim in in_order]
+        left = lax.optimization_barrier(jnp.transpose(left, order))
+    of_left = "".join(in_order)
+    if left.dtype == jnp.float32:
+        return _einsum(f"{of_left},{of_right}->{of_result}", left, right)
+    # XLA folds transposes into a product, unless it reshapes an operand: so there is a
+    # dim of one.
+    dims = f"z{of_left},z{of_right}->z{of_result}"
+    return _einsum(dims, left[None], right[None])[0]
+
+
+_einsum = partial(jnp.einsum, preferred_element_type=jnp.float32)
+
+
+def materialize_on_cpu(x: jax.Array) -> jax.Array:
+    """x, which XLA:CPU then stores in this layout instead of reading it transposed."""
+    return lax.platform_dependent(x, cpu=lax.optimization_barrier, default=lambda x: x)
