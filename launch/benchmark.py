@@ -4,6 +4,10 @@ Prints one JSON object. The compiled step alone and the train loop around it are
 in alternating turns. The fastest turn of each is reported, because other load on the
 machine only ever adds time. Tokens are tokens of clean text: train.batch x data.length,
 which all batches have here.
+
+    python -m launch.benchmark --config=F --against=model.product_dtype=bfloat16
+
+times two steps in alternating turns: the config's, and the one with these keys.
 """
 
 import argparse
@@ -12,20 +16,78 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from launch.cli import Parser, main, whole
 from launch.config import load_config
 
 
 def run(args: argparse.Namespace) -> None:
-    config = load_config(args.config, args.overrides)
+    config = _timed_config(args, args.overrides)
+    if args.against:
+        own = dict(pair.partition("=")[::2] for pair in args.against)
+        other = _timed_config(args, args.overrides | own)
+        figures = {"against": own, **compare(config, other, args.turns, args.steps)}
+    else:
+        with tempfile.TemporaryDirectory() as workdir:
+            figures = measure(config, workdir, args.turns, args.steps)
+    print(json.dumps(figures, indent=2))
+
+
+def _timed_config(args: argparse.Namespace, overrides: dict[str, str]) -> Any:
+    """The config, with the steps that are timed and nothing else."""
+    config = load_config(args.config, overrides)
     with config.unlocked():
         config.train.steps = args.turns * args.steps + config.optimizer.warmup_steps + 1
         config.train.eval_every = config.train.checkpoint_every = 0
         config.train.log_every = args.steps
         config.data.length_buckets = []
-    with tempfile.TemporaryDirectory() as workdir:
-        print(json.dumps(measure(config, workdir, args.turns, args.steps), indent=2))
+    return config
+
+
+def compare(config: Any, other: Any, turns: int, steps: int) -> dict:
+    """Times the compiled steps of two configs in `turns` alternating turns.
+
+    Returns:
+      tokens a second of each in its fastest turn, and the speedup: the first one's time
+      over the second one's, the median over pairs of turns with its 95 % interval.
+    """
+    import jax
+
+    from research.distributed import sharding
+    from research.run.compiled_phases import compile_step, steps_and_batches
+    from research.run.phases import Phase
+    from research.run.setup import build_program, first_state
+
+    timed = []
+    for each in (config, other):
+        program = build_program(each)
+        step, cost = compile_step(program)
+        _, batch = next(steps_and_batches([Phase(1, each, program, step)], 0))
+        with sharding.context(program.mesh):
+            state = step(first_state(program, each), batch)
+        timed.append([program.mesh, step, state, batch])
+    seconds: list[list[float]] = [[], []]
+    for _ in range(turns):
+        for own, times in zip(timed, seconds, strict=True):
+            mesh, step, state, batch = own
+            with sharding.context(mesh):
+                began = time.monotonic()
+                for _ in range(steps):
+                    state = step(state, batch)
+                own[2] = jax.block_until_ready(state)
+            times.append((time.monotonic() - began) / steps)
+    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+    tokens, fastest = config.train.batch * config.data.length, map(min, seconds)
+    return {
+        "config": config.objective.name,
+        "tokens_per_second": [tokens / each for each in fastest],
+        "speedup_median": statistics.median(ratios),
+        "speedup_interval": median_interval(ratios),
+        "seconds": seconds,
+        **processor_figures(cost.flops / min(seconds[1])),
+    }
 
 
 def measure(config, workdir: str, turns: int, steps: int) -> dict:
@@ -115,11 +177,17 @@ def processor_figures(flops_per_second: float) -> dict:
 
     if jax.default_backend() != "cpu":
         return {}
-    matrix, product = jnp.ones((processor.PRODUCT_SIZE,) * 2), jax.jit(jnp.matmul)
-    rate = processor.PRODUCT_FLOPS / best_seconds(lambda: product(matrix, matrix))
+    rates = {}
+    for dtype in ("float32", "bfloat16"):
+        matrix = jnp.ones((processor.PRODUCT_SIZE,) * 2, dtype)
+        product = jax.jit(partial(jnp.matmul, preferred_element_type=jnp.float32))
+        seconds = best_seconds(partial(product, matrix, matrix))
+        rates[dtype] = processor.PRODUCT_FLOPS / seconds
+    rate = rates["float32"]
     return {
         "processor": processor.processor_name(),
         "product_flops_per_second": rate,
+        "bfloat16_product_flops_per_second": rates["bfloat16"],
         "share_of_product": flops_per_second / rate,
     }
 
@@ -131,6 +199,9 @@ def parser() -> Parser:
         "--turns", type=whole(1), default=8, help="turns of the step and of the loop"
     )
     parser.add_argument("--steps", type=whole(1), default=5, help="steps in a turn")
+    parser.add_argument(
+        "--against", action="append", help="KEY=VALUE of a second config; repeatable"
+    )
     return parser
 
 

@@ -1,6 +1,6 @@
 """Times a train step of Hugging Face's model for an objective, to compare with ours.
 
-    python -m launch.benchmark_huggingface --objective=mlm [--compile]
+    python -m launch.benchmark_huggingface --objective=mlm [--compile] [--autocast]
 
 It is the counterpart of `launch.benchmark`, at the shape of experiments/base.py:
 forward, loss, backward and AdamW on one batch, without dropout, clipping or a loader.
@@ -173,7 +173,9 @@ def seconds_of_product() -> float:
     return min(seconds)
 
 
-def measure(objective: str, turns: int, steps: int, compiled: bool) -> dict:
+def measure(
+    objective: str, turns: int, steps: int, compiled: bool, autocast: bool
+) -> dict:
     """Times `turns` x `steps` steps. The fastest turn counts."""
     torch.manual_seed(0)
     model, loss = MODELS[objective]()
@@ -185,7 +187,9 @@ def measure(objective: str, turns: int, steps: int, compiled: bool) -> dict:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss().backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            value = loss()
+        value.backward()
         optimizer.step()
 
     step()
@@ -204,6 +208,7 @@ def measure(objective: str, turns: int, steps: int, compiled: bool) -> dict:
         "tokens_per_second": BATCH * LENGTH / min(seconds),
         "seconds": seconds,
         "compiled": compiled,
+        "autocast": autocast,
         "processor": processor.processor_name(),
         "product_flops_per_second": processor.PRODUCT_FLOPS / seconds_of_product(),
     }
@@ -216,6 +221,13 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=8, help="the fastest one counts")
     parser.add_argument("--steps", type=int, default=5, help="steps in a turn")
     parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument(
+        "--autocast",
+        action="store_true",
+        help="bfloat16 products, by torch.autocast",
+    )
     flags = parser.parse_args()
-    figures = measure(flags.objective, flags.turns, flags.steps, flags.compile)
+    figures = measure(
+        flags.objective, flags.turns, flags.steps, flags.compile, flags.autocast
+    )
     print(json.dumps(figures, indent=2))

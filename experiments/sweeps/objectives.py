@@ -77,10 +77,10 @@ def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, A
     size = OWN_SCALES[scale]
     total = size.pretraining["train.steps"]
     if budget == "flops":
-        total *= budgets.step_flops(*_pretraining("lm", size))
+        total *= budgets.step_flops(*pretraining("lm", size))
     pretrained = {}
     for family in FAMILIES:
-        experiment, keys = _pretraining(family, size)
+        experiment, keys = pretraining(family, size)
         if budget == "flops":
             steps = budgets.steps_for_flops(experiment, keys, total)
             keys |= {"train.steps": steps}
@@ -101,7 +101,8 @@ def sweep(scale: str, budget: str = "tokens") -> Iterator[tuple[str, dict[str, A
             yield "experiments/finetune.py", keys | own | TUNING.get(family, {})
 
 
-def _pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:
+def pretraining(family: str, size: Scale) -> tuple[str, dict[str, Any]]:
+    """The experiment of a family and its keys, but for the seed."""
     keys = SHARED | size.shape | size.pretraining | FAMILY_KEYS.get(family, {})
     return f"experiments/{family}.py", keys | {"data.stride": _stride(size)}
 
