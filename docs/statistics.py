@@ -45,7 +45,8 @@ s and item i is modelled as mean + seed[s] + item[i] + interaction[s, i].
   has no scores of single items, it is Student's t over seeds, and the verdict is about
   those items alone.
 * **Several comparisons**: the p-values of all tested cells of a table are corrected
-  together (Holm 1979).
+  together (Holm 1979). Claims about the same scores are one hypothesis, which counts
+  once.
 * **A metric that is no mean over items** (F1, Matthews): the jackknife's pseudo-values
   make it one; the multi-bootstrap
   ([multi_bootstrap.py](../research/evaluation/multi_bootstrap.py)) draws it anew, and

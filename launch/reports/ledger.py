@@ -236,7 +236,12 @@ def planned_differences(claims: Iterable[Claim], scale: str) -> dict[str, float]
     correction.
     """
     planned = [claim for claim in claims if scale in claim.plans]
-    number = Counter(claim.table for claim in planned)
+    # Claims that compare the same rows in the same column are one hypothesis.
+    hypotheses = {
+        (claim.table, frozenset((claim.better, claim.worse)), claim.plans[scale].metric)
+        for claim in planned
+    }
+    number = Counter(table for table, *_ in hypotheses)
     return {
         claim.id: claim.plans[scale].detectable(LEVEL / number[claim.table])
         for claim in planned

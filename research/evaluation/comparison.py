@@ -44,13 +44,23 @@ def compare(
 ) -> dict[Key, Comparison]:
     """The comparisons of a family, whose p-values are corrected together.
 
+    Two claims about the same scores are one hypothesis, which counts once.
+
     Args:
       family: key -> scores of an arm and of its baseline, both [S] or [S, I], of the
         same seeds and items in the same order.
     """
-    p_values = {key: paired_test(*pair) for key, pair in family.items()}
-    adjusted = dict(zip(family, map(float, holm(list(p_values.values()))), strict=True))
-    num_open = sum(p > LEVEL for p in adjusted.values())
+    hypothesis = {
+        key: frozenset(np.asarray(scores, np.float64).tobytes() for scores in pair)
+        for key, pair in family.items()
+    }
+    tested = {hypothesis[key]: paired_test(*pair) for key, pair in family.items()}
+    corrected = dict(zip(tested, map(float, holm([*tested.values()])), strict=True))
+    p_values, adjusted = (
+        {key: values[each] for key, each in hypothesis.items()}
+        for values in (tested, corrected)
+    )
+    num_open = sum(p > LEVEL for p in corrected.values())
     comparisons = {}
     for key, (scores, others) in family.items():
         gap = np.subtract(scores, others, dtype=np.float64)

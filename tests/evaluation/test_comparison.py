@@ -43,6 +43,14 @@ def test_one_comparison_more_can_undo_a_verdict():
     assert last.verdict() == "not decided"
 
 
+def test_one_hypothesis_counts_once_whatever_it_is_called():
+    scores = (63.0, 66.0, 66.0)
+    alone = compare({"arm": (scores, BASELINE), **FAMILY})
+    twice = compare({"arm": (scores, BASELINE), "turned": (BASELINE, scores), **FAMILY})
+    assert {name: twice[name] for name in alone} == alone
+    assert twice["turned"].adjusted_p == twice["arm"].adjusted_p
+
+
 def test_only_an_open_comparison_says_how_many_seeds_it_needs():
     found = compare(FAMILY)
     assert found["far"].seeds_needed is None and found["once"].seeds_needed is None
