@@ -19,14 +19,14 @@ for done in range(10**6):
 
 MEETS_SLOWLY = """
 meet_last = peers._meet_last
-peers._meet_last = lambda name: (meet_last(name), time.sleep(3))
+peers._meet_last = lambda name: (meet_last(name), time.sleep(1))
 """
 
 HEARS_LATE = """
 from research.distributed.failure_detector import ConnectedPeers
 if index == 1:
     hear = ConnectedPeers._await
-    ConnectedPeers._await = lambda *name: time.sleep(3) or hear(*name)
+    ConnectedPeers._await = lambda *name: time.sleep(1) or hear(*name)
 """
 
 
@@ -46,7 +46,7 @@ def test_when_one_process_is_killed_the_others_exit(tmp_path, victim):
 @pytest.mark.parametrize("first", [0, 2])
 def test_an_error_ends_all_processes_with_its_code(tmp_path, first):
     codes = [WAIT] * 3
-    codes[first] = "time.sleep(1); raise ValueError('data.corpus: no such folder')"
+    codes[first] = "time.sleep(0.3); raise ValueError('data.corpus: no such folder')"
     processes = Processes(tmp_path, *codes, before=HEARS_LATE).wait_until_connected()
     assert processes.end() == [2, 2, 2]
     for index in {0, 1, 2} - {first}:

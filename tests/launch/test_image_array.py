@@ -114,10 +114,10 @@ def folder(tmp_path_factory):
 
 
 def test_a_run_learns_the_images_of_its_captions(folder, tmp_path):
-    own = {"data.corpus": folder / "texts.captions", "objective.name": "captions"}
+    corpus = str(folder / "texts.captions")
+    own = {"data.corpus": corpus, "objective.name": "captions"}
     own |= {"train.steps": 60, "optimizer.learning_rate": 0.01}
-    code, said = test_new_format.run(folder, tmp_path / "run", **own)
-    assert code == 0, said
+    test_new_format.run(folder, tmp_path / "run", **own)
     lines = read_metrics(tmp_path / "run")
     errors = [line["train/image"] for line in lines if "train/image" in line]
     # The variance of what is predicted, if nothing is known of the image, is 0.94.

@@ -1,14 +1,17 @@
-"""A corpus format is one new file: launch.train reads it, with its keys and arrays."""
+"""A corpus format is one new file: a run reads it, with its keys and arrays."""
 
+import contextlib
 import json
-import os
 import random
-import subprocess
 import sys
 
 import pytest
 
-from tests.distributed.test_multiprocess import FAST_COMPILE
+from launch.config import load_config
+from research import objectives
+from research.data import formats
+from research.errors import UserError
+from tests.testing import tiny_runs
 
 FORMAT = '''
 """Lines of parts between bars, with an array of each kind."""
@@ -73,24 +76,31 @@ class Objective(mlm.Objective):
         assert (score[text] == image[text] / 2).all()
         return super().corrupt(example, key, vocab, length)
 '''
-RUN = """
-import runpy
-import sys
-from research import objectives
-from research.data import formats
 
-formats.__path__.append(sys.argv[1])
-objectives.__path__.append(sys.argv[2])
-sys.argv[1:] = sys.argv[3:]
-runpy.run_module("launch.train", run_name="__main__", alter_sys=True)
-"""
+
+@contextlib.contextmanager
+def found_in(folder):
+    """The new files are found as if they were in the folders of formats and objectives.
+
+    They are imported anew each time.
+    """
+    before = set(sys.modules)
+    for package in (formats, objectives):
+        package.__path__.append(str(folder / package.__name__.rpartition(".")[2]))
+    yield
+    for package in (formats, objectives):
+        package.__path__.pop()
+    new = ("beside", "captions", "toy")
+    for name in set(sys.modules) - before:
+        if name.rpartition(".")[2] in new:
+            del sys.modules[name]
 
 
 def run(folder, workdir, **keys):
-    """Runs launch.train with the two new files; returns its code and what it says."""
+    """Trains with the two new files."""
     keys = {
-        "data.corpus": folder / "texts.toy",
-        "data.cache_dir": folder / "cache",
+        "data.corpus": str(folder / "texts.toy"),
+        "data.cache_dir": str(folder / "cache"),
         "data.vocabulary": "bytebpe",
         "data.vocabulary_size": 384,
         "data.held_out": 0.1,
@@ -99,19 +109,8 @@ def run(folder, workdir, **keys):
         "train.eval_every": 0,
         "objective.name": "beside",
     } | keys
-    flags = [f"--config.{key}={value}" for key, value in keys.items()]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", RUN, folder / "formats", folder / "objectives"),
-            *("--config=experiments/base.py:tiny", f"--workdir={workdir}", *flags),
-        ],
-        env=os.environ | {"XLA_FLAGS": FAST_COMPILE, "PYTHONPATH": "."},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    with found_in(folder):
+        tiny_runs.train(load_config("experiments/base.py:tiny", keys), workdir)
 
 
 @pytest.fixture(scope="module")
@@ -146,14 +145,12 @@ def folder(tmp_path_factory):
 )
 def test_a_run_reads_a_new_format_with_its_key_and_arrays(folder, tmp_path, way):
     own = {"data.format": "toy", "data.first_image": 100}
-    code, said = run(folder, tmp_path / "run", **own, **way)
-    assert code == 0, said
+    run(folder, tmp_path / "run", **own, **way)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["data"]["first_image"] == 100
 
 
 def test_an_array_that_the_text_lacks_is_refused(folder, tmp_path):
-    corpus = {"data.corpus": folder / "texts.txt"}
-    code, said = run(folder, tmp_path / "run", **corpus)
-    assert code != 0
-    assert "reads an array 'score' beside the text" in said.splitlines()[-1]
+    corpus = {"data.corpus": str(folder / "texts.txt")}
+    with pytest.raises(UserError, match="reads an array 'score' beside the text"):
+        run(folder, tmp_path / "run", **corpus)

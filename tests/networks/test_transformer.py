@@ -90,37 +90,6 @@ def test_remat_saves_memory(make_options, make_group):
     assert full < 0.7 * dots < 0.7**2 * none
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"norm_placement": "post", "position": "rotary", "scan_unroll": 3},
-        {"shared_layers": True, "position": "t5"},
-        {"position": "relative", "token_type_encoding": "relative", "token_types": 2},
-    ],
-)
-def test_scored_states_are_the_gathered_ones(
-    changes, make_options, make_group, make_params, assert_close
-):
-    group = make_group()
-    scored = np.array([[3, 0, 0, 11], [9, 8, 1, 2]], np.int32)
-    options = make_options(layers=3, **changes)
-    network = Transformer(options, size=50)
-    params = make_params(network, readout_of(group))
-
-    def total(params, in_last_block):
-        def fn(net):
-            if in_last_block:
-                return net.states(group, scored=scored)
-            states = net.states(group)
-            return jnp.take_along_axis(states, scored[..., None], axis=1)
-
-        states = networks.apply(network, params, fn)
-        return jnp.sum(jnp.sin(states)), states
-
-    grad = jax.jit(jax.value_and_grad(total, has_aux=True), static_argnums=1)
-    assert_close(grad(params, True), grad(params, False))
-
-
 def test_shared_layers_have_one_blocks_parameters(make_options, make_group):
     group = make_group()
 

@@ -78,7 +78,7 @@ def test_each_layer_has_its_own_mask(
     "changes",
     [
         {"layers": 3, "position": "rotary", "rope_theta_local": 50.0, "remat": "full"},
-        {"position": "t5"},
+        pytest.param({"position": "t5"}, marks=pytest.mark.long),
     ],
     ids=lambda changes: changes["position"],
 )

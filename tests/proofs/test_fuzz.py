@@ -16,7 +16,7 @@ from tests.proofs.fuzz import (
 )
 from tests.proofs.fuzz.__main__ import run_cases
 
-CASES = {config_cases: 60, command_cases: 80, damage_cases: 25, real_cases: 100}
+CASES = {config_cases: 60, command_cases: 80, damage_cases: 25, real_cases: 80}
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda m: m.__name__.rpartition(".")[2])

@@ -1,8 +1,5 @@
 """Gradient parity: what the table shows, and when it fails."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -51,17 +48,13 @@ def test_every_objective_has_an_experiment():
         gradient_parity.experiments(["mllm"])
 
 
-def test_the_command_measures_the_real_step(tmp_path):
-    command = [sys.executable, "-m", "tests.proofs.gradient_parity"]
+def test_the_command_measures_the_real_step(tmp_path, capsys):
+    """In a process of its own."""
     flags = ["--objectives=lm", "--cases=accumulate 2", "--steps=6"]
-    done = subprocess.run(
-        [*command, *flags, f"--workdir={tmp_path}"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    flags += [f"--workdir={tmp_path}"]
+    assert gradient_parity.run(gradient_parity.parser().parse_args(flags)) == 0
     measured = np.load(tmp_path / "lm.accumulate 2.npz")
     assert measured["losses"].shape == (6,) and len(measured.files) > 10
     names = [name for name in measured.files if name != "losses"]
     assert all(np.abs(measured[name]).max() > 0 for name in names)
-    assert done.stdout.splitlines()[1].startswith("lm")
+    assert capsys.readouterr().out.splitlines()[1].startswith("lm")

@@ -132,7 +132,7 @@ def test_queries_behind_the_keys(make_options, make_group, make_params, assert_c
     )
 
 
-@pytest.mark.parametrize("num_segments", [1, 2])
+@pytest.mark.parametrize("num_segments", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_relative_terms_with_mems_on_a_mesh(
     num_segments, make_options, make_group, make_params, assert_close
 ):
