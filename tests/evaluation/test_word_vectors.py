@@ -1,11 +1,18 @@
 """Word vectors: neighbours, analogies by word2vec's protocol, similarities."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from launch import vectors as command
+from research.data.tokenizers.model_files import wordpiece_json, words_json
+from research.data.tokenizers.tokenizer_models import HuggingFaceModel
+from research.data.tokenizers.train_tokenizer import special_pieces
+from research.data.tokenizers.vocabulary import Vocabulary, find_special_tokens
 from research.errors import UserError
 from research.evaluation.word_vectors import Count, WordVectors, sums
+from research.inference.language_model import LanguageModel
 
 WORDS = ["king", "man", "woman", "queen", "King", "apple"]
 ROWS = np.float32([[2, 0, 1], [2, 0, 0], [2, 2, 0], [2, 2, 1], [0, 9, 9], [-1, 0, 0]])
@@ -101,3 +108,22 @@ def test_the_command_reads_writes_and_asks(tmp_path, capsys):
     ]:
         with pytest.raises(UserError, match=message):
             run(*flags)
+
+
+def test_a_run_has_the_vectors_of_its_words_without_specials():
+    special = special_pieces(2)
+    pieces = [*special, "\u2581the", "\u2581river", "\u2581of"]
+    model = HuggingFaceModel(words_json(pieces, special, None))
+    vocabulary = Vocabulary(model, find_special_tokens(model, 2))
+    table = np.arange(256, dtype=np.float32).reshape(128, 2)
+    run = SimpleNamespace(vocabulary=vocabulary, params={"token": {"embedding": table}})
+    found = LanguageModel(run, needs=None).word_vectors
+    assert found.words == ["the", "river", "of"]
+    np.testing.assert_array_equal(found["river"], table[len(special) + 1])
+    run.params = {"token": {"tail_1_embedding": table}}
+    with pytest.raises(UserError, match="not one table"):
+        _ = LanguageModel(run, needs=None).word_vectors
+    letters = HuggingFaceModel(wordpiece_json([*special, "a"], "<unk>", None))
+    run.vocabulary = Vocabulary(letters, find_special_tokens(letters, 2))
+    with pytest.raises(UserError, match=r"is wordpiece: .* data.vocabulary=words"):
+        _ = LanguageModel(run, needs=None).word_vectors
