@@ -6,6 +6,9 @@ SMALL_GAIN = 0.05
 """A loss that is nearer than this to the entropy of token frequencies, which it should
 be below, shows little learning."""
 
+OTHER_LOSSES = ("cbow", "skipgram")
+"""Objectives whose losses are not -log p of a token among all."""
+
 
 def knows_no_context(
     metrics: Mapping[str, float], objective: str, split: str, token_entropy: float
@@ -19,6 +22,8 @@ def knows_no_context(
     """
     term = {"electra": "generator"}.get(objective, objective)
     loss = metrics.get(f"{split}/{term}", 0.0)
+    if objective in OTHER_LOSSES:
+        return False
     return 0 < (1 - SMALL_GAIN) * token_entropy < loss
 
 

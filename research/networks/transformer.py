@@ -103,9 +103,7 @@ class Network(networks.Network):
         "scan_unroll",
     )
 
-    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
-        each for each in networks.Ability if each is not networks.Ability.SELF
-    )
+    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(networks.Ability)
 
     def __post_init__(self):
         super().__post_init__()
@@ -259,6 +257,8 @@ class Network(networks.Network):
         from research.networks.modules.encoder_decoder import EncoderDecoder
         from research.networks.modules.transformer import Transformer
 
+        if needs.pattern == "self":  # rank, reach and low say it
+            needs = dataclasses.replace(needs, pattern="general")
         self._check_needs(needs)
         heads = tuple(needs.heads.items())
         if needs.stacks == "encoder_decoder":

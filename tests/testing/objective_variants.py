@@ -167,7 +167,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "cbow": [
         {"subsample": 0.0, "window": 3, **TABLES},
-        {"subsample": 0.0, "output": "hierarchical", "only": "corrupt", **TABLES},
+        {"subsample": 0.0, "window": 2, "output": "hierarchical"},
     ],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }

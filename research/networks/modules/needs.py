@@ -15,7 +15,7 @@ class Ability(enum.StrEnum):
     All networks have a token table, states, a readout and named heads.
     """
 
-    SELF = "vectors of single tokens"
+    SELF = "attention to the position itself alone"
     FULL = "full attention"
     CAUSAL = "causal attention"
     GENERAL = "attention by rank and reach"
