@@ -58,6 +58,11 @@ attends to, without which there is no lower bound; the lowest and the highest on
 second interval, which only an input with `reach2` has. An objective that makes them
 names them in its batch_spec; its pattern is "general"."""
 
+FEATURE = "feature"
+"""Optional array of a network input, [B, L, F] float32: a vector that a position reads
+beside its token, such as the features of an image's region; 0 where there is none. An
+objective that makes it names F in its needs (`Needs.input_features`)."""
+
 SCORED_ARRAYS = ("scored", "target", "weight")
 """What is scored, each [B, K]: index of the position; the token id to predict there;
 its float32 weight in the loss, 0 for unused slots."""
@@ -207,13 +212,14 @@ def scored_specs(count: int, *, gathered: bool = True) -> dict[str, ArraySpec]:
 
 
 def input_names(names: Collection[str], prefix: str = "") -> tuple[str, ...]:
-    """The six arrays of one network input, and the optional ones that `names` has."""
+    """The six arrays of one network input, and those of INTERVAL_ARRAYS in `names`."""
     return INPUT_ARRAYS + tuple(n for n in INTERVAL_ARRAYS if prefix + n in names)
 
 
 def input_group(batch: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The arrays of one network input; `prefix` is "", "encoder_", ..."""
-    return {name: batch[prefix + name] for name in input_names(batch, prefix)}
+    names = (*input_names(batch, prefix), FEATURE)
+    return {name: batch[prefix + name] for name in names if prefix + name in batch}
 
 
 def attention_mask(group: Mapping[str, Any]):

@@ -13,10 +13,11 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """The arrays of a batch for the network's `length`; all rows are full.
 
-    Each token is a word, and each row a document.
+    Each token is a word, and each row a document. Arrays beside the text are empty.
     """
-    text_spec = objective.text_spec(length)
+    text_spec, types = objective.text_spec(length), objective.array_types
     num_tokens, arrays = text_spec.length, dict.fromkeys(text_spec.arrays, np.int32)
+    arrays |= {name: types[name].stored for name in arrays.keys() & types.keys()}
     number, shape = np.arange(rows, dtype=np.int64), (rows, num_tokens)
     token = np.random.default_rng(0).choice(vocab.ordinary_ids, shape)
     example = empty_examples(rows, num_tokens, vocab.pad_id, arrays)

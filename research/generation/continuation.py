@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from research.batch import NEVER, VocabInfo, input_names
+from research.batch import FEATURE, NEVER, VocabInfo, input_names
 from research.generation.readouts import vocabulary_logits
 from research.objectives.inputs import seq2seq
 
@@ -81,6 +81,9 @@ class Continuation(NamedTuple):
             group = {
                 name: jnp.concatenate([group[name], more[name][:, None]], axis=1)
                 for name in more
+            } | {
+                name: jnp.pad(group[name], ((0, 0), (0, 1), (0, 0)))
+                for name in group.keys() & {FEATURE}
             }
             at_R1 = jnp.full_like(at_R1, length)
         if encoded is not None:

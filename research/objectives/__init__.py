@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from research.batch import ArraySpec, ConstantSpec, Example, VocabInfo
+from research.data.documents import ArrayType
 from research.data.units import TextSpec
 from research.errors import UserError, unknown
 from research.fields import check
@@ -71,6 +72,10 @@ class Objective(abc.ABC):
 
     fills_masks: bool = False
     """Whether the state at a mask token predicts the token that it hides."""
+
+    array_types: Mapping[str, ArrayType] = types.MappingProxyType({})
+    """Arrays of `TextSpec.arrays` -> their types, but for whole numbers or labels of
+    tokens or parts. A text whose format gives another type is refused."""
 
     predicts: str = ""
     """What an evaluation predicts for each example, one of the kinds in

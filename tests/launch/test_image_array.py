@@ -1,13 +1,16 @@
-"""Images beside text: a format that gives region features, and an objective that
-learns them, are one new file each."""
+"""Images beside text: a format that gives region features, an objective that learns
+them and one whose network reads them are one new file each."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+from research.errors import UserError
 from research.run.metric_writer import read_metrics
 from tests.launch import test_new_format
+from tests.testing import visual
 
 FORMAT = '''
 """Lines of JSON: a caption, and the features and boxes of its image's regions."""
@@ -110,6 +113,12 @@ def folder(tmp_path_factory):
         }
         lines.append(json.dumps(image, default=np.ndarray.tolist))
     (folder / "texts.captions").write_text("\n".join(lines))
+    for number, line in enumerate(lines):
+        image = json.loads(line)
+        caption = image["caption"].split()[0]
+        lines[number] = json.dumps(image | {"caption": caption})
+    (folder / "words.captions").write_text("\n".join(lines))
+    shutil.copy(visual.__file__, folder / "objectives" / "seen.py")
     return folder
 
 
@@ -124,3 +133,28 @@ def test_a_run_learns_the_images_of_its_captions(folder, tmp_path):
     assert errors[0] > 0.5 and errors[-1] < 0.3, errors
     (evaluated,) = [line["valid/image"] for line in lines if "valid/image" in line]
     assert evaluated < 0.3
+
+
+def test_a_network_reads_the_images_of_its_captions(folder, tmp_path):
+    """A caption is one of five words or more, of three tokens or fewer: without its
+    image a token costs at least (ln 5) / 3, or 0.54 nats.
+
+    The evaluation has words that training lacks, since texts are held out by content.
+    """
+    corpus = str(folder / "words.captions")
+    own = {"data.corpus": corpus, "objective.name": "seen", "train.steps": 60}
+    own |= {"optimizer.learning_rate": 0.01, "data.vocabulary_size": 370}
+    test_new_format.run(folder, tmp_path / "run", **own)
+    lines = read_metrics(tmp_path / "run")
+    losses = [line["train/captions"] for line in lines if "train/captions" in line]
+    assert losses[0] > 2 and losses[-1] < 0.1, losses
+
+
+def test_an_array_of_another_type_is_refused(folder, tmp_path):
+    own = {"data.corpus": str(folder / "words.captions"), "objective.name": "seen"}
+    own |= {"data.vocabulary_size": 370}
+    other = FORMAT.replace("(4, 8)", "(2, 16)")
+    (folder / "formats" / "captions.py").write_text(other)
+    words = r"'regions' of type .*4, 8.* beside the text, .* of type .*2, 16"
+    with pytest.raises(UserError, match=words):
+        test_new_format.run(folder, tmp_path / "run", **own)

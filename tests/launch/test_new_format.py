@@ -90,7 +90,7 @@ def found_in(folder):
     yield
     for package in (formats, objectives):
         package.__path__.pop()
-    new = ("beside", "captions", "toy")
+    new = ("beside", "captions", "seen", "toy")
     for name in set(sys.modules) - before:
         if name.rpartition(".")[2] in new:
             del sys.modules[name]

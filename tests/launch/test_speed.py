@@ -16,6 +16,8 @@ from launch.hardware.timing import DOES_NOT_FIT, NO_TIME, Job, run_jobs
 from research import objectives
 from research.batch import attention_mask
 from research.run.flops import Cost
+from tests.testing import visual
+from tests.testing.example_batches import vocab
 
 
 def test_a_run_writes_what_it_measured(tmp_path, monkeypatch, capsys):
@@ -66,6 +68,14 @@ def test_batches_of_random_tokens_are_as_the_objective_says(name):
         assert batch[array].dtype == spec.dtype
     weights = [v for k, v in batch.items() if k.endswith("weight")]
     assert all(np.any(weight > 0, axis=1).all() for weight in weights)
+
+
+def test_batches_of_images_are_as_the_objective_says():
+    objective = visual.Objective()
+    batch = random_batch(objective, vocab(), 2, 12)
+    for array, spec in objective.batch_spec(12).items():
+        assert batch[array].shape == (2, *spec.shape)
+        assert batch[array].dtype == spec.dtype
 
 
 def test_rows_are_halved_until_they_fit(monkeypatch):

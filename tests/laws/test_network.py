@@ -21,7 +21,7 @@ import pytest
 
 import docs
 from research import networks
-from research.batch import attention_mask
+from research.batch import FEATURE, attention_mask
 from research.distributed import sharding
 from research.errors import UserError
 from research.networks import FOLDER, Ability, HeadSpec, Needs
@@ -113,6 +113,12 @@ def cases(*abilities: Ability, **patterns) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("network", "needs"), found)
 
 
+def one_of_each(*abilities: Ability) -> list:
+    """A case of each network that has the abilities: with mems, if it has them."""
+    found = [*find_cases(*abilities), *find_cases(Ability.MEMS, *abilities)]
+    return [*{case.values[0].name: case for case in found}.values()]
+
+
 def make_group(pattern: str, rows: int = 2, length: int = LENGTH, seed: int = 0):
     """Random tokens in one segment; the general pattern has a prefix of three."""
     random = np.random.default_rng(seed)
@@ -156,6 +162,7 @@ def test_each_ability_is_served_by_a_variant_and_others_are_refused(name):
         Ability.QUERIES: some(queries=True),
         Ability.BOUNDARIES: some(boundary_offsets=3),
         Ability.FEATURES: some(features="mix"),
+        Ability.INPUT_FEATURES: some(input_features=3),
     }
     for ability in Ability:
         errors = []
@@ -236,6 +243,31 @@ def test_a_state_depends_on_what_the_arrays_allow(network, needs):
             f"{'allow' if may else 'forbid'}"
         )
     assert not found[~is_text][:, is_text].any(), "padding reads text"
+
+
+@pytest.mark.parametrize(("network", "needs"), one_of_each(Ability.INPUT_FEATURES))
+def test_a_state_reads_the_vectors_of_the_positions_it_attends_to(network, needs):
+    """A position whose vector is 0 reads its token alone."""
+    needs = dataclasses.replace(needs, input_features=3)
+    group = make_group(needs.pattern, rows=1)
+    group["segment"] = np.array([[1] * 5 + [2] * 5 + [0] * 2], np.int32)
+    vectors = np.random.default_rng(0).normal(size=(1, LENGTH, 3)).astype(np.float32)
+    module = networks.build(network, needs, VOCAB)
+    params = make_params(module, lambda net: net.states(group | {FEATURE: vectors}))
+    probe = np.random.default_rng(1).normal(size=network.width).astype(np.float32)
+
+    @jax.jit
+    def states(vectors):
+        run = lambda net: net.states(group | {FEATURE: vectors})  # noqa: E731
+        return networks.apply(module, params, run)
+
+    found = jax.jit(jax.jacrev(lambda vectors: states(vectors)[0] @ probe))(vectors)
+    is_text = group["segment"][0] > 0
+    allowed = attention_mask(group)[0] & is_text
+    reads = np.any(np.array(found)[:, 0] != 0, axis=-1)
+    np.testing.assert_array_equal(reads[is_text], allowed[is_text])
+    alone = apply(module, params, lambda net: net.states(group))
+    assert_close(states(0 * vectors), alone)
 
 
 @cases()
@@ -447,12 +479,6 @@ def loss_and_gradient(module, needs, mesh):
         step = jax.value_and_grad(lambda params: networks.apply(module, params, fn))
         out = sharding.replicated(mesh), shardings
         return jax.jit(step, out_shardings=out)(params)
-
-
-def one_of_each() -> list:
-    """A case of each network: with mems, if it has them."""
-    found = [*find_cases(), *find_cases(Ability.MEMS)]
-    return [*{case.values[0].name: case for case in found}.values()]
 
 
 @pytest.mark.parametrize(("network", "needs"), one_of_each())

@@ -23,9 +23,11 @@ from research.batch import (
     Example,
     VocabInfo,
     input_group,
+    no_value,
     piece_columns,
 )
 from research.objectives.inputs.packed_rows import PackedRows
+from tests.testing import visual
 from tests.testing.example_batches import keys, texts, vocab
 from tests.testing.model_options import model_options
 from tests.testing.objective_variants import VARIANTS
@@ -34,9 +36,13 @@ from tests.testing.wrong_objectives import WRONG
 VOCAB = vocab(size=96, sentinels=40)
 """The vocabulary of these tests; entries of its lexicon are frequent in the texts."""
 
-EXAMPLES = {"distilled": distilled.Objective, "prefix": prefix.Objective}
-"""Objectives of docs/examples, which are held to the laws as those of
-research/objectives."""
+EXAMPLES = {
+    "distilled": distilled.Objective,
+    "prefix": prefix.Objective,
+    "visual": visual.Objective,
+}
+"""Objectives of docs/examples, and one that reads images, which are held to the laws as
+those of research/objectives."""
 
 
 def _case_id(name: str, fields: dict[str, Any]) -> str:
@@ -151,6 +157,7 @@ def make_example(
     num_raw = np.minimum(num_raw, spec.width)
     example = texts(spec.width, num_raw, vocabulary, seed=seed, separators=separators)
     rng = np.random.default_rng(seed + 1)
+    example = _with_arrays(example, objective.array_types)
     cut = rng.integers(1, np.maximum(example.length, 2))
     flags = example.flags.copy()
     flags[(rng.random(flags.shape) < 0.1) & (flags > 0)] |= SENTENCE
@@ -172,6 +179,18 @@ def make_example(
     odds = [1 - sum(rates), *rates]
     label = rng.choice(3, len(first), p=odds).astype(np.int32)
     return example._replace(first_length=first, label=label, flags=flags)
+
+
+def _with_arrays(example: Example, types: dict[str, Any]) -> Example:
+    """The example with random values of the arrays of documents."""
+    rng, arrays = np.random.default_rng(2), dict(example.arrays)
+    for name, array_type in types.items():
+        base, shape = array_type.stored.base, array_type.stored.shape
+        assert shape, f"{name}: an array of each document is made here"
+        drawn = rng.normal(0, 1, (len(example.length), *shape)).astype(base)
+        drawn[example.length == 0] = no_value(base)
+        arrays[name] = drawn
+    return example._replace(arrays=arrays)
 
 
 def _with_pieces(example: Example, length: int, vocabulary: Any) -> Example:

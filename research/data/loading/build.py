@@ -1,7 +1,7 @@
 """Builds what config.data names from text: corpora, vocabulary, streams, indices."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from research.data.corpora.corpus import (
     join_corpora,
     sampling_rates,
 )
-from research.data.documents import Document
+from research.data.documents import ArrayType, Document
 from research.data.formats import AUTO, FileOptions, own_keys
 from research.data.loading.mixture_schedule import make_schedule
 from research.data.loading.text_source import TextSource
@@ -80,7 +80,7 @@ def open_text(config: Any, objective: Any) -> OpenedText:
         )
     text_spec.check_text(train)
     for split, indices in ((data.train_split, train), (data.eval_split, held_out)):
-        _check_arrays(text_spec, indices, split)
+        _check_arrays(text_spec, objective.array_types, indices, split)
     count = sum(corpus.stream.count_tokens(vocabulary.vocab.size) for corpus in train)
     vocab = vocabulary.vocab._replace(labels=labels, token_count=count)
     if data.lexicon:
@@ -150,18 +150,33 @@ def _train_copies(
     ]
 
 
-def _check_arrays(text_spec: TextSpec, indices: list[Index], split: str) -> None:
+def _check_arrays(
+    text_spec: TextSpec,
+    expected: Mapping[str, ArrayType],
+    indices: list[Index],
+    split: str,
+) -> None:
     """Checks that texts have the arrays that are read.
 
+    Args:
+      expected: `Objective.array_types`.
+
     Raises:
-      UserError: none has one, two have two types of it, or texts are packed and a
-        document has an array.
+      UserError: none has one, two have two types of it, it has another than the
+        expected one, or texts are packed and a document has an array.
     """
     given = [index.stream.arrays for index in indices]
     for name in text_spec.arrays:
         types = {arrays[name] for arrays in given if name in arrays}
         if len(types) == 1:
-            if text_spec.has_pieces and types.pop().stored.shape:
+            (found,) = types
+            if found.stored != expected.get(name, found).stored:
+                raise UserError(
+                    f"the objective reads an array {name!r} of type "
+                    f"{expected[name].stored} beside the text, which in the {split} "
+                    f"split is of type {found.stored}; data.format says which"
+                )
+            if text_spec.has_pieces and found.stored.shape:
                 raise UserError(
                     f"a document's array {name!r} is read once in a row; set "
                     "data.packing=none"

@@ -1,6 +1,6 @@
 """The input embeddings of a transformer: tokens or queries, positions, token types."""
 
-# B batch, L length, E embedding width
+# B batch, L length, E embedding width, F width of vectors beside tokens
 
 from collections.abc import Mapping
 
@@ -8,8 +8,16 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from research.batch import FEATURE
 from research.errors import UserError
-from research.networks.layers.dense import STATE_AXES, Module, Norm, dropout, normal
+from research.networks.layers.dense import (
+    STATE_AXES,
+    Dense,
+    Module,
+    Norm,
+    dropout,
+    normal,
+)
 from research.networks.layers.embeddings import lookup, table_std
 from research.networks.layers.options import Options
 from research.networks.layers.positions import sinusoids
@@ -41,6 +49,11 @@ class QueryEmbedding(Module):
 class InputEmbedding(Module):
     """Adds embeddings of positions and token types to those of tokens; then a norm.
 
+    A vector beside a token is projected and added, without a bias: a position without
+    one adds nothing. An image's region reads one token beside its features, whose
+    embedding is that bias (VisualBERT, Li et al. 2019, section 3.2, adds those of
+    features, segments and positions).
+
     Relative token types (`model.token_type_encoding`) have no embedding: attention
     reads them.
     """
@@ -59,6 +72,9 @@ class InputEmbedding(Module):
         """
         options, x = self.options, x_BLE
         width = x.shape[-1]
+        if FEATURE in group:
+            project = Dense(options, width, (None, "embed"), bias=False, name=FEATURE)
+            x = x + project(group[FEATURE].astype(x.dtype))
         if options.position == "learned":
             if length > options.max_length:
                 raise UserError(

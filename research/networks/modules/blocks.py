@@ -12,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 from jax import lax
 
-from research.batch import input_group
+from research.batch import input_names
 from research.networks.layers.attention import (
     Attention,
     PreparedInputs,
@@ -270,7 +270,7 @@ class Stack(Module):
             std = options.width**-0.5 if options.init == "t5" else 0.02
             init = normal(options, std, None, "heads")
             bias_table = self.param("relative", init, (NUM_BUCKETS, options.heads))
-        query = input_group(group)
+        query = {name: group[name] for name in input_names(group)}
         key = {name: array[:, :num_keys] for name, array in query.items()}
         mems_segment = start = None
         window = clamp_len = 0

@@ -24,6 +24,7 @@ class Ability(enum.StrEnum):
     QUERIES = "queries that are no keys"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
+    INPUT_FEATURES = "vectors beside tokens"
     ENCODER_DECODER = "an encoder and a decoder"
     TWO_DIRECTIONS = "a stack for each direction"
     GENERATOR = "a generator and a discriminator"
@@ -62,6 +63,8 @@ class Needs:
         is not called.
       features: one of `layers.features.FEATURES`, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
+      input_features: width F of the vectors that positions have beside their tokens
+        (`batch.FEATURE`); 0: there are none.
       generator_size: the generator's width over the discriminator's.
       tie: one of `TIE_CHOICES`.
     """
@@ -77,6 +80,7 @@ class Needs:
     boundary_offsets: int = 0
     features: str = "last"
     feature_lstm_layers: int = 0
+    input_features: int = 0
     generator_size: float = 1.0
     tie: str = "none"
 
@@ -90,6 +94,7 @@ class Needs:
             Ability.MEM_LIMITS: self.mem_limits,
             Ability.QUERIES: self.queries,
             Ability.BOUNDARIES: self.boundary_offsets > 0,
+            Ability.INPUT_FEATURES: self.input_features > 0,
             Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
         }
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
@@ -123,8 +128,8 @@ def _merge(name: str, values: list[Any]) -> Any:
             return True
         case "token_types":
             return max(values)
-        case "boundary_offsets" if len(different := {*values} - {0}) == 1:
-            return different.pop()
+        case "boundary_offsets" | "input_features" if len({*values} - {0}) == 1:
+            return max(values)
     raise UserError(
         "objectives that are trained together need one network, but its "
         f"{name} is {' or '.join(map(repr, dict.fromkeys(values)))}"

@@ -11,7 +11,8 @@ from research.networks.layers.adaptive import AdaptiveReadout
 from research.networks.layers.heads import Readout
 
 Group = Mapping[str, jax.Array]
-"""The six input arrays [B, L] of `research.batch`; more arrays are ignored."""
+"""The six input arrays [B, L] of `research.batch`, and with `Needs.input_features` its
+FEATURE; more arrays are ignored."""
 
 
 class Encoded(Protocol):

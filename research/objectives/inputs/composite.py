@@ -13,6 +13,7 @@ import numpy as np
 
 from research import networks, objectives
 from research.batch import ConstantSpec, Example, VocabInfo
+from research.data.documents import ArrayType
 from research.data.units import TextSpec
 from research.errors import UserError
 from research.objectives.inputs import shared_input
@@ -46,6 +47,11 @@ class Composite(objectives.Objective):
     def shown_answers(self) -> dict[str, str]:
         each = (member.shown_answers for member in self.members.values())
         return dict(itertools.chain.from_iterable(shown.items() for shown in each))
+
+    @property
+    def array_types(self) -> dict[str, ArrayType]:
+        each = (member.array_types for member in self.members.values())
+        return dict(itertools.chain.from_iterable(given.items() for given in each))
 
     @property
     def supports_accumulation(self) -> bool:

@@ -122,8 +122,9 @@ def test_a_row_has_the_array_of_its_first_document(
     found = fields["arrays"]["regions"]
     assert found.dtype == np.float32 and len({*fields["document"]}) > 3
     np.testing.assert_array_equal(found, regions[fields["document"]])
+    packed = TextSpec("packed", 11, arrays=("regions",))
     with pytest.raises(UserError, match="'regions' is read once in a row"):
-        build._check_arrays(TextSpec("packed", 11, arrays=("regions",)), [index], "x")
+        build._check_arrays(packed, {}, [index], "x")
     empty = empty_examples(3, 11, 0, {"regions": types["regions"].stored})
     assert empty.arrays["regions"].shape == (3, 2, 3)
     assert empty.rows([0, 2]).arrays["regions"].shape == (2, 2, 3)
