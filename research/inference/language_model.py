@@ -83,8 +83,7 @@ class LanguageModel:
 
     @functools.cached_property
     def word_vectors(self) -> WordVectors:
-        """The words of the vocabulary and their vectors, the most frequent first: rows
-        of the token table.
+        """The words of the vocabulary and their vectors, the most frequent first.
 
         Raises:
           UserError: the vocabulary has other pieces than words, or the network has more
@@ -96,7 +95,7 @@ class LanguageModel:
                 f"the vocabulary is {vocabulary.tokenizer_type}: its pieces are no "
                 "words; vectors of words need data.vocabulary=words"
             )
-        table = params.get("token", {}).get("embedding")
+        table = self.run.objective.word_table(params)
         if table is None:
             raise UserError("the network has not one table with a vector for each word")
         token = vocabulary.vocab.ordinary_ids

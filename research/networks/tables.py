@@ -1,6 +1,7 @@
 """Tables: a vector for each word as input, another one as output, and nothing else.
 
-The networks of word2vec (Mikolov et al. 2013a, 2013b): the state of a position is the
+The networks of word2vec (Mikolov et al. 2013a, 2013b) and of GloVe (Pennington et al.
+2014), which has biases of words, too: the state of a position is the
 vector of its token. What is predicted from which state, and whether states are
 averaged, is the objective's.
 """
@@ -9,16 +10,17 @@ averaged, is the objective's.
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from research import networks
 from research.errors import UserError
 from research.fields import choice
 from research.networks.layers.dense import (
+    Module,
     constant,
     dropout,
     gather_positions,
@@ -32,10 +34,11 @@ from research.networks.layers.heads import HeadSpec, Readout, VocabHead, make_he
 class Network(networks.Network):
     """Two tables, or one if `tie_embeddings`; there are no layers between them."""
 
-    table_init: str = choice("init", ("init", "word2vec"))  # initial vectors; init: by
-    # model.init; word2vec: inputs are uniform within 1 / (2 width), outputs 0
+    table_init: str = choice("init", ("init", "word2vec", "glove"))  # initial
+    # vectors; init: by model.init; word2vec: inputs are uniform within 1 / (2 width),
+    # outputs 0; glove: both are uniform so, and biases
 
-    abilities: ClassVar = (networks.Ability.SELF,)
+    abilities: ClassVar = (networks.Ability.SELF, networks.Ability.TOKEN_BIAS)
 
     def __post_init__(self):
         super().__post_init__()
@@ -70,13 +73,17 @@ class Tables(nn.Module):
 
     def setup(self):
         # The names are those of the parameters in checkpoints.
-        options, token_init, output_init = self.options, None, None
-        if options.table_init == "word2vec":
-            token_init = uniform(0.5 / options.width, "vocab", "embed")
-            output_init = constant(0.0, "vocab", "embed")
+        options = self.options
+        drawn = uniform(0.5 / options.width, "vocab", "embed")
+        none = constant(0.0, "vocab", "embed")
+        token_init, output_init = {
+            "init": (None, None),
+            "word2vec": (drawn, none),
+            "glove": (drawn, drawn),
+        }[options.table_init]
         self.token = TokenEmbedding(options, self.size, token_init)
-        head = partial(VocabHead, options, self.size, self.transform)
-        self.output = head(output_init)
+        self.input_bias = TokenBias(options, self.token)
+        self.output = VocabHead(options, self.size, self.transform, output_init)
         self.pooler, self.named_heads = make_heads(options, self.heads)
 
     def states(self, group: Mapping, scored: jax.Array | None = None) -> jax.Array:
@@ -94,6 +101,30 @@ class Tables(nn.Module):
         """The vocabulary head at states [..., D]."""
         return self.output(states, self.token.table_VE)
 
+    def token_bias(self, group: Mapping) -> jax.Array:
+        """Float32 [B, L]: the bias of each input token."""
+        return self.input_bias(group["token"])
+
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
         return self.named_heads[name](states)
+
+
+class TokenBias(Module):
+    """A number for each entry of a vocabulary.
+
+    Attributes:
+      token: the `TokenEmbedding` whose rows it has.
+    """
+
+    options: Network
+    token: nn.Module
+
+    @nn.compact
+    def __call__(self, token_BL: jax.Array) -> jax.Array:
+        """[B, L]."""
+        options, init = self.options, constant(0.0, "vocab")
+        if options.table_init == "glove":
+            init = uniform(0.5 / options.width, "vocab")
+        bias_V = self.param("bias", init, (len(self.token.table_VE),))
+        return jnp.take(bias_V, token_BL, mode="clip")

@@ -103,7 +103,9 @@ class Network(networks.Network):
         "scan_unroll",
     )
 
-    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(networks.Ability)
+    abilities: ClassVar[tuple[networks.Ability, ...]] = tuple(
+        each for each in networks.Ability if each is not networks.Ability.TOKEN_BIAS
+    )
 
     def __post_init__(self):
         super().__post_init__()

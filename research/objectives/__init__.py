@@ -171,6 +171,10 @@ class Objective(abc.ABC):
         """The bound network whose states encode texts: `net` or one of its networks."""
         return net
 
+    def word_table(self, params: Mapping[str, Any]) -> Any:
+        """The vector of each token [V, D], if the parameters have one for each."""
+        return params.get("token", {}).get("embedding")
+
     def scored_part(self, method: str) -> tuple["Objective", str]:
         """The objective whose `score_rows` and loss a method of `score_methods` uses,
         this one or a part of it, and the method's name in it."""

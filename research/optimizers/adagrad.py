@@ -11,14 +11,12 @@ from research.fields import choice, number
 
 
 class State(NamedTuple):
-    sums: optax.Updates  # initial_sum + the squares of the (scaled) gradients so far
+    sums: optax.Updates  # initial_sum + the squares of the gradients so far
 
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
     initial_sum: float = number(0.0, least=0)  # of squares, before the first step
-    gradient_scale: float = number(1.0, above=0)  # factor of gradients in their squares
-    # alone; GloVe's tool has its rate there
     sum_includes: str = choice("step", ("step", "past"))  # by what the gradient of a
     # step is divided; past: by the sum before it (GloVe's tool), which is above 0 at
     # first
@@ -38,9 +36,7 @@ class Optimizer:
 
         def update(grads, state, params=None):
             del params
-            squared = jax.tree.map(
-                lambda s, g: s + (self.gradient_scale * g) ** 2, state.sums, grads
-            )
+            squared = jax.tree.map(lambda s, g: s + (g) ** 2, state.sums, grads)
             sums = squared if self.sum_includes == "step" else state.sums
             updates = jax.tree.map(self._scaled, grads, sums)
             return updates, State(squared)

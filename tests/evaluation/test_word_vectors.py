@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from launch import vectors as command
+from research import objectives
 from research.data.tokenizers.model_files import wordpiece_json, words_json
 from research.data.tokenizers.tokenizer_models import HuggingFaceModel
 from research.data.tokenizers.train_tokenizer import special_pieces
@@ -116,10 +117,16 @@ def test_a_run_has_the_vectors_of_its_words_without_specials():
     model = HuggingFaceModel(words_json(pieces, special, None))
     vocabulary = Vocabulary(model, find_special_tokens(model, 2))
     table = np.arange(256, dtype=np.float32).reshape(128, 2)
-    run = SimpleNamespace(vocabulary=vocabulary, params={"token": {"embedding": table}})
+    params = {"token": {"embedding": table}, "output": {"embedding": 2 * table}}
+    run = SimpleNamespace(vocabulary=vocabulary, params=params)
+    run.objective = objectives.make_objective("skipgram")
     found = LanguageModel(run, needs=None).word_vectors
     assert found.words == ["the", "river", "of"]
     np.testing.assert_array_equal(found["river"], table[len(special) + 1])
+    run.objective = objectives.make_objective("glove")
+    found = LanguageModel(run, needs=None).word_vectors
+    np.testing.assert_array_equal(found["river"], 3 * table[len(special) + 1])
+    run.objective = objectives.make_objective("lm")
     run.params = {"token": {"tail_1_embedding": table}}
     with pytest.raises(UserError, match="not one table"):
         _ = LanguageModel(run, needs=None).word_vectors

@@ -169,6 +169,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"subsample": 0.0, "window": 3, **TABLES},
         {"subsample": 0.0, "window": 2, "output": "hierarchical"},
     ],
+    "glove": [{"x_max": 4.0, **TABLES}],
     "multiple_choice": [{}, {"format": "gpt"}, {"format": "xlnet", "only": "corrupt"}],
 }
 """Objective -> variants of its fields; other objectives are tested with defaults.

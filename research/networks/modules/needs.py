@@ -22,6 +22,7 @@ class Ability(enum.StrEnum):
     MEMS = "mems of the row before"
     MEM_LIMITS = "limits of distances to mems"
     QUERIES = "queries that are no keys"
+    TOKEN_BIAS = "biases of input tokens"
     BOUNDARIES = "readouts of spans from their boundaries"
     FEATURES = "features of several layers"
     INPUT_FEATURES = "vectors beside tokens"
@@ -61,6 +62,7 @@ class Needs:
       queries: the last positions are queries that are not keys.
       boundary_offsets: number of offsets in a span that `boundary` distinguishes; 0: it
         is not called.
+      token_bias: `token_bias` is called.
       features: one of `layers.features.FEATURES`, which `features` returns.
       feature_lstm_layers: layers of the BiLSTM on top of the features.
       input_features: width F of the vectors that positions have beside their tokens
@@ -78,6 +80,7 @@ class Needs:
     mem_limits: bool = False
     queries: bool = False
     boundary_offsets: int = 0
+    token_bias: bool = False
     features: str = "last"
     feature_lstm_layers: int = 0
     input_features: int = 0
@@ -95,6 +98,7 @@ class Needs:
             Ability.QUERIES: self.queries,
             Ability.BOUNDARIES: self.boundary_offsets > 0,
             Ability.INPUT_FEATURES: self.input_features > 0,
+            Ability.TOKEN_BIAS: self.token_bias,
             Ability.FEATURES: self.features != "last" or self.feature_lstm_layers > 0,
         }
         return tuple(ability for ability, is_needed in needed.items() if is_needed)
@@ -124,7 +128,7 @@ def _merge(name: str, values: list[Any]) -> Any:
             return "general"
         case "heads":
             return _merge_heads(values)
-        case "transform" | "mems" | "mem_limits" | "queries":
+        case "transform" | "mems" | "mem_limits" | "queries" | "token_bias":
             return True
         case "token_types":
             return max(values)

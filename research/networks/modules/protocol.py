@@ -110,6 +110,9 @@ class BoundNetwork(Protocol):
           offset: [B, K] the token's offset in its span, from 0.
         """
 
+    def token_bias(self, group: Group) -> jax.Array:
+        """Float32 [B, L]: the bias of each input token."""
+
     def head(self, name: str, states: jax.Array) -> jax.Array:
         """Float32 [..., n]: the head `name` at states [..., D]."""
 

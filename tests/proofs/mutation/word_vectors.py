@@ -12,7 +12,60 @@ TEST = "tests/objectives/test_skipgram.py"
 TEST_FILES = "tests/files/test_vector_files.py"
 TEST_ASKED = "tests/evaluation/test_word_vectors.py"
 
+GLOVE = "research/objectives/glove.py"
+CELLS = "research/data/cooccurrences.py"
+ADAGRAD = "research/optimizers/adagrad.py"
+TEST_GLOVE = "tests/objectives/test_glove.py"
+
 MUTANTS = [
+    Mutant(
+        "words meet as much at any distance",
+        CELLS,
+        "np.full(same.sum(), 1 / distance)",
+        "np.full(same.sum(), 1.0)",
+        TEST_GLOVE,
+        "as_the_tool_counts",
+    ),
+    Mutant(
+        "words of two lines meet",
+        CELLS,
+        "same = line[:-distance] == line[distance:]",
+        "same = line[:-distance] == line[:-distance]",
+        TEST_GLOVE,
+        "as_the_tool_counts",
+    ),
+    Mutant(
+        "a word that is too rare takes room",
+        CELLS,
+        "known = [index[word] for word in text.split() if word in index]",
+        "known = [index.get(word, 0) for word in text.split()]",
+        TEST_GLOVE,
+        "as_the_tool_counts",
+    ),
+    Mutant(
+        "cells beyond the maximum count more",
+        GLOVE,
+        "np.minimum(1.0, (x / self.x_max) ** self.alpha)",
+        "(x / self.x_max) ** self.alpha",
+        TEST_GLOVE,
+        "weighted_up",
+    ),
+    Mutant(
+        "words have no bias of their own",
+        GLOVE,
+        " + net.token_bias(batch)",
+        " + 0 * net.token_bias(batch)",
+        TEST_GLOVE,
+        "released_code",
+    ),
+    Mutant(
+        "AdaGrad divides by the sum with the step's own gradient",
+        ADAGRAD,
+        'squared if self.sum_includes == "step" else state.sums',
+        "squared",
+        TEST_GLOVE,
+        "released_code",
+    ),
     Mutant(
         "a negative that is the target pushes it away",
         SCORES,
