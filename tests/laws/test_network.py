@@ -416,9 +416,8 @@ def test_no_gradient_flows_through_mems(network, needs):
         np.testing.assert_array_equal(leaf, 0)
 
 
-@cases(patterns=("full", "causal", "general"))
+@cases()
 def test_products_round_their_operands_to_bfloat16_and_nothing_else(network, needs):
-    """The states of tables, which attend to nothing, are no products."""
     group = make_group(needs.pattern)
     module, params = make_case(network, needs, group)
     exact = apply(module, params, lambda net: net.states(group))
