@@ -10,7 +10,11 @@ import pytest
 from research.distributed import cluster
 from research.distributed.processes import Cluster
 from research.errors import UserError
-from tests.testing.connected_processes import LOST_EXIT_CODE, Processes
+from tests.testing.connected_processes import (
+    LOST_EXIT_CODE,
+    Processes,
+    run_together,
+)
 
 LOST, DEAD = LOST_EXIT_CODE, -signal.SIGKILL
 WAIT = "time.sleep(60)"
@@ -20,20 +24,42 @@ cluster.ConnectedPeers = {} or cluster.ConnectedPeers
 """
 
 
+DEATHS = {
+    "process 0 before it connects": (CONNECT.format("index == 0 and later"), WAIT),
+    "before it connects": (CONNECT.format("index and die"), WAIT),
+    "an abort": ("", f"index and os.abort(); {WAIT}"),
+}
+"""How a process dies -> what both execute before they connect, and then."""
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """ended(death) -> the processes, and their exit codes."""
+
+    def call(before, after):
+        def run(folder):
+            processes = Processes(folder, after, after, before=before)
+            return processes, processes.end(timeout=60)
+
+        return run
+
+    calls = {death: call(*codes) for death, codes in DEATHS.items()}
+    return run_together(calls, tmp_path_factory.mktemp("deaths"))
+
+
 @pytest.mark.parametrize(
-    ("before", "after", "codes", "words"),
+    ("death", "expected", "words"),
     [
-        (CONNECT.format("index == 0 and later"), WAIT, [DEAD, LOST], "one was killed"),
-        (CONNECT.format("index and die"), WAIT, [LOST, DEAD], "process 1 was killed"),
-        ("", f"index and os.abort(); {WAIT}", [LOST, -signal.SIGABRT], "process 1 on"),
+        ("process 0 before it connects", [DEAD, LOST], "one was killed"),
+        ("before it connects", [LOST, DEAD], "process 1 was killed"),
+        ("an abort", [LOST, -signal.SIGABRT], "process 1 on"),
     ],
-    ids=["process 0 before it connects", "before it connects", "an abort"],
 )
 def test_a_process_that_dies_is_named_and_the_other_exits(
-    tmp_path, before, after, codes, words
+    ended, death, expected, words
 ):
-    processes = Processes(tmp_path, after, after, before=before)
-    assert processes.end(timeout=60) == codes
+    processes, codes = ended(death)
+    assert codes == expected
     [line] = processes.errors(codes.index(LOST))
     assert words in line
 

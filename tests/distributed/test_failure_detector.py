@@ -5,9 +5,14 @@ import time
 
 import pytest
 
-from tests.testing.connected_processes import LOST_EXIT_CODE, Processes
+from tests.testing.connected_processes import (
+    LOST_EXIT_CODE,
+    Processes,
+    run_together,
+)
 
 WAIT = "time.sleep(60)"
+LEAVES = "while another leaves"
 STEPS = """
 for done in range(10**6):
     if peers.should_stop():
@@ -19,7 +24,7 @@ for done in range(10**6):
 
 MEETS_SLOWLY = """
 meet_last = peers._meet_last
-peers._meet_last = lambda name: (meet_last(name), time.sleep(1))
+peers._meet_last = lambda name: (meet_last(name), time.sleep(3))
 """
 
 HEARS_LATE = """
@@ -30,13 +35,30 @@ if index == 1:
 """
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_when_one_process_is_killed_the_others_exit(tmp_path, victim):
-    processes = Processes(tmp_path, WAIT, WAIT, WAIT).wait_until_connected()
+def kill(folder, victim, *codes):
+    """The processes of these codes, of which one is killed, and their exit codes."""
+    processes = Processes(folder, *codes).wait_until_connected()
+    time.sleep(0.2)
     processes.signal(victim)
+    return processes, processes.end()
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """killed(victim) -> what `kill` gives of three processes that wait; killed(LEAVES):
+    of two, of which the other one waits for the victim to leave, too."""
+    three = lambda victim: lambda folder: kill(folder, victim, WAIT, WAIT, WAIT)  # noqa: E731
+    calls = {victim: three(victim) for victim in (0, 1)}
+    calls[LEAVES] = lambda folder: kill(folder, 1, "peers.leave()", WAIT)
+    return run_together(calls, tmp_path_factory.mktemp("killed"))
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_when_one_process_is_killed_the_others_exit(killed, victim):
+    processes, codes = killed(victim)
     expected = [LOST_EXIT_CODE] * 3
     expected[victim] = -signal.SIGKILL
-    assert processes.end() == expected
+    assert codes == expected
     for index in {0, 1, 2} - {victim}:
         [line] = processes.errors(index)
         assert line.startswith(f"error: process {victim} on ")
@@ -103,8 +125,6 @@ def test_a_process_that_has_left_may_exit(tmp_path):
     assert not any(processes.errors(index) for index in (0, 1, 2))
 
 
-def test_a_process_that_waits_for_others_to_leave_exits_when_one_is_killed(tmp_path):
-    processes = Processes(tmp_path, "peers.leave()", WAIT).wait_until_connected()
-    time.sleep(0.2)
-    processes.signal(1)
-    assert processes.end() == [LOST_EXIT_CODE, -signal.SIGKILL]
+def test_a_process_that_waits_for_others_to_leave_exits_when_one_is_killed(killed):
+    _, codes = killed(LEAVES)
+    assert codes == [LOST_EXIT_CODE, -signal.SIGKILL]

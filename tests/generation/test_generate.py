@@ -134,8 +134,8 @@ CASES = {
 }
 
 
-LONG = ("prefix", "part")
-"""Cases whose networks and attention patterns "prefix dae" and "lm" have."""
+LONG = ("prefix", "part", "bart")
+"""Cases whose networks and attention patterns "prefix dae", "lm" and "dae" have."""
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,19 @@ def one_of_each(*abilities: Ability) -> list:
     return [*{case.values[0].name: case for case in found}.values()]
 
 
+def long_but_the_first() -> list:
+    """All cases, of which those after the first of a network have the mark `long`."""
+    first = {case.values[0].name: case for case in reversed(find_cases())}
+    return [
+        pytest.param(
+            *case.values,
+            id=case.id,
+            marks=[pytest.mark.long] * (case.id != first[case.values[0].name].id),
+        )
+        for case in find_cases()
+    ]
+
+
 def make_group(pattern: str, rows: int = 2, length: int = LENGTH, seed: int = 0):
     """Random tokens in one segment; the general pattern has a prefix of three."""
     random = np.random.default_rng(seed)
@@ -438,7 +451,7 @@ def test_products_round_their_operands_to_bfloat16_and_nothing_else(network, nee
     assert_close(states, exact, 0.05)
 
 
-@cases()
+@pytest.mark.parametrize(("network", "needs"), long_but_the_first())
 def test_bfloat16_is_the_type_of_activations_only(network, needs):
     group = make_group(needs.pattern)
     module, params = make_case(network, needs, group)

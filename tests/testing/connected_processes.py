@@ -5,7 +5,10 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from launch import cli
 
@@ -68,6 +71,22 @@ class Processes:
         """The lines for the user on standard error; JAX's own begin otherwise."""
         text = (self.folder / f"err{index}").read_text()
         return [line for line in text.splitlines() if line.startswith("error: ")]
+
+
+def run_together(
+    calls: Mapping[Hashable, Callable[[Path], Any]], folder: Path
+) -> Callable[[Hashable], Any]:
+    """Calls functions at the same time, as they mostly wait, each with its own folder.
+
+    Returns:
+      a function from a key to what its call returned; it raises what the call raised.
+    """
+    folders = {key: folder / str(number) for number, key in enumerate(calls)}
+    for each in folders.values():
+        each.mkdir()
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = {key: pool.submit(calls[key], folders[key]) for key in calls}
+    return lambda key: futures[key].result()
 
 
 def _run(folder: Path, index: int, count: int, port: int, before: str, code: str):
