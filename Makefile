@@ -41,18 +41,20 @@ test: env
 long: env
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m long
 
-# A small run killed 50 times and on fewer devices, then with two processes; then two
-# writers of a workdir and read-only checkpoint folders, 20 times.
+# A small run killed 50 times and on fewer devices, then with two processes; two
+# writers of a workdir and read-only checkpoint folders, 20 times; exports and reports
+# that are killed, 20 times each, and sweeps whose driver gets signals.
 chaos: env
 	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/one --kills=$(KILLS) \
 		--devices=8,4,2
 	$(BIN)/python -m tests.proofs.fault_injection --workdir=$(CHAOS)/two --kills=$(KILLS) \
 		--processes=2
 	$(BIN)/python -m tests.proofs.lost_folders --workdir=$(CHAOS)/lost --times=20
+	$(BIN)/python -m tests.proofs.killed_commands --workdir=$(CHAOS)/killed --times=20
 	rm -r $(CHAOS)
 
-# Whatever a user writes, and damaged files of runs, sweeps, tasks and hf: folders: no
-# command fails, hangs, or goes on as if nothing were wrong.
+# Whatever a user writes, damaged files of runs, sweeps, tasks, modules and hf: folders,
+# outputs that are no files: no command fails, hangs, or goes on as if nothing were wrong.
 fuzz: env
 	$(BIN)/python -m tests.proofs.fuzz --cases=$(CASES) --every_damage
 

@@ -15,7 +15,7 @@ from launch import cli, user_code
 from launch.reports import cells, formats, report_pages
 from launch.reports.report import make_report
 from launch.reports.table_files import sweep_table
-from research.files.output_files import replace_text
+from research.files.output_files import delete_unfinished, replace_text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
         "numbers.csv": formats.numbers(report.table, report.grid),
     }
     for name, text in files.items():
+        delete_unfinished(folder / name)
         replace_text(folder / name, text)
     print(f"{folder / 'report.md'}\n{folder / 'report.html'}")
     return cli.DONE if cells.is_complete(report.grid) else cli.FAILED

@@ -186,6 +186,8 @@ class Loop:
         num_steps = self.config.train.steps
         batches = steps_and_batches(self.phases, self.steps_done)
         try:
+            if self.steps_done:
+                self._check_finite()  # an earlier version may have saved what is not
             if self.steps_done and self._is_due(self.config.train.eval_every):
                 lacks = self.evaluations.lacks(self.steps_done)
                 if processes.broadcast_from_process_0(lacks):
@@ -325,6 +327,12 @@ class Loop:
             f"{self.workdir}: {what} (step {self.saved_step} is saved)"
         )
 
+    def _check_finite(self) -> None:
+        """Raises NonFiniteError: parameters of the state are not finite."""
+        if not jax.device_get(self.is_finite(self.state.params)):
+            step = self.steps_done
+            raise self._diverged(f"parameters are not finite after step {step}")
+
     def _save(self) -> None:
         """Starts to save the state.
 
@@ -333,9 +341,7 @@ class Loop:
           UserError: the workdir was moved or deleted.
         """
         self.writer.check_in_place()
-        if not jax.device_get(self.is_finite(self.state.params)):
-            step = self.steps_done
-            raise self._diverged(f"parameters are not finite after step {step}")
+        self._check_finite()
         facts = self.origin | {
             "vocabulary": self.program.data.vocabulary_hash,
             "labels": label_names(self.program),

@@ -226,6 +226,31 @@ def test_nearly_equal_scores_of_a_pair_count_half(tmp_path):
     assert scored_columns.pairs(trial, "blimp").tolist() == [100, 0, 50]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        '{"gold": 0}',
+        '{"gold": 2, "scores": [{"log_prob": -1}, {"log_prob": -2}]}',
+        '{"gold": "0", "scores": [{"log_prob": -1}, {"log_prob": -2}]}',
+        '{"gold": 0, "scores": []}',
+        '{"gold": 0, "scores": [{"log_prob": "x"}, {"log_prob": -2}]}',
+        '{"gold": 0, "scores": [{"log_prob": NaN}, {"log_prob": -2}]}',
+        '{"gold": 0, "scores": [{"log_prob": null}, {"log_prob": -2}]}',
+        '{"gold": 0, "scores": [-1, -2]}',
+    ],
+)
+def test_damaged_scores_are_one_line_that_names_them(tmp_path, line):
+    folder = tmp_path / "evaluations" / "blimp-a-9-0123abcd"
+    folder.mkdir(parents=True)
+    sound = '{"gold": 0, "scores": [{"log_prob": -1}, {"log_prob": -2}]}'
+    (folder / "scores.jsonl").write_text(f"{sound}\n{line}\n")
+    trial = SimpleNamespace(folder=tmp_path, gives_scores=True)
+    with pytest.raises(UserError, match=r"^\S*/scores.jsonl\S* is damaged \(.+\)"):
+        scored_columns.pairs(trial, "blimp")
+
+
 @pytest.mark.parametrize("split", ["valid", "test"])
 @pytest.mark.parametrize(
     ("kind", "metric", "factor"), [("tags", "f1", 100), ("text", "chrf", 1)]

@@ -70,8 +70,9 @@ class ProcessRecord:
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended and its last heartbeat is recent."""
-        recent = time.time() - self.heartbeat < HEARTBEAT_TIMEOUT_S
+        """Whether the process has not ended and its last heartbeat is recent: one in
+        the future is of a clock that was set back since."""
+        recent = abs(time.time() - self.heartbeat) < HEARTBEAT_TIMEOUT_S
         return self.exit_code is None and recent
 
     def write(self, folder: epath.Path) -> None:
@@ -145,6 +146,13 @@ class Attempt:
     @property
     def hosts(self) -> list[str]:
         return sorted({process.host for process in self.processes})
+
+
+def start_time(earlier: Iterable[Attempt]) -> float:
+    """The time of a new attempt: after the earlier ones, also if the clock was set back
+    since."""
+    started = (p.started for attempt in earlier for p in attempt.processes)
+    return max([time.time(), *(each + 1e-3 for each in started)])
 
 
 def read_attempts(folder: epath.Path) -> list[Attempt]:

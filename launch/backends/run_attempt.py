@@ -87,7 +87,7 @@ def run(
         earlier = [a for a in attempt_log.read_attempts(folder) if a.name != attempt]
         if attempt_log.no_retry_reason(earlier, budget):
             return BUDGET_EXHAUSTED
-        now, pid = time.time(), os.getpid()
+        now, pid = attempt_log.start_time(earlier), os.getpid()
         record = ProcessRecord(
             attempt,
             rank,
@@ -95,7 +95,7 @@ def run(
             socket.gethostname(),
             pid,
             now,
-            now,
+            time.time(),
             process_start=attempt_log.process_start(pid),
         )
         record.write(folder)
@@ -161,6 +161,7 @@ def _wait(
     stop_requested: Callable[[], bool],
 ) -> ProcessRecord:
     """Waits for the command and writes heartbeats; returns the final record."""
+    written = time.monotonic()  # the clock may be set back
     while True:
         if stop_requested() and not record.stop_requested:
             record = dataclasses.replace(record, stop_requested=True)
@@ -168,10 +169,10 @@ def _wait(
         try:
             code = process.wait(timeout=POLL_INTERVAL_S)
         except subprocess.TimeoutExpired:
-            now = time.time()
-            if now - record.heartbeat >= attempt_log.HEARTBEAT_INTERVAL_S:
-                record = dataclasses.replace(record, heartbeat=now)
+            if time.monotonic() - written >= attempt_log.HEARTBEAT_INTERVAL_S:
+                record = dataclasses.replace(record, heartbeat=time.time())
                 record.write(folder)
+                written = time.monotonic()
             continue
         code = 128 - code if code < 0 else code
         return dataclasses.replace(

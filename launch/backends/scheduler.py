@@ -21,7 +21,7 @@ from launch.backends.backend import Backend, Job
 from launch.backends.progress import JobProgress
 from research.distributed.file_lock import file_lock, is_locked
 from research.errors import UserError
-from research.files.existence import exists
+from research.files.existence import exists, is_file
 from research.files.json_files import NUMBER, read_json, write_json
 
 DRIVER_FILE, JOBS_FILE = "driver.json", "jobs.json"
@@ -127,14 +127,14 @@ class Scheduler:
         """How the last attempt ended, and the last line of its log."""
         cause = attempts[-1].root_cause
         path = run_attempt.log_path(job.folder, cause.rank)
-        text = path.read_bytes().decode(errors="replace") if exists(path) else ""
+        text = path.read_bytes().decode(errors="replace") if is_file(path) else ""
         lines = text.split("\n")
         last_line = lines[-2] if len(lines) > 1 else path
         return f"{attempt_log.describe_end(cause)} ({last_line})"
 
     def _record_missing_attempt(self, job: Job) -> Attempt:
         """Records as a failure a submitted job that ended before a process started."""
-        now = time.time()
+        now = attempt_log.start_time(attempt_log.read_attempts(job.folder))
         record = ProcessRecord(
             attempt=f"{time.time_ns()}",
             rank=0,

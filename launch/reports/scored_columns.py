@@ -53,13 +53,27 @@ def pairs(trial: Trial, task: str, equal_lengths: bool = False) -> np.ndarray | 
     try:
         return np.array(
             [
-                100.0 * credit([float(s["log_prob"]) for s in p["scores"]], p["gold"])
+                100.0 * credit(_log_probs(p), p["gold"])
                 for p in found
                 if not (equal_lengths and _lengths_differ(p["scores"]))
             ]
         )
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error!r}); {REMEDY}") from error
+
+
+def _log_probs(pair: Mapping[str, Any]) -> list[float]:
+    """The scores of a pair's sentences.
+
+    Raises:
+      ValueError: they are not two finite numbers, or none of them is of the good one.
+    """
+    values = [float(score["log_prob"]) for score in pair["scores"]]
+    if len(values) != 2 or pair["gold"] not in (0, 1):
+        raise ValueError("not the scores of a pair")
+    if not np.isfinite(values).all():
+        raise ValueError(f"a log_prob is not finite: {values}")
+    return values
 
 
 def _lengths_differ(scores: Sequence[Mapping[str, Any]]) -> bool:

@@ -11,6 +11,7 @@ from launch.backends import attempt_log, run_attempt, scheduler
 from launch.backends.attempt_log import Budget
 from launch.sweeps.trial import Trial
 from research.errors import UserError
+from research.files.json_files import read_file
 
 
 def print_status(
@@ -67,7 +68,7 @@ def trial_status(trial: Trial, budget: Budget, *, submitted: bool) -> tuple[str,
     at = f"step {step} of {num_steps}" if attempts else ""
     if attempts and attempts[-1].alive:
         last = attempts[-1]
-        minutes = (time.time() - last.processes[0].started) / 60
+        minutes = max(0.0, time.time() - last.processes[0].started) / 60
         where = f"on {', '.join(last.hosts)} for {minutes:.0f} min"
         return "running", f"{at}, {where}, attempt {len(attempts)}"
     ended = [attempt for attempt in attempts if not attempt.alive]
@@ -99,7 +100,10 @@ def print_logs(trials: Sequence[Trial], *, name: str, num_lines: int) -> None:
     for trial in chosen:
         for path in sorted(trial.folder.glob("log*.txt")):
             print(f"==> {trial.name}: {shlex.quote(str(path))}")
-            lines = path.read_bytes().decode(errors="replace").splitlines()
+            try:
+                lines = read_file(path).decode(errors="replace").splitlines()
+            except ValueError as error:
+                raise UserError(f"{path} is {error}") from error
             print("\n".join(lines[-num_lines:] if num_lines else lines))
 
 

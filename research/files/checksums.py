@@ -9,7 +9,7 @@ from typing import Any
 from etils import epath
 
 from research.errors import UserError
-from research.files.existence import exists
+from research.files.existence import exists, is_file
 from research.files.json_files import read_file
 
 CHECKSUMS_FILE = "checksums.json"
@@ -45,7 +45,7 @@ def find_damage(folder: epath.Path) -> str:
         return f"{CHECKSUMS_FILE} cannot be read"
 
     def damage_of(name: str) -> str:
-        if not (folder / name).is_file():
+        if not is_file(folder / name):
             return f"{name} is missing"
         size, digest = _size_and_hash(folder / name)
         if size != sizes[name]:

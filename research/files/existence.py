@@ -22,6 +22,13 @@ def exists(path: epath.PathLike) -> bool:
     return True
 
 
+def is_file(path: epath.PathLike) -> bool:
+    """Whether it is a file that can be read to its end: no folder, pipe or device.
+    `Path.is_file` of `epath` takes the last two for files."""
+    text = os.fspath(path)
+    return epath.Path(text).is_file() if "://" in text else os.path.isfile(text)
+
+
 def files_in(folder: epath.PathLike, suffix: str) -> list[epath.Path]:
     """The files of a folder whose names end in `suffix`, sorted; [] if it is missing.
 

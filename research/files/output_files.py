@@ -1,9 +1,12 @@
 """Files and folders that are written: they appear whole, or stay as they were."""
 
 import contextlib
+import fcntl
 import os
+import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +15,11 @@ from etils import epath
 from research.errors import UserError
 
 SPECIAL_FOLDERS = ("/dev/", "/proc/")
-"""Paths below these are streams of this process or devices, also where a stream is a
-regular file (`/dev/stdout` of a command whose output a shell redirects)."""
+"""Paths below these are streams of this process or devices."""
+
+STREAM = re.compile(r"/dev/(stdout|stderr)|/(?:dev|proc/self)/fd/(\d+)")
+"""Streams that are open already: a file to which a shell redirects one (`>> all.jsonl`)
+keeps what it has."""
 
 
 def write_output(path: epath.PathLike, content: str | bytes, flag: str) -> None:
@@ -33,12 +39,18 @@ def write_output(path: epath.PathLike, content: str | bytes, flag: str) -> None:
     try:
         if "://" in text:
             replace_bytes(epath.Path(text), content)
+        elif stream := STREAM.fullmatch(text):
+            sys.stdout.flush()
+            descriptor = {"stdout": 1, "stderr": 2}.get(stream[1]) or int(stream[2])
+            with open(os.dup(descriptor), "wb") as file:
+                file.write(content)
         elif text.startswith(SPECIAL_FOLDERS) or _is_special(text):
             with open(text, "wb") as file:
                 file.write(content)
         else:
             target = Path(os.path.realpath(Path(text).expanduser()))
             target.parent.mkdir(parents=True, exist_ok=True)
+            delete_unfinished(target)
             replace_bytes(epath.Path(target), content)
     except OSError as error:
         raise UserError(
@@ -66,12 +78,13 @@ def replace_bytes(path: epath.PathLike, content: bytes) -> None:
       OSError: there is no room, or no permission; nothing is changed then.
     """
     path = epath.Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:
         if "://" in os.fspath(path):
             temporary.write_bytes(content)
         else:
             with open(temporary, "xb") as file:
+                lock = _lock(os.dup(file.fileno()))
                 file.write(content)
         temporary.replace(path)
     except BaseException as error:
@@ -80,11 +93,17 @@ def replace_bytes(path: epath.PathLike, content: bytes) -> None:
         if isinstance(error, OSError):  # names the file, and not the one beside it
             error.filename = os.fspath(path)
         raise
+    finally:
+        if lock >= 0:
+            os.close(lock)
 
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path`, which becomes `path` when the block has ended well.
+
+    It is locked until then; what a process left that was killed in this block is
+    deleted by the next one for the same path.
 
     Args:
       path: it does not exist, or is an empty folder.
@@ -94,9 +113,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    delete_unfinished(path)
+    unfinished, lock = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), -1
     try:
         unfinished.mkdir()
+        lock = _lock(os.open(unfinished, os.O_RDONLY))
         yield unfinished
         os.replace(unfinished, path)
     except BaseException as error:
@@ -107,3 +128,34 @@ def new_folder(path: Path) -> Iterator[Path]:
                 f"{path} cannot be written ({error.strerror or error})"
             ) from error
         raise
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def delete_unfinished(path: epath.PathLike) -> None:
+    """Deletes what processes that were killed as they wrote a path left beside it.
+
+    What is locked is being written and stays, and what is empty may be about to be; so
+    does what cannot be deleted.
+    """
+    path = Path(path)
+    left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}")
+    for other in [p for p in path.parent.iterdir() if left.fullmatch(p.name)]:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(other, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if other.is_dir() and any(other.iterdir()):
+                    shutil.rmtree(other)
+                elif other.is_file() and other.stat().st_size:
+                    other.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int) -> int:
+    """Locks what is being written, if its file system has locks; returns it."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from etils import epath
 
-from research.files.existence import exists, files_in
+from research.files.checksums import find_damage, write_checksums
+from research.files.existence import exists, files_in, is_file
 
 LOOK = """
 import os, sys
@@ -31,6 +33,18 @@ def test_what_is_there_and_what_is_missing(tmp_path):
     assert not any(exists(tmp_path / name) for name in ("x", "link", "c.txt/x"))
     assert [path.name for path in files_in(tmp_path, ".json")] == ["a.json", "b.json"]
     assert files_in(tmp_path / "x", "") == []
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    """It would be waited for: of a checkpoint it is damage."""
+    path = tmp_path / "array"
+    path.write_bytes(b"1")
+    write_checksums(epath.Path(tmp_path))
+    assert is_file(path) and not is_file(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert exists(path) and not is_file(path)
+    assert find_damage(epath.Path(tmp_path)) == "array is missing"
 
 
 def test_without_permission_nothing_counts_as_missing(tmp_path):

@@ -3,13 +3,20 @@
 import os
 import resource
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
 from etils import epath
 
 from research.errors import UserError
-from research.files.output_files import new_folder, replace_text, write_output
+from research.files.output_files import (
+    delete_unfinished,
+    new_folder,
+    replace_text,
+    write_output,
+)
 
 
 def test_a_device_is_written_to_and_stays_a_device():
@@ -17,6 +24,23 @@ def test_a_device_is_written_to_and_stays_a_device():
     write_output("/dev/null", "text", "--to")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert os.stat("/dev/null").st_ino == before.st_ino
+
+
+def test_a_stream_that_a_shell_redirects_keeps_what_it_has(tmp_path):
+    file = tmp_path / "all.jsonl"
+    file.write_text("before\n")
+    code = (
+        "from research.files.output_files import write_output\n"
+        "print('first')\n"
+        "for path in ('/dev/stdout', '/dev/fd/1', '/proc/self/fd/1'):\n"
+        "    write_output(path, path + '\\n', '--to')\n"
+        "print('last')\n"
+    )
+    with file.open("ab") as stream:
+        subprocess.run([sys.executable, "-c", code], stdout=stream, check=True)
+    assert file.read_text().splitlines() == [
+        *("before", "first", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "last")
+    ]
 
 
 def test_a_pipe_receives_what_is_written(tmp_path):
@@ -95,3 +119,25 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         assert not any((tmp_path / "to").iterdir())
     assert [path.name for path in tmp_path.iterdir()] == ["to"]
     assert (tmp_path / "to" / "config.json").exists()
+
+
+def test_what_a_killed_writer_left_is_deleted_and_nothing_else(tmp_path):
+    left, hex16 = tmp_path / ".to.0123456789abcdef", "0123456789abcde0"
+    kept = [".to.0123456789abcdef.txt", ".to.xyz", f".other.{hex16}", f".to.{hex16}"]
+    for name in kept[:3]:
+        (tmp_path / name).write_text("of someone else")
+    (tmp_path / kept[3]).mkdir()  # empty: it may just have been made
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")
+    with new_folder(tmp_path / "to") as unfinished:
+        assert not left.exists()
+        (unfinished / "config.json").write_text("{}")
+        delete_unfinished(tmp_path / "to")  # as another writer does
+        assert unfinished.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*kept, "to"])
+
+
+def test_the_file_of_a_killed_writer_is_deleted_by_the_next(tmp_path):
+    (tmp_path / ".v.npy.0123456789abcdef").write_bytes(b"half")
+    write_output(tmp_path / "v.npy", b"whole", "--to")
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]

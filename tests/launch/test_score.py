@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from launch.cli import DONE, FAILED, MISTAKE, main
+from launch.reports import scored_columns
 from launch.score import parser, run
 from launch.sweeps import sweep_plan
 from research.data.tokenizers.vocabulary import load_vocabulary
@@ -79,6 +81,20 @@ def test_pairs_and_last_words(folder, capsys):
         words = [json.loads(line)["scores"][0] for line in file]
     assert [word["num_bytes"] for word in words] == [5, 2]
     assert all(word["all_best"] in (True, False) for word in words)
+
+
+def test_scores_of_some_items_are_none_of_a_table(folder, tmp_path, capsys):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    flags = [f"--workdir={tmp_path}/run", "--task=blimp"]
+    flags += [f"--data={folder}/pairs.jsonl", "--limit=2"]
+    code, lines, _ = score(capsys, *flags)
+    (own,) = (tmp_path / "run" / "evaluations").glob("*/scores.jsonl")
+    assert code == DONE and lines[-1] == str(own.parent) and "." in own.parent.name
+    assert len(own.read_text().splitlines()) == 2
+    trial = SimpleNamespace(folder=tmp_path / "run", gives_scores=True)
+    assert not scored_columns.score_folders(trial, "blimp")
+    own.parent.rename(str(own.parent).rpartition(".")[0])
+    assert scored_columns.score_folders(trial, "blimp")
 
 
 def test_a_sweep_is_scored_where_there_are_no_scores_yet(folder, tmp_path, capsys):

@@ -6,10 +6,11 @@
 The same command is started again and again. It is killed (SIGKILL, of one process) at a
 random moment: while it starts, while it makes the vocabulary, the tokens or the index
 of a cache of which these were deleted, between steps, while it saves, or while it
-evaluates; at times it is asked to stop (SIGTERM). Then its parameters, optimizer state
-and metrics.jsonl are compared, bit by bit, with those of an uninterrupted run. With
---devices=8,4,2 a run is also resumed on fewer and fewer devices and on other meshes:
-its losses must agree to 1e-5.
+evaluates; at times it is asked to stop (SIGTERM), or goes on after a while in which it
+was stopped (SIGSTOP) or after its clock was set back by a day, and is killed later.
+Then its parameters, optimizer state and metrics.jsonl are compared, bit by bit, with
+those of an uninterrupted run. With --devices=8,4,2 a run is also resumed on fewer and
+fewer devices and on other meshes: its losses must agree to 1e-5.
 """
 
 import random
@@ -24,6 +25,7 @@ from launch import cli
 from launch.cli import Parser, main
 from research.data.progress import progress
 from research.errors import UserError
+from tests.proofs import clock
 from tests.proofs.compare_runs import compare
 from tests.proofs.run_process import START_TIMEOUT_S, ProcessGroup, Run
 
@@ -53,8 +55,14 @@ FAULTS = {
     "saving": 3,
     "evaluating": 3,
     "sigterm": 1,
+    "stopped": 1,
+    "clock": 1,
 }
-"""The moment of a kill -> its relative frequency. The last is SIGTERM between steps."""
+"""The moment of a kill -> its relative frequency. The last three are between steps:
+SIGTERM, and a kill after the process was stopped, or its clock was set back."""
+
+PAUSE_S = 2.0
+"""How long a process is stopped: the others of a run do not take it for dead."""
 
 CATEGORIES = ("vocabulary", "stream", "index")
 """Of the cache, in the order in which they are made, each from those before it."""
@@ -120,6 +128,13 @@ class FaultInjector:
         if self.kills.total() == num_kills or not self._wait_for(group, fault):
             return max(group.wait(), key=abs)
         victim = self.rng.randrange(run.processes)
+        if fault in ("stopped", "clock"):
+            if fault == "stopped":
+                group.pause(victim, PAUSE_S)
+            else:
+                clock.turn(run.clock_file)
+            moment = group.elapsed() + self.rng.random() * self.run_time / 5
+            group.wait_until(lambda: group.elapsed() > moment)
         sigterm = fault == "sigterm"
         if fault in MOMENTS and not MOMENTS[fault](group):  # it is over
             fault = "stepping" if fault in ("saving", "evaluating") else "starting"

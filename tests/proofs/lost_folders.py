@@ -7,9 +7,7 @@ names the first; then the checkpoint folder becomes read-only, and the first mus
 with exit code 2 within 10 seconds. Prints the seconds of both, median and worst.
 """
 
-import ctypes
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -19,35 +17,12 @@ from research.checkpoints.checkpoint import FOLDER
 from research.distributed.file_lock import is_locked
 from research.errors import UserError
 from research.run.workdir import LOCK_FILE
+from tests.proofs import permissions
 from tests.proofs.fault_injection import SMALL
 from tests.proofs.run_process import ProcessGroup, Run
 
 END_TIMEOUT_S = 10.0
 """Within which a run whose checkpoints cannot be written has to end."""
-
-CAPABILITY_VERSION = 0x20080522
-"""Of capset(2), with two words of 32 bits for each set."""
-DAC_OVERRIDE, DAC_READ_SEARCH = 1, 2
-"""Root's capabilities to pass by the permissions of a file, capabilities(7)."""
-
-
-def obey_permissions() -> None:
-    """Takes from root the right to write where the permissions do not allow it.
-
-    Raises:
-      OSError: the system does not allow it.
-    """
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    words = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; twice
-    if libc.capget(header, words) == 0:
-        for index in range(3):
-            words[index] &= ~(1 << DAC_OVERRIDE | 1 << DAC_READ_SEARCH)
-        if libc.capset(header, words) == 0:
-            return
-    raise OSError(ctypes.get_errno(), "the capabilities of root cannot be dropped")
 
 
 def refuse_second(run: Run) -> float:
@@ -91,7 +66,7 @@ def run(args) -> int:
     Raises:
       UserError: a run did not end as it should.
     """
-    obey_permissions()
+    permissions.obey()
     folder = Path(args.workdir).resolve()
     values = SMALL | {"train.steps": 100_000, "data.cache_dir": folder / "cache"}
     flags = [f"--config.{k}={v}" for k, v in (values | args.overrides).items()]

@@ -11,13 +11,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, Protocol
 
-from launch import cli
+from launch import cli, train
 from research.checkpoints.checkpoint import FOLDER, TEMPORARY, finished_steps
 from research.distributed.cluster import NOT_CONNECTED
 from research.files.checksums import CHECKSUMS_FILE
 from research.run.metric_writer import METRICS_FILE, read_metrics
+from tests.proofs import clock
 
 POLL_INTERVAL_S = 0.005
 RUN_TIMEOUT_S = 600.0
@@ -49,18 +51,24 @@ class Run(NamedTuple):
             flags += [f"--coordinator=localhost:{port}", f"--process_id={index}"]
             flags += [f"--num_processes={self.processes}", f"--wait={START_TIMEOUT_S}"]
         environment = {"JAX_PLATFORMS": "cpu"}
+        environment |= clock.environment(self.workdir / "site", self.clock_file)
         if self.devices:
             count = f"--xla_force_host_platform_device_count={self.devices}"
             environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {count}"
         with (self.workdir / f"log{index}.txt").open("ab") as log:
             if self.fork:
-                return ForkedProcess(flags, environment, log.fileno())
+                return ForkedProcess(train, flags, environment, log.fileno())
             return subprocess.Popen(
                 [sys.executable, "-m", "launch.train", *flags],
                 env={**os.environ, **environment},
                 stdout=log,
                 stderr=log,
             )
+
+    @property
+    def clock_file(self) -> Path:
+        """The file that sets the clock of the run back, see `clock`."""
+        return self.workdir / "yesterday"
 
     def lines(self) -> list[dict[str, float]]:
         """The complete lines of metrics.jsonl."""
@@ -107,17 +115,23 @@ class Process(Protocol):
 
 
 class ForkedProcess:
-    """`launch.train` in a fork of this process, which saves seconds of imports.
+    """A command in a fork of this process, which saves seconds of imports.
 
     This process must not have used JAX, whose threads do not survive a fork.
 
     Args:
+      module: of `launch`.
       log: descriptor of the file that receives stdout and stderr.
     """
 
-    def __init__(self, flags: list[str], environment: Mapping[str, str], log: int):
+    def __init__(
+        self,
+        module: ModuleType,
+        flags: list[str],
+        environment: Mapping[str, str],
+        log: int,
+    ):
         import research.train  # noqa: F401
-        from launch import train
 
         self.exit_code: int | None = None
         self.pid = os.fork()
@@ -127,7 +141,8 @@ class ForkedProcess:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.environ.update(environment)
-            cli.main(train.run, train.parser(), flags)
+            clock.follow()
+            cli.main(module.run, module.parser(), flags)
         except SystemExit as end:
             atexit._run_exitfuncs()
             sys.stdout.flush()
@@ -183,6 +198,12 @@ class ProcessGroup:
                 raise RuntimeError(f"{self.run.workdir} does not go on; see its logs")
             time.sleep(POLL_INTERVAL_S)
         return True
+
+    def pause(self, victim: int, seconds: float) -> None:
+        """Stops a process, and lets it go on."""
+        self.processes[victim].send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.processes[victim].send_signal(signal.SIGCONT)
 
     def has_connected(self) -> bool:
         """Whether no process ended because it had waited for another in vain."""

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from research.errors import UserError
-from research.files.json_files import parse_json
+from research.files.json_files import parse_json, read_file
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -105,6 +105,8 @@ def _files(folder: Path) -> dict[Path, list[str] | None]:
 
 
 def _open(file: Path) -> Any:
+    with file.open("rb"):  # safe_open says of what may not be read that it is missing
+        pass
     try:
         return safe_open(file, framework="np")
     except SafetensorError as error:
@@ -118,7 +120,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
       UserError: there is no such file, or it holds something else.
     """
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_file(path))
     except FileNotFoundError as error:
         raise UserError(f"{path.parent} has no {path.name}") from error
     except ValueError as error:

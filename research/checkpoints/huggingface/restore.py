@@ -80,7 +80,7 @@ def open_model(path: Path) -> Model:
             raise UserError(f"config.json has vocab_size {vocab_size!r}")
         options = family.read_options(config, tensors)
         _check_options(options)
-        _check_layers(family, tensors, options)
+        _check_tensors(family, tensors, options)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     except (AttributeError, TypeError) as error:  # of what JSON may be in its place
@@ -110,11 +110,15 @@ def _check_options(options: Mapping[str, Any]) -> None:
         raise UserError(f"config.json: {error}") from error
 
 
-def _check_layers(family: Family, tensors: Any, options: Mapping[str, Any]) -> None:
-    """Raises UserError: there are tensors of a layer that config.json does not count.
+def _check_tensors(family: Family, tensors: Any, options: Mapping[str, Any]) -> None:
+    """Raises UserError: there are tensors of a layer that config.json does not count,
+    or of token types of which it has none.
 
     The first layers of a model alone would be another model.
     """
+    for key in tensors if options.get("token_types") == 0 else ():
+        if "token_type_embeddings" in key:
+            raise UserError(f"config.json: type_vocab_size is 0, but there is {key}")
     for row in family.rows():
         of_decoder = row.paths[0].startswith("decoder/") and options["decoder_layers"]
         count = of_decoder or options["layers"]

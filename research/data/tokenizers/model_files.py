@@ -17,6 +17,7 @@ from research.data.tokenizers.tokenizer_models import (
     TokenizerModel,
 )
 from research.errors import UserError
+from research.files.existence import is_file
 
 FAIRSEQ_FILE = "sentencepiece.bpe.model"
 """XLM-R's file: a SentencePiece model whose ids fairseq moved."""
@@ -45,14 +46,14 @@ def read_model(path: Path) -> TokenizerModel:
     """
     file = path
     if path.is_dir():
-        names = [name for name in MODEL_FILES if (path / name).is_file()]
+        names = [name for name in MODEL_FILES if is_file(path / name)]
         file = path / (names[0] if names else "vocab.json")
-    if not file.is_file():
+    if not is_file(file):
         raise FileNotFoundError(file)
     merges = file.with_name("merges.txt")
     try:
         data = file.read_bytes()
-        if file.name == "vocab.json" and merges.is_file():
+        if file.name == "vocab.json" and is_file(merges):
             data = _bpe_json(data, merges.read_text("utf-8"))
         return parse_model(data, file.name)
     except UserError as error:

@@ -116,6 +116,9 @@ class HuggingFaceModel:
         last = max(vocabulary.values())
         if last >= MAX_PIECES:
             raise UserError(f"it has a piece of id {last}; ids are below {MAX_PIECES}")
+        own = state["model"]["vocab"]
+        if isinstance(own, dict) and len(set(own.values())) < len(own):
+            raise UserError("several of its pieces have the same id")
         self.pieces = [""] * (last + 1)
         for piece, i in vocabulary.items():
             self.pieces[i] = piece

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from research.checkpoints.huggingface import restore
 from research.checkpoints.huggingface.folder import CONFIG, INDEX, WEIGHTS, Tensors
 from research.errors import UserError
+from tests.proofs import permissions
 from tests.testing.huggingface_goldens import FOLDER, NAMES
 
 ODD_VALUES = (True, -1, 0, 10**9, math.nan, 2.5, "x", None, [], {})
@@ -102,6 +103,13 @@ def test_a_folder_without_weights_or_config_is_refused(bert):
     assert_refused(bert, f"has no {CONFIG}")
 
 
+def test_weights_that_may_not_be_read_are_not_missing(bert):
+    (bert / WEIGHTS).chmod(0)
+    with permissions.obeyed(), pytest.raises(PermissionError) as refused:
+        restore.open_model(bert)
+    assert refused.value.filename == str(bert / WEIGHTS)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -117,6 +125,7 @@ def test_a_folder_without_weights_or_config_is_refused(bert):
             r"config.json: model\.layers is .* at most 1024",
         ),
         ({"num_hidden_layers": True}, r"config.json: model\.layers is a whole number"),
+        ({"type_vocab_size": 0}, "type_vocab_size is 0, but there is .*token_type"),
         ({"hidden_dropout_prob": 2}, r"config.json: model\.dropout"),
         ({"layer_norm_eps": -1.0}, r"config.json: model\.norm_epsilon"),
         ({"layer_norm_eps": math.nan}, r"config.json: model\.norm_epsilon"),

@@ -389,3 +389,22 @@ def test_a_wrong_file_gives_one_line(tmp_path, name, content, fmt, message):
         read(tmp_path / name, *fmt)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "one,two,gold\na,b,x\nc,d,\n"),
+        ("a.tsv", "one\ttwo\tgold\na\tb\tx\nc\td\t \n"),
+        (
+            "a.jsonl",
+            '{"one": "a", "two": "b", "gold": 1}\n{"one": "c", "two": "d", '
+            '"gold": NaN}\n',
+        ),
+    ],
+)
+def test_rows_without_a_label_are_counted(tmp_path, capsys, name, content):
+    first, second = read(write(tmp_path / name, content), *PAIRS)
+    assert first.label and second.label is None
+    assert "1 rows, the first at " in (line := capsys.readouterr().err)
+    assert line.endswith("have no label in 'gold'\n") and line.count("\n") == 1

@@ -1,6 +1,7 @@
 """Corpora of TensorFlow Datasets: their splits, features, questions and words."""
 
 import itertools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,6 +79,18 @@ def test_a_split_that_a_data_set_lacks_is_refused(end, split, message):
     builder = make_builder(["train", "test"], text=None)
     with pytest.raises(UserError, match=message):
         tfds_corpus.corpus_of_builder(f"tfds:made{end}", builder, None, split=split)
+
+
+def test_a_split_is_checked_before_the_network_is_asked(monkeypatch):
+    builder, asked = make_builder(["train"], text=None), []
+    builder.download_and_prepare = lambda: asked.append("network")
+    library = SimpleNamespace(builder=lambda name: builder)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", library)
+    with pytest.raises(UserError, match="it has no split 'dev'; it has train"):
+        tfds_corpus.load_tfds_corpus("tfds:made/split=dev", 0.1)
+    assert not asked
+    tfds_corpus.load_tfds_corpus("tfds:made/split=train", 0.1)
+    assert asked == ["network"]
 
 
 def test_features_of_a_tfds_corpus_are_parts_of_an_example():

@@ -9,48 +9,10 @@ import pytest
 from research.data.pipeline import open_data
 from research.errors import UserError
 from research.objectives import config_objective
+from tests.proofs.fuzz.wrong_inputs import SEQIO_MODULE, WRONG_MODULES
 from tests.testing import small_data
 
-MODULE = """
-import seqio
-import tensorflow as tf
-
-def source(split, shuffle_files, seed=None):
-    texts = tf.data.Dataset.from_tensor_slices({"targets": ["the stone"] * 9})
-    return texts  # SOURCE
-
-def fail(*_):
-    raise KeyError("mine")  # HERE
-
-def change(row):
-    return row  # MAP
-
-# MODULE
-seqio.TaskRegistry.add(
-    "their_task",
-    source=seqio.FunctionDataSource(source, splits=["train", "validation"]),
-    preprocessors=[
-        lambda dataset: dataset.map(change),
-        seqio.preprocessors.tokenize,
-    ],
-    output_features={
-        "targets": seqio.Feature(seqio.ByteVocabulary(extra_ids=6), add_eos=False)
-    },
-)
-"""
-CALL = 'tf.reshape(tf.py_function(fail, [row["targets"]], tf.string), ())'
-PYTHON = f'{{"targets": {CALL}}}'
 NEVER = "texts.filter(lambda row: False)"
-IN_LIBRARY = "import json; json.loads('')  # HERE"
-WRONG = {
-    "a module that raises": ("# MODULE", "fail()", "KeyError: 'mine'"),
-    "a module that exits": ("# MODULE", "raise SystemExit(3)  # HERE", "SystemExit: 3"),
-    "a module without syntax": ("# MODULE", "def f(:  # HERE", "SyntaxError"),
-    "a call of a library": ("# MODULE", IN_LIBRARY, "JSONDecodeError"),
-    "a source that raises": ("return texts  # SOURCE", "fail()", "KeyError: 'mine'"),
-    "a map that raises": ("return row  # MAP", "fail()", "KeyError: 'mine'"),
-    "a map that raises as it runs": ("return row", f"return {PYTHON}", "KeyError: "),
-}
 
 
 @pytest.fixture
@@ -63,8 +25,8 @@ def open_task(tmp_path, monkeypatch):
     file = tmp_path / "their_module.py"
 
     def open_task(old, new):
-        assert old in MODULE
-        file.write_text(MODULE.replace(old, new, 1))
+        assert old in SEQIO_MODULE
+        file.write_text(SEQIO_MODULE.replace(old, new, 1))
         importlib.invalidate_caches()
         return open_data(config, config_objective(config))
 
@@ -73,7 +35,9 @@ def open_task(tmp_path, monkeypatch):
     sys.modules.pop("their_module", None)
 
 
-@pytest.mark.parametrize(("old", "new", "reason"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("old", "new", "reason"), WRONG_MODULES.values(), ids=WRONG_MODULES
+)
 def test_what_a_task_raises_has_its_line(open_task, tmp_path, old, new, reason):
     with pytest.raises(UserError, match=re.escape(reason)) as refused:
         open_task(old, new)

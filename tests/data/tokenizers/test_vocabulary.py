@@ -195,6 +195,11 @@ def test_what_is_printed_beside_an_encoding_is_not_lost(capfd):
         ("tokenizer.json", b"{}", "not a vocabulary file"),
         ("vocab.txt", b"a\nb\n", "[UNK]"),
         ("tokenizer.json", tokenizer_json(far=2**20), "a piece of id 1048576; ids"),
+        (
+            "tokenizer.json",
+            tokenizer_json().replace(b'"a": 1', b'"a": 1, "b": 1'),
+            "pieces have the same id",
+        ),
         ("tokenizer.json", tokenizer_json("(?="), "not a vocabulary file (Oniguruma"),
     ],
 )

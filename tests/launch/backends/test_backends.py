@@ -1,9 +1,12 @@
 """Attempts at a job: their records, exit codes and budget; resources of a job."""
 
+import dataclasses
+import itertools
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 from etils import epath
@@ -78,6 +81,28 @@ def test_an_attempt_beyond_the_budget_does_not_run_the_command(folder):
     ]
     assert (folder / "ran").read_text() == "xxx"
     assert run_attempt.run(words, folder, Budget(retries=2, round=2)) == 1
+
+
+def test_an_attempt_after_the_clock_was_set_back_is_the_last(folder, monkeypatch):
+    now = time.time()
+    assert run_attempt.run(_python("raise SystemExit(3)"), folder, NO_RETRY) == 3
+    monkeypatch.setattr(time, "time", lambda: now - 86_400)
+    assert run_attempt.run(_python("0"), folder, Budget(round=2)) == 0
+    *_, last = attempt_log.read_attempts(folder)
+    assert last.processes[0].exit_code == 0
+    record = dataclasses.replace(_record(None), heartbeat=now)  # it died before
+    assert (
+        not record.alive and dataclasses.replace(record, heartbeat=now - 86_400).alive
+    )
+
+
+def test_heartbeats_go_on_when_the_clock_is_set_back(folder, monkeypatch):
+    clock = itertools.count(1e9, -3600)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    monkeypatch.setattr(attempt_log, "HEARTBEAT_INTERVAL_S", 0.0)
+    run_attempt.run(_python("import time; time.sleep(0.5)"), folder, NO_RETRY)
+    (process,) = attempt_log.read_attempts(folder)[0].processes
+    assert process.heartbeat < process.started
 
 
 def test_a_job_with_a_result_is_not_run(folder):

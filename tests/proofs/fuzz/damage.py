@@ -1,6 +1,8 @@
 """Damages a file in one of many ways."""
 
 import json
+import math
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,12 +30,16 @@ DAMAGES = (
     "folder",
     "dangling",
     "circle",
+    "pipe",
+    "unreadable",
 )
 """cut: at a position; flipped: four bytes; line: one of another writer between two;
-value, without: of a JSON field; folder, dangling, circle: in place of the file, the
-last two as links that lead nowhere or to themselves."""
+value, without: of a JSON field; folder, dangling, circle, pipe: in place of the file,
+two of them as links that lead nowhere or to themselves, the last without a writer;
+unreadable: by its permissions, which root passes by (`permissions.obeyed`)."""
 
-ODD_VALUES = (None, True, -1, 1e400, 10**400, "", "x" * 300, "../x", [], {}, [[1]])
+ODD_VALUES = (None, True, -1, math.inf, math.nan, 10**400, "", "x" * 300, "../x")
+ODD_VALUES += ([], {}, [[1]])
 
 
 def damage(path: Path, how: str, position: int, value: Any) -> None:
@@ -43,6 +49,9 @@ def damage(path: Path, how: str, position: int, value: Any) -> None:
       position: of the damage: byte, line or field, from the start again past the end.
       value: what a JSON field becomes.
     """
+    if how == "unreadable":
+        path.chmod(0)
+        return
     data = path.read_bytes() if path.is_file() else b""
     at = position % max(1, len(data))
     if path.is_dir():
@@ -66,6 +75,8 @@ def damage(path: Path, how: str, position: int, value: Any) -> None:
             path.symlink_to(path.parent / "nowhere")
         case "circle":
             path.symlink_to(path)
+        case "pipe":
+            os.mkfifo(path)
         case _ if how in CONTENTS:
             path.write_bytes(CONTENTS[how])
 

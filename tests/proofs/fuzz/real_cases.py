@@ -1,108 +1,128 @@
-"""Whole commands on damaged runs, hf: folders and task files: nothing stands for the
-loop, the data or the model.
+"""Whole commands on damaged runs, hf: folders, sweeps, task files, seqio tasks, and on
+outputs that are links, pipes or on a full disk: nothing stands for the loop, the data
+or the model.
 
 The law: a command says what is wrong in one line, or says so on stderr and goes on, or
 does what it does without the damage. Where other content is legal (a value of an hf:
-config, a text), the case says which damages have to be told.
+config, a text), the case says which damages have to be told. An output appears whole,
+and what was there stays where it does not.
 """
 
 import contextlib
 import functools
 import io
 import json
+import os
+import random
+import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from etils import epath
 from hypothesis import strategies as st
 
-from launch import embed, evaluate, export, fill, generate, report, score, sweep, table
-from tests.proofs.fuzz import command
-from tests.proofs.fuzz.command_cases import finished_sweep
+from launch import (
+    cli,
+    embed,
+    evaluate,
+    export,
+    fill,
+    generate,
+    report,
+    score,
+    sweep,
+    table,
+    train,
+)
+from research.distributed.file_lock import file_lock
+from research.files.checksums import write_checksums
+from tests.proofs import permissions
+from tests.proofs.fuzz import command, wrong_inputs
+from tests.proofs.fuzz.command_cases import replaced
 from tests.proofs.fuzz.damage import DAMAGES, ODD_VALUES, damage
-from tests.testing import fake_sweep, tiny_runs
+from tests.proofs.fuzz.subjects import (
+    INPUTS,
+    MODULE,
+    SUBJECTS,
+    copy_subject,
+    damageable,
+    files_of,
+    flags_of,
+    importable,
+    subjects,
+)
+from tests.testing import fake_sweep
 
 MODULES = {
     module.__name__.rpartition(".")[2]: module
-    for module in (embed, evaluate, export, fill, generate, report, score, sweep, table)
+    for module in (
+        *(embed, evaluate, export, fill, generate, report),
+        *(score, sweep, table, train),
+    )
 }
+TABLE = f"--table={fake_sweep.__file__}"
+EVALUATED = ("--config.data.valid=@copy/@file", "--config.data.cache_dir=@cache")
+"""Of a new cache: what is left out of a file is told when it is first read."""
 WORDS = {
-    "embed": ("--texts=@/texts.txt", "--to=@/out/v.npy"),
+    "embed": ("--texts=@inputs/texts.txt", "--to=@out/v.npy"),
     "evaluate": (),
-    "export": ("--to=@/out/to",),
-    "fill": ("--texts=@/texts.txt",),
-    "generate": ("--prompt=the old", "--max_tokens=4"),
-    "score": ("--task=pairs", "--data=@/pairs.jsonl"),
-    "table": (f"--table={fake_sweep.__file__}",),
-    "report": (f"--table={fake_sweep.__file__}",),
-    "run": ("--sweep=@/copy/sweep.py", "--tasks=@/copy/tasks.toml", "--dry_run"),
+    "evaluate corpus": EVALUATED,
+    "evaluate rows": EVALUATED,
+    "evaluate words": EVALUATED,
+    "evaluate questions": EVALUATED,
+    "export": ("--to=@out/to",),
+    "fill": ("--texts=@inputs/texts.txt",),
+    "fill outputs": ("--texts=@inputs/texts.txt", "--to=@out/texts.jsonl"),
+    "generate": ("--texts=@inputs/prompts.txt", "--max_tokens=4"),
+    "score": ("--task=pairs", "--data=@inputs/pairs.jsonl"),
+    "table": (TABLE,),
+    "table reports": (TABLE, "--output=@out/table.md"),
+    "report": (TABLE,),
+    "run": ("--sweep=@copy/sweep.py",),
+    "run plan": ("--sweep=@copy/sweep.py", "--tasks=@copy/tasks.toml", "--dry_run"),
+    "train": (),
+    "init": ("--config.train.init_from=@source",),
     "status": (),
     "logs": (),
+    "stop": (),
+    "resume": (),
 }
-"""Command -> its flags; `@/` begins a path in the folder of the cases."""
+"""Command, and the subject where it has others -> its flags."""
 
-SUBJECTS = {
-    "run": ("embed", "evaluate", "export", "fill", "score"),
-    "causal": ("generate",),
-    "tuned": ("evaluate",),
-    "hf": ("embed", "fill"),
-    "causal_hf": ("generate",),
-    "sweep": ("table", "report", "status", "logs"),
-    "tasks": ("run",),
+START = ("data.corpus", "data.cache_dir", "data.held_out", "data.length", "train.steps")
+START += ("train.batch", "train.eval_every", "optimizer.warmup_steps")
+"""Keys of a run that takes its network and vocabulary from another one."""
+
+TARGETS = {
+    "embed": "v.npy",
+    "fill": "texts.jsonl",
+    "export": "to",
+    "table": "table.md",
+    "report": "report.md",
 }
-"""What is damaged -> commands that read it."""
+"""Command -> the output that is a link, a pipe and so on."""
+
+OUTPUTS = ("link", "dangling", "pipe", "full", "unwritable", "folder", "below a file")
+OWN_DAMAGES = {
+    "run": ("edited key", "not a number"),
+    "causal": ("edited key", "not a number"),
+    "hf": ("wrong key", "wrong weights", "wrong tokenizer"),
+    "sweep": ("not a number",),
+    "plan": ("wrong line",),
+    "seqio": ("wrong module", "wrong module", "same"),
+    **{subject: ("wrong", "wrong", "same") for subject in INPUTS if subject != "seqio"},
+}
+"""Subject -> damages that have to be told, or, where they are the `same`, not."""
 
 CARD = "README.md"
 """A file of an export that has lines of logs."""
-TASKS = """
-[one]
-stand_in = "other"
-data.train = "one.tsv"
-data.valid = "one.tsv"
-data.fields = "0"
-data.label = "1"
-train.steps = 3
-"""
-SWEEP = """
-def sweep(scale, tasks):
-    for task in tasks.values():
-        yield "experiments/finetune.py", dict(task.keys)
-"""
-ROWS = [("the old stone", "x"), ("a small river", "y"), ("by and by", "x")] * 4
-WRONG_LINES = (
-    b'{"text": "the"}',
-    b'{"label": "x"}',
-    b'{"text": null, "label": "x"}',
-    b'{"text": ["the"], "label": "x"}',
-    b'{"text": 3, "label": "x"}',
-    b'{"text": "the", "label": ["x", "y"]}',
-    b'{"text": "the", "label": "x"',
-    b'{"text": "the", "label": "none of them"}',
-    b'{"text": "a", "text": "b", "label": "x"}',
-    b'{"text": "\xff", "label": "x"}',
-    b"[1]",
-    b"[" * 9999,
-)
-"""Lines of a task's file that are told."""
-
-WRONG_VALUES = {
-    "num_hidden_layers": (10**9, True, -1, 0, "2", None, 1.5),
-    "hidden_size": (0, -8, True, 33, 10**9, [32]),
-    "num_attention_heads": (0, 3, -1, "2"),
-    "type_vocab_size": (-1, True, "x"),
-    "layer_norm_eps": (-1e-12, 1e999, "x", True),
-    "hidden_dropout_prob": (2, -1, "x", True),
-    "hidden_act": ("nope", 3, None, []),
-    "vocab_size": (0, -1, 10**9, "x", True),
-    "max_position_embeddings": (0, -1, "x", True),
-    "intermediate_size": (0, -1, "x", True, 63),
-    "model_type": ("nope", 3, None, []),
-}
-"""Key of a config of BERT -> values that are told."""
 
 
 class RealCase(NamedTuple):
@@ -111,76 +131,37 @@ class RealCase(NamedTuple):
     command: str
     subject: str  # one of SUBJECTS
     file: int  # which of the subject's files, from the first again past the last
-    damage: str  # see `damage.damage`; or: a wrong "line", a wrong "key"
+    damage: str  # see `damage.damage`, OWN_DAMAGES and OUTPUTS
     position: int
     value: Any
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> RealCase:
-    subject = draw(st.sampled_from(list(SUBJECTS)))
-    own = {"tuned": ("wrong line",), "hf": ("wrong key", "wrong weights")}
-    how = draw(st.sampled_from(DAMAGES + own.get(subject, ()) * 5))
+def cases(draw: st.DrawFn, subjects: Iterable[str] = SUBJECTS) -> RealCase:
+    subject = draw(st.sampled_from(list(subjects)))
+    how = OUTPUTS if subject in ("outputs", "reports") else DAMAGES
+    if subject in OWN_DAMAGES and draw(st.booleans()):
+        how = OWN_DAMAGES[subject]
     return RealCase(
         draw(st.sampled_from(SUBJECTS[subject])),
         subject,
         draw(st.integers(0, 2**10)),
-        how,
+        draw(st.sampled_from(how)),
         draw(st.integers(0, 2**16)),
         draw(st.sampled_from(ODD_VALUES)),
     )
 
 
-@functools.cache
-def subjects(folder: Path) -> Path:
-    """A folder with every subject, and the files that the commands name."""
-    made = tiny_runs.write_corpus(folder) / "subjects"
-    made.mkdir()
-    tiny = {"data.vocabulary": "bytebpe", "data.vocabulary_size": 264}
-    tiny |= {"data.sentinels": 2, "data.held_out": 0.01}
-    bert = {"model.norm_placement": "post", "model.token_types": 2, "train.steps": 4}
-    config = tiny_runs.tiny_config(folder, **tiny, **bert)
-    tiny_runs.train(config, made / "run")
-    gpt = tiny | {"model.activation": "gelu_tanh"}
-    config = tiny_runs.tiny_config(folder, "lm", **gpt)
-    tiny_runs.save_untrained(made / "causal", config)
-    task = folder / "task.jsonl"
-    lines = [json.dumps({"text": text, "label": label}) for text, label in ROWS]
-    task.write_text("\n".join(lines) + "\n")
-    keys = {f"data.{split}": str(task) for split in ("train", "valid")}
-    keys |= {"data.fields": "text", "data.label": "label"}
-    config = tiny_runs.tiny_config(folder, "finetune", **tiny, **keys)
-    tiny_runs.save_untrained(made / "tuned", config)
-    (made / "tuned" / "other.jsonl").write_bytes(task.read_bytes())
-    for source, to in (("run", "hf"), ("causal", "causal_hf")):
-        flags = [f"--workdir={made / source}", f"--to={made / to}"]
-        outcome = command.run(export, flags, patches())
-        assert outcome.code == 0, outcome
-    finished_sweep(made / "sweep")
-    (made / "tasks").mkdir()
-    for name, text in {
-        "tasks.toml": TASKS,
-        "sweep.py": SWEEP,
-        "one.tsv": "a\tx\n",
-    }.items():
-        (made / "tasks" / name).write_text(text)
-    (folder / "texts.txt").write_text("the old [MASK]\na [MASK] and by\n")
-    pair = {"sentence_good": "the old stone", "sentence_bad": "stone old the"}
-    (folder / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
-    return made
-
-
-def patches() -> list[Any]:
-    """Of what a command changes in its process; and standard input."""
-    stdin = io.TextIOWrapper(io.BytesIO(b"a prompt\n"))
-    return [mock.patch.object(jax.config, "update"), mock.patch("sys.stdin", stdin)]
-
-
-def files_of(subject: Path) -> list[str]:
-    """All files of a subject, and its folders, by their paths in it."""
-    found = (path.relative_to(subject) for path in subject.rglob("*"))
-    names = (str(p) for p in found if p.name not in (".lock", "events"))
-    return sorted(name for name in names if "tensorboard" not in name)
+def every_damage(rng: random.Random, folder: Path) -> Iterator[RealCase]:
+    """A case for each file and damage, by one of the commands that read it."""
+    for subject, commands in SUBJECTS.items():
+        is_output = subject in ("outputs", "reports")
+        ways = OUTPUTS if is_output else DAMAGES + OWN_DAMAGES.get(subject, ())
+        files = [""] if is_output else damageable(subject, folder)
+        for number in range(len(files)):
+            for how in ways:
+                at, value = rng.randrange(2**16), rng.choice(ODD_VALUES)
+                yield RealCase(rng.choice(commands), subject, number, how, at, value)
 
 
 class Done(NamedTuple):
@@ -190,117 +171,438 @@ class Done(NamedTuple):
     written: dict[str, bytes]
 
 
-def perform(name: str, subject: str, folder: Path) -> Done:
+def perform(case: RealCase, file: str, folder: Path) -> Done:
     """Runs a command on the copy of a subject."""
-    copy, out = folder / "copy", folder / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir()
+    name, subject = case.command, case.subject
+    copy, out, workdir = folder / "copy", folder / "out", folder / "copy"
+    if name == "init":
+        workdir = out / "new"
+    inputs = copy if subject in INPUTS else folder / "inputs"
     prefix = "hf:" if subject.endswith("hf") else ""
-    words = [word.replace("@", str(folder)) for word in WORDS[name]]
-    words += [f"--workdir={prefix}{copy}"]
-    if subject == "tuned":
-        words += [f"--config.data.valid={copy}/other.jsonl"]
-    module: ModuleType = MODULES.get(name, sweep)
-    action = [name] if module is sweep else []
+    words = list(WORDS.get(f"{name} {subject}") or WORDS[name])
+    for old, new in {
+        "@source": f"{prefix}{copy}",
+        "@copy": str(copy),
+        "@inputs": str(inputs),
+        "@out": str(out),
+        "@cache": str(folder / "new_cache"),
+        "@file": file,
+    }.items():
+        words = [word.replace(old, new) for word in words]
+    words += [f"--workdir={'' if name == 'init' else prefix}{workdir}"]
+    if name == "train":
+        words += flags_of(folder, subject)
+    elif name == "init":
+        experiment, *flags = flags_of(folder, subject)
+        kept = tuple(f"--config.{key}=" for key in START)
+        words += [experiment, *(flag for flag in flags if flag.startswith(kept))]
+    module: ModuleType = MODULES.get("train" if name == "init" else name, sweep)
     before = set(files_of(copy)) if copy.is_dir() else set()
-    outcome = command.run(module, [*action, *words], patches())
+    with contextlib.ExitStack() as stack:
+        if subject == "seqio":
+            stack.enter_context(importable(copy))
+        if case.damage in ("unreadable", "unwritable"):
+            stack.enter_context(permissions.obeyed())
+        driver = copy / "driver.json"
+        if name == "status" and "driver" in file and driver.is_file():
+            stack.enter_context(file_lock(driver))  # as if it were running
+        outcome = command.run(
+            module, [*([name] if module is sweep else []), *words], patches(name)
+        )
     files = {f"out/{file}": out / file for file in files_of(out)}
     new = [file for file in files_of(copy) if file not in before]
     files |= {file: copy / file for file in new if file.startswith("evaluations")}
+    if name in ("train", "init"):
+        files = {"metrics": workdir / "result.json"}
     compared = {n: p for n, p in files.items() if p.is_file() and p.name != CARD}
-    return Done(outcome, {name: path.read_bytes() for name, path in compared.items()})
+    return Done(outcome, {name: _content(path) for name, path in compared.items()})
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file, of a result the metrics alone: it has times, too."""
+    if path.name == "result.json":
+        metrics = json.loads(path.read_bytes())["metrics"]
+        return json.dumps(metrics, sort_keys=True).encode()
+    return path.read_bytes()
+
+
+def patches(name: str) -> list[Any]:
+    """Of what a command changes in its process, and standard input; and of what would
+    start or end processes."""
+    if name in ("stop", "resume", "run"):
+        return replaced()
+    stdin = io.TextIOWrapper(io.BytesIO(b"a prompt\n"))
+    return [
+        mock.patch.object(jax.config, "update"),
+        mock.patch(f"{train.__name__}.silence_orbax"),
+        mock.patch("sys.stdin", stdin),
+    ]
+
+
+def _prepare(case: RealCase, folder: Path) -> Path:
+    """The copy of a case's subject before the damage; empties `out`."""
+    out = folder / "out"
+    if out.is_file():
+        out.unlink()
+    for path in (out, folder / "new_cache"):
+        shutil.rmtree(path, ignore_errors=True)
+    out.mkdir()
+    copy = copy_subject(case.subject, folder)
+    has_ended = case.damage in DAMAGES and case.position % 4 == 0
+    if case.command == "train" and not has_ended:
+        (copy / "result.json").unlink(missing_ok=True)
+    return copy
 
 
 @functools.cache
-def undamaged(name: str, subject: str, folder: Path) -> Done:
+def undamaged(name: str, subject: str, file: str, folder: Path) -> Done:
     """What the command does with the subject as it is."""
-    shutil.rmtree(folder / "copy", ignore_errors=True)
-    shutil.copytree(subjects(folder) / subject, folder / "copy")
-    done = perform(name, subject, folder)
-    assert done.outcome.code == 0, (name, subject, done.outcome)
+    case = RealCase(name, subject, 0, "", 1, None)
+    _prepare(case, folder)
+    done = perform(case, file, folder)
+    assert done.outcome.code in (0, None), (name, subject, done.outcome)
     return done
 
 
 def check(case: RealCase, folder: Path) -> command.Outcome:
     """Runs the command on a copy with the damage."""
-    source, copy = subjects(folder) / case.subject, folder / "copy"
-    expected = undamaged(case.command, case.subject, folder)
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(source, copy)
-    files = files_of(source)
+    subjects(folder)
+    files = damageable(case.subject, folder)
     file = files[case.file % len(files)]
-    if case.damage.startswith("wrong"):
-        file = _damage_wrongly(case, copy)
-    else:
+    expected = undamaged(
+        case.command, case.subject, file if case.subject in INPUTS else "", folder
+    )
+    copy = _prepare(case, folder)
+    if case.damage in OUTPUTS and case.subject in ("outputs", "reports"):
+        return _check_output(case, copy, folder, expected)
+    if case.damage in DAMAGES:
         damage(copy / file, case.damage, case.position, case.value)
-    done = perform(case.command, case.subject, folder)
+    else:
+        file = WAYS[case.damage](case, copy, file) or file
+    done = perform(case, file, folder)
+    if case.damage == "unreadable":
+        (copy / file).chmod(0o700)
     outcome = done.outcome
-    if outcome.code == 1 and case.subject == "sweep" and not outcome.error:
-        outcome = outcome._replace(code=0)  # a table with an empty cell
-        return outcome
-    problem = command.complaint(outcome, {*Path(file).parts, *_names(copy, file)})
+    is_table = case.command in ("table", "report")
+    has_empty_cell = outcome.code == cli.FAILED and not outcome.error
+    if is_table and has_empty_cell and case.damage != "unreadable":
+        return outcome._replace(code=cli.DONE)
+    if outcome.code == cli.NON_FINITE and case.command in ("train", "init"):
+        outcome = outcome._replace(code=cli.MISTAKE)  # it has diverged
+    names = {*Path(file).parts, *_names(copy, file), *_keys_of(case)}
+    problem = command.complaint(outcome, names)
     said = {*outcome.error.splitlines()} - {*expected.outcome.error.splitlines()}
-    is_told = outcome.code != 0 or bool(said)
-    if not problem and case.damage.startswith("wrong") and not is_told:
+    is_told = outcome.code not in (0, None) or bool(said)
+    diverged = case.damage == "not a number" and case.subject == "sweep"
+    must_tell = case.damage not in (*DAMAGES, "same") and not diverged
+    if not problem and must_tell and not is_told:
         problem = "it was accepted"
-    if not problem and not is_told and not _is_free(case, file):
-        if outcome.output != expected.outcome.output:
-            problem = f"it prints {outcome.output!r}, not {expected.outcome.output!r}"
-        for name in done.written.keys() | expected.written.keys():
-            if done.written.get(name) != expected.written.get(name):
-                problem = f"{name} has other content"
+    if not problem and diverged:  # a state of its trial: it blocks no other one
+        problem = outcome.error if outcome.code else ""
+    elif not problem and not is_told and not _is_free(case, file):
+        problem = _difference(case, done, expected)
     assert not problem, f"{problem}\n{file}, {case}"
     return outcome
 
 
-def _damage_wrongly(case: RealCase, copy: Path) -> str:
-    """Damages a file so that it has to be told; returns its name."""
-    at = case.position
-    if case.damage == "wrong line":
-        path = copy / "other.jsonl"
-        lines = path.read_bytes().split(b"\n")
-        lines.insert(at % (len(lines) - 1), WRONG_LINES[case.file % len(WRONG_LINES)])
-        path.write_bytes(b"\n".join(lines))
-    elif case.damage == "wrong key":
-        path = copy / "config.json"
-        content = json.loads(path.read_bytes())
-        pairs = [(k, v) for k, values in WRONG_VALUES.items() for v in values]
-        key, value = pairs[at % len(pairs)]
-        path.write_text(json.dumps(content | {key: value}))
-    else:
-        from safetensors.numpy import load_file, save_file
+def _difference(case: RealCase, done: Done, expected: Done) -> str:
+    """How what a command printed and wrote differs from what it does undamaged."""
+    given, own = done.outcome.output, expected.outcome.output
+    if case.damage == "same":  # its folder is named by a hash of the file
+        given, own = (_without_folders(text) for text in (given, own))
+    elif done.written != expected.written:
+        names = done.written.keys() | expected.written.keys()
+        other = [n for n in names if done.written.get(n) != expected.written.get(n)]
+        return f"{', '.join(sorted(other))} has other content"
+    if case.command not in ("train", "init") and given != own:
+        return f"it prints {given!r}, not {own!r}"
+    return ""
 
-        path = copy / "model.safetensors"
-        tensors = load_file(path)
-        name = sorted(tensors)[at % len(tensors)]
-        array = tensors[name]
-        match case.file % 4:
-            case 0:
-                array.flat[at % array.size] = float("nan")
-            case 1:
-                array = array.astype("int32")
-            case 2:
-                array = array[..., :-1].copy()
-            case 3:
-                array = array[None]
-        save_file(tensors | {name: array}, path, metadata={"format": "pt"})
-    return path.name
+
+def _without_folders(text: str) -> str:
+    return "".join(line for line in text.splitlines(True) if "/copy/" not in line)
 
 
 def _is_free(case: RealCase, file: str) -> bool:
     """Whether other content of the file may be legal, and then shows in what is made.
 
-    Folders in Hugging Face's layout have no checksums, a log is any text, and what is
-    missing of a sweep leaves a cell of a table empty, and a file of tasks may say
-    something else.
+    Folders in Hugging Face's layout have no checksums, a log is any text, what is
+    missing of a sweep leaves a cell of a table empty (which ends with 1), and a text or
+    a file of tasks may say something else. What may not be read is not missing.
     """
-    is_text = file.endswith(("other.jsonl", "log.txt", ".py", ".toml"))
-    free = case.subject.endswith("hf") or case.subject in ("sweep", "tasks")
-    return free or is_text
+    if case.damage in ("same", "unreadable"):
+        return False
+    if case.subject == "sweep":
+        return case.command != "table" or file.endswith(("sweep.py", "sweep.json"))
+    free = case.subject.endswith("hf") or case.subject == "plan"
+    return free or case.subject in INPUTS or file.endswith("log.txt")
 
 
 def _names(copy: Path, file: str) -> Iterator[str]:
     """What an error may name instead of the file: its folder, or a key in it."""
     yield from (copy.name, "copy", "--workdir")
     with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
-        yield from json.loads((copy / file).read_bytes()).keys()
+        if (copy / file).is_file():
+            yield from json.loads((copy / file).read_bytes()).keys()
+
+
+def _keys_of(case: RealCase) -> tuple[str, ...]:
+    """The config keys that name what is damaged, for an error to name."""
+    if case.subject == "seqio":
+        return ("data.task", MODULE)
+    if case.subject in ("corpus", "rows", "words", "questions"):
+        return ("data.valid", "valid")
+    if case.subject in ("texts", "prompts"):
+        return ("text", "prompt")
+    return ("train.init_from",) if case.command == "init" else ()
+
+
+# The damages that have to be told: each returns the file's name if it is another.
+
+
+def _wrong(case: RealCase, copy: Path, file: str) -> None:
+    """A wrong line in a task's file, or another content."""
+    path, at = copy / file, case.position
+    lines = wrong_inputs.WRONG_LINES.get(file, ())
+    contents = wrong_inputs.WRONG_CONTENTS.get(file, ())
+    number = case.file // 7 % (len(lines) + len(contents))
+    if number >= len(lines):
+        path.write_bytes(contents[number - len(lines)]())
+        return
+    kept = path.read_bytes().split(b"\n")
+    least = int(file.endswith((".csv", ".tsv")))  # behind the header
+    kept.insert(least + at % (len(kept) - least), lines[number])
+    path.write_bytes(b"\n".join(kept))
+
+
+def _same(case: RealCase, copy: Path, file: str) -> None:
+    """Another spelling of the same content."""
+    path = copy / file
+    if ways := wrong_inputs.SAME.get(file, ()):
+        path.write_bytes(ways[case.position % len(ways)](path.read_bytes()))
+
+
+def _wrong_toml_line(case: RealCase, copy: Path, file: str) -> str:
+    path = copy / "tasks.toml"
+    line = wrong_inputs.WRONG_TOML[case.position % len(wrong_inputs.WRONG_TOML)]
+    text = path.read_text()
+    if line.startswith(("data.train", "train.steps")) and "\n" not in line:
+        key = line.split(" ")[0]
+        old = next(each for each in text.splitlines() if each.startswith(key))
+        path.write_text(text.replace(old, line))
+    else:
+        path.write_text(f"{text}{line}\n")
+    return path.name
+
+
+def _wrong_module(case: RealCase, copy: Path, file: str) -> None:
+    path = copy / file
+    wrong = [(old, new) for old, new, _ in wrong_inputs.WRONG_MODULES.values()]
+    wrong += wrong_inputs.WRONG_TASKS.values()
+    old, new = wrong[case.position % len(wrong)]
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def _wrong_key(case: RealCase, copy: Path, file: str) -> str:
+    path = copy / "config.json"
+    content = json.loads(path.read_bytes())
+    values = wrong_inputs.WRONG_VALUES.items()
+    pairs = [(key, value) for key, own in values for value in own]
+    key, value = pairs[case.position % len(pairs)]
+    path.write_text(json.dumps(content | {key: value}))
+    return path.name
+
+
+def _wrong_tokenizer(case: RealCase, copy: Path, file: str) -> str:
+    path = copy / "tokenizer.json"
+    contents = wrong_inputs.wrong_tokenizers(json.loads(path.read_bytes()))
+    path.write_text(json.dumps(contents[case.position % len(contents)]))
+    return path.name
+
+
+def _edited_key(case: RealCase, copy: Path, file: str) -> str:
+    """A value of a run's config that may be legal, but is not the run's."""
+    path = copy / "config.json"
+    content = json.loads(path.read_bytes())
+    sections = wrong_inputs.EDITED_VALUES.items()
+    found = [
+        (name, key, value)
+        for name, keys in sections
+        for key, value in keys.items()
+        if content[name].get(key) != value
+    ]
+    section, key, value = found[case.position % len(found)]
+    content[section][key] = value
+    path.write_text(json.dumps(content))
+    return path.name
+
+
+def _not_a_number(case: RealCase, copy: Path, file: str) -> str:
+    """Of a run a parameter, of a sweep a metric of a trial: what training left that
+    diverged."""
+    if case.subject == "sweep":
+        results = sorted(copy.glob("*/result.json"))
+        folder = results[case.file % len(results)].parent
+        result = json.loads((folder / "result.json").read_bytes())
+        result.pop("digest")
+        name = sorted(result["metrics"])[-1]
+        result["metrics"][name] = float("nan")
+        from research.run.workdir import write_result
+
+        write_result(epath.Path(folder), result)
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1]) | {name: float("nan")}
+        text = "\n".join([*lines[:-1], json.dumps(last), ""])
+        (folder / "metrics.jsonl").write_text(text)
+        return folder.name
+    steps = sorted((copy / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        params = checkpointer.restore(steps[-1] / "params")
+        leaves, tree = jax.tree.flatten(jax.tree.map(np.array, params))
+        leaf = leaves[case.file % len(leaves)]
+        leaf.flat[case.position % leaf.size] = (np.nan, np.inf)[case.position % 2]
+        shutil.rmtree(steps[-1] / "params")
+        checkpointer.save(steps[-1] / "params", jax.tree.unflatten(tree, leaves))
+    (steps[-1] / "checksums.json").unlink()
+    write_checksums(epath.Path(steps[-1]))
+    return steps[-1].name
+
+
+def _wrong_weights(case: RealCase, copy: Path, file: str) -> str:
+    from safetensors.numpy import load_file, save_file
+
+    path, at = copy / "model.safetensors", case.position
+    tensors = load_file(path)
+    name = sorted(tensors)[at % len(tensors)]
+    array = tensors[name]
+    match case.file % 4:
+        case 0:
+            array.flat[at % array.size] = float("nan")
+        case 1:
+            array = array.astype("int32")
+        case 2:
+            array = array[..., :-1].copy()
+        case 3:
+            array = array[None]
+    save_file(tensors | {name: array}, path, metadata={"format": "pt"})
+    return path.name
+
+
+WAYS: dict[str, Callable[[RealCase, Path, str], str | None]] = {
+    "wrong": _wrong,
+    "same": _same,
+    "wrong line": _wrong_toml_line,
+    "wrong module": _wrong_module,
+    "wrong key": _wrong_key,
+    "edited key": _edited_key,
+    "not a number": _not_a_number,
+    "wrong weights": _wrong_weights,
+    "wrong tokenizer": _wrong_tokenizer,
+}
+
+
+# Outputs
+
+
+def _check_output(
+    case: RealCase, copy: Path, folder: Path, expected: Done
+) -> command.Outcome:
+    """Runs a command whose output is there already, and no file that may be replaced.
+
+    A link that the user names is followed, a pipe is written to; one in a folder of
+    results is replaced. What is refused leaves everything as it was.
+    """
+    of_report, is_folder = case.command == "report", case.command == "export"
+    target = (copy if of_report else folder / "out") / TARGETS[case.command]
+    own = folder / "own"
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir()
+    (own / "file").write_text("precious")
+    (own / "empty").mkdir()
+    reader = -1
+    with contextlib.ExitStack() as stack:
+        match case.damage:
+            case "link":
+                target.symlink_to(own / ("empty" if is_folder else "file"))
+            case "dangling":
+                target.symlink_to(own / "new")
+            case "pipe":
+                os.mkfifo(target)
+                reader = os.open(target, os.O_RDONLY | os.O_NONBLOCK)
+                stack.callback(os.close, reader)
+            case "full":
+                target.mkdir() if is_folder else target.write_text("earlier")
+                stack.enter_context(_full_disk())
+            case "unwritable":
+                target.parent.chmod(0o555)
+                stack.callback(target.parent.chmod, 0o755)
+            case "folder":
+                target.mkdir()
+                (target / "file").write_text("precious")
+            case "below a file":
+                target = _below_a_file(case, target)
+        before = _tree(target.parent) | _tree(own)
+        outcome = perform(case, "", folder).outcome
+        received = os.read(reader, 2**16) if reader >= 0 else b""
+    after = _tree(target.parent) | _tree(own)
+    changed = [p for p in before | after if before.get(p) != after.get(p)]
+    is_written = (own / "file").read_bytes() != b"precious"
+    content = expected.written.get(f"out/{target.name}")
+    problem = ""
+    if outcome.code != 0:
+        lost = [p for p in changed if not of_report or p == str(target)]
+        problem = f"refused, but changed {lost}" if lost else ""
+    elif of_report:
+        problem = "it wrote where a link leads" if is_written else ""
+    elif case.damage == "pipe":
+        replaced_it = received != content or changed
+        problem = "the pipe was replaced" if replaced_it else ""
+    elif case.damage in ("link", "dangling"):
+        if not target.is_symlink():
+            problem = "the link was replaced"
+        elif not is_folder and target.read_bytes() != content:
+            problem = "the file has other content"
+    else:
+        problem = "it was accepted"
+    names = {target.name, target.parent.name, "--to", "--output", "new", "empty"}
+    problem = problem or command.complaint(outcome, names)
+    assert not problem, f"{problem}\n{case}"
+    return outcome
+
+
+def _below_a_file(case: RealCase, target: Path) -> Path:
+    """Makes the folder of the output a file, or, of a report's, its output a link to
+    itself."""
+    if case.command == "report":
+        target.symlink_to(target)
+        return target
+    shutil.rmtree(target.parent)
+    target.parent.write_text("precious")
+    return target
+
+
+@contextlib.contextmanager
+def _full_disk() -> Iterator[None]:
+    """No file may have more than 100 bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _tree(folder: Path) -> dict[str, Any]:
+    """What is in a folder: links, pipes and contents by path."""
+    if not folder.is_dir():
+        return {str(folder): folder.read_bytes()}
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            found[str(path)] = ("link", os.readlink(path))
+        elif path.is_file():
+            found[str(path)] = path.read_bytes()
+        else:
+            found[str(path)] = "folder" if path.is_dir() else "pipe"
+    return found

@@ -13,6 +13,8 @@ TEST_CLAIM = "tests/run/test_claim_file.py"
 CONFIG = "launch/config.py"
 START = "research/run/start.py"
 TEST_START = "tests/run/test_start.py"
+OUTPUT = "research/files/output_files.py"
+TEST_OUTPUT = "tests/files/test_output_files.py"
 TEST_LEARNING = "tests/evaluation/test_learning.py"
 
 MUTANTS = [
@@ -343,5 +345,117 @@ MUTANTS = [
         "    except ZeroDivisionError as error:",
         "tests/checkpoints/test_checkpoint.py",
         "without_checksum",
+    ),
+    Mutant(
+        "weights that may not be read end in a traceback",
+        "research/checkpoints/huggingface/folder.py",
+        '    with file.open("rb"):',
+        "    if True:",
+        "tests/checkpoints/huggingface/test_folder.py",
+        "may_not_be_read",
+    ),
+    Mutant(
+        "a pipe in a checkpoint is waited for",
+        "research/files/existence.py",
+        "os.path.isfile(text)",
+        "os.path.exists(text) and not os.path.isdir(text)",
+        "tests/files/test_existence.py",
+        "pipe_is_no_file",
+    ),
+    Mutant(
+        "what a killed export left stays beside it for ever",
+        OUTPUT,
+        "    delete_unfinished(path)\n    unfinished, lock",
+        "    unfinished, lock",
+        TEST_OUTPUT,
+        "killed_writer_left",
+    ),
+    Mutant(
+        "an export deletes what another one is writing",
+        OUTPUT,
+        "                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "",
+        TEST_OUTPUT,
+        "killed_writer_left",
+    ),
+    Mutant(
+        "a stream that a shell redirects to a file empties it",
+        OUTPUT,
+        "elif stream := STREAM.fullmatch(text):",
+        'elif stream := STREAM.fullmatch(""):',
+        TEST_OUTPUT,
+        "shell_redirects",
+    ),
+    Mutant(
+        "rows without a label are left out in silence",
+        "research/data/formats/parsing/rows.py",
+        "    if unlabelled:\n",
+        "    if False:\n",
+        "tests/data/corpora/test_task_files.py",
+        "without_a_label",
+    ),
+    Mutant(
+        "pieces of a tokenizer may share an id",
+        "research/data/tokenizers/tokenizer_models.py",
+        "len(set(own.values())) < len(own)",
+        "False",
+        "tests/data/tokenizers/test_vocabulary.py",
+        "not_a_vocabulary",
+    ),
+    Mutant(
+        "a split is looked for after the download",
+        "research/data/corpora/tfds_corpus.py",
+        "if known := builder.info.splits:",
+        "if known := {}:",
+        "tests/data/corpora/test_tfds_corpus.py",
+        "before_the_network",
+    ),
+    Mutant(
+        "a score that is not a number counts",
+        "launch/reports/scored_columns.py",
+        "    if not np.isfinite(values).all():\n",
+        "    if False:\n",
+        "tests/test_tables.py",
+        "damaged_scores",
+    ),
+    Mutant(
+        "an attempt after a clock was set back is not the last",
+        "launch/backends/attempt_log.py",
+        "max([time.time(), *(each + 1e-3 for each in started)])",
+        "max([time.time(), *(each + 1e-3 for each in started if False)])",
+        "tests/launch/backends/test_backends.py",
+        "set_back",
+    ),
+    Mutant(
+        "a process that died before a clock was set back lives",
+        "launch/backends/attempt_log.py",
+        "abs(time.time() - self.heartbeat)",
+        "(time.time() - self.heartbeat)",
+        "tests/launch/backends/test_backends.py",
+        "set_back",
+    ),
+    Mutant(
+        "heartbeats stop when the clock is set back",
+        "launch/backends/run_attempt.py",
+        "if time.monotonic() - written >=",
+        "if time.time() - record.heartbeat >=",
+        "tests/launch/backends/test_backends.py",
+        "heartbeats_go_on",
+    ),
+    Mutant(
+        "a run goes on from parameters that are not finite",
+        "research/train.py",
+        "                self._check_finite()  # an",
+        "                pass  # an",
+        "tests/proofs/test_fuzz.py",
+        "mended and goes",
+    ),
+    Mutant(
+        "a model without token types ignores the weights that it has",
+        "research/checkpoints/huggingface/restore.py",
+        'if options.get("token_types") == 0 else ()',
+        "if False else ()",
+        "tests/checkpoints/huggingface/test_folder.py",
+        "no_option_means",
     ),
 ]

@@ -56,7 +56,7 @@ def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Pars
       LineError: a column or key is missing, is no text or label, or is a list where
         another part follows it.
     """
-    blank, hidden, labels = [], [], _Labels()
+    blank, hidden, unlabelled, labels = [], [], [], _Labels()
     for number, row in rows:
         if not isinstance(row, Mapping):
             raise LineError(number, f"a line is a JSON object, not {row!r:.40}")
@@ -72,12 +72,17 @@ def row_documents(rows: Iterable[tuple[int, Any]], options: FileOptions) -> Pars
             continue
         label = row_label(number, row.get(options.label), options)
         labels.add(number, label)
+        if label is None and options.label in row:
+            unlabelled.append(number)
         yield join_parts(parts, "\n")._replace(label=label, id=f":{number}")
     if blank:
         yield SkippedRows(len(blank), blank[0], "a field of data.fields is blank")
     if hidden:
         reason = f"have no column {options.label!r}, so no label"
         yield SkippedRows(len(hidden), hidden[0], reason)
+    if unlabelled:
+        reason = f"have no label in {options.label!r}"
+        yield SkippedRows(len(unlabelled), unlabelled[0], reason)
     if is_numbered(options) and labels.first_is_alone():
         yield SkippedRows(
             1,
