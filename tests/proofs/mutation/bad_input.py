@@ -165,8 +165,8 @@ MUTANTS = [
     Mutant(
         "a checkpoint is saved where the run's folder was",
         "research/train.py",
-        "        self.writer.check_in_place()\n        if not jax",
-        "        if not jax",
+        "        self.writer.check_in_place()\n        self._check_finite()",
+        "        self._check_finite()",
         "tests/test_train.py",
         "moved_under_a_run",
     ),
