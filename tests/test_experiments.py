@@ -83,6 +83,9 @@ def corpus(folder: Path) -> dict[str, str]:
         f"{a} {b}\t{t}" for a, b, t in zip(WORDS, WORDS[3:], entry_types, strict=False)
     ]
     (folder / "lexicon.tsv").write_text("\n".join(entries))
+    pairs = itertools.product(WORDS, WORDS)
+    cells = [f"{a}\t{b}\t{1 + n % 7}" for n, (a, b) in enumerate(pairs)]
+    (folder / "pairs.cooccurrences").write_text("\n".join(400 * cells))
     return {
         "data.corpus": str(folder / "text.jsonl"),
         "data.lexicon": str(folder / "lexicon.tsv"),
@@ -108,6 +111,10 @@ def test_it_trains(name, folder):
     size = "tiny" if "tiny" in sizes(name) else ""
     settings = dict(corpus(folder))
     settings |= {"train.steps": 200, "train.batch": 8}
+    objective = objectives.make_objective(**load_config(spec(name, size)).objective)
+    if objective.text_spec(32).arrays:  # of pairs of words
+        settings["data.corpus"] = str(folder / "pairs.cooccurrences")
+        settings |= {"data.vocabulary": "words", "data.vocabulary_size": 105 + 8}
     if load_config(spec(name, size)).data.mixture:
         settings["data.mixture"] = {settings.pop("data.corpus"): 1.0}
     config = load_config(spec(name, size), settings)
