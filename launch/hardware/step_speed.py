@@ -120,6 +120,8 @@ def causal_flops(config: Any, objective: Any) -> float:
     Attention of a decoder is causal; of other stacks, if the objective's pattern is.
     """
     specs, model = objective.batch_spec(config.data.length), config.model
+    if "heads" not in model:  # a network without attention
+        return 0.0
     pairs = 0
     if "decoder_token" in specs:
         layers = model.decoder_layers or model.layers
