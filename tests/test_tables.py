@@ -89,7 +89,7 @@ def test_a_sweep_of_pretrainings_alone_plans_without_tasks(name):
         assert [trial.id for trial in alone] == [trial.id for trial in trials]
 
 
-OURS = ("objectives", "babylm", "tasks", "chinese", "xnli")
+OURS = ("objectives", "babylm", "tasks", "chinese", "xnli", "product_dtype")
 PAPERS = [name for name in NAMES if not name.startswith(OURS)]
 
 
