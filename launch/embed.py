@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import write_output
     from research.inference.open_run import open_run
 
-    model = open_run(args.workdir)
+    model = open_run(args.workdir, product_dtype=args.product_dtype)
     normalize = {"": None, "yes": True, "no": False}[args.normalize]
     options = {"normalize": normalize, "max_length": args.max_length}
     vectors = model.encode(texts, args.pool, **options)
@@ -58,6 +58,12 @@ def parser() -> cli.Parser:
     parser.add_argument("--texts", required=True, help="file, a text on each line")
     parser.add_argument("--to", required=True, help=".npy or .jsonl that is written")
     parser.add_argument("--pool", default="", choices=("", "mean", "class"))
+    parser.add_argument(
+        "--product-dtype",
+        default="",
+        choices=("", "dtype", "bfloat16"),
+        help="in place of the run's model.product_dtype",
+    )
     parser.add_argument("--normalize", default="", choices=("", "yes", "no"))
     parser.add_argument(
         "--max-length", type=cli.whole(0), default=0, help="tokens of a text"

@@ -42,26 +42,29 @@ READOUT = {"output", "query_embedding"}
 ONE_DEVICE = {name: 1 for name in sharding.MESH_AXES}
 
 
-def open_run(source: epath.PathLike) -> LanguageModel:
+def open_run(source: epath.PathLike, *, product_dtype: str = "") -> LanguageModel:
     """A trained model, ready to be used on texts, on one device.
 
     Args:
       source: the workdir of a run, whose newest or best checkpoint is opened, or
         hf:DIR, a folder in Hugging Face's layout with its tokenizer (hf:ORG/NAME: of a
         hub).
+      product_dtype: in place of the run's model.product_dtype, "bfloat16" for products
+        that are twice as fast on some processors; "": the run's, and "dtype" of hf:DIR.
 
     Raises:
       UserError: there is no run or model, or it is not one that can be opened.
     """
+    computation = {"product_dtype": product_dtype} if product_dtype else {}
     if str(source).startswith(SOURCE):
-        return _open_folder(str(source))
+        return _open_folder(str(source), computation)
     workdir = epath.Path(source).expanduser()
     config = read_run_config(workdir)
     checkpoint, _ = run_checkpoint(workdir)
     data = config["data"]
     vocabulary = load_vocabulary(workdir, data["sentinels"], data["whitespace"])
     objective = objectives.make_objective(**config["objective"])
-    model = networks.from_config(config["model"])
+    model = networks.from_config({**config["model"], **computation})
     params = load_on_host(checkpoint, "params")["params"]
     if objective.family == "supervised":
         needs = _without_heads(objective, vocabulary.vocab)
@@ -79,7 +82,7 @@ def _without_heads(objective: Any, vocab: VocabInfo) -> networks.Needs:
     return dataclasses.replace(objective.needs(any_label), heads={})
 
 
-def _open_folder(source: str) -> LanguageModel:
+def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     """The model of `hf:DIR`; of a folder of both of ELECTRA's networks, both."""
     path = restore.find_folder(source)
     recipe = read_recipe(path)
@@ -97,7 +100,7 @@ def _open_folder(source: str) -> LanguageModel:
     if model.family.patterns == ("causal",) and vocab.bos_id >= rows > vocab.eos_id:
         vocab = vocab._replace(bos_id=vocab.eos_id)  # GPT-2's <|endoftext|> is both
     vocabulary = dataclasses.replace(vocabulary, vocab=vocab)
-    options = transformer.Network(**{"scan_unroll": 1} | model.options)
+    options = transformer.Network(**{"scan_unroll": 1} | model.options | computation)
     name, fields = OBJECTIVES[(*model.family.patterns, family)[0]]
     if has_two:
         given = restore.config_overrides(source, "electra")

@@ -44,6 +44,15 @@ def test_vectors_of_lines_are_those_of_encode(source, tmp_path, capsys):
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"mean.npy"}
 
 
+def test_products_are_of_bfloat16_if_that_is_asked(source, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    flags = [f"--workdir={source}", f"--texts={tmp_path}/texts.txt"]
+    flags += ["--product-dtype=bfloat16", f"--to={tmp_path}/rounded.npy"]
+    assert embed(*flags) == DONE
+    rounded, exact = np.load(tmp_path / "rounded.npy"), open_run(source).encode(TEXTS)
+    assert 0 < np.abs(rounded - exact).max() < 0.03 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

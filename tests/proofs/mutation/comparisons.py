@@ -11,6 +11,14 @@ TEST_TABLES = "tests/launch/reports/test_tables.py"
 
 MUTANTS = [
     Mutant(
+        "two claims about the same scores count twice",
+        "research/evaluation/comparison.py",
+        "key: frozenset(np.asarray(scores, np.float64).tobytes() for scores in pair)",
+        "key: key",
+        "tests/evaluation/test_comparison.py",
+        "counts_once",
+    ),
+    Mutant(
         "a claim is recorded from rows that are the same runs",
         "launch/claims.py",
         "if np.array_equal(better, worse):",

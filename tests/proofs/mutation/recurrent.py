@@ -42,8 +42,8 @@ MUTANTS = [
     Mutant(
         "the next position reads the hidden state without its projection",
         LSTM,
-        "            new_hidden = new_hidden @ projection_CD\n",
-        "            new_hidden = new_hidden[:, : hidden.shape[1]]\n",
+        "new_hidden = matmul(new_hidden.astype(operand_dtype), projection_CD, dtype)\n",
+        "new_hidden = new_hidden[:, : hidden.shape[1]]\n",
         TEST_LSTM,
         "projection",
     ),

@@ -9,8 +9,50 @@ TEST_COLLECTIVES = "tests/launch/hardware/test_hlo_collectives.py"
 TEST_ROOFLINE = "tests/launch/hardware/test_roofline.py"
 TRAFFIC = "launch/hardware/hbm_traffic.py"
 COLLECTIVES = "launch/hardware/hlo_collectives.py"
+PRODUCTS = "research/networks/layers/products.py"
+TEST_PRODUCTS = "tests/networks/layers/test_products.py"
 
 MUTANTS = [
+    Mutant(
+        "the gradient's product is not rounded",
+        PRODUCTS,
+        "rounded = grad.astype(x.dtype)",
+        "rounded = grad",
+        TEST_PRODUCTS,
+        "operands_of_a_dense_matmul or converted",
+    ),
+    Mutant(
+        "products of bfloat16 are summed to bfloat16",
+        PRODUCTS,
+        "_einsum = partial(jnp.einsum, preferred_element_type=jnp.float32)",
+        "_einsum = jnp.einsum",
+        TEST_PRODUCTS,
+        "einsum or summed_in_float32",
+    ),
+    Mutant(
+        "XLA folds the transpose into the product",
+        PRODUCTS,
+        "return _einsum(dims, left[None], right[None])[0]",
+        'return _einsum(dims.replace("z", ""), left, right)',
+        TEST_PRODUCTS,
+        "converted_back",
+    ),
+    Mutant(
+        "the features of a readout are not rounded",
+        "research/networks/layers/heads.py",
+        "feature = feature.astype(options.operand_dtype)",
+        "feature = feature",
+        TEST_PRODUCTS,
+        "converted_back",
+    ),
+    Mutant(
+        "embed takes the run's products whatever is asked",
+        "research/inference/open_run.py",
+        "| model.options | computation)",
+        "| model.options)",
+        "tests/launch/test_embed.py",
+        "bfloat16",
+    ),
     Mutant(
         "a batch counts as one that fits, though the device lacks the memory",
         "launch/hardware/step_speed.py",
