@@ -10,6 +10,8 @@ Prompts are --prompt, or the lines of --texts=F (or the `text` of each line of a
 .jsonl), or of standard input. <extra_id_0>, ... are sentinels, [MASK] or <mask> is the
 mask.
 
+What a flag does not say, generation_config.json of hf:DIR does.
+
 Prints the best new text of each prompt, on a line of its own (a line end in it as \\n),
 or writes to --to=G.jsonl a JSON line for each prompt with `prompt` and `texts`, each
 with `text`, `log_prob` (of its tokens and its end), `score` and whether it `ended`.
@@ -19,7 +21,9 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from launch import cli
@@ -31,7 +35,15 @@ HELP = {
     "max_tokens": "new tokens of a text at most",
     "min_tokens": "new tokens before a text may end",
     "beams": "open texts of beam search",
-    "length_penalty": "alpha of Wu et al. (2016) in beam search; 0: none",
+    "length_penalty": "alpha of beam search: by Wu et al. (2016), or with --beam_rule "
+    "huggingface a power of the length; 0: none",
+    "beam_rule": "open: a place of a text that ends stays empty; huggingface: the next "
+    "best text takes it",
+    "early_stopping": "of --beam_rule=huggingface: heuristic, first or never",
+    "no_repeat_ngram": "no so many tokens in succession twice; 0: any",
+    "forced_bos": "id of the first new token; -1: any",
+    "forced_eos": "id of the last of --max_tokens; -1: any",
+    "counted": "tokens of the prompt that count in --beam_rule=huggingface",
     "temperature": "of samples",
     "top_k": "samples are among so many best tokens; 0: all",
     "top_p": "samples are among the fewest best tokens of so much probability",
@@ -41,7 +53,8 @@ HELP = {
 
 
 def run(args: argparse.Namespace) -> None:
-    options = _options(args)
+    if not args.workdir.startswith("hf:"):
+        _options(args)  # wrong ones are refused before anything is opened
     if args.batch < 1:
         raise UserError(f"--batch is at least 1, not {args.batch}")
     prompts = _prompts(args)
@@ -49,7 +62,9 @@ def run(args: argparse.Namespace) -> None:
     from research.files.output_files import write_output
     from research.generation.text import make_writer
 
-    written = make_writer(_open(args), options, batch=args.batch)(prompts)
+    run, writing = _open(args)
+    options = _options(args, writing)
+    written = make_writer(run, options, batch=args.batch)(prompts)
     if not args.to:
         for texts in written:
             print(texts[0].text.replace("\n", "\\n"))
@@ -62,10 +77,14 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.to}: {len(lines)} prompts", file=sys.stderr)
 
 
-def _options(args: argparse.Namespace) -> Options:
-    names = [field.name for field in dataclasses.fields(Options)]
+def _options(
+    args: argparse.Namespace, writing: Mapping[str, Any] = MappingProxyType({})
+) -> Options:
+    """The flags that are given, and for others what the model says."""
+    given = {name: getattr(args, name) for name in HELP}
+    given = {name: value for name, value in given.items() if value is not None}
     try:
-        return Options(**{name: getattr(args, name) for name in names})
+        return Options(**{**writing, **given})
     except ValueError as error:
         raise UserError(f"--{error}") from error
 
@@ -83,19 +102,21 @@ def _prompts(args: argparse.Namespace) -> list[str]:
     return read_lines(sys.stdin.buffer, "standard input")
 
 
-def _open(args: argparse.Namespace) -> Any:
-    """The run, on its mesh; a model of Hugging Face on one device."""
+def _open(args: argparse.Namespace) -> tuple[Any, Mapping[str, Any]]:
+    """The run, on its mesh, a model of Hugging Face on one device; how it writes."""
     if args.workdir.startswith("hf:"):
         from research.inference.open_run import open_run
 
-        return open_run(args.workdir).run
+        model = open_run(args.workdir)
+        return model.run, model.writing
     from etils import epath
 
     from launch.config import run_config
     from research.run.restored import restore_run
 
     workdir = epath.Path(args.workdir)
-    return restore_run(run_config(workdir, args.overrides), workdir, args.step)
+    run = restore_run(run_config(workdir, args.overrides), workdir, args.step)
+    return run, {}
 
 
 def parser() -> cli.Parser:
@@ -110,10 +131,10 @@ def parser() -> cli.Parser:
     parser.add_argument(
         "--batch", type=cli.whole(1), default=32, help="prompts at once"
     )
-    for field in dataclasses.fields(Options):
-        text = f"{HELP[field.name]} ({field.default})"
-        flag, kind = f"--{field.name}", type(field.default)
-        parser.add_argument(flag, type=kind, default=field.default, help=text)
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    for name, words in HELP.items():
+        text = f"{words} ({defaults[name]})"
+        parser.add_argument(f"--{name}", type=type(defaults[name]), help=text)
     return parser
 
 

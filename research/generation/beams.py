@@ -5,17 +5,23 @@ beam (Sutskever et al. 2014, section 3.2) for the K best that have ended, by log
 the length penalty of Wu et al. (2016, equation 14). A row's search ends when no text is
 open, or when no open one can still be better than the worst of K that have ended: its
 log p only falls, so it is at best that of now over the largest penalty.
+
+With `beam_rule` huggingface a step looks at 2 K continuations: those of the first K
+that end or are the last token leave, and the best K others go on. The penalty is a
+power of the length, and `early_stopping` says when a row's search ends
+(huggingface/transformers, generation/utils.py, `_beam_search`).
 """
 
-# B batch, K hypotheses of a row, R = B x K, T new tokens at most, V vocabulary
+# B batch, K hypotheses of a row, C continuations, R = B x K, T new tokens at most,
+# V vocabulary
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from research.batch import VocabInfo
-from research.generation.next_token import add_seen, next_log_p
+from research.generation.next_token import History, next_log_p
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -29,7 +35,7 @@ class Beams(NamedTuple):
     ended: Written  # score -inf: there is no such text
     done: jax.Array  # [B] bool
     parent: jax.Array  # [R]: the row that each text continued last
-    seen: Any  # [R, V] bool, or None
+    history: History | None  # of [R] texts
 
     @property
     def last(self) -> jax.Array:
@@ -40,10 +46,14 @@ class Beams(NamedTuple):
 
 def length_penalty(options: Options, length: jax.Array) -> jax.Array:
     """What log p of texts of this length, eos included, is divided by."""
+    if options.beam_rule == "huggingface":
+        return jnp.float32(length + options.counted) ** options.length_penalty
     return ((5.0 + length) / 6.0) ** options.length_penalty
 
 
-def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Beams:
+def start(
+    options: Options, vocab: VocabInfo, row_B: jax.Array, history: History | None
+) -> Beams:
     """One open text of each row, of which nothing is written."""
     shape = (len(row_B), options.beams)
     none, zero = jnp.full(shape, -jnp.inf), jnp.zeros(shape, jnp.int32)
@@ -55,7 +65,7 @@ def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Be
         ended=Written(token, zero, none, none, zero > 0),
         done=jnp.zeros(shape[:1], bool),
         parent=jnp.arange(shape[0] * shape[1]),
-        seen=seen,
+        history=history,
     )
 
 
@@ -64,37 +74,66 @@ def extend(
 ) -> Beams:
     """The K best continuations of each row by one token."""
     num_rows, count = state.log_p.shape
-    log_p_RV = next_log_p(options, vocab, logits_RV, state.seen, state.count)
+    stays_full = options.beam_rule == "huggingface"
+    log_p_RV = next_log_p(options, vocab, logits_RV, state.history, state.count)
     log_p_BKV = state.log_p[..., None] + log_p_RV.reshape(num_rows, count, -1)
-    log_p_BK, best_BK = jax.lax.top_k(log_p_BKV.reshape(num_rows, -1), count)
-    beam_BK, last_BK = best_BK // vocab.size, best_BK % vocab.size
-    token = jnp.take_along_axis(state.token, beam_BK[..., None], axis=1)
-    token = token.at[:, :, state.count].set(last_BK)
-    parent = (jnp.arange(num_rows)[:, None] * count + beam_BK).reshape(-1)
-    seen = state.seen
-    if seen is not None:
-        seen = add_seen(vocab, seen[parent], last_BK.reshape(-1))
+    size = 2 * count if stays_full else count
+    log_p_BC, best_BC = jax.lax.top_k(log_p_BKV.reshape(num_rows, -1), size)
+    beam_BC, last_BC = best_BC // vocab.size, best_BC % vocab.size
+    token = jnp.take_along_axis(state.token, beam_BC[..., None], axis=1)
+    token = token.at[:, :, state.count].set(last_BC)
 
-    ends = (last_BK == vocab.eos_id) & (log_p_BK > -jnp.inf)
-    length = state.count + 1
-    score = jnp.where(ends, log_p_BK / length_penalty(options, length), -jnp.inf)
-    new = Written(token, jnp.full_like(last_BK, length), log_p_BK, score, ends)
+    ends, length = (last_BC == vocab.eos_id) & (log_p_BC > -jnp.inf), state.count + 1
+    leaves = counts = ends
+    if stays_full:
+        leaves = ends | ((length == options.max_tokens) & (log_p_BC > -jnp.inf))
+        counts = leaves & (jnp.arange(size) < count)[None] & ~state.done[:, None]
+    score = jnp.where(counts, log_p_BC / length_penalty(options, length), -jnp.inf)
+    new = Written(token, jnp.full_like(last_BC, length), log_p_BC, score, ends)
     both = _join(state.ended, new)
     ended = _take(both, jax.lax.top_k(both.score, count)[1])
-    log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)
-    limit = length_penalty(options, jnp.float32(options.max_tokens))
-    done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit
-    return Beams(length, token, log_p_BK, ended, done, parent, seen)
+
+    log_p_BK = jnp.where(leaves, -jnp.inf, log_p_BC)
+    if stays_full:
+        log_p_BK, kept_BK = jax.lax.top_k(log_p_BK, count)
+        token = jnp.take_along_axis(token, kept_BK[..., None], axis=1)
+        beam_BC, last_BC = (
+            jnp.take_along_axis(array, kept_BK, axis=1) for array in (beam_BC, last_BC)
+        )
+    parent = (jnp.arange(num_rows)[:, None] * count + beam_BC).reshape(-1)
+    history = state.history
+    if history is not None:
+        history = jax.tree.map(lambda leaf: leaf[parent], history)
+        history = history.add(last_BC.reshape(-1))
+    done = state.done | _is_done(options, ended, log_p_BK, length)
+    return Beams(length, token, log_p_BK, ended, done, parent, history)
+
+
+def _is_done(options, ended, log_p_BK, length):
+    """[B] bool: whether a row's search ends with open texts of this length."""
+    worst_B, best_B = ended.score[:, -1], jnp.max(log_p_BK, axis=1)
+    rule = options.early_stopping
+    if options.beam_rule == "open":
+        rule = "never"
+    if rule == "first":
+        return worst_B > -jnp.inf
+    at = jnp.float32(options.max_tokens) if rule == "never" else length
+    return worst_B >= best_B / length_penalty(options, at)
 
 
 def written(options: Options, state: Beams) -> Written:
-    """The texts that have ended, then open ones, cut by the limit of length."""
-    score = state.log_p / length_penalty(options, state.count)
-    length = jnp.full(score.shape, state.count)
-    is_open = jnp.zeros(score.shape, bool)
-    both = _join(state.ended, Written(state.token, length, state.log_p, score, is_open))
-    order = jnp.lexsort((-both.score, ~both.ended), axis=1)[:, : score.shape[1]]
-    best = _take(both, order)
+    """The texts that have ended, then open ones, cut by the limit of length.
+
+    With `beam_rule` huggingface texts that are cut are among those that have ended.
+    """
+    best = state.ended
+    if options.beam_rule == "open":
+        score = state.log_p / length_penalty(options, state.count)
+        length, is_open = jnp.full(score.shape, state.count), score > jnp.inf
+        cut = Written(state.token, length, state.log_p, score, is_open)
+        both = _join(state.ended, cut)
+        order = jnp.lexsort((-both.score, ~both.ended), axis=1)[:, : score.shape[1]]
+        best = _take(both, order)
     return best._replace(length=jnp.where(best.score > -jnp.inf, best.length, 0))
 
 

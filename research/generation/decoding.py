@@ -12,7 +12,7 @@ from jax import lax
 
 from research.batch import VocabInfo
 from research.generation import beams, texts
-from research.generation.next_token import seen_tokens
+from research.generation.next_token import begin_history
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -32,6 +32,7 @@ def decode(
     logits_BV: jax.Array,
     context: Any,
     prompt_BL: jax.Array,
+    length_B: jax.Array,
     row_B: jax.Array,
 ) -> Written:
     """Continues each row until it ends.
@@ -39,18 +40,19 @@ def decode(
     Args:
       logits_BV: of the first new token.
       context: after the prompt.
-      prompt_BL: tokens that the repetition penalty counts, beside new ones.
+      prompt_BL: tokens that penalties look back on, beside new ones.
+      length_B: int32, how many of them are tokens; the others are padding.
       row_B: int32, the rows' numbers, on which samples depend.
     """
     search = beams if options.search == "beam" else texts
-    logits_RV, seen = logits_BV, seen_tokens(options, vocab, prompt_BL)
+    logits_RV, history = logits_BV, begin_history(options, prompt_BL, length_B)
     if options.search == "beam":
         count = options.beams
-        logits_RV, seen = jax.tree.map(
-            lambda x: jnp.repeat(x, count, axis=0), (logits_BV, seen)
+        logits_RV, history = jax.tree.map(
+            lambda x: jnp.repeat(x, count, axis=0), (logits_BV, history)
         )
         context = network.repeat_rows(context, count)
-    state = search.start(options, vocab, row_B, seen)
+    state = search.start(options, vocab, row_B, history)
 
     def body(carry):
         state, context = carry

@@ -69,8 +69,9 @@ def make_generate(
         steps = Network(
             reader.read_tokens, continuation.repeat_rows, continuation.select_rows
         )
-        token_BL = arrays["group"]["token"]
-        return decode(options, vocab, steps, logits, context, token_BL, arrays["row"])
+        token_BL, row_B = arrays["group"]["token"], arrays["row"]
+        length_B = (arrays["group"]["segment"] > 0).sum(axis=1)
+        return decode(options, vocab, steps, logits, context, token_BL, length_B, row_B)
 
     replicated = sharding.replicated(mesh)
     run = jax.jit(run, static_argnums=(2, 3), out_shardings=replicated)

@@ -1,56 +1,104 @@
 """The distribution of the next token, and draws from it."""
 
-# R rows, V vocabulary
+# R rows, N tokens of a prompt and new ones at most, V vocabulary
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from research.batch import VocabInfo
-from research.generation.options import Options
+from research.generation.options import NO_TOKEN, Options
+
+
+class History(NamedTuple):
+    """The tokens that penalties look back on."""
+
+    token: jax.Array  # [R, N] int32
+    length: jax.Array  # [R] int32: tokens behind it are not read yet
+
+    @property
+    def is_read(self) -> jax.Array:
+        """[R, N] bool."""
+        return jnp.arange(self.token.shape[1])[None] < self.length[:, None]
+
+    def add(self, token_R: jax.Array) -> "History":
+        """The history with one token more of each row."""
+        row = jnp.arange(len(token_R))
+        token = self.token.at[row, self.length].set(token_R)
+        return History(token, self.length + 1)
+
+
+def begin_history(
+    options: Options, token_RL: jax.Array, length_R: jax.Array
+) -> History | None:
+    """The prompts [R, L], with room for new tokens; None if nothing looks back."""
+    if options.repetition_penalty == 1 and not options.no_repeat_ngram:
+        return None
+    room = jnp.zeros((len(token_RL), options.max_tokens + 1), jnp.int32)
+    return History(jnp.concatenate([token_RL, room], axis=1), length_R)
 
 
 def next_log_p(
-    options: Options, vocab: VocabInfo, logits_RV: jax.Array, seen_RV: Any, count: Any
+    options: Options,
+    vocab: VocabInfo,
+    logits_RV: jax.Array,
+    history: History | None,
+    count: Any,
 ) -> jax.Array:
     """Float32 log p [R, V] of the next token; -inf: it may not be written.
 
     Args:
       logits_RV: of the network; rows past the vocabulary's size are left out.
-      seen_RV: bool, tokens of the text so far; None without a repetition penalty.
+      history: None if nothing looks back.
       count: [] int32, new tokens so far.
     """
-    if seen_RV is not None:
+    if options.repetition_penalty != 1:
         penalty, logits = options.repetition_penalty, logits_RV[:, : vocab.size]
         lower = jnp.where(logits > 0, logits / penalty, logits * penalty)
-        lower = jnp.where(seen_RV, lower, logits)
+        lower = jnp.where(_seen(history, vocab), lower, logits)
         logits_RV = logits_RV.at[:, : vocab.size].set(lower)
     log_p_RV = jax.nn.log_softmax(logits_RV, axis=-1)[:, : vocab.size]
-    is_end = np.arange(vocab.size) == vocab.eos_id
-    never = np.isin(np.arange(vocab.size), (vocab.pad_id, vocab.bos_id, vocab.mask_id))
-    never = (never & ~is_end) | (is_end & (count < options.min_tokens))
-    return jnp.where(never[None], -jnp.inf, log_p_RV)
+    id_V = np.arange(vocab.size)
+    is_end = id_V == vocab.eos_id
+    never = np.isin(id_V, (vocab.pad_id, vocab.bos_id, vocab.mask_id)) & ~is_end
+    never = never | np.isin(id_V, options.suppress)
+    never = never | (is_end & (count < options.min_tokens))
+    never = never | (np.isin(id_V, options.begin_suppress) & (count == 0))
+    never_RV = jnp.broadcast_to(never, log_p_RV.shape)
+    if options.no_repeat_ngram:
+        never_RV |= _repeats(history, options.no_repeat_ngram, vocab.size)
+    log_p_RV = jnp.where(never_RV, -jnp.inf, log_p_RV)
+    last = options.max_tokens - 1
+    for token, at in ((options.forced_bos, 0), (options.forced_eos, last)):
+        if token != NO_TOKEN:
+            forced_V = jnp.where(id_V == token, 0.0, -jnp.inf)
+            log_p_RV = jnp.where(count == at, forced_V[None], log_p_RV)
+    return log_p_RV
 
 
-def seen_tokens(
-    options: Options, vocab: VocabInfo, token_RL: jax.Array
-) -> jax.Array | None:
-    """[R, V] bool: the ordinary tokens of each row; None without a penalty."""
-    if options.repetition_penalty == 1:
-        return None
-    row = jnp.arange(len(token_RL))[:, None]
-    seen_RV = jnp.zeros((len(token_RL), vocab.size), bool).at[row, token_RL].set(True)
+def _seen(history: History, vocab: VocabInfo) -> jax.Array:
+    """[R, V] bool: the ordinary tokens of the history."""
+    row = jnp.arange(len(history.token))[:, None]
+    seen_RV = jnp.zeros((len(history.token), vocab.size), bool)
+    seen_RV = seen_RV.at[row, history.token].max(history.is_read)
     return seen_RV & ~vocab.is_special[None]
 
 
-def add_seen(vocab: VocabInfo, seen_RV: Any, token_R: jax.Array) -> Any:
-    """The seen tokens with one more of each row; special tokens are never seen."""
-    if seen_RV is None:
-        return None
-    is_new = jnp.arange(vocab.size)[None] == token_R[:, None]
-    return seen_RV | (is_new & ~vocab.is_special[None])
+def _repeats(history: History, size: int, num_tokens: int) -> jax.Array:
+    """[R, V] bool: tokens that would end an n-gram of `size` that the history has."""
+    token, length = history
+    num_rows, num_places = token.shape
+    same = history.is_read[:, size - 1 :]
+    for back in range(1, size):
+        at_R1 = jnp.maximum(length - back, 0)[:, None]
+        own_R1 = jnp.take_along_axis(token, at_R1, axis=1)
+        same &= token[:, size - 1 - back : num_places - back] == own_R1
+    same &= (length >= size)[:, None]
+    row = jnp.arange(num_rows)[:, None]
+    found = jnp.zeros((num_rows, num_tokens), bool)
+    return found.at[row, token[:, size - 1 :]].max(same)
 
 
 def draw(

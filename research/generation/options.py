@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from research.fields import check, free_text, number
+from research.fields import check, choice, free_text, number
 
 METHODS = ("greedy", "beam", "sample")
+NO_TOKEN = -1
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,32 @@ class Options:
     beams: int = number(4, least=1, most=2**10)  # open texts of beam search
     length_penalty: float = number(
         0.6, least=0
-    )  # alpha of Wu et al. (2016), section 7:
-    # beam search ranks by log p / ((5 + tokens) / 6) ** alpha; 0: by log p
+    )  # alpha: beam search ranks by log p / ((5 + tokens) / 6) ** alpha (Wu et al.
+    # 2016, section 7), with beam_rule huggingface by log p / tokens ** alpha; 0: by
+    # log p
+    beam_rule: str = choice("open", ("open", "huggingface"))  # open: a text that ends
+    # leaves its place in the beam empty; huggingface: the next best takes it
+    early_stopping: str = choice("heuristic", ("heuristic", "first", "never"))  # of
+    # beam_rule huggingface, when `beams` texts have ended: if the best open one is
+    # worse at its length; at once; only if none can become better
+    counted: int = number(0, least=0)  # tokens of the prompt that beam_rule huggingface
+    # counts among the new ones
     temperature: float = number(1.0, above=0)  # of samples: logits are divided by it
     top_k: int = number(0, least=0)  # samples are among so many best tokens; 0: all
     top_p: float = number(1.0, above=0, most=1)  # samples are among the fewest best
     # tokens whose probabilities add up to it (Holtzman et al. 2020, section 3.1)
     repetition_penalty: float = number(1.0, above=0)  # 1: none
+    no_repeat_ngram: int = number(0, least=0)  # no so many tokens in succession twice;
+    # 0: any
+    forced_bos: int = number(NO_TOKEN, least=NO_TOKEN)  # the first new token; -1: any
+    forced_eos: int = number(NO_TOKEN, least=NO_TOKEN)  # the last one of max_tokens
+    suppress: tuple[int, ...] = ()  # tokens that are never written
+    begin_suppress: tuple[int, ...] = ()  # tokens that are not the first
     seed: int = number(0, least=0, below=2**31)  # of samples
 
     def __post_init__(self):
+        for name in ("suppress", "begin_suppress"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         check(self)
         if self.search not in METHODS:
             raise ValueError(

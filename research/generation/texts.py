@@ -2,13 +2,13 @@
 
 # B batch, T new tokens at most, V vocabulary
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from research.batch import VocabInfo
-from research.generation.next_token import add_seen, draw, next_log_p
+from research.generation.next_token import History, draw, next_log_p
 from research.generation.options import Options
 from research.generation.written import Written
 
@@ -22,7 +22,7 @@ class Texts(NamedTuple):
     length: jax.Array  # [B], eos included
     log_p: jax.Array  # [B] float32
     done: jax.Array  # [B] bool
-    seen: Any  # [B, V] bool, or None
+    history: History | None
 
     @property
     def last(self) -> jax.Array:
@@ -30,7 +30,9 @@ class Texts(NamedTuple):
         return jax.lax.dynamic_index_in_dim(self.token, self.count - 1, 1, False)
 
 
-def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Texts:
+def start(
+    options: Options, vocab: VocabInfo, row_B: jax.Array, history: History | None
+) -> Texts:
     """Nothing is written."""
     zero_B = jnp.zeros_like(row_B)
     return Texts(
@@ -40,7 +42,7 @@ def start(options: Options, vocab: VocabInfo, row_B: jax.Array, seen: Any) -> Te
         length=zero_B,
         log_p=zero_B.astype(jnp.float32),
         done=zero_B > 0,
-        seen=seen,
+        history=history,
     )
 
 
@@ -48,7 +50,7 @@ def extend(
     options: Options, vocab: VocabInfo, state: Texts, logits_BV: jax.Array
 ) -> Texts:
     """One token more for each text that has not ended."""
-    log_p_BV = next_log_p(options, vocab, logits_BV, state.seen, state.count)
+    log_p_BV = next_log_p(options, vocab, logits_BV, state.history, state.count)
     if options.search == "sample":
         token_B = draw(options, log_p_BV, state.row, state.count)
     else:
@@ -61,7 +63,7 @@ def extend(
         length=state.length + ~state.done,
         log_p=state.log_p + jnp.where(state.done, 0.0, log_p_B),
         done=state.done | (token_B == vocab.eos_id),
-        seen=add_seen(vocab, state.seen, token_B),
+        history=state.history and state.history.add(token_B),
     )
 
 

@@ -5,7 +5,7 @@
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -62,6 +62,8 @@ class LanguageModel:
       run: the objective, its network and parameters, and the vocabulary.
       needs: what the network was built for.
       missing: names of parameters that the model does not have: those of its readout.
+      writing: fields of `research.generation.options.Options` that `generate` has
+        unless it is told others; a folder of Hugging Face says them.
       pool, normalize, max_length: what `encode` does unless it is told; a folder of
         sentence-transformers says it. max_length 0: the model's length.
     """
@@ -69,6 +71,7 @@ class LanguageModel:
     run: RestoredRun
     needs: networks.Needs
     missing: tuple[str, ...] = ()
+    writing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pool: str = "mean"
     normalize: bool = False
     max_length: int = 0
@@ -314,7 +317,7 @@ class LanguageModel:
         _check_list("prompts", prompts)
         self._check_readout()
         try:
-            chosen = Options(**options)
+            chosen = Options(**{**self.writing, **options})
         except (TypeError, ValueError) as error:
             raise UserError(f"generate: {error}") from error
         return self._kept(chosen, lambda: make_writer(self.run, chosen))(prompts)

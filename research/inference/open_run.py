@@ -1,6 +1,7 @@
 """Opens a run, or a model in Hugging Face's layout, to use it from Python."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,10 @@ from research import networks, objectives
 from research.batch import ArraySpec, VocabInfo
 from research.checkpoints.checkpoint import path_name
 from research.checkpoints.huggingface import SOURCE, restore
+from research.checkpoints.huggingface.generation_config import (
+    FILE,
+    read_generation_config,
+)
 from research.checkpoints.huggingface.sentence_transformers import (
     Recipe,
     read_recipe,
@@ -21,6 +26,7 @@ from research.checkpoints.partial_restore import load_on_host
 from research.data.tokenizers.vocabulary import load_vocabulary
 from research.distributed import sharding
 from research.errors import UserError
+from research.generation.options import Options
 from research.inference.language_model import LanguageModel
 from research.networks import transformer
 from research.run.identity import read_run_config
@@ -124,7 +130,22 @@ def _open_folder(source: str, computation: dict[str, str]) -> LanguageModel:
     opened = _language_model(
         objective, needs, network, _as_tree(found), vocabulary, length, 0, missing
     )
+    if objective.writers:
+        opened = dataclasses.replace(opened, writing=_writing(path, objective, vocab))
     return _with_recipe(opened, recipe) if recipe else opened
+
+
+def _writing(path: epath.Path, objective: Any, vocab: VocabInfo) -> dict[str, Any]:
+    """What generation_config.json says of how the model writes, if it is there."""
+    writing, others = read_generation_config(path, objective, vocab)
+    if others:
+        names = ", ".join(others)
+        print(f"{path}/{FILE}: {names} is not read", file=sys.stderr)
+    try:
+        Options(**writing)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}/{FILE}: {error}") from error
+    return writing
 
 
 def _with_recipe(model: LanguageModel, recipe: Recipe) -> LanguageModel:

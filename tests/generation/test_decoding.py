@@ -47,7 +47,8 @@ def compiled(options):
             lambda context, row: context[row],
         )
         context, logits = jnp.zeros(len(prompt), jnp.int32), table[prompt[:, -1]]
-        return decode(options, VOCAB, network, logits, context, prompt, rows)
+        length = jnp.full(len(prompt), prompt.shape[1], jnp.int32)
+        return decode(options, VOCAB, network, logits, context, prompt, length, rows)
 
     return jax.jit(run)
 

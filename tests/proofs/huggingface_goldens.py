@@ -2,10 +2,12 @@
 
 Each folder is a tiny model of Hugging Face with random parameters, saved by it, and
 golden.safetensors: inputs, the logits and the loss of pretraining that Hugging Face
-computes of them, and for some the parameters after one step of SGD. Nothing here
-imports this project, so that only Hugging Face's code decides what is right.
+computes of them, and for some the parameters after one step of SGD. written.json of
+some has what `generate` writes after twenty prompts. Nothing here imports this project,
+so that only Hugging Face's code decides what is right.
 """
 
+import json
 import sys
 import zlib
 from pathlib import Path
@@ -278,6 +280,92 @@ def run(model: torch.nn.Module, inputs: dict) -> dict[str, torch.Tensor]:
     return {"loss": outputs["loss"], **found}
 
 
+WRITERS = ("bart", "gpt2", "llama", "t5")
+BEGIN, NUM_PROMPTS, PROMPT_LENGTH, NEW_TOKENS = 2, 20, 5, 10
+NEVER_WRITTEN = [0, 2, 3, 4]
+"""Ids of special tokens, which this project never writes; so are those past the 99
+pieces of the vocabulary."""
+SEARCHES = {
+    "greedy": {},
+    "repetition": {"repetition_penalty": 1.5},
+    "ngrams": {"no_repeat_ngram_size": 2, "min_new_tokens": 4},
+    "forced": {"forced_bos_token_id": 7, "forced_eos_token_id": 8},
+    "beam": {"num_beams": 4},
+    "beam, first": {"num_beams": 3, "early_stopping": True, "length_penalty": 2.0},
+    "beam, never": {"num_beams": 3, "early_stopping": "never", "length_penalty": 0.5},
+    "beam, summary": {
+        **{"num_beams": 4, "length_penalty": 2.0, "early_stopping": True},
+        **{"no_repeat_ngram_size": 3, "min_new_tokens": 3, "forced_bos_token_id": 7},
+    },
+}
+"""Arguments of `generate`; the rest are Hugging Face's defaults."""
+
+
+def texts(model: torch.nn.Module) -> dict:
+    """The prompts, and by search the new tokens and the score of each text.
+
+    The token that ends a text is the one that is written most without it.
+    """
+    body = tokens(NUM_PROMPTS, PROMPT_LENGTH)
+    free = _search(model, body, {"num_beams": 4}, 5)
+    written = [token for row in free["texts"] for token in row[3:]]
+    end = max(sorted({*written} - {5, 7, 8}), key=written.count)
+    found = {"prompts": body.tolist(), "end": end, "searches": {}}
+    for name, keys in SEARCHES.items():
+        if not model.config.is_encoder_decoder:
+            keys = {k: v for k, v in keys.items() if k != "forced_bos_token_id"}
+        found["searches"][name] = {"keys": keys, **_search(model, body, keys, end)}
+    return found
+
+
+def _search(model: torch.nn.Module, body: torch.Tensor, keys: dict, end: int) -> dict:
+    """The texts of a search, and their scores by beam search."""
+    edge = [torch.full((NUM_PROMPTS, 1), each) for each in (BEGIN, end)]
+    is_bart = model.config.model_type == "bart"
+    is_decoder = not model.config.is_encoder_decoder
+    if is_decoder:
+        prompt = torch.cat([edge[0], body], dim=1)
+    elif not is_bart:
+        prompt = torch.cat([body, edge[1]], dim=1)
+    else:
+        prompt = torch.cat([edge[0], body, edge[1]], dim=1)
+    ids = {"pad_token_id": 0, "bos_token_id": BEGIN, "eos_token_id": end}
+    if not is_decoder:
+        ids["decoder_start_token_id"] = end if is_bart else 0
+    if is_bart:  # as published: eos, then bos
+        keys = keys | {"forced_bos_token_id": BEGIN}
+    model.generation_config = transformers.GenerationConfig(
+        max_new_tokens=NEW_TOKENS,
+        bad_words_ids=[
+            [each] for each in (*NEVER_WRITTEN, *range(VOCAB, model.config.vocab_size))
+        ],
+        return_dict_in_generate=True,
+        output_scores=True,
+        **ids,
+        **keys,
+    )
+    written = model.generate(prompt, attention_mask=torch.ones_like(prompt))
+    begin = prompt.shape[1] if is_decoder else 1 + is_bart
+    new = written.sequences[:, begin:].tolist()
+    ends = [[at for at, token in enumerate(row) if token in (end, 0)] for row in new]
+    found = {
+        "texts": [
+            row[: at[0]] if at else row for row, at in zip(new, ends, strict=True)
+        ]
+    }
+    if "num_beams" in keys:
+        scores = written.sequences_scores.tolist()
+        found["scores"] = [round(each, 5) for each in scores]
+    return found
+
+
+def save_texts(folder: Path, name: str) -> None:
+    cls = getattr(transformers, CASES[name][0])
+    torch.manual_seed(zlib.crc32(name.encode()))
+    found = texts(cls.from_pretrained(folder / name).eval())
+    (folder / name / "written.json").write_text(json.dumps(found) + "\n")
+
+
 def main(folder: Path, names: list[str]) -> None:
     """Makes the cases with these names; []: all."""
     for name, (_, _, kind, takes_step) in CASES.items():
@@ -298,6 +386,8 @@ def main(folder: Path, names: list[str]) -> None:
             golden |= {f"after/{k}": v.detach() for k, v in after.items()}
         golden = {k: v.clone().contiguous() for k, v in golden.items()}
         save_file(golden, folder / name / "golden.safetensors")
+        if name in WRITERS:
+            save_texts(folder, name)
         print(name, f"{outputs['loss'].item():.6f}")
 
 

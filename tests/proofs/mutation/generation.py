@@ -8,6 +8,7 @@ TEXTS = "research/generation/texts.py"
 NEXT = "research/generation/next_token.py"
 CONTINUATION = "research/generation/continuation.py"
 TEST_CACHE = "tests/networks/test_cache.py"
+TEST_SEARCHES = "tests/generation/test_huggingface_searches.py"
 TEST_DECODING = "tests/generation/test_decoding.py"
 TEST_GENERATE = "tests/generation/test_generate.py"
 TEST_FILL = "tests/generation/test_fill.py"
@@ -58,26 +59,66 @@ MUTANTS = [
     Mutant(
         "texts that have ended go on",
         BEAMS,
-        "log_p_BK = jnp.where(ends, -jnp.inf, log_p_BK)",
-        "log_p_BK = jnp.where(ends & False, -jnp.inf, log_p_BK)",
+        "log_p_BK = jnp.where(leaves, -jnp.inf, log_p_BC)",
+        "log_p_BK = jnp.where(leaves & False, -jnp.inf, log_p_BC)",
         TEST_DECODING,
         "overtake",
     ),
     Mutant(
         "the search ends at the first text that has ended",
         BEAMS,
-        "done = ended.score[:, -1] >= jnp.max(log_p_BK, axis=1) / limit",
-        "done = ended.score[:, 0] > -jnp.inf",
+        "return worst_B >= best_B / length_penalty(options, at)",
+        "return ended.score[:, 0] > -jnp.inf",
         TEST_DECODING,
         "early_end or full_search",
     ),
     Mutant(
         "the end of the search takes the penalty of the length so far",
         BEAMS,
-        "limit = length_penalty(options, jnp.float32(options.max_tokens))",
-        "limit = length_penalty(options, length)",
+        'at = jnp.float32(options.max_tokens) if rule == "never" else length',
+        "at = length",
         TEST_DECODING,
         "overtake",
+    ),
+    Mutant(
+        "Hugging Face's beam does not stay full",
+        BEAMS,
+        "size = 2 * count if stays_full else count",
+        "size = count",
+        TEST_SEARCHES,
+        "beam",
+    ),
+    Mutant(
+        "Hugging Face's search lets any of 2 K continuations end",
+        BEAMS,
+        "counts = leaves & (jnp.arange(size) < count)[None] & ~state.done[:, None]",
+        "counts = leaves & ~state.done[:, None]",
+        TEST_SEARCHES,
+        "beam",
+    ),
+    Mutant(
+        "BART's forced bos does not count in the penalty",
+        BEAMS,
+        "jnp.float32(length + options.counted)",
+        "jnp.float32(length)",
+        TEST_SEARCHES,
+        "bart",
+    ),
+    Mutant(
+        "an n-gram is compared a token too far back",
+        NEXT,
+        "at_R1 = jnp.maximum(length - back, 0)[:, None]",
+        "at_R1 = jnp.maximum(length - back - 1, 0)[:, None]",
+        TEST_SEARCHES,
+        "ngrams or summary",
+    ),
+    Mutant(
+        "what generation_config.json says is not what is written by",
+        "research/inference/language_model.py",
+        "chosen = Options(**{**self.writing, **options})",
+        "chosen = Options(**options)",
+        TEST_SEARCHES,
+        "folders",
     ),
     Mutant(
         "top_p leaves out the token that crosses it",

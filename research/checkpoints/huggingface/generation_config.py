@@ -1,0 +1,104 @@
+"""generation_config.json: how the makers of a model let it write."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from etils import epath
+
+from research.batch import VocabInfo
+from research.checkpoints.huggingface.folder import read_json
+from research.errors import UserError
+
+FILE = "generation_config.json"
+FIELDS = {
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "num_beams": "beams",
+    "length_penalty": "length_penalty",
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "forced_bos_token_id": "forced_bos",
+    "forced_eos_token_id": "forced_eos",
+    "suppress_tokens": "suppress",
+    "begin_suppress_tokens": "begin_suppress",
+}
+"""Hugging Face's key -> field of `research.generation.options.Options`."""
+DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
+"""Hugging Face's values of keys that are not given, where ours are others; of samples
+also top_k 50."""
+EARLY_STOPPING = {False: "heuristic", True: "first", "never": "never"}
+NO_CHOICE = (
+    *("transformers_version", "_from_model_config", "use_cache", "return_dict"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
+    *("output_scores", "output_logits", "return_dict_in_generate", "do_sample"),
+    *("output_attentions", "output_hidden_states", "early_stopping", "is_assistant"),
+    *("max_length", "min_length"),
+)
+"""Keys that do not choose tokens, or that are read elsewhere."""
+
+
+def read_generation_config(
+    folder: epath.PathLike, objective: Any, vocab: VocabInfo
+) -> tuple[dict[str, Any], list[str]]:
+    """`generation_options` of a model's folder; nothing if it has no such file.
+
+    Raises:
+      UserError: the file is damaged, or a value of it is not legal.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return {}, []
+    content = read_json(path)
+    try:
+        return generation_options(content, objective, vocab)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def generation_options(
+    content: Mapping[str, Any], objective: Any, vocab: VocabInfo
+) -> tuple[dict[str, Any], list[str]]:
+    """Fields of `research.generation.options.Options`, and keys that have none.
+
+    A model's search is Hugging Face's: texts are ranked by log p over a power of their
+    length, and the beam stays full. max_length and min_length count the decoder's first
+    token, and of a causal model the prompt; so they are those of an encoder-decoder.
+    Where our prompt has the first token already that is forced (BART's bos behind eos),
+    it is counted as a new one.
+
+    Raises:
+      ValueError: a key has a value that Hugging Face would not take.
+    """
+    given = {key: value for key, value in content.items() if value is not None}
+    found = {}
+    for key, field in FIELDS.items():
+        if key in given or key in DEFAULTS:
+            found[field] = given.get(key, DEFAULTS.get(key))
+    for key in ("suppress_tokens", "begin_suppress_tokens"):
+        if not isinstance(given.get(key, []), Sequence):
+            raise ValueError(f"{key} is a list of ids, not {given[key]!r}")
+    if found.get("forced_bos") == vocab.bos_id and objective.name == "bart":
+        del found["forced_bos"]
+        found["counted"] = 1
+    if objective.needs(vocab).stacks == "encoder_decoder":
+        for key, field in (("max_length", "max_tokens"), ("min_length", "min_tokens")):
+            if key in given and field not in found:
+                found[field] = int(given[key]) - 1
+    for field in ("max_tokens", "min_tokens"):
+        if field in found:
+            found[field] = max(0, int(found[field]) - found.get("counted", 0))
+    early = given.get("early_stopping", False)
+    if early not in EARLY_STOPPING:
+        raise ValueError(f'early_stopping is true, false or "never", not {early!r}')
+    found |= {"early_stopping": EARLY_STOPPING[early], "beam_rule": "huggingface"}
+    found["method"] = "beam" if int(found["beams"]) > 1 else "greedy"
+    if found["method"] == "greedy":
+        del found["beams"]
+    if given.get("do_sample"):
+        found = {"top_k": 50, **found, "method": "sample"}
+    others = [key for key in given if key not in FIELDS and key not in NO_CHOICE]
+    return found, [key for key in others if given[key] not in (False, 0, 1, 1.0, [])]

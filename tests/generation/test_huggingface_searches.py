@@ -1,0 +1,82 @@
+"""What a model writes is what Hugging Face's `generate` writes with the same keys."""
+
+import json
+
+import numpy as np
+import pytest
+
+from research.checkpoints.huggingface.generation_config import generation_options
+from research.errors import UserError
+from research.generation.generate import make_generate
+from research.generation.options import Options
+from research.inference.open_run import open_run
+from tests.testing import huggingface_goldens
+
+WRITERS = ("bart", "gpt2", "llama", "t5")
+SEARCHES = ("greedy", "repetition", "ngrams", "forced", "beam", "beam, first")
+SEARCHES += ("beam, never", "beam, summary")
+SHORT = {("gpt2", "beam, never"), ("llama", "forced"), ("llama", "beam, first")}
+SHORT |= {("t5", "ngrams"), ("t5", "beam, summary"), ("bart", "beam, never")}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Name -> the model, and what Hugging Face wrote."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            folder = tmp_path_factory.mktemp("writers")
+            path = huggingface_goldens.copy_with_vocabulary(name, folder)
+            found = json.loads((path / "written.json").read_text())
+            made[name] = open_run(f"hf:{path}"), found
+        return made[name]
+
+    return get
+
+
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [
+        pytest.param(
+            name, search, marks=() if (name, search) in SHORT else pytest.mark.long
+        )
+        for name in WRITERS
+        for search in SEARCHES
+    ],
+)
+def test_twenty_prompts_have_the_texts_of_hugging_face(opened, name, search):
+    model, found = opened(name)
+    expected, run = found["searches"][search], model.run
+    vocab = run.vocabulary.vocab._replace(eos_id=found["end"])
+    never = [3, *range(99, vocab.size)]
+    given = expected["keys"] | {"max_new_tokens": 10, "suppress_tokens": never}
+    if name == "bart":
+        given |= {"forced_bos_token_id": vocab.bos_id}
+    keys, unknown = generation_options(given, run.objective, vocab)
+    assert not unknown
+    generate = make_generate(
+        run.objective, run.network, run.params, vocab, run.mesh, Options(**keys)
+    )
+    written = generate(found["prompts"])
+    assert [texts[0].tokens for texts in written] == expected["texts"]
+    if "scores" in expected:
+        scores = [texts[0].score for texts in written]
+        np.testing.assert_allclose(scores, expected["scores"], atol=2e-4)
+
+
+def test_a_folders_generation_config_is_what_is_written_by(tmp_path, capsys):
+    """Flags come before it; a key that is not read is named, a wrong one refused."""
+    path = huggingface_goldens.copy_with_vocabulary("gpt2", tmp_path)
+    file = path / "generation_config.json"
+    file.write_text(json.dumps({"num_beams": 3, "max_new_tokens": 4, "guidance": 2}))
+    model = open_run(f"hf:{path}")
+    assert capsys.readouterr().err.endswith("config.json: guidance is not read\n")
+    (written,) = model.generate(["the old"])
+    assert len(written) == 3 and all(len(text.text.split()) <= 4 for text in written)
+    assert len(model.generate(["the old"], method="greedy")[0]) == 1
+    for wrong in ({"early_stopping": 3}, {"temperature": 0}, {"suppress_tokens": 5}):
+        file.write_text(json.dumps(wrong))
+        (key,) = wrong
+        with pytest.raises(UserError, match=f"generation_config.json: .*{key[-4:]}"):
+            open_run(f"hf:{path}")
