@@ -299,6 +299,8 @@ def check(case: RealCase, folder: Path) -> command.Outcome:
         problem = "it was accepted"
     if not problem and diverged:  # a state of its trial: it blocks no other one
         problem = outcome.error if outcome.code else ""
+    elif not problem and case.damage == "same":
+        problem = outcome.error if outcome.code else _difference(case, done, expected)
     elif not problem and not is_told and not _is_free(case, file):
         problem = _difference(case, done, expected)
     assert not problem, f"{problem}\n{file}, {case}"
