@@ -1,6 +1,7 @@
 """Whether files are there: what may not be looked at raises, and is not missing."""
 
 import os
+import stat
 
 from etils import epath
 
@@ -24,9 +25,20 @@ def exists(path: epath.PathLike) -> bool:
 
 def is_file(path: epath.PathLike) -> bool:
     """Whether it is a file that can be read to its end: no folder, pipe or device.
-    `Path.is_file` of `epath` takes the last two for files."""
+    `Path.is_file` of `epath` takes the last two for files.
+
+    Raises:
+      PermissionError: that cannot be told.
+    """
     text = os.fspath(path)
-    return epath.Path(text).is_file() if "://" in text else os.path.isfile(text)
+    if "://" in text:
+        return epath.Path(text).is_file()
+    try:
+        return stat.S_ISREG(os.stat(text).st_mode)
+    except PermissionError:
+        raise
+    except OSError:
+        return False
 
 
 def files_in(folder: epath.PathLike, suffix: str) -> list[epath.Path]:

@@ -13,10 +13,14 @@ from research.files.existence import exists, files_in, is_file
 LOOK = """
 import os, sys
 from launch.cli import exit_code_for
-from research.files.existence import exists, files_in
+from research.files.existence import exists, files_in, is_file
 if os.getuid() == 0:
     os.setuid(65534)
-for look in (lambda path: exists(path + "/x.json"), lambda path: files_in(path, "")):
+for look in (
+    lambda path: exists(path + "/x.json"),
+    lambda path: is_file(path + "/x.json"),
+    lambda path: files_in(path, ""),
+):
     try:
         print(look(sys.argv[1]))
     except OSError as error:
@@ -53,7 +57,7 @@ def test_without_permission_nothing_counts_as_missing(tmp_path):
     command = [sys.executable, "-c", LOOK, str(folder)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = output.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
     for line in lines:
         assert line.startswith("2 ") and str(folder) in line and "no permission" in line
 

@@ -357,8 +357,8 @@ MUTANTS = [
     Mutant(
         "a pipe in a checkpoint is waited for",
         "research/files/existence.py",
-        "os.path.isfile(text)",
-        "os.path.exists(text) and not os.path.isdir(text)",
+        "stat.S_ISREG(os.stat(text).st_mode)",
+        "not stat.S_ISDIR(os.stat(text).st_mode)",
         "tests/files/test_existence.py",
         "pipe_is_no_file",
     ),
