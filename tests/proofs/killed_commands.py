@@ -255,7 +255,7 @@ def signal_driver(sweep: Sweep, rng: random.Random, kinds: Counter) -> int | Non
         deadline = time.monotonic() + 60
         while (left := sweep.processes()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        if left or code not in (cli.PREEMPTED, -signal.SIGTERM):
+        if left or code not in (cli.PREEMPTED, cli.INTERRUPTED, -signal.SIGTERM):
             raise UserError(f"{sweep.workdir}: SIGTERM: code {code}, leaves {left}")
     return code
 
