@@ -73,45 +73,49 @@ def matmul(left: jax.Array, right: jax.Array, dtype: Any) -> jax.Array:
 
 
 def transposed_matmul(left: jax.Array, right: jax.Array) -> jax.Array:
-    """left.T @ right, [D, F] float32, of [..., D] and [..., F] with the same rows."""
+    """left.T @ right, [D, F] float32, of [..., D] and [..., F] with the same rows.
 
-    def plain(left, right):
+    On a CPU it uses a transposed copy of `left`, which takes 0.7 times as long as JAX's
+    transpose rule.
+    """
+
+    def by_rows(left, right):
         left_ND, right_NF = (each.reshape(-1, each.shape[-1]) for each in (left, right))
-        return jnp.matmul(left_ND.T, right_NF, preferred_element_type=jnp.float32)
+        left_DN = materialize_on_cpu(left_ND.T)
+        return jnp.matmul(left_DN, right_NF, preferred_element_type=jnp.float32)
+
+    if left.dtype == jnp.float32 or left.ndim == 1:
+        return by_rows(left, right)
 
     def on_cpu(left, right):
         left, right = (each.reshape(-1, *each.shape[-2:]) for each in (left, right))
-        return _einsum_on_cpu("bld,blf->df", left, right)
+        return _bfloat16_einsum_on_cpu("bld,blf->df", left, right)
 
-    if left.ndim == 1:
-        return plain(left, right)
-    return lax.platform_dependent(left, right, cpu=on_cpu, default=plain)
+    return lax.platform_dependent(left, right, cpu=on_cpu, default=by_rows)
 
 
 def einsum(dims: str, left: jax.Array, right: jax.Array) -> jax.Array:
     """`jnp.einsum` of two arrays, in float32."""
-    return lax.platform_dependent(
-        left, right, cpu=partial(_einsum_on_cpu, dims), default=partial(_einsum, dims)
-    )
+    plain = partial(_einsum, dims)
+    if left.dtype == jnp.float32:
+        return plain(left, right)
+    on_cpu = partial(_bfloat16_einsum_on_cpu, dims)
+    return lax.platform_dependent(left, right, cpu=on_cpu, default=plain)
 
 
-def _einsum_on_cpu(dims, left, right):
-    """`einsum` in a form that XLA:CPU multiplies fast.
+def _bfloat16_einsum_on_cpu(dims, left, right):
+    """`einsum` in a form that XLA:CPU multiplies without converting the operands.
 
-    The dims of `left` that are summed are its last ones: in a copy, if need be, which
-    takes 0.7 times as long as a product that reads across rows.
+    The dims of `left` that are summed are its last ones, in a copy if need be.
     """
     of_left, of_right, of_result = re.split(",|->", dims)
     in_order = sorted(of_left, key=lambda dim: dim not in of_result)
     if in_order != [*of_left]:
         order = [of_left.index(dim) for dim in in_order]
         left = lax.optimization_barrier(jnp.transpose(left, order))
-    of_left = "".join(in_order)
-    if left.dtype == jnp.float32:
-        return _einsum(f"{of_left},{of_right}->{of_result}", left, right)
     # XLA folds transposes into a product, unless it reshapes an operand: so there is a
     # dim of one.
-    dims = f"z{of_left},z{of_right}->z{of_result}"
+    dims = f"z{''.join(in_order)},z{of_right}->z{of_result}"
     return _einsum(dims, left[None], right[None])[0]
 
 
