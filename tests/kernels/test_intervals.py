@@ -230,13 +230,13 @@ def test_intervals_of_every_objective_are_its_mask():
         for group, pattern in input_groups(objective, batch).values():
             for name in {pattern, "general"}:
                 groups[name, input_names(group)].append(group)
-    assert {"full", "causal", "general"} == {pattern for pattern, _ in groups}
+    assert {"full", "causal", "general", "self"} == {pattern for pattern, _ in groups}
     for (pattern, names), chosen in groups.items():
         rows = {
             name: np.concatenate([fill(group[name], length) for group in chosen])
             for name in names
         }
-        if pattern == "general":
+        if pattern in ("general", "self"):
             intervals = find_intervals(rows, rows)
         else:
             intervals = run_intervals(rows["segment"], causal=pattern == "causal")

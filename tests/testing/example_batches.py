@@ -60,7 +60,7 @@ def texts(
         document=np.where(lengths > 0, np.arange(len(lengths)), -1),
         arrays={
             "tags": np.where(here, token % len(LABELS), -1).astype(np.int32),
-            "cooccurrence": np.where(here, 0.5 + np.arange(width) // 2 % 9, -1).astype(
+            "cooccurrence": np.where(here, 0.5 + np.arange(width) // 2 % 9, 0).astype(
                 np.float32
             ),
         },
